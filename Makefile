@@ -1,0 +1,51 @@
+# Two commands for everyone: make demo, make test. Each works in a fresh clone with Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+# One BLAS thread per worker: small matrices, and two workers on two cores.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+.PHONY: help install demo test test-slow lint format bench docs-figures clean
+
+help: ## show this help
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+install: $(STAMP) ## make .venv with everything the tests need
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tacit needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+demo: $(STAMP) ## a private running count of a million users, as a plot with its guarantee in words
+	$(BIN)/python -m tacit.experiments.running_count --output demo.png
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## let ruff rewrite the files
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: lint ## lint, unit and property tests, doctests
+	$(BIN)/pytest -q -n $(WORKERS)
+
+test-slow: $(STAMP) ## the long statistical tests
+	$(BIN)/pytest -q -n $(WORKERS) -m slow
+
+bench: $(STAMP) ## every benchmark, one table
+	$(BIN)/python -m benchmarks
+
+docs-figures: $(STAMP) ## draw the pictures of the docs again
+	$(BIN)/python -m tacit.experiments.running_count --output docs/img/running-count.png
+	$(BIN)/python -m tacit.experiments.counter_errors --output docs/img/counter-errors.png
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build src/*.egg-info

@@ -1,0 +1,1 @@
+"""Reinforcement learning that learns from people without revealing them."""
