@@ -1,0 +1,26 @@
+"""Continual sums: a private running sum of vectors or symmetric matrices, published many times.
+
+All counters have one interface (:class:`~tacit.privacy.counters.base.Counter`) and pass one
+conformance test (:func:`tacit.check_counter`). :func:`~tacit.privacy.counters.choose.counter`
+picks the best one.
+"""
+
+from tacit.privacy.counters.base import Counter
+from tacit.privacy.counters.choose import KINDS, counter, make_counter
+from tacit.privacy.counters.simple import Blocks, Fresh, Noiseless
+from tacit.privacy.counters.toeplitz import BufferedToeplitz, SquareRoot
+from tacit.privacy.counters.tree import BinaryTree, SmoothTree
+
+__all__ = [
+    "KINDS",
+    "BinaryTree",
+    "Blocks",
+    "BufferedToeplitz",
+    "Counter",
+    "Fresh",
+    "Noiseless",
+    "SmoothTree",
+    "SquareRoot",
+    "counter",
+    "make_counter",
+]

@@ -1,0 +1,438 @@
+"""Buffered linear Toeplitz factorisations: prefix sums with little noise and little memory.
+
+A counter that publishes ``n`` prefix sums factorises the matrix ``A`` of prefix sums (ones on and
+below the diagonal) as ``A = B C`` and publishes ``B (C x + z) = A x + B z``. What privacy costs is
+the largest column norm of ``C``; what a release suffers is the norm of its row of ``B``. The
+product of the two largest norms is the error of the factorisation.
+
+A *buffered linear Toeplitz* (BLT) factorisation takes ``C`` Toeplitz, with the generating function
+
+    c(x) = prod_i (1 - b_i x) / (1 - a_i x),      1 > a_1 > b_1 > a_2 > b_2 > ... > a_d > b_d > 0.
+
+Partial fractions of ``c``, of ``1 / c`` and of ``1 / ((1 - x) c)`` give
+
+    C:     1, then c_k = sum_i w_i a_i^(k-1),  w_i = prod_j (a_i - b_j) / prod_{j != i} (a_i - a_j),
+    C^-1:  1, then sum_i wh_i b_i^(k-1),      wh_i = prod_j (b_i - a_j) / prod_{j != i} (b_i - b_j),
+    B:     beta_k = sum_{i=0..d} g_i b_i^k,    g_i = -wh_i / (1 - b_i),
+                                               b_0 = 1, g_0 = prod_j (1 - a_j) / (1 - b_j).
+
+So ``C^-1 z`` needs ``d`` running sums of past noise however many releases there are, and four of
+them come within one percent of the best Toeplitz factorisation of 100,000 releases, which would
+have to remember all of its noise.
+
+Signs. The factors of ``w_i`` that are negative are ``a_i - b_j`` and ``a_i - a_j`` with ``j < i``,
+equally many, so ``w_i > 0``; ``wh_i`` has one negative factor more, so ``wh_i < 0`` and
+``g_i > 0``. Every sum below therefore has positive terms only and nothing cancels. What could
+cancel is ``1 - a_i``, tiny for long streams; everything is computed from ``u = 1 - a`` and
+``v = 1 - b``, where ``a_i - b_j = v_j - u_i`` and ``1 - a_i a_j = u_i + u_j - u_i u_j``.
+
+Norms. Column ``s`` of ``C`` holds ``c_0 .. c_(n-1-s)`` and row ``t`` of ``B`` holds
+``beta_0 .. beta_t``: the first column and the last row are the longest, and their squares are
+geometric sums (``m`` terms of ratio ``r`` add up to ``(1 - r^m) / (1 - r)``),
+
+    ||C||^2 = 1 + sum_ij w_i w_j sum_{k < n-1} (a_i a_j)^k,
+    ||B||^2 = sum_ij g_i g_j sum_{k < n} (b_i b_j)^k.
+
+Optimum. No Toeplitz factorisation has a smaller error than the square root ``B = C`` of ``A``, with
+the coefficients ``f_0 = 1``, ``f_j = f_(j-1) (2 j - 1) / (2 j)`` of ``(1 - x)^(-1/2)`` and the
+error ``S_n = sum_{j < n} f_j^2``. Proof: let the polynomials ``b`` and ``c`` have the two first
+columns as coefficients, so that ``b c`` begins with ``n`` ones. For every analytic ``g`` with
+``|g| <= 1`` on the unit disc, the coefficient of ``x^(n-1)`` in ``b c g`` is
+``g_0 + ... + g_(n-1)`` and at most the mean of ``|b c|`` on the circle, hence at most
+``||b|| ||c||`` by Cauchy and Schwarz; the largest such ``g_0 + ... + g_(n-1)`` is ``S_n`` (Landau
+1913). A BLT whose ``c`` is the ``(d, d)`` Pade approximant of ``(1 - x)^(-1/2)`` has the
+coefficients ``f_0 .. f_2d``, so ``d`` buffers reach the optimum as long as ``n <= 2 d + 1``; longer
+streams are fitted numerically.
+
+Running this module (``python -m tacit.privacy.counters.blt_fit``) fits the shipped table anew.
+
+References:
+    Landau (1913), Abschaetzung der Koeffizientensumme einer Potenzreihe.
+    Dvijotham, McMahan, Pillutla, Steinke, Thakurta (2024), Efficient and near-optimal noise
+    generation for streaming differential privacy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.errors import InvalidArgument
+
+__all__ = ["BLT", "fit_blt", "fit_blt_from_scratch", "write_table"]
+
+Array = NDArray[np.float64]
+
+_TABLE_NAME = "blt_table.json"
+_TABLE_BUFFERS = range(1, 6)
+_TABLE_RELEASES = tuple(2**k for k in range(1, 25))
+
+_MOST_RELEASES = 2**40
+_MOST_BUFFERS = 10
+
+
+@dataclass(frozen=True)
+class BLT:
+    """A factorisation ``A = B C`` of the prefix sums of ``releases`` items.
+
+    Attributes:
+        releases: the number ``n`` of prefix sums.
+        u: ``1 - a_i``, the distances of the poles of ``c`` from one.
+        v: ``1 - b_i``, the distances of its zeros; ``0 < u_1 < v_1 < u_2 < v_2 < ... < 1``.
+
+    Raises:
+        InvalidArgument: ``releases`` is not a positive integer, or the parameters do not interlace
+            (in floating point: ``1 - u`` and ``1 - v`` must interlace as well).
+
+    >>> blt = BLT(releases=3, u=(0.25,), v=(0.75,))
+    >>> blt.coefficients()
+    array([1.   , 0.5  , 0.375])
+    >>> blt.prefix_coefficients()
+    array([1.   , 0.5  , 0.375])
+    >>> round(blt.max_error, 6)
+    1.390625
+    """
+
+    releases: int
+    u: tuple[float, ...]
+    v: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "releases", _integer("releases", self.releases))
+        object.__setattr__(self, "u", tuple(float(x) for x in self.u))
+        object.__setattr__(self, "v", tuple(float(x) for x in self.v))
+        if len(self.u) != len(self.v) or not self.u:
+            raise InvalidArgument(
+                f"u and v must have the same positive length, got {len(self.u)} and {len(self.v)}"
+            )
+        # Checked on a and b, the numbers a counter multiplies by: there 1 - u may round to 1.
+        chain = [1.0, *(x for pair in zip(self.a, self.b, strict=True) for x in pair), 0.0]
+        if not all(left > right for left, right in pairwise(chain)):
+            raise InvalidArgument(
+                "0 < u_1 < v_1 < u_2 < v_2 < ... < 1 must hold and survive rounding in 1 - u and "
+                f"1 - v, got u = {self.u} and v = {self.v}"
+            )
+
+    @property
+    def buffers(self) -> int:
+        """The number ``d`` of running sums that a counter keeps."""
+        return len(self.u)
+
+    @property
+    def a(self) -> tuple[float, ...]:
+        """The decay rates of ``C``."""
+        return tuple(1.0 - x for x in self.u)
+
+    @property
+    def b(self) -> tuple[float, ...]:
+        """The decay rates of ``C^-1``, by which a counter shrinks its buffers at every step."""
+        return tuple(1.0 - x for x in self.v)
+
+    @property
+    def weights(self) -> Array:
+        """The positive ``w_i`` of ``c_k = sum_i w_i a_i^(k-1)``, ``k >= 1``."""
+        return _residues(np.array(self.u), np.array(self.v))
+
+    @property
+    def inverse_weights(self) -> Array:
+        """The negative ``wh_i`` of the coefficients of ``C^-1``."""
+        return -_residues(np.array(self.v), np.array(self.u))
+
+    @property
+    def column_norm(self) -> float:
+        """The norm of the first column of ``C``, which is the largest of all columns."""
+        w = self.weights
+        return math.sqrt(1.0 + float(w @ _geometric_sums(np.array(self.u), self.releases - 1) @ w))
+
+    @property
+    def max_row_norm(self) -> float:
+        """The norm of the last row of ``B``, which is the largest of all rows."""
+        nodes, g = self._prefix_mixture()
+        return math.sqrt(float(g @ _geometric_sums(nodes, self.releases) @ g))
+
+    @property
+    def max_error(self) -> float:
+        """``column_norm * max_row_norm``: the largest standard deviation of any release.
+
+        In units of what one private sum would need for the same guarantee.
+        """
+        return self.column_norm * self.max_row_norm
+
+    def row_norms(self, n: int | None = None) -> Array:
+        """Norms of the first ``n`` rows of ``B`` (all of them by default).
+
+        Row ``t`` has the norm ``sqrt(beta_0^2 + ... + beta_(t-1)^2)``, ``t = 1 .. n``. The closed
+        form is used for every ``t``: a running sum would lose a digit or two on long streams.
+        """
+        t = np.arange(1, self._length(n) + 1, dtype=np.float64)
+        nodes, g = self._prefix_mixture()
+        squares = g[0] ** 2 * t
+        for i in range(1, nodes.size):
+            for j in range(i + 1):
+                log_ratio = math.log1p(-nodes[i]) + math.log1p(-nodes[j])
+                gap = nodes[i] + nodes[j] - nodes[i] * nodes[j]
+                twice = 1.0 if i == j else 2.0
+                squares -= twice * g[i] * g[j] / gap * np.expm1(log_ratio * t)
+        return np.asarray(np.sqrt(squares))
+
+    def coefficients(self, n: int | None = None) -> Array:
+        """``c_0 .. c_(n-1)``, the first column of ``C``."""
+        return _toeplitz_column(self.weights, np.array(self.u), self._length(n))
+
+    def inverse_coefficients(self, n: int | None = None) -> Array:
+        """The first column of ``C^-1``."""
+        return _toeplitz_column(self.inverse_weights, np.array(self.v), self._length(n))
+
+    def prefix_coefficients(self, n: int | None = None) -> Array:
+        """``beta_0 .. beta_(n-1)``, the first column of ``B = A C^-1``; it decreases."""
+        nodes, g = self._prefix_mixture()
+        return _powers(g, nodes, self._length(n))
+
+    def _prefix_mixture(self) -> tuple[Array, Array]:
+        """``1 - b_i`` and ``g_i`` for ``i = 0 .. d``; the ``g_i`` are positive and sum to one."""
+        nodes = np.array((0.0, *self.v))
+        return nodes, _residues(nodes, np.array(self.u))
+
+    def _length(self, n: int | None) -> int:
+        if n is None:
+            return self.releases
+        return _integer("n", n, self.releases)
+
+
+def fit_blt(releases: int, buffers: int = 4) -> BLT:
+    """The BLT factorisation of least ``max_error``, in milliseconds.
+
+    Lengths ``2, 4, .., 2^24`` with at most five buffers are read from the shipped table. Lengths in
+    between start from the best of the two neighbouring ones and the geometric mean of their
+    parameters and descend from there. The result is never worse than a neighbour used as it is.
+
+    The result has fewer buffers than asked for if ``releases < 2 buffers``: half as many buffers
+    as releases are already optimal (see the module's text), and more would only leave the
+    parameters undetermined.
+
+    Args:
+        releases: the number of prefix sums, 1 to 2^40.
+        buffers: the most buffers to use, 1 to 10.
+
+    Raises:
+        InvalidArgument: an argument is not an integer of its range.
+
+    >>> round(fit_blt(2**17).max_error, 3)
+    4.848
+    >>> fit_blt(1000).buffers, fit_blt(5).buffers
+    (4, 2)
+    """
+    n = _integer("releases", releases, _MOST_RELEASES)
+    return _fit(n, _integer("buffers", buffers, _MOST_BUFFERS))
+
+
+def fit_blt_from_scratch(releases: int, buffers: int = 4) -> BLT:
+    """As :func:`fit_blt`, without the table: it fills it, and serves more buffers than it has.
+
+    >>> round(fit_blt_from_scratch(1000).max_error, 6) == round(fit_blt(1000).max_error, 6)
+    True
+    """
+    n = _integer("releases", releases, _MOST_RELEASES)
+    d = _integer("buffers", buffers, _MOST_BUFFERS)
+    if n <= 2 * d + 1:
+        return _pade(n, max(1, n // 2))
+    # The decay times that make up a square root reach from one step to all n of them.
+    spread = _from_sequence(n, np.geomspace(1.0 / n, 0.7, 2 * d))
+    return min(_descend(spread), _descend(_pade(n, d)), key=_error)
+
+
+def write_table(path: Path) -> None:
+    """Fits every entry of the shipped table from scratch and writes it, one entry per line."""
+    entries = [
+        fit_blt_from_scratch(n, d) for d in _TABLE_BUFFERS for n in _TABLE_RELEASES if n > 2 * d + 1
+    ]
+    lines = [json.dumps({"releases": e.releases, "u": e.u, "v": e.v}) for e in entries]
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+@lru_cache(maxsize=1024)
+def _fit(n: int, d: int) -> BLT:
+    if n <= 2 * d + 1 or d not in _TABLE_BUFFERS:
+        return fit_blt_from_scratch(n, d)
+    if n in _TABLE_RELEASES:
+        return _table()[n, d]
+    below = max(m for m in _TABLE_RELEASES if m < n)
+    if below == _TABLE_RELEASES[-1]:
+        last = _from_sequence(n, _sequence(_table()[below, d]))
+        return min(fit_blt_from_scratch(n, d), last, key=_error)
+    # A Pade approximant is the fit of every length below the shortest one in the table.
+    low = _table().get((below, d), _pade(below, d))
+    high = _table()[2 * below, d]
+    weight = math.log2(n / below)
+    mean = np.exp((1.0 - weight) * np.log(_sequence(low)) + weight * np.log(_sequence(high)))
+    candidates = [_from_sequence(n, x) for x in (_sequence(low), _sequence(high), mean)]
+    return _descend(min(candidates, key=_error))
+
+
+@cache
+def _table() -> dict[tuple[int, int], BLT]:
+    """The shipped fits by releases and buffers."""
+    text = files("tacit.privacy.counters").joinpath(_TABLE_NAME).read_text(encoding="utf-8")
+    fits = [BLT(entry["releases"], entry["u"], entry["v"]) for entry in json.loads(text)]
+    return {(fit.releases, fit.buffers): fit for fit in fits}
+
+
+def _pade(n: int, d: int) -> BLT:
+    """The BLT whose ``c`` agrees with ``(1 - x)^(-1/2)`` up to ``x^(2 d)``.
+
+    Its poles and zeros are ``cos^2(j pi / (4 d + 2))`` for odd and for even ``j = 1 .. 2 d``. With
+    ``y = sqrt(1 - x)`` this ``c`` is ``((1 + y)^m - (1 - y)^m) / (y ((1 + y)^m + (1 - y)^m))``,
+    ``m = 2 d + 1``: the fraction is even in ``y``, its numerator and denominator vanish where
+    ``(1 - y) / (1 + y)`` is an ``m``-th root of one and of minus one, that is at ``x = 1 / cos^2``
+    of these angles, and it differs from ``1 / y`` by a multiple of ``(1 - y)^m``, that is of
+    ``x^m``.
+    """
+    angles = np.arange(1, 2 * d + 1) * (math.pi / (4 * d + 2))
+    return _from_sequence(n, np.sin(angles) ** 2)
+
+
+def _sequence(blt: BLT) -> Array:
+    """``u_1, v_1, u_2, v_2, ..``, which increases."""
+    return np.array((blt.u, blt.v)).T.ravel()
+
+
+def _from_sequence(n: int, x: Array) -> BLT:
+    return BLT(n, tuple(x[::2]), tuple(x[1::2]))
+
+
+def _error(blt: BLT) -> float:
+    return blt.max_error
+
+
+def _descend(blt: BLT, steps: int = 1000) -> BLT:
+    """Lowers ``max_error`` by the BFGS method until a step promises less than 1e-13 of it.
+
+    The increasing sequence ``x`` of ``u`` and ``v`` is written as
+    ``log x_k = -sum_{m >= k} exp(p_m)``: every real ``p`` interlaces, and a unit of ``p`` means the
+    same for slow and fast decays. Every step lowers the error or is not taken.
+    """
+    n = blt.releases
+    p = np.log(np.diff(np.log(_sequence(blt)), append=0.0))
+    value, gradient = _loss(p, n)
+    inverse_hessian = np.eye(p.size)
+    for _ in range(steps):
+        direction = -inverse_hessian @ gradient
+        slope = float(gradient @ direction)
+        if slope > -1e-13:
+            break
+        # At most two units at once: further away the quadratic model says nothing.
+        length = min(1.0, 2.0 / float(np.max(np.abs(direction))))
+        new_value, new_gradient = _loss(p + length * direction, n)
+        while not new_value <= value + 1e-4 * length * slope and length > 1e-9:
+            length /= 2.0
+            new_value, new_gradient = _loss(p + length * direction, n)
+        if not new_value < value:
+            break
+        move, change = length * direction, new_gradient - gradient
+        p, value, gradient = p + move, new_value, new_gradient
+        curvature = float(move @ change)
+        if curvature > 0.0:  # otherwise the update would not stay positive definite
+            project = np.eye(p.size) - np.outer(move, change) / curvature
+            inverse_hessian = project @ inverse_hessian @ project.T
+            inverse_hessian += np.outer(move, move) / curvature
+    return min(blt, _from_sequence(n, _interlace(p)), key=_error)
+
+
+def _interlace(p: Array) -> Array:
+    """The increasing sequence in (0, 1) that the free parameters ``p`` stand for."""
+    return np.asarray(np.exp(-np.cumsum(np.exp(p)[::-1])[::-1]))
+
+
+def _loss(p: Array, n: int) -> tuple[float, Array]:
+    """``log ||C||^2 + log ||B||^2`` at ``p``, and its gradient."""
+    # Far-off trial points may overflow or divide by zero; the line search takes finite values only.
+    with np.errstate(all="ignore"):
+        x = _interlace(p)
+        if not x[0] * n > 1e-3:  # constant over the whole stream: a plateau without a way back
+            return math.inf, np.zeros_like(p)
+        u, v = x[::2], x[1::2]
+        column, column_u, column_v = _squared_norm(u, v, n - 1)
+        row, row_v, row_u = _squared_norm(np.concatenate(([0.0], v)), u, n)
+        slopes = np.empty_like(x)
+        slopes[::2] = column_u / (1.0 + column) + row_u / row
+        slopes[1::2] = column_v / (1.0 + column) + row_v[1:] / row
+        # d log x_k / d p_m = -exp(p_m) for k <= m.
+        return float(np.log1p(column) + np.log(row)), -np.exp(p) * np.cumsum(x * slopes)
+
+
+def _squared_norm(nodes: Array, zeros: Array, m: int) -> tuple[float, Array, Array]:
+    """``Q = sum_ij h_i h_j G_ij`` and its gradients in the nodes and in the zeros.
+
+    ``h`` are the residues and ``G_ij`` the sum of ``m`` powers of ``r = (1 - y_i)(1 - y_j)``, with
+    ``dG/dr = (G - m r^(m-1)) / (1 - r)``. With ``q_i = 2 h_i (G h)_i``,
+    ``dQ = sum_i q_i dlog h_i + sum_ij h_i h_j dG_ij``, and ``log h_i`` is a sum of logarithms of
+    differences.
+    """
+    h = _residues(nodes, zeros)
+    G = _geometric_sums(nodes, m)
+    q = 2.0 * h * (G @ h)
+    log_rates = np.log1p(-nodes)
+    last = m * np.exp((m - 1) * np.add.outer(log_rates, log_rates))
+    gaps = _gaps(nodes)
+    gaps[gaps == 0.0] = 1.0  # the pair of y_0 = 0 with itself, which never moves
+    through_sums = 2.0 * h * (((last - G) / gaps) @ (h * (1.0 - nodes)))
+    between = np.subtract.outer(nodes, nodes)
+    np.fill_diagonal(between, np.inf)
+    across = 1.0 / np.subtract.outer(nodes, zeros)
+    through_nodes = q * across.sum(axis=1) - (np.add.outer(q, q) / between).sum(axis=1)
+    return float(h @ G @ h), through_sums + through_nodes, -(q @ across)
+
+
+def _residues(nodes: Array, zeros: Array) -> Array:
+    """``prod_j |y_i - z_j| / prod_{j != i} |y_i - y_j|`` for nodes ``y`` and zeros ``z``."""
+    between = np.abs(np.subtract.outer(nodes, nodes))
+    np.fill_diagonal(between, 1.0)
+    across = np.abs(np.subtract.outer(nodes, zeros))
+    return np.asarray(across.prod(axis=1) / between.prod(axis=1))
+
+
+def _gaps(nodes: Array) -> Array:
+    """``1 - (1 - y_i)(1 - y_j)`` without cancellation."""
+    return np.asarray(np.add.outer(nodes, nodes) - np.multiply.outer(nodes, nodes))
+
+
+def _geometric_sums(nodes: Array, m: int) -> Array:
+    """``sum_{k < m} ((1 - y_i)(1 - y_j))^k`` for all pairs of nodes; ``m`` where both are zero."""
+    log_rates = np.log1p(-nodes)
+    gaps = _gaps(nodes)
+    sums = -np.expm1(m * np.add.outer(log_rates, log_rates))
+    return np.asarray(np.divide(sums, gaps, out=np.full_like(gaps, m), where=gaps > 0.0))
+
+
+def _powers(scales: Array, nodes: Array, n: int) -> Array:
+    """``sum_i scales_i (1 - y_i)^k`` for ``k = 0 .. n - 1``."""
+    k = np.arange(n, dtype=np.float64)
+    total = np.zeros(n)
+    for scale, node in zip(scales, nodes, strict=True):
+        total += scale * np.exp(k * math.log1p(-node))
+    return total
+
+
+def _toeplitz_column(weights: Array, nodes: Array, n: int) -> Array:
+    """One, then ``sum_i weights_i (1 - y_i)^(k-1)`` for ``k = 1 .. n - 1``."""
+    return np.concatenate(([1.0], _powers(weights, nodes, n - 1)))
+
+
+def _integer(name: str, value: int, most: int | None = None) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < 1 or (most is not None and value > most):
+        bound = "" if most is None else f" and at most {most}"
+        raise InvalidArgument(f"{name} must be an integer, at least 1{bound}, got {value!r}")
+    return int(value)
+
+
+if __name__ == "__main__":
+    write_table(Path(__file__).with_name(_TABLE_NAME))

@@ -1,0 +1,139 @@
+"""The front door: a budget, a sensitivity and a number of releases in, the best counter out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.counters.base import Counter
+from tacit.privacy.counters.simple import Blocks, Fresh, Noiseless
+from tacit.privacy.counters.toeplitz import BufferedToeplitz, SquareRoot
+from tacit.privacy.counters.tree import BinaryTree, SmoothTree
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.noise import Noise, NoiseSource
+
+KINDS: Mapping[str, type[Counter]] = {
+    cls.kind: cls
+    for cls in (Blocks, BinaryTree, SmoothTree, SquareRoot, BufferedToeplitz, Fresh, Noiseless)
+}
+
+# Above this the square root's history is too dear: it keeps every vector of noise ever drawn,
+# and its work per release grows with the number of releases.
+_LONGEST_SQUARE_ROOT = 1024
+_LARGEST_SQUARE_ROOT = 1 << 25
+
+
+def counter(
+    budget: Budget,
+    sensitivity: float,
+    releases: int,
+    shape: tuple[int, ...] = (),
+    *,
+    symmetric: bool = False,
+    kind: str = "auto",
+    relation: Relation = Relation.REPLACE_ONE,
+    noise_seed: int | None = None,
+    source: NoiseSource | None = None,
+) -> Counter:
+    """The best private running sum for a budget and a length.
+
+    Args:
+        budget: what everything the counter ever publishes may cost one user. With ``delta = 0``
+            the noise is Laplace and ``sensitivity`` is in the 1-norm; otherwise the noise is
+            Gaussian and ``sensitivity`` is in the 2-norm (Frobenius for symmetric matrices).
+        sensitivity: the most that one user can change the one item she is in, enforced by you.
+        releases: the number of releases that are paid for; the counter refuses more.
+        shape: the shape of one item, ``()`` for a plain number.
+        symmetric: items are (stacks of) symmetric matrices.
+        kind: ``"auto"`` for the smallest worst-case error at reasonable memory, or a name of
+            ``KINDS``.
+        relation: what ``sensitivity`` was computed for; it is stated in the guarantee.
+        noise_seed: a reproducible simulation that protects nobody; see
+            :class:`tacit.privacy.noise.Noise`.
+        source: another source of noise (for audits); excludes ``noise_seed``.
+
+    Returns:
+        A counter whose ``why`` says why it was chosen and whose ``std`` holds the noise standard
+        deviation of the running sum at each release.
+
+    >>> c = counter(Budget(1.0, 1e-6), sensitivity=1.0, releases=100)
+    >>> c.kind, round(float(c.std[-1]), 2)
+    ('square root', 10.69)
+    >>> counter(Budget(1.0, 0.0), sensitivity=1.0, releases=100).kind
+    'smooth tree'
+    """
+    if not isinstance(budget, Budget):
+        raise InvalidArgument(f"budget must be a tacit.Budget, got {budget!r}")
+    if source is not None and noise_seed is not None:
+        raise InvalidArgument("give noise_seed or source, not both")
+    chosen = make_counter(
+        kind,
+        sensitivity=sensitivity,
+        releases=releases,
+        shape=shape,
+        symmetric=symmetric,
+        mu=None if budget.pure else budget.mu,
+        epsilon=budget.epsilon if budget.pure else None,
+        source=Noise(noise_seed) if source is None else source,
+    )
+    chosen.budget = budget
+    chosen.relation = relation
+    return chosen
+
+
+def make_counter(kind: str, **options: Any) -> Counter:
+    """A counter of the kind asked for, or the best one for ``"auto"``.
+
+    Args:
+        kind: ``"auto"`` or a name of ``KINDS``.
+        options: a counter's arguments; see :class:`~tacit.privacy.counters.base.Counter`.
+    """
+    if kind == "auto":
+        pure = options.get("epsilon") is not None
+        return _best_laplace(options) if pure else _best_gaussian(options)
+    if kind not in KINDS:
+        raise InvalidArgument(f"kind must be auto or one of {', '.join(KINDS)}, got {kind!r}")
+    if kind == Noiseless.kind:
+        options |= {"mu": None, "epsilon": None}
+    return KINDS[kind](**options)
+
+
+def _best_gaussian(options: dict[str, Any]) -> Counter:
+    if isinstance(options["releases"], int) and options["releases"] > _LONGEST_SQUARE_ROOT:
+        chosen: Counter = BufferedToeplitz(**options)
+        chosen.why = (
+            f"blt: {chosen.releases} releases are too many for the square root, which keeps all "
+            f"its noise; four buffers come within a few per cent of it at constant memory"
+        )
+        return chosen
+    chosen = SquareRoot(**options)
+    if chosen.memory * chosen.size > _LARGEST_SQUARE_ROOT:
+        chosen = BufferedToeplitz(**options)
+        chosen.why = (
+            f"blt: the square root would keep {chosen.releases} vectors of {chosen.size} numbers; "
+            f"four buffers come within a few per cent of it at constant memory"
+        )
+        return chosen
+    chosen.why = (
+        f"square root: nearly the smallest worst-case error of any counter, and "
+        f"{chosen.releases} releases are few enough to keep its noise"
+    )
+    return chosen
+
+
+def _best_laplace(options: dict[str, Any]) -> Counter:
+    candidates: list[Counter] = [cls(**options) for cls in (Blocks, BinaryTree, SmoothTree)]
+    worst = [float(c.std.max()) for c in candidates]
+    chosen = candidates[worst.index(min(worst))]
+    others = ", ".join(
+        f"{c.kind} {w:.4g}"
+        for c, w in zip(candidates, worst, strict=True)
+        if c is not chosen and math.isfinite(w)
+    )
+    chosen.why = (
+        f"{chosen.kind}: pure DP needs Laplace noise, and its largest standard deviation over "
+        f"{chosen.releases} releases is {min(worst):.4g} ({others})"
+    )
+    return chosen

@@ -1,0 +1,121 @@
+"""The three counters without a factorisation to speak of: blocks, fresh noise, no noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tacit.privacy.counters.base import Counter, Floats
+
+
+class Blocks(Counter):
+    """Disjoint blocks: every item gets its own noise once, sums are post-processing.
+
+    C is the identity, B is lower-triangular ones: column norm 1, the t-th row norm sqrt(t).
+    Needs no horizon, and a single item is as precise as it can be. Best for few releases, or
+    where the noisy blocks are used one by one.
+
+    >>> Blocks(mu=1.0).std_at(4)
+    2.0
+    """
+
+    kind = "blocks"
+    distributions = ("gaussian", "laplace")
+    horizon_free = True
+
+    @property
+    def column_norm(self) -> float:
+        """Each user is in one block, noised once."""
+        return 1.0
+
+    def row_norms(self, upto: int) -> Floats:
+        """Independent noises of the blocks so far add up."""
+        return np.sqrt(np.arange(1, upto + 1, dtype=np.float64))
+
+    @property
+    def memory(self) -> int:
+        """The running sum and its noise."""
+        return 2
+
+    def _start(self) -> None:
+        self._noise = np.zeros(self.size)
+
+    def _advance(self, fresh: Floats) -> Floats:
+        self._noise += fresh
+        return self._noise
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+        return {}, {"noise": self._noise}
+
+    def _restore(self, values: dict[str, Any], arrays: dict[str, Floats]) -> None:
+        self._noise = arrays["noise"]
+
+
+class Fresh(Counter):
+    """Fresh noise on the whole sum at every release: the naive way, for comparison.
+
+    B is the identity and C lower-triangular ones: a user of the first item is in all n releases,
+    so the column norm is sqrt(n).
+
+    >>> Fresh(releases=9, mu=1.0).std.tolist()[:2]
+    [3.0, 3.0]
+    """
+
+    kind = "fresh"
+
+    @property
+    def column_norm(self) -> float:
+        """The first user is in every release."""
+        return math.sqrt(self.releases or 1)
+
+    def row_norms(self, upto: int) -> Floats:
+        """One independent draw per release."""
+        return np.ones(upto)
+
+    @property
+    def memory(self) -> int:
+        """The running sum."""
+        return 1
+
+    def _start(self) -> None:
+        pass
+
+    def _advance(self, fresh: Floats) -> Floats:
+        return fresh
+
+
+class Noiseless(Counter):
+    """No noise and no guarantee: the non-private twin of every other counter.
+
+    >>> Noiseless().release(2.0).item()
+    2.0
+    """
+
+    kind = "noiseless"
+    distributions = ("none",)
+    horizon_free = True
+
+    @property
+    def column_norm(self) -> float:
+        """Nothing is hidden."""
+        return 0.0
+
+    def row_norms(self, upto: int) -> Floats:
+        """Nothing is added."""
+        return np.zeros(upto)
+
+    @property
+    def memory(self) -> int:
+        """The running sum."""
+        return 1
+
+    def _start(self) -> None:
+        pass
+
+    def _advance(self, fresh: Floats) -> Floats:
+        return fresh
+
+    def _next_noise(self) -> Floats:
+        return np.zeros(self.size)

@@ -1,0 +1,842 @@
+"""The curator: the one gate between raw data and everything that is published.
+
+A curator holds raw blocks, sums bounded statistics over them, adds noise and keeps the accounts.
+What comes out (:class:`Release`) is public; everything computed from it is post-processing.
+
+Formal guarantee (joint model). A user is in one block. A release of sum_b w_b T_b + N(0, s^2 I)
+with a statistic of sensitivity D moves, given all earlier releases, by at most |w_b| D when a user
+of block b changes, which costs her (|w_b| D / s)^2 in mu^2. Weights, masks, statistics, blocks and
+mu may all be chosen from earlier releases. The curator refuses a release that would bring any
+block above its limit L = mu^2. Then everything it ever publishes is mu-Gaussian-DP in each user:
+pad the transcript with independent dummy releases up to exactly L; the log-likelihood ratio is
+then a sum of conditionally Gaussian increments whose variances are known one step ahead and add
+up to L, that is, Brownian motion observed at L, so it is N(+-L/2, L) exactly. Under pure DP the
+noise is Laplace, costs are epsilons, |w_b| D / s, and they add.
+
+A *stream* feeds blocks into a counter; a block pays the counter's whole mu^2 when it enters, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.privacy.budget import Relation
+from tacit.privacy.counters import Counter, Noiseless, make_counter
+from tacit.privacy.errors import (
+    BudgetExceeded,
+    CorruptFile,
+    DoubleSpend,
+    HorizonExceeded,
+    InvalidArgument,
+)
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import Ledger, Unit
+from tacit.privacy.models import JointDP, NonPrivate
+from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.statistic import Block, Floats, Statistic
+from tacit.privacy.storage import read_state, write_state
+
+# Rounding of sums of squares, not a loophole: a budget split into ten parts must be spendable.
+_SLACK = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """One publication of private statistics. Public.
+
+    Attributes:
+        index: how many releases of this curator came before.
+        statistic: the statistic's name.
+        parts: the noisy sums by part name; also ``release[name]``.
+        std: noise standard deviation by part name (of the diagonal, for symmetric parts; an array
+            where it differs between entries). Masked entries are zero and have no noise.
+        users: how many users are in the sum (public).
+        cost: what it cost a user of the block with the largest weight: mu, or epsilon under pure
+            DP; ``None`` without privacy.
+    """
+
+    index: int
+    statistic: str
+    parts: Mapping[str, Floats]
+    std: Mapping[str, float | Floats]
+    users: int
+    cost: float | None
+
+    def __getitem__(self, part: str) -> Floats:
+        return self.parts[part]
+
+
+class Curator(ABC):
+    """What all three models share: blocks, users, and the bookkeeping of who was where.
+
+    Args:
+        users: how many users are declared; adding more is refused. ``None`` for no limit.
+        noise_seed: a reproducible simulation that protects nobody.
+        source: another source of noise (for audits); excludes ``noise_seed``.
+    """
+
+    def __init__(
+        self,
+        *,
+        users: int | None = None,
+        noise_seed: int | None = None,
+        source: NoiseSource | None = None,
+        episodes_per_user: int | None = None,
+        once_per_block: bool = False,
+    ) -> None:
+        if users is not None and (isinstance(users, bool) or int(users) != users or users < 1):
+            raise InvalidArgument(f"users must be an integer >= 1 or None, got {users!r}")
+        if source is not None and noise_seed is not None:
+            raise InvalidArgument("give noise_seed or source, not both")
+        self.declared_users = users
+        self.users = 0
+        self.releases = 0
+        self.last_release: Release | None = None
+        self._source: NoiseSource = Noise(noise_seed) if source is None else source
+        self._blocks: dict[int, Block] = {}
+        self._block_users: list[int] = []
+        self._registry = _Registry(episodes_per_user, once_per_block)
+
+    # Raw data in.
+
+    def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
+        """Takes a block of raw data; returns its number.
+
+        Args:
+            block: the users' data.
+            user_ids: who they are, one per row. Then nobody contributes more episodes than
+                declared: those beyond count as zero (that somebody took part is public). Given
+                once, they must be given always.
+        """
+        if self.declared_users is not None and self.users + block.users > self.declared_users:
+            raise HorizonExceeded(
+                f"{self.declared_users} users were declared; {self.users} came and "
+                f"{block.users} more would be too many"
+            )
+        admitted = self._registry.admit(block, user_ids)
+        number = len(self._block_users)
+        self._block_users.append(block.users)
+        self._blocks[number] = admitted
+        self.users += block.users
+        return number
+
+    def forget(self, block: int) -> None:
+        """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
+        self._raw(block)
+        del self._blocks[block]
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The numbers of the blocks whose raw data is still here."""
+        return tuple(self._blocks)
+
+    # Public out.
+
+    @abstractmethod
+    def release(
+        self,
+        statistic: Statistic,
+        *,
+        blocks: Iterable[int] | None = None,
+        weights: ArrayLike | None = None,
+        mask: Mapping[str, ArrayLike] | None = None,
+    ) -> Release:
+        """Publishes the weighted sum of a statistic over blocks; see the subclasses."""
+
+    @abstractmethod
+    def stream(self, statistic: Statistic, *, releases: int, name: str = "stream") -> Stream:
+        """A running sum over blocks, published after each."""
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee | None:
+        """What is proven of everything this curator ever publishes."""
+
+    # Shared work.
+
+    def _raw(self, block: int) -> Block:
+        if block not in self._blocks:
+            known = 0 <= block < len(self._block_users)
+            raise InvalidArgument(
+                f"block {block!r} was {'forgotten' if known else 'never added'}; "
+                f"blocks here: {list(self._blocks)}"
+            )
+        return self._blocks[block]
+
+    def _selection(
+        self, blocks: Iterable[int] | None, weights: ArrayLike | None, known: Iterable[int]
+    ) -> dict[int, float]:
+        """Weight by block: finite, not all zero, no block twice."""
+        known = list(known)
+        chosen = known if blocks is None else [int(b) for b in blocks]
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise InvalidArgument(f"blocks must be different and at least one, got {chosen}")
+        missing = [b for b in chosen if b not in known]
+        if missing:
+            raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
+        factors = np.broadcast_to(
+            np.asarray(1.0 if weights is None else weights, dtype=np.float64), (len(chosen),)
+        )
+        if not np.isfinite(factors).all() or not factors.any():
+            raise InvalidArgument(f"weights must be finite and not all zero, got {weights!r}")
+        return dict(zip(chosen, factors.tolist(), strict=True))
+
+    def _publish(self, release: Release) -> Release:
+        self.releases += 1
+        self.last_release = release
+        return release
+
+
+class Stream(ABC):
+    """A private running sum over blocks, published after each block."""
+
+    name: str
+    statistic: Statistic
+
+    @abstractmethod
+    def release(self, block: Block | int, *, keep: bool = False) -> Release:
+        """Adds a block and publishes the running sum.
+
+        Args:
+            block: raw data, or the number of a block that the curator already has.
+            keep: whether a block given as raw data stays for later queries.
+        """
+
+    @property
+    @abstractmethod
+    def std(self) -> Floats | None:
+        """Noise standard deviation of unit-weight entries at each release, if known ahead."""
+
+
+class JointCurator(Curator):
+    """The trusted curator of the joint model.
+
+    Args:
+        privacy: the model, with its budget.
+        users: declared number of users.
+        noise_seed: a reproducible simulation.
+        source: another source of noise.
+        ledger: path of a ledger file, made if there is none; every release is on it before it is
+            published.
+        autosave: path of a state file, written before anything is published (write-ahead), so
+            that a killed process resumes where it was.
+
+    >>> from tacit.privacy.standard import ClippedSum
+    >>> curator = JointDP(epsilon=1.0, delta=1e-6).curator(noise_seed=0)
+    >>> block = curator.add(Block(1000, {"values": np.ones((1000, 1))}))
+    >>> release = curator.release(ClippedSum(1))
+    >>> release.users, round(release.std["sum"], 2)
+    (1000, 8.45)
+    """
+
+    def __init__(
+        self,
+        privacy: JointDP,
+        *,
+        users: int | None = None,
+        noise_seed: int | None = None,
+        source: NoiseSource | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+        autosave: str | os.PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(
+            users=users,
+            noise_seed=noise_seed,
+            source=source,
+            episodes_per_user=privacy.episodes_per_user,
+            once_per_block=privacy.disjoint,
+        )
+        self.privacy = privacy
+        self._limit = privacy.episode_limit
+        self._spent: dict[int, float] = {}
+        self._keys: dict[int, str] = {}
+        self._streams: dict[str, JointStream] = {}
+        self._saved_streams: dict[str, tuple[dict[str, Any], dict[str, Floats]]] = {}
+        self._autosave = autosave
+        self._ledger: Ledger | None = None
+        if ledger is not None:
+            unit: Unit = "epsilon" if privacy.pure else "mu^2"
+            self._ledger = Ledger.open_or_create(ledger, self._limit, unit=unit)
+            if self._ledger.sequence > 0:
+                raise DoubleSpend(
+                    f"{os.fspath(ledger)!r} has the accounts of an earlier run: resume that run "
+                    f"with JointCurator.load, or give users who never took part a new ledger"
+                )
+        if autosave is not None:
+            # So that a process killed before its first release can be resumed too.
+            self.save(autosave)
+
+    def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
+        """See :meth:`Curator.add`."""
+        number = super().add(block, user_ids)
+        self._spent[number] = 0.0
+        # Unique for ever: a block lost in a crash must not share its account with a later one.
+        self._keys[number] = f"{number}-{secrets.token_hex(6)}"
+        return number
+
+    def spent(self, block: int) -> float:
+        """What each user of a block has spent: mu^2, or epsilon under pure DP."""
+        return self._spent[block]
+
+    def remaining(self, block: int) -> float:
+        """What each user of a block may still spend."""
+        return max(0.0, self._limit - self._spent[block])
+
+    def release(
+        self,
+        statistic: Statistic,
+        *,
+        blocks: Iterable[int] | None = None,
+        weights: ArrayLike | None = None,
+        mask: Mapping[str, ArrayLike] | None = None,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        decay: float | None = None,
+    ) -> Release:
+        """Publishes sum over blocks of weight * statistic, with noise, and charges the users.
+
+        Args:
+            statistic: what to sum.
+            blocks: which blocks; all that are here by default.
+            weights: one number per block (1 by default). Users of a block with weight w pay
+                (w / the largest)^2 of the cost.
+            mask: per part, which entries to release. The others are dropped before the gate and
+                get no noise: use it where they are zero for every user, as for counts of actions
+                that a block's public policy never takes.
+            mu: what the release costs users with the largest weight. By default all that is left.
+            epsilon: the same under pure DP.
+            decay: weights decay^-age, the newest block having age 0, and by default a cost such
+                that releasing again after every block, for ever, stays within budget:
+                mu^2 (1 - decay^-2), since the squares of the weights add up to 1 / (1 - decay^-2).
+
+        Raises:
+            BudgetExceeded: some block cannot afford it. Nothing is published or changed.
+        """
+        if decay is not None:
+            if weights is not None or not (math.isfinite(decay) and decay > 1):
+                raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
+            chosen = list(self._blocks) if blocks is None else [int(b) for b in blocks]
+            blocks, newest = chosen, len(self._block_users) - 1
+            weights = [decay ** float(b - newest) for b in chosen]
+        selection = self._selection(blocks, weights, self._blocks)
+        if self.privacy.disjoint and self.privacy.episodes_per_user > 1 and len(selection) > 1:
+            raise InvalidArgument("disjoint=True was declared: release one block at a time")
+        sensitivity = self._sensitivity(statistic)
+        kept = None if mask is None else statistic.layout.pack_mask(mask)
+        cost = self._cost(mu, epsilon, decay, selection)
+        largest = max(abs(w) for w in selection.values())
+        power = 1 if self.privacy.pure else 2
+        costs = {b: (cost * abs(w) / largest) ** power for b, w in selection.items()}
+        self._afford(costs)
+        total = sum((w * statistic.total(self._blocks[b]) for b, w in selection.items()))
+        self._charge(costs, f"release {statistic.name}")
+        scale = largest * sensitivity / cost
+        draw = self._source.laplace if self.privacy.pure else self._source.normal
+        noise = scale * draw((statistic.layout.size,))
+        vector = np.asarray(total) + noise
+        if kept is not None:
+            vector = np.where(kept, vector, 0.0)
+        unit = scale * (math.sqrt(2.0) if self.privacy.pure else 1.0)
+        return self._publish(
+            Release(
+                index=self.releases,
+                statistic=statistic.name,
+                parts=statistic.layout.unpack(vector),
+                std=statistic.layout.stds(unit),
+                users=sum(self._block_users[b] for b in selection),
+                cost=cost,
+            )
+        )
+
+    def stream(
+        self,
+        statistic: Statistic,
+        *,
+        releases: int,
+        name: str = "stream",
+        kind: str = "auto",
+        mu: float | None = None,
+        epsilon: float | None = None,
+    ) -> JointStream:
+        """A counter over blocks: each block enters once and pays ``mu`` (all, by default).
+
+        Args:
+            statistic: what to sum.
+            releases: how many blocks will enter, at most.
+            name: under which it is saved and resumed.
+            kind: a counter's kind, or ``"auto"``; see :func:`tacit.counter`.
+            mu: what a block pays; all of an episode's budget by default.
+            epsilon: the same under pure DP.
+        """
+        if name in self._streams or name in self._saved_streams:
+            raise InvalidArgument(
+                f"there is a stream {name!r}; resume_stream continues a saved one"
+            )
+        if self.privacy.disjoint and self.privacy.episodes_per_user > 1 and kind != "blocks":
+            raise InvalidArgument("disjoint=True was declared: only kind='blocks' keeps to it")
+        cost = self._cost(mu, epsilon, None, None)
+        if kind == Noiseless.kind:
+            raise InvalidArgument("a joint curator adds noise; without it use tacit.NonPrivate()")
+        if (cost if self.privacy.pure else cost**2) > self._limit * (1.0 + _SLACK):
+            raise BudgetExceeded(f"a stream of cost {cost:.6g} exceeds an episode's whole budget")
+        made = make_counter(
+            kind,
+            sensitivity=self._sensitivity(statistic),
+            releases=releases,
+            shape=(statistic.layout.size,),
+            mu=None if self.privacy.pure else cost,
+            epsilon=cost if self.privacy.pure else None,
+            source=self._source,
+        )
+        stream = JointStream(self, name, statistic, made, cost)
+        self._streams[name] = stream
+        return stream
+
+    def resume_stream(self, name: str, statistic: Statistic) -> JointStream:
+        """Continues a stream of a loaded curator, with the statistic it had."""
+        if name not in self._saved_streams:
+            raise InvalidArgument(f"no saved stream {name!r}; there are {[*self._saved_streams]}")
+        meta, arrays = self._saved_streams[name]
+        if meta["statistic"] != statistic.fingerprint:
+            raise InvalidArgument(f"stream {name!r} was of another statistic")
+        stream = JointStream(
+            self, name, statistic, Counter.revive(meta, arrays, self._source), meta["cost"]
+        )
+        stream.entered = set(meta["entered"])
+        stream.users = meta["users"]
+        del self._saved_streams[name]
+        self._streams[name] = stream
+        return stream
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is proven of everything this curator ever publishes."""
+        streams = sorted({s.counter.kind for s in self._streams.values()})
+        kinds = [f"{kind} counter" for kind in streams] or ["releases under a budget filter"]
+        noise = "Laplace" if self.privacy.pure else "Gaussian"
+        g = self.privacy.episodes_per_user
+        return Guarantee(
+            model="joint",
+            epsilon=self.privacy.epsilon,
+            delta=self.privacy.delta,
+            mu=None if self.privacy.pure else self.privacy.budget.mu,
+            relation=self.privacy.relation,
+            unit="one user's whole episode" if g == 1 else f"one user with at most {g} episodes",
+            releases=None,
+            mechanism=f"{' and '.join(kinds)}, {noise} noise",
+            simulation_only=self._source.simulation,
+            episodes_per_user=g,
+        )
+
+    # Accounts.
+
+    def _sensitivity(self, statistic: Statistic) -> float:
+        if not self.privacy.pure:
+            return statistic.l2(self.privacy.relation)
+        sensitivity = statistic.l1(self.privacy.relation)
+        if sensitivity is None:
+            raise InvalidArgument(
+                f"{statistic.name} has no sensitivity in the 1-norm, so no pure DP: use delta > 0"
+            )
+        return sensitivity
+
+    def _cost(
+        self,
+        mu: float | None,
+        epsilon: float | None,
+        decay: float | None,
+        selection: Mapping[int, float] | None,
+    ) -> float:
+        """The cost of a release in mu or epsilon: as asked for, or all that is left."""
+        given, refused = (epsilon, mu) if self.privacy.pure else (mu, epsilon)
+        if refused is not None:
+            unit = "epsilon" if self.privacy.pure else "mu"
+            raise InvalidArgument(f"this budget is spent in {unit}; give that")
+        if given is not None:
+            if isinstance(given, bool) or not (math.isfinite(given) and given > 0):
+                raise InvalidArgument(f"the cost of a release must be > 0, got {given!r}")
+            return float(given)
+        power = 1 if self.privacy.pure else 2
+        if decay is not None:
+            return float((self._limit * (1.0 - decay**-power)) ** (1.0 / power))
+        if selection is None:
+            return float(self._limit ** (1.0 / power))
+        largest = max(abs(w) for w in selection.values())
+        left = min(
+            self.remaining(b) / (abs(w) / largest) ** power for b, w in selection.items() if w
+        )
+        if left <= self._limit * _SLACK:
+            poorest = min(selection, key=self.remaining)
+            raise BudgetExceeded(f"the users of block {poorest} have spent all their budget")
+        return float(left ** (1.0 / power))
+
+    def _afford(self, costs: Mapping[int, float]) -> None:
+        unit = "epsilon" if self.privacy.pure else "mu^2"
+        for block, cost in costs.items():
+            if self._spent[block] + cost > self._limit * (1.0 + _SLACK):
+                raise BudgetExceeded(
+                    f"block {block} has spent {self._spent[block]:.6g} of {self._limit:.6g} "
+                    f"{unit}; {cost:.6g} more is too much"
+                )
+
+    def _charge(self, costs: Mapping[int, float], label: str) -> None:
+        """Puts the cost on disk, then into memory; nothing was drawn yet."""
+        if self._ledger is not None:
+            by_key = {self._keys[block]: cost for block, cost in costs.items()}
+            self._ledger.charge(by_key, label, pending=self._autosave is not None)
+        for block, cost in costs.items():
+            self._spent[block] += cost
+
+    def _publish(self, release: Release) -> Release:
+        super()._publish(release)
+        if self._autosave is not None:
+            self.save(self._autosave)
+        return release
+
+    # Save and resume.
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the curator's secret state (raw blocks, exact sums, drawn noise), mode 0600.
+
+        Real noise is never saved as a generator. With a ledger the save can be resumed once, and
+        only while nothing was published since.
+        """
+        token = secrets.token_hex(16)
+        meta: dict[str, Any] = {
+            "token": token,
+            "ledger": None if self._ledger is None else self._ledger.id,
+            "after": None if self._ledger is None else self._ledger.sequence,
+            "privacy": {
+                "epsilon": self.privacy.epsilon,
+                "delta": self.privacy.delta,
+                "relation": self.privacy.relation.value,
+                "episodes_per_user": self.privacy.episodes_per_user,
+                "disjoint": self.privacy.disjoint,
+            },
+            "declared_users": self.declared_users,
+            "releases": self.releases,
+            "block_users": self._block_users,
+            "spent": [self._spent[b] for b in range(len(self._block_users))],
+            "keys": [self._keys[b] for b in range(len(self._block_users))],
+            "blocks": {str(b): [raw.users, raw.aggregate] for b, raw in self._blocks.items()},
+            "noise": self._source.state() if isinstance(self._source, Noise) else None,
+            "streams": {},
+        }
+        arrays: dict[str, NDArray[Any]] = self._registry.dump(meta)
+        for number, raw in self._blocks.items():
+            arrays |= {f"block/{number}/{name}": array for name, array in raw.arrays.items()}
+        saved = dict(self._saved_streams)
+        saved |= {name: stream.dump() for name, stream in self._streams.items()}
+        for name, (stream_meta, stream_arrays) in saved.items():
+            meta["streams"][name] = stream_meta
+            arrays |= {f"stream/{name}/{key}": array for key, array in stream_arrays.items()}
+        _dump_release(self.last_release, meta, arrays)
+        write_state(path, "curator", meta, arrays)
+        if self._ledger is not None:
+            self._ledger.record_save(token)
+
+    @staticmethod
+    def load(
+        path: str | os.PathLike[str],
+        *,
+        ledger: str | os.PathLike[str] | None = None,
+        autosave: str | os.PathLike[str] | None = None,
+    ) -> JointCurator:
+        """Resumes a saved curator; streams continue through :meth:`resume_stream`.
+
+        Raises:
+            DoubleSpend: by the ledger, this save was resumed before or is out of date; or it was
+                made with a ledger and none (or another) is given.
+        """
+        state = read_state(path, "curator")
+        meta, arrays = state.meta, state.arrays
+        try:
+            options = dict(meta["privacy"])
+            options["relation"] = Relation(options["relation"])
+            privacy = JointDP(**options)
+            curator = JointCurator(privacy, users=meta["declared_users"])
+            curator._source = Noise.from_state(meta["noise"])
+            curator.releases = meta["releases"]
+            curator._block_users = list(meta["block_users"])
+            curator.users = sum(curator._block_users)
+            curator._spent = dict(enumerate(meta["spent"]))
+            curator._keys = dict(enumerate(meta["keys"]))
+            for number, (users, aggregate) in meta["blocks"].items():
+                raw = _with_prefix(arrays, f"block/{number}/")
+                curator._blocks[int(number)] = Block(users, raw, aggregate)
+            for name, stream_meta in meta["streams"].items():
+                curator._saved_streams[name] = (
+                    stream_meta,
+                    _with_prefix(arrays, f"stream/{name}/"),
+                )
+            curator._registry.restore(meta, arrays)
+            curator.last_release = _revive_release(meta, arrays)
+            identity, token, after = meta["ledger"], meta["token"], meta["after"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
+        curator._reopen(ledger, identity, token, after)
+        curator._autosave = autosave
+        if autosave is not None:
+            # A ledger voids the save just resumed: without this a crash would end the run.
+            curator.save(autosave)
+        return curator
+
+    def _reopen(
+        self,
+        ledger: str | os.PathLike[str] | None,
+        identity: str | None,
+        token: str,
+        after: int | None,
+    ) -> None:
+        """Asks the ledger whether this save may go on, and takes over what it knows was spent."""
+        opened = None if ledger is None else Ledger.open(ledger)
+        if (None if opened is None else opened.id) != identity:
+            raise DoubleSpend(
+                "this save belongs to a ledger: give ledger=, the same file"
+                if identity is not None
+                else "this save was made without a ledger: it cannot join one"
+            )
+        if opened is not None:
+            opened.record_resume(token, after=after)
+            self._ledger = opened
+            for block, key in self._keys.items():
+                # A charge whose release a crash cut off stays charged.
+                self._spent[block] = max(self._spent[block], opened.spent(key))
+
+
+class JointStream(Stream):
+    """A counter over blocks, under the joint curator's accounts."""
+
+    def __init__(
+        self,
+        curator: JointCurator,
+        name: str,
+        statistic: Statistic,
+        made: Counter,
+        cost: float,
+    ) -> None:
+        self.name = name
+        self.statistic = statistic
+        self.counter = made
+        self.cost = cost
+        self.users = 0
+        self.entered: set[int] = set()
+        self._curator = curator
+
+    @property
+    def std(self) -> Floats:
+        """Noise standard deviation of unit-weight entries at each release."""
+        return self.counter.std
+
+    def release(self, block: Block | int, *, keep: bool = False) -> Release:
+        """See :meth:`Stream.release`.
+
+        Raises:
+            BudgetExceeded: the block has spent its budget elsewhere.
+            HorizonExceeded: all declared releases were made.
+            InvalidArgument: the block entered before (a user is in one leaf).
+        """
+        curator = self._curator
+        if self.counter.releases is not None and self.counter.released >= self.counter.releases:
+            raise HorizonExceeded(
+                f"stream {self.name!r} was declared for {self.counter.releases} releases"
+            )
+        if isinstance(block, Block):
+            total = self.statistic.total(block)
+            number = curator.add(block)
+        else:
+            total, number = self.statistic.total(curator._raw(block)), block
+        if number in self.entered:
+            raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
+        costs = {number: self.cost if curator.privacy.pure else self.cost**2}
+        curator._afford(costs)
+        curator._charge(costs, f"stream {self.name}")
+        vector = self.counter.release(total)
+        self.entered.add(number)
+        self.users += curator._block_users[number]
+        if isinstance(block, Block) and not keep:
+            curator.forget(number)
+        return curator._publish(
+            Release(
+                index=curator.releases,
+                statistic=self.statistic.name,
+                parts=self.statistic.layout.unpack(vector),
+                std=self.statistic.layout.stds(self.counter.std_at(self.counter.released)),
+                users=self.users,
+                cost=self.cost,
+            )
+        )
+
+    def dump(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+        """The secret state, for the curator's save."""
+        meta, arrays = self.counter.dump()
+        meta |= {
+            "statistic": self.statistic.fingerprint,
+            "cost": self.cost,
+            "entered": sorted(self.entered),
+            "users": self.users,
+        }
+        return meta, arrays
+
+
+class NonPrivateCurator(Curator):
+    """Adds nothing, promises nothing: the baseline."""
+
+    def __init__(
+        self,
+        privacy: NonPrivate,
+        *,
+        users: int | None = None,
+        noise_seed: int | None = None,
+        source: NoiseSource | None = None,
+    ) -> None:
+        super().__init__(users=users, noise_seed=noise_seed, source=source)
+        self.privacy = privacy
+
+    def release(
+        self,
+        statistic: Statistic,
+        *,
+        blocks: Iterable[int] | None = None,
+        weights: ArrayLike | None = None,
+        mask: Mapping[str, ArrayLike] | None = None,
+    ) -> Release:
+        """The exact weighted sum."""
+        selection = self._selection(blocks, weights, self._blocks)
+        total = np.asarray(sum(w * statistic.total(self._blocks[b]) for b, w in selection.items()))
+        if mask is not None:
+            total = np.where(statistic.layout.pack_mask(mask), total, 0.0)
+        users = sum(self._block_users[b] for b in selection)
+        return self._publish(_exact_release(self.releases, statistic, total, users))
+
+    def stream(self, statistic: Statistic, *, releases: int, name: str = "stream") -> Stream:
+        """The exact running sum."""
+        return _NonPrivateStream(self, name, statistic, releases)
+
+    @property
+    def guarantee(self) -> None:
+        """None."""
+        return None
+
+
+class _NonPrivateStream(Stream):
+    def __init__(
+        self, curator: NonPrivateCurator, name: str, statistic: Statistic, releases: int
+    ) -> None:
+        self.name = name
+        self.statistic = statistic
+        self.users = 0
+        self._curator = curator
+        self._counter = Noiseless(releases=releases, shape=(statistic.layout.size,))
+
+    @property
+    def std(self) -> Floats:
+        return self._counter.std
+
+    def release(self, block: Block | int, *, keep: bool = False) -> Release:
+        raw = block if isinstance(block, Block) else self._curator._raw(block)
+        vector = self._counter.release(self.statistic.total(raw))
+        self.users += raw.users
+        if isinstance(block, Block):
+            number = self._curator.add(block)
+            if not keep:
+                self._curator.forget(number)
+        release = _exact_release(self._curator.releases, self.statistic, vector, self.users)
+        return self._curator._publish(release)
+
+
+def _exact_release(index: int, statistic: Statistic, vector: Floats, users: int) -> Release:
+    layout = statistic.layout
+    return Release(index, statistic.name, layout.unpack(vector), layout.stds(0.0), users, None)
+
+
+class _Registry:
+    """Who took part how often, where ids are given. Ids are kept as keyed hashes."""
+
+    def __init__(self, limit: int | None, once_per_block: bool) -> None:
+        self._limit = limit
+        self._once_per_block = once_per_block
+        self._key = secrets.token_bytes(16)
+        self._seen: dict[bytes, int] = {}
+        self._with_ids: bool | None = None
+
+    def admit(self, block: Block, user_ids: Sequence[int | str] | None) -> Block:
+        """The block without the episodes of users beyond their limit."""
+        if self._with_ids is not None and self._with_ids != (user_ids is not None):
+            raise InvalidArgument("user_ids must be given for every block or for none")
+        if user_ids is None:
+            self._with_ids = False
+            return block
+        if block.aggregate:
+            raise InvalidArgument("an aggregate block has no user_ids")
+        if len(user_ids) != block.users:
+            raise InvalidArgument(f"{block.users} users need as many ids, got {len(user_ids)}")
+        names = [self._name(user) for user in user_ids]
+        self._with_ids = True
+        if self._limit is None:
+            return block
+        keep = np.zeros(block.users, dtype=bool)
+        here: set[bytes] = set()
+        for row, name in enumerate(names):
+            count = self._seen.get(name, 0)
+            if count < self._limit and not (self._once_per_block and name in here):
+                self._seen[name] = count + 1
+                here.add(name)
+                keep[row] = True
+        return block if keep.all() else block.take(keep)
+
+    def _name(self, user: int | str) -> bytes:
+        if isinstance(user, (bool, float)) or not isinstance(user, (int, str, np.integer)):
+            raise InvalidArgument(f"user ids must be integers or strings, got {type(user)}")
+        text = user if isinstance(user, str) else str(int(user))
+        kind = b"s" if isinstance(user, str) else b"i"
+        return hashlib.blake2b(kind + text.encode(), key=self._key, digest_size=16).digest()
+
+    def dump(self, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
+        """Into a save."""
+        meta["ids"] = {"key": self._key.hex(), "given": self._with_ids}
+        names = np.frombuffer(b"".join(self._seen), dtype=np.uint8).reshape(-1, 16)
+        return {"ids/names": names, "ids/counts": np.array([*self._seen.values()], dtype=np.int64)}
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Out of a save."""
+        self._key = bytes.fromhex(meta["ids"]["key"])
+        self._with_ids = meta["ids"]["given"]
+        names, counts = arrays["ids/names"], arrays["ids/counts"].tolist()
+        self._seen = dict(zip((row.tobytes() for row in names), counts, strict=True))
+
+
+def _with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
+
+
+def _dump_release(
+    release: Release | None, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> None:
+    if release is None:
+        meta["last"] = None
+        return
+    meta["last"] = {
+        "index": release.index,
+        "statistic": release.statistic,
+        "std": {name: float(np.asarray(value)) for name, value in release.std.items()},
+        "users": release.users,
+        "cost": release.cost,
+    }
+    arrays |= {f"last/{name}": value for name, value in release.parts.items()}
+
+
+def _revive_release(meta: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Release | None:
+    if meta["last"] is None:
+        return None
+    return Release(parts=_with_prefix(arrays, "last/"), **meta["last"])

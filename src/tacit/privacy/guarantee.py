@@ -1,0 +1,290 @@
+r"""What was proven about the users' privacy, in numbers and in words.
+
+A :class:`Guarantee` is a public, immutable record. It holds nothing about anybody's data, so it may
+be printed, logged and published next to the policies it speaks of.
+
+**Local.** Every user's report is randomised on her own device before the curator sees it. For any
+two episodes she may have had and every set E of reports,
+
+    P(report in E)  <=  e^epsilon P'(report in E) + delta.
+
+**Joint.** The curator is trusted with raw episodes. Let user k's episode change to any other that
+the relation allows, and let E be any set of outcomes of all that is seen by everybody except her:
+the published policies and all *other* users' experience. Then
+
+    P(outcome in E)  <=  e^epsilon P'(outcome in E) + delta.
+
+What she sees herself is left out of it, and has to be: her actions fit her own states. The
+billboard lemma gives it in one line. What is published is (epsilon, delta)-private in her data, and
+every other user's experience is a function of what is published and of that user's own data, so it
+is post-processing (Hsu et al., 2014, "Private matchings and allocations").
+
+Neither says that nothing is learnt. What the data of everybody teaches (that a drug works) is
+learnt, also about her; that *she* was one of those who taught it makes almost no difference.
+"""
+
+import dataclasses
+import decimal
+import json
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tacit.privacy.budget import Relation, checked_number, delta_from_mu
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+
+_FORMAT = "tacit-guarantee"
+_VERSION = 1
+_MODELS = {"joint": "JDP", "local": "LDP"}
+_SAMPLERS = {
+    "floating-point": (
+        "The noise is drawn in floating point: the proof is for real numbers, and the lowest bits "
+        "of such noise are a known way around it, if noisy numbers are published in full precision."
+    ),
+    "exact": (
+        "The noise is drawn by an exact sampler, without floating-point arithmetic: the proof "
+        "covers every bit that is published."
+    ),
+}
+
+
+def _up(value: float) -> str:
+    """Six digits, rounded up, so that what is printed is never a stronger claim than the number."""
+    up = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)
+    return f"{float(up.create_decimal(repr(value))):.6g}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _checked_count(name: str, value: object) -> int:
+    # Not by way of a float, which would change large counts.
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1:
+        return int(value)
+    raise InvalidArgument(f"{name} is {value!r}, but must be a whole number of at least 1")
+
+
+def _checked_text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidArgument(f"{name} is {value!r}, but must be a text that is not empty")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """A proven statement: who is protected, how much, against whom.
+
+    The numbers must not contradict each other: ``mu``, if given, has to imply (epsilon, delta).
+
+    Attributes:
+        model: ``"joint"`` (a trusted curator) or ``"local"`` (noise is added on the device).
+        epsilon: At least 0; the log of the largest factor on a probability.
+        delta: From 0 (pure) to below 1; what is added on top of the factor.
+        mu: The same in Gaussian differential privacy, or None if not all noise is Gaussian.
+        relation: What counts as a neighbouring input.
+        unit: What of a user is hidden.
+        releases: How often private statistics are published at most; None if there is no limit.
+        mechanism: The kind of releases, such as "square-root counter, Gaussian noise".
+        sampler: ``"floating-point"`` or ``"exact"``.
+        simulation_only: Whether the noise came from a known seed and hides nothing.
+        episodes_per_user: With how many episodes a user is covered at most.
+
+    >>> guarantee = Guarantee(
+    ...     model="joint", epsilon=1.0, delta=1e-6, mu=0.2367, relation=Relation.REPLACE_ONE,
+    ...     releases=75, mechanism="square-root counter, Gaussian noise")
+    >>> guarantee.short
+    '(1, 1e-06)-JDP per user, replace-one, 75 releases'
+    >>> print(str(guarantee)[:71])
+    (1, 1e-06)-joint differential privacy for one user's whole episode, rep
+    >>> Guarantee.from_json(guarantee.to_json()) == guarantee
+    True
+    """
+
+    model: Literal["joint", "local"]
+    epsilon: float
+    delta: float
+    mu: float | None
+    relation: Relation
+    unit: str = "one user's whole episode"
+    releases: int | None
+    mechanism: str
+    sampler: Literal["floating-point", "exact"] = "floating-point"
+    simulation_only: bool = False
+    episodes_per_user: int = 1
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("model", _MODELS), ("sampler", _SAMPLERS)):
+            value = getattr(self, name)
+            if not isinstance(value, str) or value not in allowed:
+                names = " or ".join(repr(key) for key in allowed)
+                raise InvalidArgument(f"{name} is {value!r}, but must be {names}")
+        if not isinstance(self.relation, Relation):
+            raise InvalidArgument(f"relation is {self.relation!r}, but must be a Relation")
+        if not isinstance(self.simulation_only, bool):
+            raise InvalidArgument(
+                f"simulation_only is {self.simulation_only!r}, but must be True or False"
+            )
+        _checked_text("unit", self.unit)
+        _checked_text("mechanism", self.mechanism)
+        store = object.__setattr__  # numbers are stored as Python's own, whatever type they came in
+        store(
+            self,
+            "epsilon",
+            checked_number("epsilon", self.epsilon, "a number of at least 0", lambda e: e >= 0),
+        )
+        store(
+            self,
+            "delta",
+            checked_number("delta", self.delta, "from 0 to below 1", lambda d: 0 <= d < 1),
+        )
+        if self.releases is not None:
+            store(self, "releases", _checked_count("releases", self.releases))
+        store(
+            self, "episodes_per_user", _checked_count("episodes_per_user", self.episodes_per_user)
+        )
+        if self.mu is not None:
+            store(self, "mu", self._checked_mu(self.mu))
+
+    def _checked_mu(self, mu: float) -> float:
+        mu = checked_number("mu", mu, "a number of at least 0, or None", lambda m: m >= 0)
+        implied = delta_from_mu(mu, self.epsilon)
+        # Another machine's exponential function may differ in its last digits.
+        if implied > self.delta * (1 + 1e-9):
+            raise InvalidArgument(
+                f"mu is {mu!r}, but must be small enough for ({self.epsilon!r}, {self.delta!r}): "
+                f"at this epsilon it implies delta = {implied!r} only"
+            )
+        return mu
+
+    @property
+    def pure(self) -> bool:
+        """Whether delta is 0."""
+        return self.delta == 0
+
+    @property
+    def short(self) -> str:
+        """One line: numbers, model, relation, number of releases."""
+        parts = [
+            f"({_up(self.epsilon)}, {_up(self.delta)})-{_MODELS[self.model]} per user",
+            self.relation.value,
+            self._count(),
+        ]
+        if self.episodes_per_user > 1:
+            parts.append(f"at most {self.episodes_per_user:,} episodes each")
+        if self.simulation_only:
+            parts.append("simulation only")
+        return ", ".join(parts)
+
+    def __str__(self) -> str:
+        sentences = [self._claim(), self._bound(), self._reach(), self._releases()]
+        if self.episodes_per_user > 1:
+            sentences.append(
+                f"It covers a user who takes part up to {self.episodes_per_user:,} times, all her "
+                "episodes together."
+            )
+        sentences.append(_SAMPLERS[self.sampler])
+        if self.simulation_only:
+            sentences.insert(
+                0, "Simulation only: the noise seed is known, so this protects nobody."
+            )
+        return " ".join(sentences)
+
+    def _count(self) -> str:
+        if self.releases is None:
+            return "any number of releases"
+        return _counted(self.releases, "release")
+
+    def _claim(self) -> str:
+        name = "pure " if self.pure else ""
+        return (
+            f"({_up(self.epsilon)}, {_up(self.delta)})-{name}{self.model} differential privacy for "
+            f"{self.unit}, {self.relation.value}."
+        )
+
+    def _bound(self) -> str:
+        changed = {
+            Relation.REPLACE_ONE: "Had this user's data been any other",
+            Relation.ZERO_OUT: "Had this user's data not been used, her place in the stream kept",
+        }[self.relation]
+        seen = {
+            "joint": "all that is published and all that all other users see or receive",
+            "local": "all that leaves her device and all that anybody computes from it",
+        }[self.model]
+        factor = f"e^{_up(self.epsilon)}"
+        if self.epsilon <= 700:  # e^710 is no longer a floating-point number
+            factor += f" = {math.exp(self.epsilon):.3g}"
+        added = "" if self.pure else f", plus at most {_up(self.delta)}"
+        # No "almost": for a large epsilon it would be false.
+        warning = " A factor this large protects little." if self.epsilon > 10 else ""
+        return (
+            f"{changed}, the probability of any event in {seen} would differ by at most a factor "
+            f"{factor}{added}.{warning}"
+        )
+
+    def _reach(self) -> str:
+        if self.model == "joint":
+            return (
+                "A trusted curator holds the raw data. What the user herself receives depends on "
+                "her own data and is not covered."
+            )
+        return "Nobody has to be trusted with the raw data: the curator sees noisy reports only."
+
+    def _releases(self) -> str:
+        if self.releases is None:
+            limit = f"It holds for any number of releases ({self.mechanism})"
+        else:
+            limit = f"It holds for up to {self._count()} together ({self.mechanism})"
+        if self.mu is None:
+            return f"{limit}."
+        return f"{limit}, which are {_up(self.mu)}-Gaussian differentially private."
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values, with the name and version of the format."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {"format": _FORMAT, "version": _VERSION} | fields | {"relation": self.relation.value}
+
+    def to_json(self) -> str:
+        """The same as JSON. Python prints every float so that reading it back gives the same."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Guarantee":
+        """The inverse of :meth:`to_dict`; every field has to be there and no other.
+
+        Raises:
+            CorruptFile: If the format, its version, a key or a value is not what it should be.
+        """
+        if not isinstance(values, Mapping):
+            raise CorruptFile(f"a guarantee is a set of named values, not {type(values).__name__}")
+        fields = dict(values)
+        if fields.pop("format", None) != _FORMAT:
+            raise CorruptFile(f"this is not a guarantee: format must be {_FORMAT!r}")
+        version = fields.pop("version", None)
+        if type(version) is not int or version != _VERSION:
+            raise CorruptFile(f"version is {version!r}, but this release reads {_VERSION} only")
+        expected = {field.name for field in dataclasses.fields(cls)}
+        if wrong := expected ^ fields.keys():
+            raise CorruptFile(
+                f"missing or unknown in a guarantee: {', '.join(sorted(map(str, wrong)))}"
+            )
+        try:
+            relation = Relation(fields.pop("relation"))
+            return cls(relation=relation, **fields)
+        except ValueError as error:
+            raise CorruptFile(f"a guarantee holds a value that is not valid: {error}") from error
+
+    @classmethod
+    def from_json(cls, text: str) -> "Guarantee":
+        """The inverse of :meth:`to_json`.
+
+        Raises:
+            CorruptFile: As in :meth:`from_dict`, or if the text is not JSON.
+        """
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise CorruptFile(f"a guarantee that is not JSON: {error}") from error
+        return cls.from_dict(values)

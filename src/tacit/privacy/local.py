@@ -1,0 +1,283 @@
+"""The local model: noise on the user's device, and a curator that only adds reports.
+
+:func:`report` runs on the device. It needs the statistic and the privacy model (both public) and
+the user's own data; what it returns is all that ever leaves the device. Whole vectors are
+reported, zeros included, so that nothing shows where the user was.
+
+* Gaussian: vector + N(0, s^2), s = l2 / mu: exactly mu-Gaussian-DP.
+* Laplace: vector + Laplace(s), s = l1 / epsilon: pure.
+* Randomised response, for statistics of one-hots: the budget is split evenly over the G one-hots
+  of a user, e = epsilon / G each. A value in [0, 1] is first rounded to a bit, 1 with that
+  probability. Then a 1 stays 1 with probability 1/2 and a 0 becomes 1 with probability
+  q = 1 / (1 + exp(e)), independently. Two users' one-hots differ in at most one 1 and one other
+  1, and the likelihood ratio is at most (1/2)/q * (1 - q)/(1/2) = exp(e); against an empty one-hot
+  it is smaller. G one-hots: exp(epsilon). Unbiased estimate of a sum over n users:
+  (ones - n q) / (1/2 - q).
+
+In a simulation the reports of n users need not be drawn one by one: the sum of n Gaussians is one
+Gaussian of variance n s^2, the sum of n Laplace variables a difference of two gammas, and the
+number of reported ones is Binomial(c, 1/2) + Binomial(n - c, q) with c the true count. All three
+are exact in distribution, at a cost that does not grow with n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.privacy.budget import Relation
+from tacit.privacy.curator import Curator, Release, Stream
+from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.models import LocalDP
+from tacit.privacy.noise import Noise
+from tacit.privacy.statistic import Block, Floats, Statistic
+
+
+def report(
+    statistic: Statistic, data: Block, privacy: LocalDP, *, noise_seed: int | None = None
+) -> Floats:
+    """One user's report, made on her device.
+
+    Args:
+        statistic: what the curator asked for.
+        data: a block of exactly one user.
+        privacy: the local model.
+        noise_seed: a reproducible simulation that protects nobody.
+
+    Returns:
+        The noisy vector (bits, for randomised response). Send it once, and nothing else.
+
+    >>> from tacit.privacy.standard import OneHotCounts
+    >>> data = Block(1, {"cells": np.array([[2, 0]])})
+    >>> model = LocalDP(epsilon=2.0, delta=0.0, mechanism="randomised response")
+    >>> report(OneHotCounts(steps=2, cells=3), data, model, noise_seed=1).shape
+    (6,)
+    """
+    if data.users != 1 or data.aggregate:
+        raise InvalidArgument(f"a report is of one user's raw data, got {data!r}")
+    noise = Noise(noise_seed)
+    vector = statistic.contributions(data)[0]
+    if privacy.mechanism == "randomised response":
+        bits = noise.uniform(vector.shape) < vector
+        chance = np.where(bits, 0.5, flip_probability(statistic, privacy))
+        return (noise.uniform(vector.shape) < chance).astype(np.float64)
+    scale = noise_scale(statistic, privacy)
+    draw = noise.normal if privacy.mechanism == "gaussian" else noise.laplace
+    noisy: Floats = vector + scale * draw(vector.shape)
+    return noisy
+
+
+def noise_scale(statistic: Statistic, privacy: LocalDP) -> float:
+    """Standard deviation (Gaussian) or scale (Laplace) of the noise in one report."""
+    if privacy.mechanism == "gaussian":
+        return statistic.l2(Relation.REPLACE_ONE) / privacy.report_cost
+    sensitivity = statistic.l1(Relation.REPLACE_ONE)
+    if sensitivity is None:
+        raise InvalidArgument(
+            f"{statistic.name} has no sensitivity in the 1-norm, so no pure DP: use gaussian"
+        )
+    return sensitivity / privacy.report_cost
+
+
+def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
+    """With which probability a 0 is reported as a 1; a 1 is reported as itself half the time."""
+    if statistic.one_hots is None:
+        raise InvalidArgument(f"{statistic.name} is not made of one-hots: no randomised response")
+    return 1.0 / (1.0 + math.exp(min(privacy.report_cost / statistic.one_hots, 700.0)))
+
+
+class LocalCurator(Curator):
+    """Adds up reports. It holds raw data in simulations only, and only until it is reported.
+
+    Each user reports once: a block is asked one statistic. Asking the same again, with other
+    weights or a mask, uses the same reports and costs nothing.
+    """
+
+    def __init__(
+        self,
+        privacy: LocalDP,
+        *,
+        users: int | None = None,
+        noise_seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            users=users, noise_seed=noise_seed, episodes_per_user=privacy.episodes_per_user
+        )
+        self.privacy = privacy
+        self._noise = Noise(noise_seed)
+        self._reports: dict[int, tuple[str, Floats]] = {}
+
+    def collect(self, statistic: Statistic, reports: ArrayLike) -> int:
+        """Takes real reports, one row per user; returns the number of their block.
+
+        A report that is not finite counts as zero: it is what the device sent, not raw data.
+        """
+        array = np.asarray(reports, dtype=np.float64)
+        if array.ndim != 2 or array.shape[1] != statistic.layout.size:
+            raise InvalidArgument(
+                f"reports must have shape (users, {statistic.layout.size}), got {array.shape}"
+            )
+        array = np.where(np.isfinite(array).all(axis=1, keepdims=True), array, 0.0)
+        number = self.add(Block(len(array), {}))
+        del self._blocks[number]
+        self._reports[number] = (statistic.fingerprint, array.sum(axis=0))
+        return number
+
+    def release(
+        self,
+        statistic: Statistic,
+        *,
+        blocks: Iterable[int] | None = None,
+        weights: ArrayLike | None = None,
+        mask: Mapping[str, ArrayLike] | None = None,
+    ) -> Release:
+        """The weighted sum of reports, unbiased, with the standard deviation of its noise.
+
+        For randomised response the standard deviation differs between entries and is estimated
+        from the reports themselves.
+
+        Raises:
+            BudgetExceeded: a block has reported another statistic. Nothing is published.
+        """
+        known = [
+            b for b in range(len(self._block_users)) if b in self._reports or b in self._blocks
+        ]
+        selection = self._selection(blocks, weights, known)
+        kept = None if mask is None else statistic.layout.pack_mask(mask)
+        for block in selection:
+            if block in self._reports and self._reports[block][0] != statistic.fingerprint:
+                raise BudgetExceeded(
+                    f"the users of block {block} have sent their one report, of another statistic"
+                )
+        fresh = {
+            b: self._simulate(statistic, self._blocks[b], b) for b in selection if b in self._blocks
+        }
+        for block, total in fresh.items():
+            self._reports[block] = (statistic.fingerprint, total)
+            del self._blocks[block]
+        value = np.zeros(statistic.layout.size)
+        variance = np.zeros(statistic.layout.size)
+        for block, weight in selection.items():
+            users = self._block_users[block]
+            estimate, spread = self._estimate(statistic, self._reports[block][1], users)
+            value += weight * estimate
+            variance += weight**2 * spread
+        if kept is not None:
+            value, variance = np.where(kept, value, 0.0), np.where(kept, variance, 0.0)
+        return self._publish(
+            Release(
+                index=self.releases,
+                statistic=statistic.name,
+                parts=statistic.layout.unpack(value),
+                std=_std_parts(statistic, np.sqrt(variance)),
+                users=sum(self._block_users[b] for b in selection),
+                cost=self.privacy.report_cost,
+            )
+        )
+
+    def stream(self, statistic: Statistic, *, releases: int, name: str = "stream") -> Stream:
+        """The running sum of all reports so far."""
+        return LocalStream(self, name, statistic, releases)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What each user's device guarantees, whoever reads the reports."""
+        gaussian = self.privacy.mechanism == "gaussian"
+        g = self.privacy.episodes_per_user
+        return Guarantee(
+            model="local",
+            epsilon=self.privacy.epsilon,
+            delta=self.privacy.delta if gaussian else 0.0,
+            mu=self.privacy.budget.mu if gaussian else None,
+            relation=Relation.REPLACE_ONE,
+            unit="one user's whole episode" if g == 1 else f"one user with at most {g} episodes",
+            releases=g,
+            mechanism=f"{self.privacy.mechanism} report from the device",
+            simulation_only=self._noise.simulation,
+            episodes_per_user=g,
+        )
+
+    def _simulate(self, statistic: Statistic, block: Block, number: int) -> Floats:
+        """The sum of the reports of a block's users, in one exact draw.
+
+        Users whose episode was not admitted report the zero statistic.
+        """
+        users = self._block_users[number]
+        size = statistic.layout.size
+        if self.privacy.mechanism == "randomised response":
+            return self._simulate_bits(statistic, block, users)
+        total, scale = statistic.total(block), noise_scale(statistic, self.privacy)
+        if self.privacy.mechanism == "gaussian":
+            return total + math.sqrt(users) * scale * self._noise.normal((size,))
+        return total + scale * self._noise.laplace_sum(users, (size,))
+
+    def _simulate_bits(self, statistic: Statistic, block: Block, users: int) -> Floats:
+        flip = flip_probability(statistic, self.privacy)
+        if block.aggregate:
+            true = statistic.total(block)
+            if not np.array_equal(true, np.rint(true)):
+                raise InvalidArgument("randomised response needs bits; simulate user by user")
+        else:
+            true = np.zeros(statistic.layout.size)
+            step = max(1, (1 << 22) // statistic.layout.size)
+            for start in range(0, block.users, step):
+                rows = statistic.contributions(block.take(slice(start, start + step)))
+                true += (self._noise.uniform(rows.shape) < rows).sum(axis=0)
+        ones = np.rint(true).astype(np.int64)
+        reported = self._noise.binomial(ones, 0.5) + self._noise.binomial(users - ones, flip)
+        return reported.astype(np.float64)
+
+    def _estimate(self, statistic: Statistic, total: Floats, users: int) -> tuple[Floats, Floats]:
+        """Unbiased sum and the variance of its noise, per coordinate."""
+        if self.privacy.mechanism == "randomised response":
+            flip = flip_probability(statistic, self.privacy)
+            estimate = (total - users * flip) / (0.5 - flip)
+            ones = np.clip(estimate, 0.0, users)
+            variance = (ones * 0.25 + (users - ones) * flip * (1.0 - flip)) / (0.5 - flip) ** 2
+            return estimate, variance
+        unit = noise_scale(statistic, self.privacy) ** 2
+        if self.privacy.mechanism == "laplace":
+            unit *= 2.0
+        return total, np.full(total.shape, users * unit)
+
+
+class LocalStream(Stream):
+    """The running sum of reports."""
+
+    def __init__(
+        self, curator: LocalCurator, name: str, statistic: Statistic, releases: int
+    ) -> None:
+        self.name = name
+        self.statistic = statistic
+        self.entered: list[int] = []
+        self._releases = releases
+        self._curator = curator
+
+    @property
+    def std(self) -> None:
+        """Grows with the number of users, which is not known ahead: see each release."""
+        return None
+
+    def release(self, block: Block | int, *, keep: bool = False) -> Release:
+        """Adds a block's reports; raw data is never kept."""
+        if len(self.entered) >= self._releases:
+            raise HorizonExceeded(
+                f"stream {self.name!r} was declared for {self._releases} releases"
+            )
+        number = self._curator.add(block) if isinstance(block, Block) else block
+        if number in self.entered:
+            raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
+        release = self._curator.release(self.statistic, blocks=[*self.entered, number])
+        self.entered.append(number)
+        return release
+
+
+def _std_parts(statistic: Statistic, std: Floats) -> dict[str, float | NDArray[np.float64]]:
+    """Per part; one number where all entries agree."""
+    if (std == std[0]).all():
+        return dict(statistic.layout.stds(float(std[0])))
+    return dict(statistic.layout.unpack(std))

@@ -1,0 +1,158 @@
+"""Whom the users trust: the privacy model that a caller chooses, as a value.
+
+Each model knows its budget and builds its curator. Epsilon and delta have no defaults: forgetting
+one must not silently cost a factor of ten.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.privacy.curator import JointCurator, NonPrivateCurator
+    from tacit.privacy.local import LocalCurator
+
+LocalMechanism = Literal["gaussian", "laplace", "randomised response"]
+
+
+@dataclass(frozen=True)
+class JointDP:
+    """Joint differential privacy: a trusted curator sees raw data and publishes with noise.
+
+    Everything published, and so everything that all *other* users ever see, is differentially
+    private in each user's data. ``delta = 0`` asks for pure DP, by Laplace noise, where the
+    statistic has a sensitivity in the 1-norm.
+
+    Attributes:
+        epsilon: budget of one user.
+        delta: budget of one user.
+        relation: replace-one, or zero-out.
+        episodes_per_user: the guarantee is for users with at most this many episodes (g). In
+            general the noise grows g-fold: episodes in one release may add up.
+        disjoint: every release is over one block and nobody is in one block twice. Then the g
+            episodes of a user are in different releases and the noise grows sqrt(g)-fold only
+            (g-fold under pure DP). The curator enforces it.
+
+    >>> JointDP(epsilon=1.0, delta=1e-6).budget
+    Budget(epsilon=1.0, delta=1e-06)
+    """
+
+    epsilon: float
+    delta: float
+    relation: Relation = Relation.REPLACE_ONE
+    episodes_per_user: int = 1
+    disjoint: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of one user."""
+        return Budget(self.epsilon, self.delta)
+
+    @property
+    def pure(self) -> bool:
+        """Whether delta is 0 and the noise Laplace."""
+        return self.budget.pure
+
+    @property
+    def episode_limit(self) -> float:
+        """What one episode may cost: mu^2 under Gaussian noise, epsilon under pure DP.
+
+        A user with g episodes moves a release by at most the sum of her episodes' moves. By
+        Cauchy-Schwarz her total mu^2 is at most g times the sum of theirs, so at most g^2 times
+        the largest; with every release over one block, in which she is once, it is the plain
+        sum, at most g times the largest. Epsilons add up either way.
+        """
+        g = self.episodes_per_user
+        if self.pure:
+            return self.epsilon / g
+        return self.budget.mu**2 / (g if self.disjoint else g * g)
+
+    def curator(self, **options: Any) -> JointCurator:
+        """A curator for this model; see :class:`tacit.privacy.curator.JointCurator`."""
+        from tacit.privacy.curator import JointCurator
+
+        return JointCurator(self, **options)
+
+
+@dataclass(frozen=True)
+class LocalDP:
+    """Local differential privacy: each user's device adds the noise; nobody sees raw data.
+
+    Local DP is replace-one by definition. A user sends one report per episode.
+
+    Attributes:
+        epsilon: budget of one user.
+        delta: budget of one user.
+        mechanism: ``"gaussian"`` (needs delta > 0, and then the default), ``"laplace"`` (pure;
+            the default at delta = 0), or ``"randomised response"`` for one-hot statistics (pure).
+        episodes_per_user: the guarantee is for users with at most this many reports (g). Reports
+            have independent noise, so it grows sqrt(g)-fold (g-fold for the pure mechanisms).
+    """
+
+    epsilon: float
+    delta: float
+    mechanism: LocalMechanism | None = None
+    episodes_per_user: int = 1
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if self.mechanism is None:
+            object.__setattr__(self, "mechanism", "laplace" if self.delta == 0 else "gaussian")
+        allowed = ("gaussian", "laplace", "randomised response")
+        if self.mechanism not in allowed:
+            raise InvalidArgument(f"mechanism must be one of {allowed}, got {self.mechanism!r}")
+        if self.mechanism == "gaussian" and self.delta == 0:
+            raise InvalidArgument("Gaussian noise has no pure guarantee: use laplace, or delta > 0")
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of one user."""
+        return Budget(self.epsilon, self.delta)
+
+    @property
+    def relation(self) -> Relation:
+        """Replace-one, always."""
+        return Relation.REPLACE_ONE
+
+    @property
+    def report_cost(self) -> float:
+        """What one report costs: mu under Gaussian noise, epsilon for the pure mechanisms."""
+        g = self.episodes_per_user
+        if self.mechanism == "gaussian":
+            return self.budget.mu / math.sqrt(g)
+        return self.epsilon / g
+
+    def curator(self, **options: Any) -> LocalCurator:
+        """A curator for this model; see :class:`tacit.privacy.local.LocalCurator`."""
+        from tacit.privacy.local import LocalCurator
+
+        return LocalCurator(self, **options)
+
+
+@dataclass(frozen=True)
+class NonPrivate:
+    """No noise and no guarantee: the baseline that every private agent is measured against."""
+
+    def curator(self, **options: Any) -> NonPrivateCurator:
+        """A curator that adds nothing."""
+        from tacit.privacy.curator import NonPrivateCurator
+
+        return NonPrivateCurator(self, **options)
+
+
+Privacy = JointDP | LocalDP | NonPrivate
+
+
+def _check(model: JointDP | LocalDP) -> None:
+    Budget(model.epsilon, model.delta)
+    g = model.episodes_per_user
+    if isinstance(g, bool) or not isinstance(g, int) or g < 1:
+        raise InvalidArgument(f"episodes_per_user must be an integer >= 1, got {g!r}")

@@ -1,0 +1,237 @@
+"""Statistics that several algorithms share: clipped sums, one-hot counts, second moments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
+
+
+@dataclass(frozen=True)
+class ClippedSum(Statistic):
+    """The sum of users' vectors, each scaled back to a ball of radius ``radius``.
+
+    Reads ``values`` of shape (users, dimension).
+
+    Sensitivity. Two points of the ball are at most 2 radius apart, and opposite points are; the
+    zero vector is at most radius away. In the 1-norm a point of the ball has at most
+    sqrt(dimension) radius (Cauchy-Schwarz, attained by equal coordinates), so twice that.
+    """
+
+    dimension: int
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.dimension < 1 or not (math.isfinite(self.radius) and self.radius > 0):
+            raise InvalidArgument(
+                f"dimension must be >= 1 and radius > 0, got {self.dimension}, {self.radius}"
+            )
+        object.__setattr__(self, "name", "clipped sum")
+
+    @property
+    def layout(self) -> Layout:
+        """One vector, ``sum``."""
+        return Layout((Part("sum", (self.dimension,)),))
+
+    def l2(self, relation: Relation) -> float:
+        """2 radius, or radius."""
+        return self.radius * _ways(relation)
+
+    def l1(self, relation: Relation) -> float:
+        """sqrt(dimension) times the 2-norm's."""
+        return math.sqrt(self.dimension) * self.l2(relation)
+
+    def vectors(self, block: Block) -> Floats:
+        """Each user's vector, scaled back to the ball."""
+        values = _matrix(block, "values", (self.dimension,))
+        values = np.where(np.isfinite(values).all(axis=-1, keepdims=True), values, 0.0)
+        return values * _clip_factor(values, self.radius)
+
+
+@dataclass(frozen=True)
+class OneHotCounts(Statistic):
+    """At each of ``steps`` steps a user is in one of ``cells`` cells, with a value in [0, 1].
+
+    Reads ``cells`` (users, steps) of integers and, if ``valued``, ``values`` (users, steps).
+    Parts: ``counts`` (steps, cells), how many users were where, and ``sums``, their values.
+    A cell outside 0..cells-1 or a value that is not finite drops that step; values are clipped.
+
+    Sensitivity. At one step two users differ in at most two cells, by 1 each: 2 in the 1-norm and
+    2 in the squared 2-norm, for counts and again for sums with values 1. Steps have separate
+    coordinates, so both add over steps: L1 = L2^2 = 2 steps (4 steps if valued) for replace-one,
+    half of it for zero-out. Attained by two users who are never in the same cell.
+    """
+
+    steps: int
+    cells: int
+    valued: bool = False
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.cells < 1:
+            raise InvalidArgument(f"steps and cells must be >= 1, got {self.steps}, {self.cells}")
+        object.__setattr__(self, "name", "one-hot counts")
+
+    @property
+    def layout(self) -> Layout:
+        """``counts`` and, if valued, ``sums``."""
+        names = ("counts", "sums") if self.valued else ("counts",)
+        return Layout(tuple(Part(name, (self.steps, self.cells)) for name in names))
+
+    def l2(self, relation: Relation) -> float:
+        """The root of the 1-norm's."""
+        return math.sqrt(self.l1(relation))
+
+    def l1(self, relation: Relation) -> float:
+        """2 per step and part (cells 1 and another are no two cells), or 1."""
+        ways = _ways(relation) if self.cells > 1 else 1
+        return float(ways * self.one_hots)
+
+    @property
+    def one_hots(self) -> int:
+        """One per step and part."""
+        return self.steps * (2 if self.valued else 1)
+
+    def vectors(self, block: Block) -> Floats:
+        """Dense one-hots, as 0, 1 or the value."""
+        cells, values, valid = self._steps(block)
+        users, step = np.nonzero(valid)
+        dense = np.zeros((block.users, len(self.layout.parts), self.steps, self.cells))
+        dense[users, 0, step, cells[valid]] = 1.0
+        if self.valued:
+            dense[users, 1, step, cells[valid]] = values[valid]
+        return dense.reshape(block.users, -1)
+
+    def aggregate(self, block: Block) -> Floats:
+        """From ``counts`` and ``sums`` that are already summed."""
+        return self.layout.pack({part.name: block[part.name] for part in self.layout.parts})
+
+    def _steps(self, block: Block) -> tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]:
+        """Cells, clipped values, and which steps count."""
+        raw = _matrix(block, "cells", (self.steps,))
+        valid = (raw >= 0) & (raw < self.cells) & (raw == np.floor(raw))
+        values = np.ones(raw.shape)
+        if self.valued:
+            values = _matrix(block, "values", (self.steps,))
+            valid &= np.isfinite(values)
+            values = np.clip(np.where(valid, values, 0.0), 0.0, 1.0)
+        return np.where(valid, raw, 0.0).astype(np.int64), values, valid
+
+
+@dataclass(frozen=True)
+class GramCross(Statistic):
+    """Second moments: G = sum p p' and c = sum p q' over a user's steps, released jointly.
+
+    Reads ``p`` (users, steps, rows) and ``q`` (users, steps, columns). Parts: ``gram``, symmetric,
+    and ``cross``, with weight w. Least squares of q on p needs no more.
+
+    ``clip="step"`` multiplies p and q of a step by min(1, B / |p|, X / |q|), with B = ``p_bound``
+    and X = ``q_bound``; ``clip="trajectory"`` multiplies both matrices of the user by
+    min(1, tau / sum_h (|p_h|^2 + w^2/2 |q_h|^2)). One common factor keeps q = Theta' p exact.
+    ``pooled`` adds all steps into one matrix; otherwise every step has its own.
+    A step with a value that is not finite is dropped.
+
+    Sensitivity. Put y = [p; (w / sqrt 2) q] and Y = sum y y' over the steps of one matrix: Y is
+    positive semidefinite with trace at most t = T (B^2 + w^2 X^2 / 2), T steps (t = tau for the
+    trajectory clip). |G - G'|^2 + w^2 |c - c'|^2 is a part of |Y - Y'|_F^2
+    = |Y|^2 + |Y'|^2 - 2 <Y, Y'> <= 2 t^2, because <Y, Y'> >= 0. So sqrt(2) t for replace-one, tight
+    when w^2 X^2 <= 2 B^2. Against zero, |G|^2 + w^2 |c|^2 <= T^2 (B^4 + w^2 B^2 X^2) by the
+    triangle inequality, and at most tau^2 for the trajectory clip. Separate matrices have T = 1
+    each and squares add over steps; a trajectory clip bounds the sum of all traces by tau, and
+    the same two lines hold for the block-diagonal Y.
+    """
+
+    rows: int
+    columns: int
+    steps: int
+    p_bound: float = 1.0
+    q_bound: float = 1.0
+    weight: float = 1.0
+    pooled: bool = False
+    clip: Literal["step", "trajectory"] = "step"
+    tau: float | None = None
+
+    def __post_init__(self) -> None:
+        sizes = (self.rows, self.columns, self.steps)
+        if min(sizes) < 1:
+            raise InvalidArgument(f"rows, columns and steps must be >= 1, got {sizes}")
+        bounds = (self.p_bound, self.q_bound, self.weight)
+        if not all(math.isfinite(b) and b > 0 for b in bounds):
+            raise InvalidArgument(f"p_bound, q_bound and weight must be > 0, got {bounds}")
+        if self.clip not in ("step", "trajectory"):
+            raise InvalidArgument(f"clip must be step or trajectory, got {self.clip!r}")
+        if (self.tau is None) != (self.clip == "step"):
+            raise InvalidArgument("tau goes with clip='trajectory', and only with it")
+        if self.tau is not None and not (math.isfinite(self.tau) and self.tau > 0):
+            raise InvalidArgument(f"tau must be > 0, got {self.tau!r}")
+        object.__setattr__(self, "name", "gram and cross moments")
+
+    @property
+    def layout(self) -> Layout:
+        """``gram`` and ``cross``, per step unless pooled."""
+        lead = () if self.pooled else (self.steps,)
+        return Layout(
+            (
+                Part("gram", (*lead, self.rows, self.rows), symmetric=True),
+                Part("cross", (*lead, self.rows, self.columns), weight=self.weight),
+            )
+        )
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        if self.tau is not None:
+            return self.tau * (math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0)
+        b2, wx2 = self.p_bound**2, (self.weight * self.q_bound) ** 2
+        if relation is Relation.REPLACE_ONE:
+            one_step = math.sqrt(2.0) * (b2 + wx2 / 2.0)
+        else:
+            one_step = math.sqrt(b2 * (b2 + wx2))
+        return one_step * (self.steps if self.pooled else math.sqrt(self.steps))
+
+    def vectors(self, block: Block) -> Floats:
+        """Clipped outer products."""
+        p = _matrix(block, "p", (self.steps, self.rows))
+        q = _matrix(block, "q", (self.steps, self.columns))
+        finite = np.isfinite(np.concatenate([p, q], axis=-1)).all(axis=-1, keepdims=True)
+        p, q = np.where(finite, p, 0.0), np.where(finite, q, 0.0)
+        if self.clip == "step":
+            factor = np.minimum(_clip_factor(p, self.p_bound), _clip_factor(q, self.q_bound))
+        else:
+            # Through the joint norm, so that huge values neither overflow nor slip through.
+            joint = np.concatenate([p, (self.weight / math.sqrt(2.0)) * q], axis=-1)
+            flat = joint.reshape(block.users, -1)
+            factor = _clip_factor(flat, math.sqrt(self.tau or 0.0))[:, np.newaxis, :]
+        p, q = p * factor, q * factor
+        spec = "uhi,uhj->uij" if self.pooled else "uhi,uhj->uhij"
+        moments = {"gram": np.einsum(spec, p, p), "cross": np.einsum(spec, p, q)}
+        return self.layout.pack(moments, users=block.users)
+
+
+def _ways(relation: Relation) -> int:
+    return 2 if relation is Relation.REPLACE_ONE else 1
+
+
+def _matrix(block: Block, name: str, shape: tuple[int, ...]) -> Floats:
+    """A user array as floats; its shape is public and may be refused."""
+    array = np.asarray(block[name], dtype=np.float64)
+    if array.shape != (block.users, *shape):
+        raise InvalidArgument(f"{name!r} must have shape (users, {shape}), got {array.shape}")
+    return array
+
+
+def _clip_factor(vectors: Floats, bound: float) -> Floats:
+    """min(1, bound / |v|) along the last axis, kept; zero where v is not finite.
+
+    The length is taken relative to the largest entry, so that it cannot overflow.
+    """
+    largest = np.abs(vectors).max(axis=-1, keepdims=True)
+    finite = np.isfinite(largest)
+    safe = np.where((largest > 0) & finite, largest, 1.0)
+    relative = np.maximum(np.linalg.norm(vectors / safe, axis=-1, keepdims=True), 1e-300)
+    return np.where(finite, np.minimum(1.0, bound / safe / relative), 0.0)

@@ -1,0 +1,265 @@
+"""Statistics: bounded maps from a user's data to numbers, with a declared sensitivity.
+
+A :class:`Statistic` is the only thing that looks at raw data, and the only thing a curator sums.
+It says what it computes (``layout``), how much one user can matter (``l2``, ``l1``), and maps raw
+data to *bounded* vectors (``vectors``). The contract, which :func:`tacit.check_statistic` attacks:
+
+1. **Bounded for any input.** Whatever the arrays hold, no user's vector is longer than the
+   zero-out sensitivity, and no two users' vectors are farther apart than the replace-one
+   sensitivity. Clipping does it, in the code beside the declaration; assumptions do not.
+2. **Never raises on values, never spreads.** A user whose values are not finite or outside the
+   declared space contributes the zero vector (which therefore counts as a possible neighbour),
+   and changes nobody else's vector. Shapes and dtypes are public and may raise.
+3. **Built from public values only.** A centre, a weight or a clip level taken from an earlier
+   release makes a new statistic; nothing raw is a field of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.symmetric import pack, packed_size, unpack
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+# Users whose dense vectors are in memory at a time, in numbers.
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Block:
+    """The raw data of the users between two releases. Sensitive: it never leaves the curator.
+
+    Attributes:
+        users: how many users the block has (public).
+        arrays: named arrays whose first axis is the user, unless ``aggregate``.
+        aggregate: the arrays are already sums over users, from an exact simulation whose users
+            are within bounds by construction. Never set this for data of real people.
+    """
+
+    users: int
+    arrays: Mapping[str, NDArray[np.generic]]
+    aggregate: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.users, bool) or self.users != int(self.users) or self.users < 0:
+            raise InvalidArgument(f"users must be an integer >= 0, got {self.users!r}")
+        checked: dict[str, NDArray[np.generic]] = {}
+        for name, values in self.arrays.items():
+            array = np.asarray(values)
+            if array.dtype.kind not in "biuf":
+                raise InvalidArgument(f"array {name!r} must be numeric, got dtype {array.dtype}")
+            if not self.aggregate and (array.ndim == 0 or array.shape[0] != self.users):
+                raise InvalidArgument(
+                    f"array {name!r} must have one row per user ({self.users}), "
+                    f"got shape {array.shape}"
+                )
+            checked[name] = array
+        object.__setattr__(self, "users", int(self.users))
+        object.__setattr__(self, "arrays", checked)
+
+    def __getitem__(self, name: str) -> NDArray[np.generic]:
+        try:
+            return self.arrays[name]
+        except KeyError:
+            raise InvalidArgument(
+                f"this block has no array {name!r}: {list(self.arrays)}"
+            ) from None
+
+    def take(self, rows: slice | Bools) -> Block:
+        """The block of some of its users."""
+        if self.aggregate:
+            raise InvalidArgument("an aggregate block has no single users to take")
+        arrays = {name: array[rows] for name, array in self.arrays.items()}
+        users = len(range(*rows.indices(self.users))) if isinstance(rows, slice) else rows.sum()
+        return Block(int(users), arrays)
+
+    def __repr__(self) -> str:
+        return f"<Block of {self.users} users>"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One array of a statistic.
+
+    Attributes:
+        name: what it is called in a release.
+        shape: its shape; ``(..., d, d)`` when ``symmetric``.
+        symmetric: its last two axes are a symmetric matrix.
+        weight: its entries are multiplied by this before noise is added and divided by it after:
+            a larger weight buys less noise here at the price of more sensitivity.
+    """
+
+    name: str
+    shape: tuple[int, ...] = ()
+    symmetric: bool = False
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if any(n < 1 for n in self.shape):
+            raise InvalidArgument(f"part {self.name!r} has an empty shape {self.shape}")
+        if self.symmetric and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):
+            raise InvalidArgument(f"part {self.name!r} is no stack of matrices: {self.shape}")
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise InvalidArgument(f"part {self.name!r}: weight must be > 0, got {self.weight!r}")
+
+    @property
+    def size(self) -> int:
+        """Coordinates of the packed part."""
+        if self.symmetric:
+            return math.prod(self.shape[:-2]) * packed_size(self.shape[-1])
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a statistic's parts lie in one vector, in which Euclidean length is what counts.
+
+    >>> layout = Layout((Part("gram", (2, 2), symmetric=True), Part("sum", (2,), weight=2.0)))
+    >>> layout.size
+    5
+    >>> parts = layout.unpack(layout.pack({"gram": np.eye(2), "sum": [1.0, 3.0]}))
+    >>> parts["gram"].tolist(), parts["sum"].tolist()
+    ([[1.0, 0.0], [0.0, 1.0]], [1.0, 3.0])
+    """
+
+    parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.parts]
+        if not names or len(set(names)) < len(names):
+            raise InvalidArgument(f"parts need different names, got {names}")
+
+    @property
+    def size(self) -> int:
+        """Coordinates of the packed vector."""
+        return sum(part.size for part in self.parts)
+
+    def pack(self, values: Mapping[str, ArrayLike], users: int | None = None) -> Floats:
+        """Parts to vectors; with ``users`` every part has a leading axis of that length."""
+        lead = () if users is None else (users,)
+        packed = []
+        for part in self.parts:
+            array = np.broadcast_to(
+                np.asarray(values[part.name], dtype=np.float64), lead + part.shape
+            )
+            vectors = pack(array) if part.symmetric else array
+            packed.append(part.weight * vectors.reshape((*lead, part.size)))
+        return np.concatenate(packed, axis=-1)
+
+    def unpack(self, vector: Floats) -> dict[str, Floats]:
+        """A vector to its parts."""
+        values = {}
+        for part, piece in zip(self.parts, self._pieces(vector), strict=True):
+            piece = piece / part.weight
+            if part.symmetric:
+                dimension = part.shape[-1]
+                piece = unpack(piece.reshape(*part.shape[:-2], packed_size(dimension)), dimension)
+            values[part.name] = piece.reshape(part.shape)
+        return values
+
+    def pack_mask(self, mask: Mapping[str, ArrayLike]) -> Bools:
+        """True where a coordinate is released; parts that are not named are released whole."""
+        unknown = set(mask) - {part.name for part in self.parts}
+        if unknown:
+            raise InvalidArgument(f"mask names unknown parts: {sorted(unknown)}")
+        ones = {p.name: np.asarray(mask.get(p.name, True), dtype=bool) for p in self.parts}
+        return self.pack({name: value.astype(np.float64) for name, value in ones.items()}) > 0
+
+    def stds(self, scale: float) -> dict[str, float]:
+        """Noise standard deviation per part when every coordinate has ``scale``."""
+        return {part.name: scale / part.weight for part in self.parts}
+
+    def _pieces(self, vector: Floats) -> Sequence[Floats]:
+        ends = np.cumsum([part.size for part in self.parts])[:-1]
+        return np.split(vector, ends)
+
+
+@dataclass(frozen=True)
+class Statistic(ABC):
+    """A bounded map from a user's raw data to a vector; see the module for the contract."""
+
+    name: str = field(init=False, default="statistic")
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """The parts and how they are weighted."""
+
+    @abstractmethod
+    def l2(self, relation: Relation) -> float:
+        """Sensitivity in the 2-norm of the packed vector: all parts, the whole episode, jointly."""
+
+    def l1(self, relation: Relation) -> float | None:
+        """Sensitivity in the 1-norm; ``None`` where pure DP is not offered."""
+        return None
+
+    @abstractmethod
+    def vectors(self, block: Block) -> Floats:
+        """One packed, bounded vector per user of a block that is not aggregate."""
+
+    def aggregate(self, block: Block) -> Floats:
+        """The sum over the users of an aggregate block, where the statistic supports it."""
+        raise InvalidArgument(f"{self.name} cannot be computed from an aggregate block")
+
+    @property
+    def one_hots(self) -> int | None:
+        """Into how many groups the coordinates fall, each at most one entry in [0, 1] per user.
+
+        ``None`` where that is not so. Randomised response splits its budget evenly over them.
+        """
+        return None
+
+    # Below: the gate. Not to be overridden.
+
+    def contributions(self, block: Block) -> Floats:
+        """:meth:`vectors`, with the declared bound enforced once more."""
+        if block.aggregate:
+            raise InvalidArgument("an aggregate block has no single users")
+        # A floating-point warning would be raw output.
+        with np.errstate(all="ignore"):
+            vectors = np.asarray(self.vectors(block), dtype=np.float64)
+            if vectors.shape != (block.users, self.layout.size):
+                raise InvalidArgument(
+                    f"{self.name} must give vectors of shape {(block.users, self.layout.size)}, "
+                    f"got {vectors.shape}"
+                )
+            excess = np.linalg.norm(vectors, axis=1) / self.l2(Relation.ZERO_OUT)
+            most = self.l1(Relation.ZERO_OUT)
+            if most is not None:
+                excess = np.maximum(excess, np.abs(vectors).sum(axis=1) / most)
+            bad = ~np.isfinite(excess)
+            vectors = np.where(bad[:, np.newaxis], 0.0, vectors)
+            return vectors / np.maximum(np.where(bad, 1.0, excess), 1.0)[:, np.newaxis]
+
+    def total(self, block: Block) -> Floats:
+        """The sum over a block's users: raw, and only ever seen by the curator."""
+        if block.aggregate:
+            return np.asarray(self.aggregate(block), dtype=np.float64)
+        size = self.layout.size
+        total = np.zeros(size)
+        step = max(1, _CHUNK // size)
+        for start in range(0, block.users, step):
+            total += self.contributions(block.take(slice(start, start + step))).sum(axis=0)
+        return total
+
+    @property
+    def fingerprint(self) -> str:
+        """Identifies the statistic (its layout and sensitivities, not its code) in saved files."""
+        facts = (
+            type(self).__qualname__,
+            self.name,
+            self.layout,
+            [(self.l2(relation), self.l1(relation)) for relation in Relation],
+        )
+        return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

@@ -1,0 +1,265 @@
+"""The file format of saved states: versioned, checksummed, written atomically, never pickled.
+
+A state is a kind (which class wrote it), JSON metadata and named arrays. The file is
+
+    magic | format version | header length | header (UTF-8 JSON) | array bytes | SHA-256
+
+with little-endian integers, arrays in C order and little-endian, and the digest taken over
+everything before it. Reading a file executes nothing that the file contains.
+
+**Guarantees.** Whoever reads a path sees the old file or the new one, whole, also after a crash
+or a power failure during the write. A damaged, truncated or foreign file is refused before it is
+parsed. A secret file (the default: a save holds raw sums and noise) is never readable by others,
+not even while it is being written.
+
+**Not guaranteed.** The checksum detects damage, not a forger: whoever can write the file can
+also compute its checksum. A process killed during a write can leave a temporary file
+``.tacit-*.tmp`` (as private as the file itself) in the directory; it may be deleted.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import secrets
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+
+JSON: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
+"""What metadata may hold. Integers have any size; NaN and infinities are refused."""
+
+FORMAT_VERSION = 1
+
+# The line ending and the high bit make a transfer in text mode visible at once, as in PNG.
+_MAGIC = b"\x89TACIT\r\n"
+_PREFIX = struct.Struct("<8sIQ")
+_DIGEST_BYTES = 32
+_DTYPES = {
+    name: np.dtype(name)
+    for name in (
+        *("bool", "int8", "int16", "int32", "int64"),
+        *("uint8", "uint16", "uint32", "uint64", "float32", "float64"),
+    )
+}
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What a state file held.
+
+    Attributes:
+        kind: Which kind of state it is, as given to :func:`write_state`.
+        version: The version of the file format.
+        meta: The metadata, equal to what was written.
+        arrays: The arrays by name: owned, writable, in native byte order.
+    """
+
+    kind: str
+    version: int
+    meta: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+def write_state(
+    path: str | os.PathLike[str],
+    kind: str,
+    meta: Mapping[str, JSON],
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    secret: bool = True,
+) -> None:
+    """Write a state to ``path``, atomically and durably.
+
+    When this returns, the whole state is on disk. When it raises, ``path`` holds what it held
+    before (only a failure to make the *directory* durable leaves the new file, whole, in place).
+    Equal states give equal bytes.
+
+    Args:
+        path: The file to write or to replace.
+        kind: What :func:`read_state` must ask for to read it back.
+        meta: Values that JSON represents exactly; integers of 128 bits and more are exact.
+        arrays: Boolean, integer, float32 and float64 arrays, of any shape and content.
+        secret: The file gets mode 0600, also if it replaces a file that others could read.
+            Otherwise it gets 0644 less the process's umask.
+
+    Raises:
+        InvalidArgument: A value or an array cannot be stored exactly. Nothing was written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "counter.state")
+    ...     write_state(path, "counter", {"step": 2**100}, {"sums": np.array([1.5, -0.0])})
+    ...     state = read_state(path, "counter")
+    >>> state.meta["step"] == 2**100, state.arrays["sums"]
+    (True, array([ 1.5, -0. ]))
+    """
+    write_atomic(path, _encode(kind, meta, arrays), 0o600 if secret else 0o644)
+
+
+def read_state(path: str | os.PathLike[str], kind: str) -> State:
+    """Read the state of the given kind that :func:`write_state` wrote to ``path``.
+
+    The checksum is compared before anything is parsed. It detects damage, not a forger.
+
+    Raises:
+        CorruptFile: The file is foreign, damaged, truncated, of another kind, or newer than this
+            release; the message names the path and the reason.
+        OSError: The file cannot be opened; a missing one is a FileNotFoundError.
+    """
+    with open(path, "rb") as file:
+        # A foreign file, however large, is refused before it is loaded.
+        foreign = file.read(len(_MAGIC)) != _MAGIC
+        file.seek(0)
+        data = b"" if foreign else file.read()
+    if foreign:
+        raise CorruptFile(f"{os.fspath(path)!r}: not a Tacit state file")
+    try:
+        return _decode(data, kind)
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise CorruptFile(f"{os.fspath(path)!r}: the header is malformed") from error
+    except ValueError as error:
+        raise CorruptFile(f"{os.fspath(path)!r}: {error}") from error
+
+
+def write_atomic(
+    path: str | os.PathLike[str], data: bytes, mode: int, *, replace: bool = True
+) -> None:
+    """Make ``path`` a file with exactly these bytes, or change nothing.
+
+    A temporary file in the same directory is created with the final mode, written, flushed to
+    disk, and renamed. No reader ever sees a part of ``data`` under ``path``.
+
+    Args:
+        path: The file to write.
+        data: Its whole content.
+        mode: The permission bits, less the process's umask.
+        replace: Whether an existing file is replaced. If not, two processes that create the same
+            path cannot both succeed (this needs a file system with hard links).
+
+    Raises:
+        FileExistsError: ``path`` exists and ``replace`` is false.
+        OSError: The data could not be written.
+    """
+    directory = os.path.dirname(os.fspath(path)) or "."
+    temporary = os.path.join(directory, f".tacit-{secrets.token_hex(8)}.tmp")
+    # O_BINARY exists on Windows alone, where line endings would be translated without it.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(temporary, flags, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)
+    finally:
+        # After a rename there is nothing left to remove.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    _sync_directory(directory)
+
+
+def _sync_directory(directory: str) -> None:
+    """Make a rename in ``directory`` survive a power failure."""
+    if os.name != "posix":  # elsewhere a directory cannot be opened
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _encode(kind: str, meta: Mapping[str, JSON], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    if not all(isinstance(name, str) for name in (kind, *arrays)):
+        raise InvalidArgument("kind and the names of arrays must be text")
+    table, chunks, offset = [], [], 0
+    for name in sorted(arrays):
+        array = arrays[name]
+        # A subclass may carry more than its elements (a mask, for one), which would be lost.
+        if type(array) is not np.ndarray or array.dtype.name not in _DTYPES:
+            raise InvalidArgument(
+                f"arrays[{name!r}] is a {type(array).__name__} of dtype "
+                f"{getattr(array, 'dtype', None)}; allowed are plain NumPy arrays of {[*_DTYPES]}"
+            )
+        dtype = array.dtype.name
+        chunk = array.astype(_DTYPES[dtype].newbyteorder("<")).tobytes(order="C")
+        table.append({"name": name, "dtype": dtype, "shape": list(array.shape), "offset": offset})
+        chunks.append(chunk)
+        offset += len(chunk)
+    header = _header_bytes({"kind": kind, "meta": dict(meta), "arrays": table})
+    body = b"".join([_PREFIX.pack(_MAGIC, FORMAT_VERSION, len(header)), header, *chunks])
+    return body + hashlib.sha256(body).digest()
+
+
+def _header_bytes(header: dict[str, Any]) -> bytes:
+    # The messages do not repeat the metadata: it may be as secret as the file.
+    try:
+        text = json.dumps(header, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        # json.dumps turns tuples into lists and keys into strings without a word.
+        exact = json.loads(text) == header
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument("meta holds text with unpaired surrogates") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgument(f"meta is not JSON: {error}") from error
+    if not exact:
+        raise InvalidArgument("meta holds a tuple or a key that is not text; use lists and text")
+    return encoded
+
+
+def _decode(data: bytes, kind: str) -> State:
+    """Parse a whole file; a ValueError's text is the reason for refusing it."""
+    end = len(data) - _DIGEST_BYTES
+    if end < _PREFIX.size:
+        raise ValueError("the file is truncated")
+    if hashlib.sha256(memoryview(data)[:end]).digest() != data[end:]:
+        raise ValueError("the checksum does not match; the file is damaged or truncated")
+    _, version, length = _PREFIX.unpack_from(data)
+    if version != FORMAT_VERSION:
+        raise ValueError(f"format version {version}; this release reads {FORMAT_VERSION}")
+    start = _PREFIX.size + length
+    if start > end:
+        raise ValueError("the header reaches beyond the end of the file")
+    header = json.loads(data[_PREFIX.size : start].decode())
+    if header["kind"] != kind:
+        raise ValueError(f"it holds a state of kind {header['kind']!r}, not {kind!r}")
+    if type(header["meta"]) is not dict:
+        raise ValueError("the header is malformed")
+    arrays: dict[str, NDArray[Any]] = {}
+    position = start
+    for row in header["arrays"]:
+        # The arrays follow one another without gaps, so an offset is either right or refused.
+        if start + row["offset"] != position or row["name"] in arrays:
+            raise ValueError("the table of arrays does not fit the file")
+        array = _decode_array(data, position, end, row["dtype"], row["shape"])
+        arrays[row["name"]] = array
+        position += array.nbytes
+    if position != end:
+        raise ValueError("the table of arrays does not fit the file")
+    return State(kind, version, header["meta"], arrays)
+
+
+def _decode_array(
+    data: bytes, position: int, end: int, name: str, shape: list[int]
+) -> NDArray[Any]:
+    if name not in _DTYPES:
+        raise ValueError(f"an array has dtype {name!r}, which is not allowed")
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError("an array has a shape that is not a list of sizes")
+    dtype, count = _DTYPES[name], math.prod(shape)
+    # Python integers do not overflow, so an absurd size is seen here, before any allocation.
+    if count * dtype.itemsize > end - position:
+        raise ValueError("an array reaches beyond the end of the file")
+    stored = np.frombuffer(data, dtype.newbyteorder("<"), count=count, offset=position)
+    return stored.reshape(shape).astype(dtype)  # a copy: owned, writable, native byte order

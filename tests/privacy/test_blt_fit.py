@@ -1,0 +1,318 @@
+"""Buffered linear Toeplitz factorisations: closed forms, optimality, refusals."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.privacy.counters import blt_fit
+from tacit.privacy.counters.blt_fit import BLT, fit_blt, fit_blt_from_scratch
+from tacit.privacy.errors import InvalidArgument
+
+LONG = 2**17
+
+HAND_MADE = [
+    ((0.25,), (0.75,)),
+    ((1e-9,), (2e-9,)),
+    ((0.9,), (0.999999,)),
+    ((1e-6, 0.1), (0.09, 0.5)),
+    ((0.3, 0.5, 0.7), (0.300001, 0.500001, 0.700001)),
+    ((1e-5, 3e-4, 7e-3, 0.16), (7e-5, 1.5e-3, 3.5e-2, 0.57)),
+]
+
+
+def square_root_errors(n: int) -> np.ndarray:
+    """S_1 .. S_n, the errors of the Toeplitz square root."""
+    j = np.arange(1, n, dtype=np.float64)
+    f = np.concatenate(([1.0], np.exp(np.cumsum(np.log1p(-0.5 / j)))))
+    return np.cumsum(f * f)
+
+
+@pytest.fixture(scope="module")
+def square_root() -> np.ndarray:
+    return square_root_errors(2**20)
+
+
+def interlacing(max_buffers: int = 5) -> st.SearchStrategy[tuple[tuple[float, ...], ...]]:
+    """Valid (u, v), slow and fast, with ratios between neighbours of at least 1.001."""
+
+    def build(gaps: list[float]) -> tuple[tuple[float, ...], ...]:
+        x = np.exp(-np.cumsum(gaps))[::-1]
+        return tuple(x[::2]), tuple(x[1::2])
+
+    gap = st.floats(1e-3, 2.5)
+    sizes = st.integers(1, max_buffers)
+    return sizes.flatmap(lambda d: st.lists(gap, min_size=2 * d, max_size=2 * d)).map(build)
+
+
+def brute_force(u: tuple[float, ...], v: tuple[float, ...], n: int) -> tuple[float, np.ndarray]:
+    """Column norm and row norms from the coefficients, summed in extended precision."""
+    blt = BLT(n, u, v)
+    column = math.sqrt(math.fsum(blt.coefficients() ** 2))
+    beta = blt.prefix_coefficients().astype(np.longdouble)
+    return column, np.sqrt(np.cumsum(beta * beta)).astype(np.float64)
+
+
+# Closed forms ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("u", "v"), HAND_MADE)
+def test_closed_forms_equal_brute_force_at_every_length(u, v):
+    c = BLT(2048, u, v).coefficients()
+    columns = np.sqrt(np.cumsum(c.astype(np.longdouble) ** 2)).astype(np.float64)
+    _, rows = brute_force(u, v, 2048)
+    fits = [BLT(n, u, v) for n in range(1, 2049)]
+    np.testing.assert_allclose([f.column_norm for f in fits], columns, rtol=1e-12)
+    np.testing.assert_allclose([f.max_row_norm for f in fits], rows, rtol=1e-12)
+    np.testing.assert_allclose(fits[-1].row_norms(), rows, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("u", "v"), HAND_MADE)
+def test_closed_forms_equal_brute_force_on_a_long_stream(u, v):
+    blt = BLT(LONG, u, v)
+    column, rows = brute_force(u, v, LONG)
+    assert blt.column_norm == pytest.approx(column, rel=1e-12)
+    np.testing.assert_allclose(blt.row_norms(), rows, rtol=1e-12)
+    assert blt.max_row_norm == pytest.approx(rows[-1], rel=1e-12)
+    assert blt.max_error == pytest.approx(column * rows[-1], rel=1e-12)
+
+
+@given(interlacing(), st.integers(1, 3000))
+@settings(max_examples=60, deadline=None)
+def test_closed_forms_equal_brute_force(parameters, n):
+    column, rows = brute_force(*parameters, n)
+    blt = BLT(n, *parameters)
+    assert blt.column_norm == pytest.approx(column, rel=1e-12)
+    np.testing.assert_allclose(blt.row_norms(), rows, rtol=1e-12)
+    assert blt.max_row_norm == pytest.approx(rows[-1], rel=1e-12)
+
+
+@pytest.mark.parametrize(("u", "v"), HAND_MADE)
+def test_coefficients_are_those_of_the_product(u, v):
+    # A recursion that shares nothing with partial fractions: multiply c by (1 - b x) / (1 - a x).
+    blt = BLT(500, u, v)
+    c, inverse = np.eye(1, 500)[0], np.eye(1, 500)[0]
+    for a, b in zip(blt.a, blt.b, strict=True):
+        c = divide_by_linear(c - b * np.concatenate(([0.0], c[:-1])), a)
+        inverse = divide_by_linear(inverse - a * np.concatenate(([0.0], inverse[:-1])), b)
+    np.testing.assert_allclose(blt.coefficients(), c, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(blt.inverse_coefficients(), inverse, rtol=0, atol=1e-12)
+
+
+def divide_by_linear(series: np.ndarray, rate: float) -> np.ndarray:
+    quotient, last = np.empty_like(series), 0.0
+    for k, value in enumerate(series):
+        last = value + rate * last
+        quotient[k] = last
+    return quotient
+
+
+@given(interlacing())
+def test_one_release_costs_one(parameters):
+    blt = BLT(1, *parameters)
+    assert blt.column_norm == 1.0
+    assert blt.max_row_norm == pytest.approx(1.0, rel=1e-12)
+
+
+# The factorisation -------------------------------------------------------------------------------
+
+
+@given(interlacing(), st.integers(1, 300))
+@settings(max_examples=60, deadline=None)
+def test_inverse_and_product(parameters, n):
+    blt = BLT(n, *parameters)
+    c, inverse, beta = (
+        blt.coefficients(),
+        blt.inverse_coefficients(),
+        blt.prefix_coefficients(),
+    )
+    np.testing.assert_allclose(np.convolve(c, inverse)[:n], np.eye(1, n)[0], atol=1e-12)
+    np.testing.assert_allclose(np.convolve(c, beta)[:n], np.ones(n), rtol=1e-12)  # A = B C
+    np.testing.assert_allclose(np.cumsum(inverse), beta, rtol=0, atol=1e-12)  # B = A C^-1
+
+
+def test_buffers_stream_the_prefix_noise():
+    blt = fit_blt(200, 3)
+    z = np.random.default_rng(0).standard_normal(200)
+    b, wh, buffers, total, noise = np.array(blt.b), blt.inverse_weights, np.zeros(3), 0.0, []
+    for x in z:
+        total += x + wh @ buffers
+        buffers = b * buffers + x
+        noise.append(total)
+    np.testing.assert_allclose(noise, np.convolve(blt.prefix_coefficients(), z)[:200], atol=1e-12)
+
+
+@given(interlacing(), st.integers(2, 200))
+@settings(max_examples=60, deadline=None)
+def test_signs_and_order(parameters, n):
+    blt = BLT(n, *parameters)
+    assert np.all(blt.weights > 0)
+    assert np.all(blt.inverse_weights < 0)
+    beta = blt.prefix_coefficients()
+    assert np.all(beta > 0)
+    assert np.all(np.diff(beta) <= 0)
+    assert np.all(np.diff(blt.row_norms()) > 0)
+    c = blt.coefficients()
+    matrix = np.array([np.concatenate((np.zeros(s), c[: n - s])) for s in range(n)]).T
+    columns = np.linalg.norm(matrix, axis=0)
+    assert np.all(np.diff(columns) <= 1e-15)
+    assert blt.column_norm == pytest.approx(columns[0], rel=1e-12)
+
+
+@given(interlacing(), st.integers(1, 2000))
+def test_no_parameters_beat_the_square_root(parameters, n):
+    assert BLT(n, *parameters).max_error >= square_root_errors(n)[-1] * (1 - 1e-12)
+
+
+@given(interlacing(max_buffers=3), st.integers(1, 50))
+def test_fewer_rows(parameters, n):
+    blt = BLT(50, *parameters)
+    np.testing.assert_array_equal(blt.row_norms(n), blt.row_norms()[:n])
+    np.testing.assert_array_equal(blt.coefficients(n), blt.coefficients()[:n])
+
+
+# Fits --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("releases", "excess"), [(2**10, 2e-4), (2**14, 2e-3), (2**17, 7e-3), (2**20, 1.6e-2)]
+)
+def test_four_buffers_are_near_the_optimum(releases, excess, square_root):
+    assert fit_blt(releases).max_error <= square_root[releases - 1] * (1 + excess)
+
+
+@pytest.mark.parametrize(
+    ("releases", "excess"),
+    [(3, 1e-12), (7, 1e-12), (10, 1e-8), (1000, 2e-4), (100_000, 6e-3), (777_777, 1.5e-2)],
+)
+def test_lengths_off_the_table(releases, excess, square_root):
+    assert fit_blt(releases).max_error <= square_root[releases - 1] * (1 + excess)
+
+
+@pytest.mark.parametrize("releases", [2, 5, 11, 64, 1000, 2**14, 100_000, 2**20])
+def test_more_buffers_are_never_worse(releases):
+    errors = [fit_blt(releases, d).max_error for d in range(1, 8)]
+    # Down to what the descent calls converged, where the optimum itself is reached.
+    assert all(more <= fewer * (1 + 1e-7) for fewer, more in itertools.pairwise(errors))
+    if releases >= 1000:
+        assert all(more < fewer for fewer, more in itertools.pairwise(errors))
+
+
+@pytest.mark.parametrize("buffers", range(1, 11))
+def test_short_streams_reach_the_optimum_with_half_as_many_buffers(buffers, square_root):
+    for n in range(1, 2 * buffers + 2):
+        blt = fit_blt(n, buffers)
+        assert blt.buffers == max(1, n // 2) <= buffers
+        assert blt.max_error == pytest.approx(square_root[n - 1], rel=1e-12)
+
+
+@pytest.mark.parametrize("buffers", range(1, 6))
+@pytest.mark.parametrize("releases", [13, 100, 6000, 90_000, 2**24 + 1])
+def test_never_worse_than_a_neighbour_in_the_table(releases, buffers):
+    error = fit_blt(releases, buffers).max_error
+    below = 2 ** min(24, int(math.log2(releases)))
+    for power in {below, min(2 * below, 2**24)}:
+        neighbour = fit_blt(power, buffers)
+        assert error <= BLT(releases, neighbour.u, neighbour.v).max_error
+
+
+@pytest.mark.parametrize("buffers", [1, 3, 4, 5])
+@pytest.mark.parametrize("releases", [50, 1024, 77_000, LONG])
+def test_table_and_scratch_agree(releases, buffers):
+    scratch = fit_blt_from_scratch(releases, buffers)
+    assert fit_blt(releases, buffers).max_error == pytest.approx(scratch.max_error, rel=1e-7)
+
+
+def test_fits_are_stationary():
+    # No small change of any parameter lowers the error.
+    blt = fit_blt(5000)
+    for i, factor in itertools.product(range(4), (0.999, 1.001)):
+        scale = np.ones(4)
+        scale[i] = factor
+        assert BLT(5000, tuple(np.array(blt.u) * scale), blt.v).max_error > blt.max_error
+        assert BLT(5000, blt.u, tuple(np.array(blt.v) * scale)).max_error > blt.max_error
+
+
+@pytest.mark.parametrize("buffers", [1, 4, 10])
+@pytest.mark.parametrize("releases", [2**25, 10**9, 2**40])
+def test_very_long_streams(releases, buffers):
+    blt = fit_blt(releases, buffers)
+    assert blt.buffers == buffers
+    assert math.log(releases) / math.pi < blt.max_error < math.sqrt(releases)
+
+
+def test_deterministic():
+    first = fit_blt(12_345)
+    blt_fit._fit.cache_clear()
+    assert fit_blt(12_345) == first
+    assert fit_blt_from_scratch(12_345) == fit_blt_from_scratch(12_345)
+
+
+def test_table_has_every_fitted_length(tmp_path, monkeypatch):
+    table = blt_fit._table()
+    expected = {(2**k, d) for k in range(1, 25) for d in range(1, 6) if 2**k > 2 * d + 1}
+    assert set(table) == expected
+    monkeypatch.setattr(blt_fit, "_TABLE_RELEASES", (2, 512))
+    blt_fit.write_table(tmp_path / "table.json")
+    lines = (tmp_path / "table.json").read_text().splitlines()
+    assert len(lines) == 2 + 5  # brackets, and 512 releases with 1 to 5 buffers
+
+
+# Refusals ----------------------------------------------------------------------------------------
+
+
+@given(interlacing(), st.data())
+def test_refuses_parameters_that_do_not_interlace(parameters, data):
+    u, v = (list(x) for x in parameters)
+    with pytest.raises(InvalidArgument):
+        BLT(10, tuple(v), tuple(u))
+    i = data.draw(st.integers(0, len(u) - 1))
+    bad = data.draw(
+        st.one_of(
+            st.floats(max_value=0.0),
+            st.floats(min_value=1.0),
+            st.sampled_from([math.nan, math.inf, -math.inf, 1e-17, v[i], 5e-324]),
+        )
+    )
+    u[i] = bad
+    with pytest.raises(InvalidArgument, match="must hold"):
+        BLT(10, tuple(u), tuple(v))
+
+
+@pytest.mark.parametrize(("u", "v"), [((), ()), ((0.1,), ()), ((0.1, 0.3), (0.2,))])
+def test_refuses_lengths_that_differ(u, v):
+    with pytest.raises(InvalidArgument, match="same positive length"):
+        BLT(10, u, v)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 2.0, 2.5, True, "8", None])
+def test_refuses_what_is_not_a_positive_integer(bad):
+    for attempt in (
+        lambda: BLT(bad, (0.25,), (0.75,)),
+        lambda: fit_blt(bad),
+        lambda: fit_blt(8, bad),
+        lambda: fit_blt_from_scratch(bad),
+        lambda: fit_blt_from_scratch(8, bad),
+    ):
+        with pytest.raises(InvalidArgument, match="must be an integer"):
+            attempt()
+
+
+def test_refuses_what_is_too_large():
+    with pytest.raises(InvalidArgument, match="releases"):
+        fit_blt(2**40 + 1)
+    with pytest.raises(InvalidArgument, match="buffers"):
+        fit_blt(8, 11)
+    with pytest.raises(InvalidArgument, match="n must be"):
+        BLT(8, (0.25,), (0.75,)).row_norms(9)
+
+
+def test_accepts_numpy_integers_and_lists():
+    blt = BLT(np.int64(8), [np.float64(0.25)], [0.75])
+    assert blt == BLT(8, (0.25,), (0.75,))
+    assert type(blt.releases) is int
+    assert type(blt.u[0]) is float
+    assert fit_blt(np.int32(100), np.int8(2)) == fit_blt(100, 2)

@@ -1,0 +1,382 @@
+"""Budgets and conversions: against mpmath, against dp-accounting, and as properties."""
+
+import builtins
+import dataclasses
+import math
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.privacy import budget as module
+from tacit.privacy.budget import (
+    Budget,
+    Relation,
+    compose,
+    compose_mixed,
+    delta_from_mu,
+    epsilon_from_mu,
+    epsilon_from_rho,
+    mu_from_budget,
+    noise_multipliers,
+    rho_from_budget,
+    rho_from_mu,
+    textbook_noise_multiplier,
+)
+from tacit.privacy.errors import InvalidArgument, MissingExtra
+
+TINY = sys.float_info.min
+BELOW_ONE = 1 - 2.0**-53
+
+epsilons = st.floats(1e-3, 50)
+deltas = st.floats(-12, -2).map(lambda power: 10**power)
+mus = st.floats(-3, 1).map(lambda power: 10**power)
+quick = settings(deadline=None, max_examples=60)
+
+# Phi(-x) - e^epsilon Phi(-y) with mpmath at 400 digits.
+MPMATH_DELTAS = [
+    (1e-09, 0.0, 3.989422804014327e-10),
+    (1e-09, 1e-09, 8.3315470629344039e-11),
+    (1e-09, 3e-08, 1.6319567585709757e-208),
+    (0.0001, 0.001, 7.4782984600195642e-29),
+    (0.01, 0.37, 1.8591889534672325e-303),
+    (0.2367, 1.0, 9.996190577823362e-7),
+    (0.499, 10.0, 4.3917679770496222e-89),
+    (0.5, 0.0, 1.9741265136584745e-1),
+    (0.5, 18.0, 4.5556216906417169e-282),
+    (1.0, 1.0, 1.2693673750664395e-1),
+    (1.0, 36.0, 6.7231899231030299e-278),
+    (3.0, 0.5, 8.2999580994769031e-1),
+    (10.0, 50.0, 4.60493305898614e-1),
+    (25.0, 700.0, 1.0683199937822814e-54),
+    (40.0, 1000.0, 2.5362965149565509e-7),
+    (30.0, 450.0, 4.8671665064601621e-1),
+    (18.0, 700.0, 5.1512485635280398e-197),
+]
+
+# epsilon, delta, rho by Bun-Steinke, by Canonne-Kamath-Steinke, exactly, and the exact mu.
+TABLE = [
+    (0.45, 1e-4, 0.00537, 0.00966, 0.01193, 0.1545),
+    (0.9, 1e-4, 0.02097, 0.03364, 0.04089, 0.2860),
+    (1, 1e-6, 0.01747, 0.02436, 0.02801, 0.2367),
+    (5, 1e-6, 0.385, 0.463, 0.521, 1.020),
+    (10, 1e-6, 1.353, 1.539, 1.708, 1.848),
+]
+
+
+@pytest.mark.parametrize(("mu", "epsilon", "reference"), MPMATH_DELTAS)
+def test_delta_agrees_with_mpmath_and_is_an_upper_bound(mu, epsilon, reference):
+    delta = delta_from_mu(mu, epsilon)
+    assert reference <= delta <= reference * (1 + 1e-11)
+
+
+def test_delta_has_no_jump_where_the_formula_changes():
+    """The quadrature below mu = 1/2, the difference above, and Phi left of x = 0 agree."""
+    for epsilon in (0.0, 0.05, 0.124999, 1.0, 5.0, 15.0):
+        below, above = delta_from_mu(math.nextafter(0.5, 0), epsilon), delta_from_mu(0.5, epsilon)
+        assert below == pytest.approx(above, rel=1e-11)
+    for mu in (0.6, 1.0, 7.0):  # x changes its sign at epsilon = mu^2 / 2
+        left = delta_from_mu(mu, mu**2 / 2 * (1 - 1e-15))
+        right = delta_from_mu(mu, mu**2 / 2 * (1 + 1e-15))
+        assert left == pytest.approx(right, rel=1e-12)
+
+
+def test_delta_at_epsilon_zero_is_the_total_variation_distance():
+    for mu in (1e-12, 1e-3, 0.3, 1.0, 4.0):
+        assert delta_from_mu(mu, 0) == pytest.approx(math.erf(mu / math.sqrt(8)), rel=1e-13)
+
+
+def test_underflow_is_rounded_up_and_perfect_privacy_is_zero():
+    assert delta_from_mu(1e-9, 1.0) == TINY
+    assert delta_from_mu(5e-324, 0.0) == TINY
+    assert delta_from_mu(0, 0) == 0.0
+    assert epsilon_from_mu(0, 1e-6) == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1, 5, 50])
+@pytest.mark.parametrize("delta", [1e-12, 1e-9, 1e-6, 1e-2])
+def test_agrees_with_dp_accounting(epsilon, delta):
+    oracle = pytest.importorskip("dp_accounting.gaussian_mechanism")
+    sigma = oracle.get_sigma_gaussian(epsilon, delta)
+    assert 1 / mu_from_budget(epsilon, delta) == pytest.approx(sigma, rel=1e-6)
+    assert epsilon_from_mu(1 / sigma, delta) == pytest.approx(epsilon, rel=1e-6)
+    assert oracle.get_epsilon_gaussian(sigma, delta) == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_the_number_everybody_should_know():
+    assert round(Budget(1, 1e-6).noise_multiplier, 4) == 4.2247
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "bun_steinke", "canonne", "exact", "mu"), TABLE)
+def test_table_of_conversions(epsilon, delta, bun_steinke, canonne, exact, mu):
+    def close(value, printed):
+        digits = len(str(printed).split(".")[1])
+        return abs(value - printed) <= 0.51 * 10**-digits
+
+    assert close(rho_from_budget(epsilon, delta, "bun-steinke"), bun_steinke)
+    assert close(rho_from_budget(epsilon, delta, "canonne-kamath-steinke"), canonne)
+    assert close(Budget(epsilon, delta).rho, exact)
+    assert close(Budget(epsilon, delta).mu, mu)
+
+
+def test_noise_multipliers_for_comparison_tables():
+    small, large = noise_multipliers(Budget(1, 1e-6)), noise_multipliers(Budget(10, 1e-6))
+    assert {name: round(sigma, 2) for name, sigma in small.items()} == {
+        "exact": 4.22,
+        "canonne-kamath-steinke": 4.53,
+        "textbook": 5.3,
+        "bun-steinke": 5.35,
+    }
+    assert {name: round(sigma, 3) for name, sigma in large.items()} == {
+        "exact": 0.541,
+        "canonne-kamath-steinke": 0.57,
+        "bun-steinke": 0.608,
+    }
+
+
+@quick
+@given(epsilons, deltas)
+def test_mu_is_safe_and_tight(epsilon, delta):
+    mu = mu_from_budget(epsilon, delta)
+    assert delta_from_mu(mu, epsilon) <= delta
+    assert delta_from_mu(mu * (1 + 1e-11), epsilon) > delta
+
+
+@quick
+@given(mus, deltas)
+def test_epsilon_is_safe_and_tight(mu, delta):
+    epsilon = epsilon_from_mu(mu, delta)
+    assert delta_from_mu(mu, epsilon) <= delta
+    if epsilon > 1e-3:
+        assert delta_from_mu(mu, epsilon * (1 - 1e-9)) > delta
+    if epsilon == 0:
+        assert delta_from_mu(mu, 0) <= delta
+
+
+@quick
+@given(epsilons, deltas)
+def test_round_trip(epsilon, delta):
+    back = epsilon_from_mu(mu_from_budget(epsilon, delta), delta)
+    assert back <= epsilon  # both steps rounded to the safe side of the same inequality
+    assert back == pytest.approx(epsilon, rel=1e-8)
+
+
+@quick
+@given(mus, mus, epsilons, epsilons)
+def test_delta_rises_with_mu_and_falls_with_epsilon(mu, other_mu, epsilon, other_epsilon):
+    low, high = sorted((mu, other_mu))
+    small, large = sorted((epsilon, other_epsilon))
+    slack = 1 + 1e-11
+    assert delta_from_mu(low, small) <= delta_from_mu(high, small) * slack
+    assert delta_from_mu(low, large) <= delta_from_mu(low, small) * slack
+
+
+@quick
+@given(epsilons, deltas)
+def test_published_conversions_are_ordered_and_invert(epsilon, delta):
+    exact = rho_from_mu(mu_from_budget(epsilon, delta))
+    canonne = rho_from_budget(epsilon, delta)
+    bun_steinke = rho_from_budget(epsilon, delta, "bun-steinke")
+    assert bun_steinke <= canonne <= exact
+    assert epsilon_from_rho(canonne, delta) == pytest.approx(epsilon, rel=1e-9)
+    assert epsilon_from_rho(bun_steinke, delta, "bun-steinke") == pytest.approx(epsilon, rel=1e-9)
+
+
+def test_canonne_kamath_steinke_is_the_infimum_over_orders():
+    rho, epsilon = 0.3, 4.0
+    a = 1 + np.geomspace(1e-2, 30, 200_001)
+    bounds = np.exp((a - 1) * (a * rho - epsilon)) / (a - 1) * (1 - 1 / a) ** a
+    assert epsilon_from_rho(rho, bounds.min()) == pytest.approx(epsilon, rel=1e-8)
+
+
+@quick
+@given(st.floats(1e-4, 1), deltas)
+def test_textbook_noise_is_enough_up_to_epsilon_one(epsilon, delta):
+    assert textbook_noise_multiplier(epsilon, delta) >= 1 / mu_from_budget(epsilon, delta)
+
+
+def test_textbook_noise_is_refused_where_it_is_wrong():
+    assert math.sqrt(2 * math.log(1.25e6)) / 10 < Budget(10, 1e-6).noise_multiplier
+    with pytest.raises(InvalidArgument, match="too little noise"):
+        textbook_noise_multiplier(10, 1e-6)
+
+
+@pytest.mark.parametrize("delta", [TINY, 1e-300, 1e-16, 0.5, BELOW_ONE])
+def test_extremes_are_finite_and_safe(delta):
+    """Warnings are errors in this suite, so none is raised here either."""
+    for epsilon in (0, 5e-324, 1e-300, 1e-9, 1, 700, 1e6, 1e13):
+        mu = mu_from_budget(epsilon, delta)
+        assert 0 < mu < 1e7
+        assert delta_from_mu(mu, epsilon) <= delta
+    for mu in (5e-324, TINY, 1e-300, 1e-9, 1, 100, 1e7):
+        epsilon = epsilon_from_mu(mu, delta)
+        assert 0 <= epsilon < math.inf
+        assert delta_from_mu(mu, epsilon) <= delta
+    for rho in (1e-200, 1e-9, 1, 5e13):
+        assert 0 <= epsilon_from_rho(rho, delta) <= epsilon_from_rho(rho, delta, "bun-steinke")
+
+
+@quick
+@given(st.lists(mus, min_size=1, max_size=6), st.randoms())
+def test_composition_adds_squares_in_any_order(parts, random):
+    total = compose(*parts)
+    assert total == pytest.approx(math.sqrt(sum(mu * mu for mu in parts)), rel=1e-12)
+    shuffled = random.sample(parts, len(parts))
+    assert compose(*shuffled) == pytest.approx(total, rel=1e-15)
+    assert compose(compose(*parts[:2]), *parts[2:]) == pytest.approx(total, rel=1e-14)
+
+
+@quick
+@given(epsilons, deltas, st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20))
+def test_split_spends_all_and_never_more(epsilon, delta, shares):
+    budget = Budget(epsilon, delta)
+    parts = budget.split(*shares)
+    assert budget.mu * (1 - 1e-14) <= compose(*parts) <= budget.mu
+    for part, share in zip(parts, shares, strict=True):
+        assert part**2 / parts[0] ** 2 == pytest.approx(share / shares[0], rel=1e-12)
+
+
+def test_budget_is_a_value():
+    budget = Budget(1, np.float64(1e-6))
+    assert type(budget.epsilon) is float
+    assert type(budget.delta) is float
+    assert budget == Budget(1.0, 1e-6)
+    assert hash(budget) == hash(Budget(1.0, 1e-6))
+    assert str(budget) == "(1, 1e-06)"
+    assert budget.mu == mu_from_budget(1, 1e-6)
+    assert budget.rho == budget.mu**2 / 2
+    assert budget == Budget(1.0, 1e-6)  # also after mu was cached
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        budget.epsilon = 2.0
+
+
+def test_pure_budget_has_no_mu_and_says_what_to_do():
+    budget = Budget(0.5, 0)
+    assert budget.pure
+    assert not Budget(0.5, 1e-9).pure
+    for use in (
+        lambda: budget.mu,
+        lambda: budget.rho,
+        lambda: budget.split(1),
+        lambda: noise_multipliers(budget),
+    ):
+        with pytest.raises(InvalidArgument, match="use Laplace noise"):
+            use()
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, True, "1", None, 1j, 10**400])
+def test_budget_refuses_epsilon(epsilon):
+    with pytest.raises(InvalidArgument, match=r"epsilon is .* must be a positive finite number"):
+        Budget(epsilon, 1e-6)
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1, 1.5, math.nan, math.inf, False, "0", None, 1e-310])
+def test_budget_refuses_delta(delta):
+    with pytest.raises(InvalidArgument, match=r"delta is .* must be 0, or from"):
+        Budget(1.0, delta)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: delta_from_mu(-1, 1), "mu"),
+        (lambda: delta_from_mu(math.nan, 1), "mu"),
+        (lambda: delta_from_mu(1e8, 1), "mu"),
+        (lambda: delta_from_mu(1, -1), "epsilon"),
+        (lambda: delta_from_mu(1, math.inf), "epsilon"),
+        (lambda: epsilon_from_mu(1, 0), "delta"),
+        (lambda: epsilon_from_mu(1, 1), "delta"),
+        (lambda: mu_from_budget(1, 0), "delta"),
+        (lambda: mu_from_budget(1e14, 1e-6), "epsilon"),
+        (lambda: compose(1, -1), "mu"),
+        (lambda: rho_from_mu(-1), "mu"),
+        (lambda: epsilon_from_rho(-1, 1e-6), "rho"),
+        (lambda: epsilon_from_rho(1, 1e-6, "moments"), "method"),
+        (lambda: rho_from_budget(1, 1e-6, "moments"), "method"),
+        (lambda: rho_from_budget(0, 1e-6), "epsilon"),
+        (lambda: Budget(1, 1e-6).split(), "shares"),
+        (lambda: Budget(1, 1e-6).split(1, 0), "share"),
+        (lambda: compose_mixed(pure=[-1], delta=1e-6), "pure"),
+        (lambda: compose_mixed(laplace=[0], delta=1e-6), "laplace"),
+        (lambda: compose_mixed(laplace=[1], delta=0), "delta"),
+    ],
+)
+def test_refusals_name_the_argument(call, name):
+    with pytest.raises(InvalidArgument, match=f"^{name} is "):
+        call()
+
+
+def test_relations_by_name():
+    assert [Relation("replace-one"), Relation("zero-out")] == list(Relation)
+
+
+class TestMixed:
+    @pytest.fixture(autouse=True)
+    def _needs_dp_accounting(self):
+        pytest.importorskip("dp_accounting")
+
+    def test_gaussian_releases_alone_are_exact(self):
+        assert compose_mixed(mus=[0.3, 0.4], delta=1e-6) == epsilon_from_mu(0.5, 1e-6)
+
+    @pytest.mark.parametrize("mu", [0.05, 0.5, 3.0])
+    @pytest.mark.parametrize("delta", [1e-9, 1e-3])
+    def test_convolution_is_close_to_exact_and_not_below(self, mu, delta):
+        exact = epsilon_from_mu(mu, delta)
+        grid = 1e-5 * exact + 1e-4 * mu
+        assert exact <= module._convolved_epsilon(mu, [], [], delta, grid) <= exact * 1.001
+
+    def test_pure_releases_cost_at_most_their_sum(self):
+        assert compose_mixed(pure=[1.0, 2.0], delta=1e-6) <= 3.0
+        assert compose_mixed(pure=[1.0, 2.0], delta=1e-6) >= 2.999
+        assert compose_mixed(pure=[0.1] * 100, delta=1e-6) < 5.0
+
+    def test_many_randomised_responses_match_the_binomial(self):
+        """n answers, each right with odds e^eps: the loss is eps times (right - wrong)."""
+        n, eps, delta = 40, 0.2, 1e-5
+        right = 1 / (1 + math.exp(-eps))
+        total = compose_mixed(pure=[eps] * n, delta=delta)
+
+        def hockey_stick(epsilon):
+            return sum(
+                math.comb(n, k)
+                * right**k
+                * (1 - right) ** (n - k)
+                * max(0.0, -math.expm1(epsilon - eps * (2 * k - n)))
+                for k in range(n + 1)
+            )
+
+        assert hockey_stick(total) <= delta
+        assert hockey_stick(total * 0.998) > delta
+
+    def test_one_laplace_release_matches_its_closed_form(self):
+        """P(loss > e) - e^e P'(loss > e) = 1 - exp((e - eps) / 2) for one number."""
+        eps, delta = 1.5, 1e-3
+        exact = eps + 2 * math.log1p(-delta)
+        assert exact <= compose_mixed(laplace=[eps], delta=delta) <= exact * 1.001
+
+    def test_mixture_lies_between_its_parts_and_their_sum(self):
+        gaussian = epsilon_from_mu(0.5, 1e-6)
+        mixed = compose_mixed(mus=[0.5], laplace=[0.5], pure=[0.5], delta=1e-6)
+        assert gaussian < mixed < gaussian + 0.95
+        weaker = compose_mixed(mus=[0.5], pure=[0.5, 0.5], delta=1e-6)
+        assert mixed <= weaker < gaussian + 1.0
+
+    def test_extremes_fall_back_to_the_sum(self):
+        assert compose_mixed(laplace=[1.0], pure=[2.0], delta=1e-20) == 3.0
+        assert compose_mixed(pure=[1e13], delta=1e-6) == 1e13
+        assert 0.99 < compose_mixed(mus=[1e-300], pure=[1.0], delta=1e-6) <= 1.0
+
+    def test_without_dp_accounting_it_says_what_to_install(self, monkeypatch):
+        real_import = builtins.__import__
+
+        def refuse(name, *args, **kwargs):
+            if name.startswith("dp_accounting"):
+                raise ImportError(name)
+            return real_import(name, *args, **kwargs)
+
+        monkeypatch.setattr(builtins, "__import__", refuse)
+        with pytest.raises(MissingExtra, match="pip install dp-accounting"):
+            compose_mixed(mus=[0.5], pure=[0.5], delta=1e-6)
+        assert compose_mixed(mus=[0.5], delta=1e-6) == epsilon_from_mu(0.5, 1e-6)

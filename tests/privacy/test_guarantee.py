@@ -1,0 +1,228 @@
+"""Guarantees: what they say, what they refuse, and that files give back what was saved."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.guarantee import Guarantee
+
+quick = settings(deadline=None, max_examples=60)
+
+
+def joint(**changes):
+    fields = {
+        "model": "joint",
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "mu": Budget(1.0, 1e-6).mu,
+        "relation": Relation.REPLACE_ONE,
+        "releases": 75,
+        "mechanism": "square-root counter, Gaussian noise",
+    }
+    return Guarantee(**(fields | changes))
+
+
+@st.composite
+def guarantees(draw):
+    epsilon = draw(st.floats(1e-3, 50))
+    delta = draw(st.sampled_from([0.0, 1e-9, 1e-6, 0.1 + 0.2]))
+    mu = Budget(epsilon, delta).mu if delta and draw(st.booleans()) else None
+    return Guarantee(
+        model=draw(st.sampled_from(["joint", "local"])),
+        epsilon=epsilon,
+        delta=delta,
+        mu=mu,
+        relation=draw(st.sampled_from(Relation)),
+        unit=draw(st.text(min_size=1).filter(str.strip)),
+        releases=draw(st.none() | st.integers(1, 2**70)),
+        mechanism=draw(st.text(min_size=1).filter(str.strip)),
+        sampler=draw(st.sampled_from(["floating-point", "exact"])),
+        simulation_only=draw(st.booleans()),
+        episodes_per_user=draw(st.integers(1, 2**70)),
+    )
+
+
+@quick
+@given(guarantees())
+def test_round_trip_is_exact(guarantee):
+    assert Guarantee.from_json(guarantee.to_json()) == guarantee
+    assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
+
+
+@quick
+@given(guarantees())
+def test_words_agree_with_the_numbers(guarantee):
+    text = str(guarantee)
+    assert f"{guarantee.model} differential privacy for {guarantee.unit}" in text
+    assert guarantee.relation.value in text
+    assert guarantee.mechanism in text
+    assert text.startswith("Simulation only") == guarantee.simulation_only
+    assert guarantee.short.endswith("simulation only") == guarantee.simulation_only
+    assert ("-pure " in text) == (guarantee.delta == 0)
+    if guarantee.delta == 0:
+        assert "plus at most" not in text
+    if guarantee.mu is None and "Gaussian diff" not in guarantee.unit + guarantee.mechanism:
+        assert "Gaussian differentially private" not in text
+
+
+def test_text_of_a_joint_guarantee():
+    assert str(joint()) == (
+        "(1, 1e-06)-joint differential privacy for one user's whole episode, replace-one. Had this "
+        "user's data been any other, the probability of any event in all that is published and all "
+        "that all other users see or receive would differ by at most a factor e^1 = 2.72, plus at "
+        "most 1e-06. A trusted curator holds the raw data. What the user herself receives depends "
+        "on her own data and is not covered. It holds for up to 75 releases together (square-root "
+        "counter, Gaussian noise), which are 0.236705-Gaussian differentially private. The noise "
+        "is drawn in floating point: the proof is for real numbers, and the lowest bits of such "
+        "noise are a known way around it, if noisy numbers are published in full precision."
+    )
+
+
+def test_text_of_a_pure_local_simulation():
+    guarantee = Guarantee(
+        model="local",
+        epsilon=2,
+        delta=0,
+        mu=None,
+        relation=Relation.ZERO_OUT,
+        unit="one user's rewards",
+        releases=None,
+        mechanism="Laplace noise",
+        sampler="exact",
+        simulation_only=True,
+        episodes_per_user=3,
+    )
+    text = str(guarantee)
+    assert text.startswith("Simulation only: the noise seed is known, so this protects nobody. (2,")
+    assert "(2, 0)-pure local differential privacy for one user's rewards, zero-out." in text
+    assert "data not been used" in text
+    assert "at most a factor e^2 = 7.39." in text
+    assert "the curator sees noisy reports only" in text
+    assert "any number of releases (Laplace noise)." in text
+    assert "up to 3 times" in text
+    assert "exact sampler" in text
+    assert "trusted curator" not in text
+    assert guarantee.short == (
+        "(2, 0)-LDP per user, zero-out, any number of releases, at most 3 episodes each, "
+        "simulation only"
+    )
+
+
+def test_short():
+    assert joint().short == "(1, 1e-06)-JDP per user, replace-one, 75 releases"
+    assert joint(releases=1).short.endswith("replace-one, 1 release")
+    assert joint(releases=1_000_000).short.endswith("1,000,000 releases")
+
+
+def test_printed_numbers_never_claim_more():
+    guarantee = joint(epsilon=1.00000001, delta=1.2345678e-6)
+    assert guarantee.short.startswith("(1.00001, 1.23457e-06)")
+    assert joint(epsilon=1.1, mu=None).short.startswith("(1.1, 1e-06)")
+
+
+def test_large_epsilon_is_called_what_it_is():
+    assert "protects little" not in str(joint())
+    text = str(joint(epsilon=1000.0))
+    assert (
+        "at most a factor e^1000, plus at most 1e-06. A factor this large protects little" in text
+    )
+
+
+def test_it_is_a_value():
+    assert joint() == joint()
+    assert hash(joint()) == hash(joint())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        joint().epsilon = 0.1
+
+
+def test_numbers_of_any_type_are_stored_as_python_numbers():
+    guarantee = joint(epsilon=np.float32(1), releases=np.int64(75), mu=np.float64(0.2))
+    assert (type(guarantee.epsilon), type(guarantee.releases)) == (float, int)
+    assert json.loads(guarantee.to_json())["mu"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("model", "central"),
+        ("model", None),
+        ("model", []),
+        ("epsilon", -1),
+        ("epsilon", math.nan),
+        ("epsilon", True),
+        ("delta", 1.0),
+        ("delta", -0.1),
+        ("mu", -1.0),
+        ("mu", math.inf),
+        ("relation", "replace-one"),
+        ("unit", ""),
+        ("unit", 3),
+        ("releases", 0),
+        ("releases", 1.5),
+        ("releases", True),
+        ("mechanism", "  "),
+        ("sampler", "secure"),
+        ("simulation_only", 1),
+        ("episodes_per_user", 0),
+        ("episodes_per_user", None),
+    ],
+)
+def test_refusals_name_the_argument(name, value):
+    with pytest.raises(InvalidArgument, match=f"^{name} is "):
+        joint(**{name: value})
+
+
+def test_numbers_that_contradict_each_other_are_refused():
+    with pytest.raises(InvalidArgument, match=r"mu is 0\.25, but must be small enough"):
+        joint(mu=0.25)
+    with pytest.raises(InvalidArgument, match="mu is"):
+        joint(delta=0.0)  # no Gaussian mechanism is pure
+    assert joint(mu=0.2).mu == 0.2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"version": True},
+        {"version": None},
+        {"format": "other"},
+        {"note": "an unknown key"},
+        {"epsilon": -1},
+        {"epsilon": "1"},
+        {"relation": "add-remove"},
+        {"relation": []},
+        {"mu": 3.0},
+    ],
+)
+def test_damaged_records_are_refused(change):
+    with pytest.raises(CorruptFile):
+        Guarantee.from_dict(joint().to_dict() | change)
+
+
+def test_every_missing_field_is_refused():
+    complete = joint().to_dict()
+    for name in complete:
+        with pytest.raises(CorruptFile):
+            Guarantee.from_dict({key: complete[key] for key in complete if key != name})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "3", "NaN", '{"format": 1}', "[" * 100_000]
+)
+def test_foreign_text_is_refused(text):
+    with pytest.raises(CorruptFile):
+        Guarantee.from_json(text)
+
+
+def test_not_a_number_in_a_file_is_refused():
+    text = joint().to_json().replace('"epsilon": 1.0', '"epsilon": NaN')
+    with pytest.raises(CorruptFile, match="epsilon is nan"):
+        Guarantee.from_json(text)
