@@ -254,7 +254,7 @@ except BudgetExceeded:
 
 def test_racing_processes_never_overspend(path):
     workers = [
-        subprocess.Popen(  # noqa: S603
+        subprocess.Popen(
             [sys.executable, "-c", SPENDER, str(path), f"worker {i}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -299,7 +299,7 @@ while True:
 def test_a_killed_process_published_nothing_that_is_not_recorded(path, ledger):
     rng = random.Random(1)
     for _ in range(5):
-        with subprocess.Popen(  # noqa: S603
+        with subprocess.Popen(
             [sys.executable, "-c", PUBLISHER, str(path)], stdout=subprocess.PIPE
         ) as process:
             first = int(process.stdout.readline())
@@ -695,7 +695,7 @@ except DoubleSpend:
 
 def test_of_racing_processes_one_resumes(run, path):
     racers = [
-        subprocess.Popen(  # noqa: S603
+        subprocess.Popen(
             [sys.executable, "-c", RESUMER, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -366,7 +366,7 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path):
     rng = random.Random(0)
     path = tmp_path / "s"
     for _ in range(10):
-        with subprocess.Popen(  # noqa: S603
+        with subprocess.Popen(
             [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE
         ) as writer:
             assert writer.stdout.readline() == b"0\n"

@@ -148,11 +148,11 @@ def _check_std(build: _Builder, laplace: bool) -> float:
             _require(not noise.any(), f"release {t + 1} claims no noise and has some")
             continue
         ratio = float((noise @ noise) / coordinates / claimed[t] ** 2)
-        worst = max(worst, ratio, key=lambda r: abs(math.log(r)))
         _require(
             abs(ratio - 1.0) < band,
             f"release {t + 1}: variance is {ratio:.3f} of the claim (allowed: 1 +- {band:.3f})",
         )
+        worst = max(worst, ratio, key=lambda r: abs(math.log(r)))
         _require(
             math.isclose(counter.std_at(t + 1), claimed[t], rel_tol=1e-12),
             f"std_at({t + 1}) differs from std",

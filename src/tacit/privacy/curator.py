@@ -278,6 +278,11 @@ class JointCurator(Curator):
 
     def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
         """See :meth:`Curator.add`."""
+        if block.aggregate and not self._source.simulation:
+            raise InvalidArgument(
+                "nothing clips an aggregate block: it is for simulations (give noise_seed), "
+                "real users come one by one"
+            )
         number = super().add(block, user_ids)
         self._spent[number] = 0.0
         # Unique for ever: a block lost in a crash must not share its account with a later one.
@@ -472,9 +477,9 @@ class JointCurator(Curator):
         if selection is None:
             return float(self._limit ** (1.0 / power))
         largest = max(abs(w) for w in selection.values())
-        left = min(
-            self.remaining(b) / (abs(w) / largest) ** power for b, w in selection.items() if w
-        )
+        # A weight so small that its square is no float costs nothing that a float could count.
+        shares = {b: (abs(w) / largest) ** power for b, w in selection.items()}
+        left = min(self.remaining(b) / share for b, share in shares.items() if share > 0.0)
         if left <= self._limit * _SLACK:
             poorest = min(selection, key=self.remaining)
             raise BudgetExceeded(f"the users of block {poorest} have spent all their budget")

@@ -23,7 +23,7 @@ are exact in distribution, at a cost that does not grow with n.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -111,10 +111,24 @@ class LocalCurator(Curator):
         self._noise = Noise(noise_seed)
         self._reports: dict[int, tuple[str, Floats]] = {}
 
-    def collect(self, statistic: Statistic, reports: ArrayLike) -> int:
+    def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
+        """Takes raw data, in a simulation: a real local curator never sees any."""
+        if not self._noise.simulation:
+            raise InvalidArgument(
+                "a local curator takes reports (collect), not raw data; give noise_seed to simulate"
+            )
+        return self._enter(block, user_ids)
+
+    def collect(
+        self,
+        statistic: Statistic,
+        reports: ArrayLike,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> int:
         """Takes real reports, one row per user; returns the number of their block.
 
         A report that is not finite counts as zero: it is what the device sent, not raw data.
+        Reports beyond a user's declared number are dropped, where ids are given.
         """
         array = np.asarray(reports, dtype=np.float64)
         if array.ndim != 2 or array.shape[1] != statistic.layout.size:
@@ -122,9 +136,15 @@ class LocalCurator(Curator):
                 f"reports must have shape (users, {statistic.layout.size}), got {array.shape}"
             )
         array = np.where(np.isfinite(array).all(axis=1, keepdims=True), array, 0.0)
-        number = self.add(Block(len(array), {}))
-        del self._blocks[number]
-        self._reports[number] = (statistic.fingerprint, array.sum(axis=0))
+        number = self._enter(Block(len(array), {"reports": array}), user_ids)
+        admitted = np.asarray(self._blocks.pop(number)["reports"], dtype=np.float64)
+        self._reports[number] = (statistic.fingerprint, admitted.sum(axis=0))
+        return number
+
+    def _enter(self, block: Block, user_ids: Sequence[int | str] | None) -> int:
+        """Adds a block; only reports that are admitted count."""
+        number = super().add(block, user_ids)
+        self._block_users[number] = self._blocks[number].users
         return number
 
     def release(
@@ -154,7 +174,7 @@ class LocalCurator(Curator):
                     f"the users of block {block} have sent their one report, of another statistic"
                 )
         fresh = {
-            b: self._simulate(statistic, self._blocks[b], b) for b in selection if b in self._blocks
+            b: self._simulate(statistic, self._blocks[b]) for b in selection if b in self._blocks
         }
         for block, total in fresh.items():
             self._reports[block] = (statistic.fingerprint, total)
@@ -201,21 +221,17 @@ class LocalCurator(Curator):
             episodes_per_user=g,
         )
 
-    def _simulate(self, statistic: Statistic, block: Block, number: int) -> Floats:
-        """The sum of the reports of a block's users, in one exact draw.
-
-        Users whose episode was not admitted report the zero statistic.
-        """
-        users = self._block_users[number]
-        size = statistic.layout.size
+    def _simulate(self, statistic: Statistic, block: Block) -> Floats:
+        """The sum of the reports of a block's users, in one exact draw."""
+        users, size = block.users, statistic.layout.size
         if self.privacy.mechanism == "randomised response":
-            return self._simulate_bits(statistic, block, users)
+            return self._simulate_bits(statistic, block)
         total, scale = statistic.total(block), noise_scale(statistic, self.privacy)
         if self.privacy.mechanism == "gaussian":
             return total + math.sqrt(users) * scale * self._noise.normal((size,))
         return total + scale * self._noise.laplace_sum(users, (size,))
 
-    def _simulate_bits(self, statistic: Statistic, block: Block, users: int) -> Floats:
+    def _simulate_bits(self, statistic: Statistic, block: Block) -> Floats:
         flip = flip_probability(statistic, self.privacy)
         if block.aggregate:
             true = statistic.total(block)
@@ -228,7 +244,7 @@ class LocalCurator(Curator):
                 rows = statistic.contributions(block.take(slice(start, start + step)))
                 true += (self._noise.uniform(rows.shape) < rows).sum(axis=0)
         ones = np.rint(true).astype(np.int64)
-        reported = self._noise.binomial(ones, 0.5) + self._noise.binomial(users - ones, flip)
+        reported = self._noise.binomial(ones, 0.5) + self._noise.binomial(block.users - ones, flip)
         return reported.astype(np.float64)
 
     def _estimate(self, statistic: Statistic, total: Floats, users: int) -> tuple[Floats, Floats]:
@@ -268,7 +284,11 @@ class LocalStream(Stream):
             raise HorizonExceeded(
                 f"stream {self.name!r} was declared for {self._releases} releases"
             )
-        number = self._curator.add(block) if isinstance(block, Block) else block
+        if isinstance(block, Block):
+            self.statistic.check(block)
+            number = self._curator.add(block)
+        else:
+            number = block
         if number in self.entered:
             raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
         release = self._curator.release(self.statistic, blocks=[*self.entered, number])

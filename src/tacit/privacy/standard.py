@@ -106,7 +106,7 @@ class OneHotCounts(Statistic):
         dense[users, 0, step, cells[valid]] = 1.0
         if self.valued:
             dense[users, 1, step, cells[valid]] = values[valid]
-        return dense.reshape(block.users, -1)
+        return dense.reshape(block.users, self.layout.size)
 
     def aggregate(self, block: Block) -> Floats:
         """From ``counts`` and ``sums`` that are already summed."""
@@ -126,25 +126,32 @@ class OneHotCounts(Statistic):
 
 @dataclass(frozen=True)
 class GramCross(Statistic):
-    """Second moments: G = sum p p' and c = sum p q' over a user's steps, released jointly.
+    """Second moments: G = sum p p^T and c = sum p q^T over a user's steps, released jointly.
 
     Reads ``p`` (users, steps, rows) and ``q`` (users, steps, columns). Parts: ``gram``, symmetric,
     and ``cross``, with weight w. Least squares of q on p needs no more.
 
     ``clip="step"`` multiplies p and q of a step by min(1, B / |p|, X / |q|), with B = ``p_bound``
     and X = ``q_bound``; ``clip="trajectory"`` multiplies both matrices of the user by
-    min(1, tau / sum_h (|p_h|^2 + w^2/2 |q_h|^2)). One common factor keeps q = Theta' p exact.
+    min(1, tau / sum_h (|p_h|^2 + w^2/2 |q_h|^2)). One common factor keeps q = Theta^T p exact.
     ``pooled`` adds all steps into one matrix; otherwise every step has its own.
     A step with a value that is not finite is dropped.
 
-    Sensitivity. Put y = [p; (w / sqrt 2) q] and Y = sum y y' over the steps of one matrix: Y is
-    positive semidefinite with trace at most t = T (B^2 + w^2 X^2 / 2), T steps (t = tau for the
-    trajectory clip). |G - G'|^2 + w^2 |c - c'|^2 is a part of |Y - Y'|_F^2
-    = |Y|^2 + |Y'|^2 - 2 <Y, Y'> <= 2 t^2, because <Y, Y'> >= 0. So sqrt(2) t for replace-one, tight
-    when w^2 X^2 <= 2 B^2. Against zero, |G|^2 + w^2 |c|^2 <= T^2 (B^4 + w^2 B^2 X^2) by the
-    triangle inequality, and at most tau^2 for the trajectory clip. Separate matrices have T = 1
-    each and squares add over steps; a trajectory clip bounds the sum of all traces by tau, and
-    the same two lines hold for the block-diagonal Y.
+    Sensitivity of one step, clipped at B and X. Let (r, s) be the neighbour's step in place of
+    (p, q), x = |<p, r>| / B^2 and a = w^2 X^2 / B^2. Then
+    |p p^T - r r^T|_F^2 = |p|^4 + |r|^4 - 2 B^4 x^2, and w^2 |p q^T - r s^T|_F^2 is largest with q
+    and s at opposite ends of length X, w^2 X^2 (|p|^2 + |r|^2 + 2 B^2 x). Both grow with |p| and
+    |r|, so the squared distance is at most B^4 (2 + 2 a + 2 a x - 2 x^2), x in [0, 1], which is
+    largest at x = min(1, a / 2): sqrt(2) B^2 (1 + a / 2) if a <= 2, and 2 w X B beyond, where the
+    worst pair has equal p and opposite q. Against zero it is B^2 sqrt(1 + a). All are attained.
+    Pooled steps add up by the triangle inequality, T times; matrices of their own add in squares,
+    sqrt(T) times.
+
+    Sensitivity of a trajectory clip. Put y = [p; (w / sqrt 2) q] and Y = sum y y^T over the steps:
+    positive semidefinite with trace at most tau (block-diagonal over steps, unless pooled). With
+    Y* for the neighbour, the squared distance is a part of
+    |Y - Y*|_F^2 = |Y|^2 + |Y*|^2 - 2 <Y, Y*> <= 2 tau^2, because <Y, Y*> >= 0: sqrt(2) tau, and
+    tau against zero, attained with q = 0.
     """
 
     rows: int
@@ -187,11 +194,13 @@ class GramCross(Statistic):
         """See the class."""
         if self.tau is not None:
             return self.tau * (math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0)
-        b2, wx2 = self.p_bound**2, (self.weight * self.q_bound) ** 2
-        if relation is Relation.REPLACE_ONE:
-            one_step = math.sqrt(2.0) * (b2 + wx2 / 2.0)
+        a = (self.weight * self.q_bound / self.p_bound) ** 2
+        if relation is Relation.ZERO_OUT:
+            one_step = self.p_bound**2 * math.sqrt(1.0 + a)
+        elif a <= 2.0:
+            one_step = self.p_bound**2 * math.sqrt(2.0) * (1.0 + a / 2.0)
         else:
-            one_step = math.sqrt(b2 * (b2 + wx2))
+            one_step = self.p_bound**2 * 2.0 * math.sqrt(a)
         return one_step * (self.steps if self.pooled else math.sqrt(self.steps))
 
     def vectors(self, block: Block) -> Floats:
@@ -205,7 +214,7 @@ class GramCross(Statistic):
         else:
             # Through the joint norm, so that huge values neither overflow nor slip through.
             joint = np.concatenate([p, (self.weight / math.sqrt(2.0)) * q], axis=-1)
-            flat = joint.reshape(block.users, -1)
+            flat = joint.reshape(block.users, self.steps * (self.rows + self.columns))
             factor = _clip_factor(flat, math.sqrt(self.tau or 0.0))[:, np.newaxis, :]
         p, q = p * factor, q * factor
         spec = "uhi,uhj->uij" if self.pooled else "uhi,uhj->uhij"

@@ -1,0 +1,112 @@
+"""Counters: time per release, memory, and the fit of BLT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.row import Row, at_most, noted
+from benchmarks.timing import ratio, seconds
+from tacit.privacy.counters import (
+    BinaryTree,
+    Blocks,
+    BufferedToeplitz,
+    Counter,
+    Fresh,
+    SmoothTree,
+    SquareRoot,
+)
+from tacit.privacy.counters.blt_fit import fit_blt, fit_blt_from_scratch
+
+LONG = 2**17
+SQUARE_ROOT_RELEASES = 1024
+# Dimension, calls per repetition, and the most a BLT release may cost in draws of its noise.
+SIZES = ((256, 200, 8.0), (65_536, 4, 3.0))
+STEP = "one release / NumPy drawing as many normals, d = {:,}"
+
+
+def rows() -> Iterator[Row]:
+    """Every row of this benchmark."""
+    yield from _steps()
+    yield _square_root_step()
+    yield _constant_memory()
+    yield from _fits()
+
+
+def _steps() -> Iterator[Row]:
+    for dimension, calls, limit in SIZES:
+        factor = _step(_vector_counter(BufferedToeplitz, dimension, LONG), calls)
+        yield at_most("blt, 4 buffers", STEP.format(dimension), factor, limit, "x")
+    for kind in (BinaryTree, SmoothTree, Blocks, Fresh):
+        for dimension, calls, _ in SIZES:
+            factor = _step(_vector_counter(kind, dimension, LONG), calls)
+            yield noted(kind.kind, STEP.format(dimension), factor, "x")
+
+
+def _square_root_step() -> Row:
+    """Around the middle of a stream; short dimension only, as it keeps all its noise."""
+    dimension = SIZES[0][0]
+    counter = _vector_counter(SquareRoot, dimension, SQUARE_ROOT_RELEASES)
+    item = np.ones(dimension)
+    calls, repetitions = 4, 20
+    while counter.released < (SQUARE_ROOT_RELEASES - calls * repetitions) // 2:
+        counter.release(item)
+    what = f"{STEP.format(dimension)}, in the middle of {SQUARE_ROOT_RELEASES:,}"
+    return noted("square root", what, _step(counter, calls, repetitions), "x")
+
+
+def _constant_memory() -> Row:
+    dimension = 64
+    counter = _vector_counter(BufferedToeplitz, dimension, LONG)
+    item = np.ones(dimension)
+    held = {}
+    for releases in (100, 10_000):
+        while counter.released < releases:
+            counter.release(item)
+        held[releases] = _numbers(vars(counter))
+    return Row(
+        "blt, 4 buffers",
+        f"numbers held after 10,000 releases, d = {dimension}",
+        f"{held[10_000]:,}",
+        f"{held[100]:,} as after 100",
+        held[10_000] == held[100],
+    )
+
+
+def _fits() -> Iterator[Row]:
+    name = "blt fit, 4 buffers"
+    scratch = seconds(lambda: fit_blt_from_scratch(LONG), repetitions=3)
+    yield at_most(name, f"from scratch, {LONG:,} releases", scratch, 10.0, " s")
+    # A length that is not in the shipped table: its first fit descends from the neighbours.
+    first = seconds(lambda: fit_blt(LONG - 31_072))
+    yield noted(name, f"from the table, {LONG - 31_072:,} releases", 1e3 * first, " ms")
+    again = seconds(lambda: fit_blt(LONG - 31_072), repetitions=100)
+    yield noted(name, "the same once more, cached", 1e6 * again, " µs")
+
+
+def _vector_counter(kind: type[Counter], dimension: int, releases: int) -> Counter:
+    # Real noise, keyed by the operating system: that is what is deployed.
+    return kind(releases=releases, shape=(dimension,), mu=1.0)
+
+
+def _step(counter: Counter, calls: int, repetitions: int = 50) -> float:
+    item = np.ones(counter.size)
+    rng = np.random.default_rng()
+    return ratio(
+        lambda: counter.release(item),
+        lambda: rng.standard_normal(counter.size),
+        calls=calls,
+        repetitions=repetitions,
+    )
+
+
+def _numbers(value: object) -> int:
+    """Numbers in arrays and containers, however nested; a history in a list would show, too."""
+    if isinstance(value, np.ndarray):
+        return value.size
+    if isinstance(value, dict):
+        return sum(map(_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_numbers, value))
+    return int(isinstance(value, int | float))

@@ -1,0 +1,43 @@
+"""Counters: worst-case error over time at equal budget, relative to the binary tree's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.row import Row, at_most, noted
+from tacit.privacy.counters import (
+    BinaryTree,
+    BufferedToeplitz,
+    Counter,
+    SmoothTree,
+    SquareRoot,
+)
+
+# Releases, the square root's limit, the smooth tree's under Laplace noise.
+LIMITS = ((2**10, 0.312, 0.532), (2**14, 0.287, 0.481), (2**17, 0.275, 0.426))
+WHAT = "largest std / binary tree's, {:,} releases"
+
+
+def rows() -> Iterator[Row]:
+    """Every row of this benchmark."""
+    for releases, root_limit, _ in LIMITS:
+        what = WHAT.format(releases)
+        tree = _worst(BinaryTree, releases, mu=1.0)
+        root = _worst(SquareRoot, releases, mu=1.0)
+        blt = _worst(BufferedToeplitz, releases, mu=1.0)
+        smooth = _worst(SmoothTree, releases, mu=1.0)
+        # The limit has three decimals, and so has what is compared with it.
+        yield at_most("square root", what, round(root / tree, 3), root_limit, digits=".3f")
+        yield noted("blt, 4 buffers", what, blt / tree, digits=".4f")
+        against_root = f"largest std / square root's, {releases:,} releases"
+        yield at_most("blt, 4 buffers", against_root, blt / root, 1.01, digits=".4f")
+        yield noted("smooth tree", what, smooth / tree, digits=".3f")
+    for releases, _, smooth_limit in LIMITS:
+        smooth = _worst(SmoothTree, releases, epsilon=1.0)
+        tree = _worst(BinaryTree, releases, epsilon=1.0)
+        what = WHAT.format(releases)
+        yield at_most("smooth tree, Laplace", what, smooth / tree, smooth_limit, digits=".3f")
+
+
+def _worst(kind: type[Counter], releases: int, **cost: float) -> float:
+    return float(kind(releases=releases, **cost).std.max())

@@ -1,0 +1,391 @@
+"""Counters: conformance, exact costs, error figures, and mutants that must be caught."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.privacy.audit import audit_counter, audit_linear
+from tacit.privacy.checks import CheckFailed, check_counter
+from tacit.privacy.counters import (
+    KINDS,
+    BinaryTree,
+    Blocks,
+    BufferedToeplitz,
+    Counter,
+    Fresh,
+    Noiseless,
+    SmoothTree,
+    SquareRoot,
+)
+from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.noise import Noise
+
+GAUSSIAN = [Blocks, BinaryTree, SmoothTree, SquareRoot, BufferedToeplitz, Fresh]
+LAPLACE = [Blocks, BinaryTree, SmoothTree]
+
+
+@pytest.mark.parametrize("cls", [*GAUSSIAN, Noiseless])
+def test_gaussian_conformance(cls: type[Counter]) -> None:
+    report = check_counter(cls)
+    for releases, audit in report.audits.items():
+        assert audit.cost == pytest.approx(0.7, rel=1e-9), f"loose at {releases}"
+
+
+@pytest.mark.parametrize("cls", LAPLACE)
+def test_laplace_conformance(cls: type[Counter]) -> None:
+    report = check_counter(cls, laplace=True)
+    for releases, audit in report.audits.items():
+        assert audit.unit == "epsilon"
+        assert audit.cost == pytest.approx(0.9, rel=1e-9), f"loose at {releases}"
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_exact_mu_at_1024_releases(cls: type[Counter]) -> None:
+    audit = audit_counter(cls(sensitivity=3.0, releases=1024, mu=0.7))
+    assert audit.mu == pytest.approx(0.7, rel=1e-9)
+    assert audit.draws == 1024
+
+
+@pytest.mark.parametrize("laplace", [False, True])
+@pytest.mark.parametrize("cls", [BinaryTree, SmoothTree])
+def test_trees_are_exact_at_every_length(cls: type[Counter], laplace: bool) -> None:
+    cost = {"epsilon": 0.7} if laplace else {"mu": 0.7}
+    for releases in range(1, 301):
+        counter = cls(releases=releases, **cost)
+        columns = _columns(counter)
+        power = 1 if laplace else 2
+        norm = (columns**power).sum(axis=0).max() ** (1 / power)
+        assert norm == pytest.approx(counter.column_norm, rel=1e-12), releases
+        if releases in (1, 2, 5, 17, 100, 255, 256, 300):
+            assert audit_counter(counter).cost == pytest.approx(0.7, rel=1e-9)
+
+
+def _columns(counter: Counter) -> np.ndarray:
+    """C = B^-1 A from the code, with triangular solves (B is unit lower triangular)."""
+    from scipy.linalg import solve_triangular
+
+    from tacit.privacy.audit import BasisNoise
+
+    n = counter.releases
+    assert n is not None
+    stream = counter.rebuild((n,), BasisNoise(n))
+    noise = np.stack([stream.release(np.zeros(n)) for _ in range(n)]) / counter.scale
+    assert np.array_equal(np.diag(noise), np.ones(n))
+    return solve_triangular(noise, np.tri(n), lower=True)
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_analytic_std_is_the_codes_own(cls: type[Counter]) -> None:
+    from tacit.privacy.audit import BasisNoise
+
+    counter = cls(releases=257, mu=0.3)
+    stream = counter.rebuild((257,), BasisNoise(257))
+    rows = np.stack([stream.release(np.zeros(257)) for _ in range(257)])
+    assert np.allclose(np.linalg.norm(rows, axis=1), counter.std, rtol=1e-10)
+
+
+def test_errors_relative_to_the_binary_tree() -> None:
+    limits = {10: (0.312, 0.532), 14: (0.287, 0.481), 17: (0.275, 0.426)}
+    for power, (sqrt_limit, smooth_limit) in limits.items():
+        n = 2**power
+        tree = BinaryTree(releases=n, mu=1.0).std.max()
+        sqrt = SquareRoot(releases=n, mu=1.0).std.max()
+        assert round(sqrt / tree, 3) <= sqrt_limit
+        assert BufferedToeplitz(releases=n, mu=1.0).std.max() <= 1.01 * sqrt
+        laplace_tree = BinaryTree(releases=n, epsilon=1.0).std.max()
+        smooth = SmoothTree(releases=n, epsilon=1.0).std.max()
+        assert smooth / laplace_tree <= smooth_limit
+
+
+def test_smooth_tree_is_never_worse_than_the_balanced_one() -> None:
+    for n in (1, 2, 3, 10, 100, 1000, 5000):
+        half = 1
+        while math.comb(2 * half, half) <= n:
+            half += 1
+        assert SmoothTree(releases=n, mu=1.0).std.max() <= half + 1e-12
+        balanced = math.sqrt(2) * half**1.5
+        assert SmoothTree(releases=n, epsilon=1.0).std.max() <= balanced * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_symmetric_noise_is_isotropic_in_frobenius_norm(cls: type[Counter]) -> None:
+    """Exact audit with scalar draws: the cost of a change M is its Frobenius norm over scale."""
+
+    def mechanism(items: np.ndarray, source: object) -> list[np.ndarray]:
+        counter = cls(releases=3, shape=(2, 2), symmetric=True, mu=0.5, source=source)
+        return [counter.release(item) for item in items]
+
+    changes = []
+    for matrix in (np.diag([1.0, 0.0]), np.array([[0, 1], [1, 0]]) / math.sqrt(2)):
+        change = np.zeros((3, 2, 2))
+        change[0] = matrix
+        changes.append(change)
+    audit = audit_linear(mechanism, changes, claimed=0.5)
+    assert audit.costs == pytest.approx([0.5, 0.5], rel=1e-9)
+
+
+def test_symmetric_std_is_the_diagonals() -> None:
+    counter = Blocks(shape=(40, 40), symmetric=True, mu=1.0, source=Noise(3))
+    noise = np.stack([counter.release(np.zeros((40, 40))) for _ in range(50)])
+    steps = np.diff(noise, axis=0)
+    diagonal = np.einsum("tii->ti", steps).std()
+    off = steps[:, *np.triu_indices(40, 1)].std()
+    assert diagonal == pytest.approx(1.0, rel=0.1)
+    assert off == pytest.approx(math.sqrt(0.5), rel=0.05)
+    assert np.array_equal(noise, np.swapaxes(noise, 1, 2))
+
+
+# Mutants: each is a privacy bug that was seen in the wild, and must be caught.
+
+
+class HalvedNoise(BinaryTree):
+    def _next_noise(self) -> np.ndarray:
+        return 0.5 * super()._next_noise()
+
+
+class ReusedNode(BinaryTree):
+    """The node drawn at release 2 is used again at release 6."""
+
+    def _advance(self, fresh: np.ndarray) -> np.ndarray:
+        if self.released == 2:
+            self._kept = fresh
+        return super()._advance(self._kept if self.released == 6 else fresh)
+
+
+class RedrawnNodes(BinaryTree):
+    """Every read draws all nodes again, so that averaging releases removes the noise."""
+
+    def _advance(self, fresh: np.ndarray) -> np.ndarray:
+        super()._advance(fresh)
+        for level in range(len(self._nodes)):
+            if self.released >> level & 1:
+                self._nodes[level] = self.source.normal((self.size,))
+        return self._nodes.sum(axis=0)
+
+
+class MissingLevel(BinaryTree):
+    """Calibrated for one node per user too few."""
+
+    @property
+    def column_norm(self) -> float:
+        return math.sqrt(max(1, self._levels - 1))
+
+
+class SharedNoise(SquareRoot):
+    """Noise is drawn once and used in every release."""
+
+    def _advance(self, fresh: np.ndarray) -> np.ndarray:
+        if self.released == 1:
+            self._once = fresh
+        return super()._advance(self._once)
+
+
+class NaturalLogLevels(BinaryTree):
+    """ceil(ln n) levels, as one may read 'log K'."""
+
+    @property
+    def column_norm(self) -> float:
+        return math.sqrt(max(1, math.ceil(math.log(self.releases or 1))))
+
+
+class SmoothOneZeroShort(SmoothTree):
+    @property
+    def column_norm(self) -> float:
+        return math.sqrt(max(1, self.zeros - 1))
+
+
+class LeakyStart(BufferedToeplitz):
+    """The first release goes out without noise."""
+
+    def _next_noise(self) -> np.ndarray:
+        return super()._next_noise() * (self.released > 1)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        HalvedNoise,
+        ReusedNode,
+        RedrawnNodes,
+        MissingLevel,
+        SharedNoise,
+        NaturalLogLevels,
+        SmoothOneZeroShort,
+        LeakyStart,
+    ],
+)
+def test_mutants_are_caught_by_the_exact_audit(mutant: type[Counter]) -> None:
+    audit = audit_counter(mutant(releases=32, mu=0.7))
+    assert not audit.passed, f"{mutant.__name__}: {audit}"
+    with pytest.raises(CheckFailed):
+        check_counter(mutant)
+
+
+def test_mutants_do_not_replace_their_parents(tmp_path) -> None:
+    counter = BinaryTree(releases=4, mu=1.0, source=Noise(1))
+    counter.save(tmp_path / "c")
+    assert type(Counter.load(tmp_path / "c")) is BinaryTree
+
+
+class NoisyByData(Blocks):
+    """Noise that looks at the item: right variance on zeros, wrong on data."""
+
+    def release(self, item: np.ndarray) -> np.ndarray:
+        return super().release(item) + 1e-6 * np.abs(np.asarray(item))
+
+
+def test_noise_that_depends_on_data_is_caught() -> None:
+    with pytest.raises(CheckFailed, match=r"depends on the items|off by"):
+        check_counter(NoisyByData)
+
+
+class WrongStd(SquareRoot):
+    @property
+    def std(self) -> np.ndarray:
+        return 0.9 * super().std
+
+
+class KeepsGenerator(Blocks):
+    def save(self, path) -> None:
+        real, self.source = self.source, Noise(4)
+        super().save(path)
+        self.source = real
+
+
+class NoHorizon(BinaryTree):
+    def release(self, item: np.ndarray) -> np.ndarray:
+        if self.released == self.releases:
+            self.released -= 1
+        return super().release(item)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "message"),
+    [
+        (WrongStd, "variance"),
+        (KeepsGenerator, "generator|fresh|bit for bit"),
+        (NoHorizon, "horizon"),
+    ],
+)
+def test_broken_promises_are_caught(mutant: type[Counter], message: str) -> None:
+    with pytest.raises(CheckFailed, match=message):
+        check_counter(mutant)
+
+
+# The front door.
+
+
+def test_counter_picks_by_budget_and_length() -> None:
+    budget = tacit.Budget(1.0, 1e-6)
+    short = tacit.counter(budget, 1.0, 100)
+    assert short.kind == "square root"
+    assert short.std.shape == (100,)
+    assert "square root" in short.why
+    assert tacit.counter(budget, 1.0, 10_000).kind == "blt"
+    assert tacit.counter(budget, 1.0, 1000, shape=(1_000_000,)).kind == "blt"
+    pure = tacit.Budget(1.0, 0.0)
+    assert tacit.counter(pure, 1.0, 1).kind == "blocks"
+    assert tacit.counter(pure, 1.0, 1000).kind == "smooth tree"
+    assert "smooth tree" in tacit.counter(pure, 1.0, 1000).why
+
+
+@settings(max_examples=40, deadline=None)
+@given(releases=st.integers(1, 400), pure=st.booleans())
+def test_the_choice_is_the_best_of_all(releases: int, pure: bool) -> None:
+    budget = tacit.Budget(0.8, 0.0 if pure else 1e-5)
+    chosen = tacit.counter(budget, 2.0, releases)
+    kinds = [c.kind for c in (LAPLACE if pure else GAUSSIAN)]
+    best = min(tacit.counter(budget, 2.0, releases, kind=k).std.max() for k in kinds)
+    assert chosen.std.max() <= best * (1 + 1e-9)
+
+
+def test_guarantee_of_a_counter() -> None:
+    counter = tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 64, noise_seed=1)
+    guarantee = counter.guarantee
+    assert guarantee is not None
+    assert (guarantee.epsilon, guarantee.delta, guarantee.releases) == (1.0, 1e-6, 64)
+    assert guarantee.simulation_only
+    real = tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 64).guarantee
+    assert real is not None
+    assert not real.simulation_only
+    assert tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 64, kind="noiseless").guarantee is None
+    with pytest.raises(InvalidArgument, match=r"tacit\.counter"):
+        _ = Blocks(mu=1.0).guarantee
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"sensitivity": 0.0, "mu": 1.0}, "sensitivity"),
+        ({"sensitivity": math.nan, "mu": 1.0}, "sensitivity"),
+        ({"mu": -1.0}, "mu"),
+        ({"mu": 1.0, "epsilon": 1.0}, "exactly one"),
+        ({}, "exactly one"),
+        ({"mu": 1.0, "releases": 0}, "releases"),
+        ({"mu": 1.0, "releases": 2.5}, "releases"),
+        ({"mu": 1.0, "shape": (0,)}, "shape"),
+        ({"mu": 1.0, "shape": (2, 3), "symmetric": True}, "symmetric"),
+        ({"epsilon": 1.0, "shape": (2, 2), "symmetric": True}, "Laplace"),
+    ],
+)
+def test_public_mistakes_name_the_argument(arguments: dict, word: str) -> None:
+    with pytest.raises(InvalidArgument, match=word):
+        Blocks(**arguments)
+
+
+def test_more_refusals() -> None:
+    with pytest.raises(InvalidArgument, match="in advance"):
+        BinaryTree(mu=1.0)
+    with pytest.raises(InvalidArgument, match="Gaussian noise only"):
+        SquareRoot(releases=3, epsilon=1.0)
+    with pytest.raises(InvalidArgument, match="kind"):
+        tacit.counter(tacit.Budget(1, 1e-6), 1.0, 3, kind="magic")
+    with pytest.raises(InvalidArgument, match=r"tacit\.Budget"):
+        tacit.counter((1, 1e-6), 1.0, 3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="std_at"):
+        _ = Blocks(mu=1.0).std
+    counter = BinaryTree(releases=2, mu=1.0)
+    counter.release(1.0)
+    counter.release(1.0)
+    with pytest.raises(HorizonExceeded, match="declared for 2 releases"):
+        counter.release(1.0)
+
+
+def test_blocks_need_no_horizon() -> None:
+    counter = Blocks(mu=1.0, source=Noise(1))
+    for _ in range(1000):
+        counter.release(1.0)
+    assert counter.std_at(900) == pytest.approx(30.0)
+
+
+def test_a_foreign_file_is_refused(tmp_path) -> None:
+    (tmp_path / "x").write_bytes(b"something else")
+    with pytest.raises(CorruptFile):
+        Counter.load(tmp_path / "x")
+    from tacit.privacy.storage import write_state
+
+    write_state(tmp_path / "y", "counter", {"counter": "blocks"}, {})
+    with pytest.raises(CorruptFile, match="not a saved counter"):
+        Counter.load(tmp_path / "y")
+
+
+def test_kinds_are_all_there() -> None:
+    assert set(KINDS) == {
+        *("blocks", "binary tree", "smooth tree", "square root", "blt", "fresh", "noiseless")
+    }
+
+
+def test_a_million_releases_stay_finite_and_quiet() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in ("binary tree", "square root", "blt"):
+            std = tacit.counter(tacit.Budget(1, 1e-6), 1.0, 1_000_000, kind=kind).std
+            assert np.isfinite(std).all()
+            assert (std > 0).all()

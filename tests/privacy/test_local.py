@@ -1,0 +1,240 @@
+"""The local model: the devices' guarantee by brute force, sums of reports in distribution."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tacit import Block, LocalDP, Relation
+from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
+from tacit.privacy.local import flip_probability, noise_scale, report
+from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
+
+ONE_HOT = OneHotCounts(steps=2, cells=2, valued=True)
+RESPONSE = LocalDP(epsilon=1.3, delta=0.0, mechanism="randomised response")
+
+
+def user(cells: list[int], rewards: list[float]) -> Block:
+    return Block(1, {"cells": np.array([cells]), "values": np.array([rewards])})
+
+
+def likelihood(bits: tuple[int, ...], vector: np.ndarray, flip: float) -> float:
+    """Probability of a report, given a user's vector of values in [0, 1]."""
+    ones = vector * 0.5 + (1 - vector) * flip
+    return float(np.prod(np.where(bits, ones, 1 - ones)))
+
+
+def all_users() -> list[np.ndarray]:
+    """Every user of the small world, invalid steps and rewards strictly inside (0, 1) included."""
+    steps = [(c, r) for c in (0, 1, 9) for r in (0.0, 0.4, 1.0)]
+    return [
+        ONE_HOT.contributions(user([a[0], b[0]], [a[1], b[1]]))[0]
+        for a, b in itertools.product(steps, steps)
+    ]
+
+
+def test_randomised_response_is_exactly_epsilon_dp() -> None:
+    """All 81 users against each other, over all 256 reports."""
+    flip = flip_probability(ONE_HOT, RESPONSE)
+    users = all_users()
+    table = np.array(
+        [
+            [likelihood(bits, vector, flip) for bits in itertools.product((0, 1), repeat=8)]
+            for vector in users
+        ]
+    )
+    assert np.allclose(table.sum(axis=1), 1.0)
+    worst = (table[:, np.newaxis] / table).max()
+    assert math.log(worst) == pytest.approx(1.3, rel=1e-9)
+
+
+def test_a_mutant_with_the_budget_of_one_one_hot_is_caught() -> None:
+    """Forgetting to split over the four one-hots quadruples epsilon."""
+    flip = 1 / (1 + math.exp(1.3))
+    extreme = [v for v in all_users() if set(v) <= {0.0, 1.0}]
+    worst = max(
+        likelihood(bits, a, flip) / likelihood(bits, b, flip)
+        for a, b in itertools.product(extreme, extreme)
+        for bits in [tuple((a > b).astype(int))]
+    )
+    assert math.log(worst) == pytest.approx(4 * 1.3, rel=1e-9)
+
+
+def test_device_reports_follow_their_likelihood() -> None:
+    """Chi-square over the 256 possible reports, rejected wrongly with probability 1e-6."""
+    data = user([0, 1], [0.4, 1.0])
+    vector = ONE_HOT.contributions(data)[0]
+    flip = flip_probability(ONE_HOT, RESPONSE)
+    weights = 2 ** np.arange(8)[::-1]
+    draws = [
+        int(report(ONE_HOT, data, RESPONSE, noise_seed=seed) @ weights) for seed in range(30_000)
+    ]
+    observed = np.bincount(draws, minlength=256)
+    expected = [
+        30_000 * likelihood(bits, vector, flip) for bits in itertools.product((0, 1), repeat=8)
+    ]
+    assert stats.chisquare(observed, expected).pvalue > 1e-6
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LocalDP(2.0, 1e-5),
+        LocalDP(2.0, 0.0),
+        LocalDP(2.0, 0.0, mechanism="randomised response"),
+    ],
+)
+def test_one_draw_equals_many_reports_in_distribution(model: LocalDP) -> None:
+    """Sums of 12 real reports against the simulated sum, per coordinate, KS at 1e-6 each."""
+    block = Block(
+        12,
+        {
+            "cells": np.tile([[0, 1], [1, 1], [0, 0]], (4, 1)),
+            "values": np.tile([[1.0, 0.0], [0.3, 1.0], [1.0, 1.0]], (4, 1)),
+        },
+    )
+    runs = 1500
+    real = np.empty((runs, ONE_HOT.layout.size))
+    fast = np.empty_like(real)
+    for run in range(runs):
+        curator = model.curator(noise_seed=run)
+        reports = [
+            report(ONE_HOT, block.take(slice(u, u + 1)), model, noise_seed=10**6 + 12 * run + u)
+            for u in range(12)
+        ]
+        collected = model.curator()
+        number = collected.collect(ONE_HOT, reports)
+        real[run] = ONE_HOT.layout.pack(collected.release(ONE_HOT, blocks=[number]).parts)
+        curator.add(block)
+        fast[run] = ONE_HOT.layout.pack(curator.release(ONE_HOT).parts)
+    exact = ONE_HOT.total(block)
+    for coordinate in range(ONE_HOT.layout.size):
+        assert stats.ks_2samp(real[:, coordinate], fast[:, coordinate]).pvalue > 1e-6
+    # Unbiased, at six standard errors.
+    for sample in (real, fast):
+        error = np.abs(sample.mean(axis=0) - exact)
+        assert (error < 6 * sample.std(axis=0) / math.sqrt(runs)).all()
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace", "randomised response"])
+def test_stated_std_is_the_empirical_one(mechanism: str) -> None:
+    """1,000 users, 3,000 runs: the ratio of variances is within 6 standard errors (16 %)."""
+    model = LocalDP(3.0, 1e-5, mechanism=mechanism)
+    statistic = OneHotCounts(steps=1, cells=3)
+    block = Block(1000, {"counts": np.array([[800.0, 200.0, 0.0]])}, aggregate=True)
+    values, stds = [], []
+    for run in range(3000):
+        curator = model.curator(noise_seed=run)
+        curator.add(block)
+        release = curator.release(statistic)
+        values.append(release["counts"][0])
+        stds.append(np.broadcast_to(release.std["counts"], (1, 3))[0])
+    ratio = np.std(values, axis=0) / np.mean(stds, axis=0)
+    assert ratio == pytest.approx(np.ones(3), abs=0.08)
+
+
+def test_scales() -> None:
+    statistic = ClippedSum(4, radius=0.5)
+    gaussian = LocalDP(1.0, 1e-6)
+    assert noise_scale(statistic, gaussian) == pytest.approx(1.0 / gaussian.budget.mu)
+    four = LocalDP(1.0, 1e-6, episodes_per_user=4)
+    assert noise_scale(statistic, four) == pytest.approx(2 * noise_scale(statistic, gaussian))
+    laplace = LocalDP(2.0, 0.0, episodes_per_user=3)
+    assert noise_scale(statistic, laplace) == pytest.approx(2.0 / 2.0 * 3)
+    with pytest.raises(InvalidArgument, match="1-norm"):
+        noise_scale(GramCross(1, 1, 1), laplace)
+    with pytest.raises(InvalidArgument, match="one-hots"):
+        flip_probability(statistic, RESPONSE)
+
+
+def test_each_user_reports_once() -> None:
+    curator = LocalDP(1.0, 1e-6).curator(noise_seed=0)
+    curator.add(Block(5, {"values": np.ones((5, 1))}))
+    first = curator.release(ClippedSum(1))
+    # The same reports again, reweighted, are post-processing: no new noise, no cost.
+    again = curator.release(ClippedSum(1), weights=[2.0])
+    assert again["sum"].item() == pytest.approx(2 * first["sum"].item())
+    with pytest.raises(BudgetExceeded, match="one report"):
+        curator.release(ClippedSum(1, 2.0))
+    assert curator.blocks == ()
+
+
+def test_local_stream_adds_reports() -> None:
+    model = LocalDP(1.0, 1e-6)
+    curator = model.curator(noise_seed=4)
+    stream = curator.stream(ClippedSum(1), releases=2)
+    one = stream.release(Block(50, {"values": np.ones((50, 1))}))
+    two = stream.release(Block(150, {"values": np.ones((150, 1))}))
+    assert (one.users, two.users) == (50, 200)
+    assert two.std["sum"] == pytest.approx(2 * one.std["sum"])
+    assert one.std["sum"] == pytest.approx(math.sqrt(50) * 2 / model.budget.mu)
+    with pytest.raises(HorizonExceeded):
+        stream.release(Block(1, {"values": np.ones((1, 1))}))
+    other = curator.stream(ClippedSum(1), releases=2)
+    with pytest.raises(InvalidArgument, match="shape"):
+        other.release(Block(1, {"values": np.ones((1, 7))}))
+    assert curator.users == 200
+
+
+def test_hostile_reports_and_hostile_values() -> None:
+    curator = LocalDP(1.0, 1e-6).curator()
+    number = curator.collect(ClippedSum(2), [[1.0, 2.0], [np.nan, 5.0], [np.inf, 0.0]])
+    assert curator.release(ClippedSum(2), blocks=[number])["sum"].tolist() == [1.0, 2.0]
+    with pytest.raises(InvalidArgument, match="shape"):
+        curator.collect(ClippedSum(2), [[1.0]])
+    quiet = report(ClippedSum(2), Block(1, {"values": np.array([[np.nan, 0.0]])}), LocalDP(1, 1e-6))
+    assert np.isfinite(quiet).all()
+    with pytest.raises(InvalidArgument, match="one user"):
+        report(ClippedSum(1), Block(2, {"values": np.zeros((2, 1))}), LocalDP(1.0, 1e-6))
+
+
+def test_masks_and_dropped_users() -> None:
+    model = LocalDP(1e3, 1e-6)
+    curator = model.curator(noise_seed=1)
+    curator.add(Block(3, {"cells": np.zeros((3, 1), dtype=int)}), user_ids=["a", "a", "b"])
+    statistic = OneHotCounts(steps=1, cells=2)
+    release = curator.release(statistic, mask={"counts": [[True, False]]})
+    assert release["counts"][0, 1] == 0.0
+    std = np.ravel(release.std["counts"])[0]
+    assert release["counts"][0, 0] == pytest.approx(2.0, abs=6 * std)
+    # The third report was not admitted, and its noise is not in the sum.
+    assert std == pytest.approx(math.sqrt(2) * noise_scale(statistic, model))
+    assert release.users == 2
+    real = model.curator()
+    number = real.collect(statistic, [[1.0, 0.0], [1.0, 0.0]], user_ids=["a", "a"])
+    assert real.release(statistic, blocks=[number])["counts"].tolist() == [[1.0, 0.0]]
+    with pytest.raises(InvalidArgument, match="collect"):
+        real.add(Block(1, {"cells": np.zeros((1, 1), dtype=int)}))
+
+
+def test_a_billion_users_in_one_draw() -> None:
+    statistic = OneHotCounts(steps=1, cells=2)
+    block = Block(10**9, {"counts": np.array([[4e8, 6e8]])}, aggregate=True)
+    for mechanism in ("gaussian", "laplace", "randomised response"):
+        curator = LocalDP(1.0, 1e-6, mechanism=mechanism).curator(noise_seed=3)
+        curator.add(block)
+        release = curator.release(statistic)
+        std = np.broadcast_to(release.std["counts"], (1, 2))
+        assert (np.abs(release["counts"] - [[4e8, 6e8]]) < 6 * std).all()
+        assert (std < 1e6).all()
+    fractional = LocalDP(1.0, 0.0, mechanism="randomised response").curator(noise_seed=3)
+    fractional.add(Block(10, {"counts": np.array([[1.5, 2.0]])}, aggregate=True))
+    with pytest.raises(InvalidArgument, match="bits"):
+        fractional.release(statistic)
+
+
+def test_local_guarantees() -> None:
+    guarantee = LocalDP(1.0, 1e-6, mechanism="randomised response").curator().guarantee
+    assert guarantee.delta == 0.0
+    assert guarantee.mu is None
+    assert guarantee.relation is Relation.REPLACE_ONE
+    assert LocalDP(1.0, 1e-6).curator(noise_seed=1).guarantee.simulation_only
+    assert LocalDP(1.0, 0.0).mechanism == "laplace"
+    with pytest.raises(InvalidArgument, match="pure"):
+        LocalDP(1.0, 0.0, mechanism="gaussian")
+    with pytest.raises(InvalidArgument, match="mechanism"):
+        LocalDP(1.0, 0.0, mechanism="magic")  # type: ignore[arg-type]

@@ -1,0 +1,84 @@
+"""Noise: real noise is never repeated, simulated noise always is; sums of noise are exact."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.noise import Noise
+
+
+def test_simulations_repeat_and_real_noise_does_not() -> None:
+    assert np.array_equal(Noise(3).normal((5,)), Noise(3).normal((5,)))
+    assert not np.array_equal(Noise().normal((5,)), Noise().normal((5,)))
+
+
+def test_real_noise_cannot_be_copied() -> None:
+    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="repeat"):
+            copier(Noise())
+    twin = copy.deepcopy(Noise(3))
+    assert np.array_equal(twin.normal((4,)), Noise(3).normal((4,)))
+
+
+def _draw(noise: Noise, queue) -> None:
+    queue.put(noise.normal((4,)).tolist())
+
+
+def test_a_forked_process_does_not_repeat_its_parents_noise() -> None:
+    context = multiprocessing.get_context("fork")
+    noise, queue = Noise(), context.Queue()
+    children = [context.Process(target=_draw, args=(noise, queue)) for _ in range(2)]
+    for child in children:
+        child.start()
+    draws = [tuple(queue.get(timeout=30)) for _ in children] + [tuple(noise.normal((4,)))]
+    for child in children:
+        child.join()
+    assert len(set(draws)) == 3
+
+
+def test_real_noise_is_keyed_anew() -> None:
+    noise = Noise()
+    before = noise._rng
+    noise.normal((1 << 16,))
+    noise.normal((1,))
+    assert noise._rng is not before
+
+
+def test_state_round_trip_and_none_for_real() -> None:
+    assert Noise().state() is None
+    noise = Noise(5)
+    noise.normal((3,))
+    twin = Noise.from_state(noise.state())
+    assert np.array_equal(noise.laplace((3,)), twin.laplace((3,)))
+    with pytest.raises(InvalidArgument):
+        Noise.from_state({"bit_generator": "nonsense"})
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "1"])
+def test_bad_seeds_are_refused(seed: object) -> None:
+    with pytest.raises(InvalidArgument, match="noise_seed"):
+        Noise(seed)  # type: ignore[arg-type]
+
+
+# Each Kolmogorov-Smirnov test below rejects a true hypothesis with probability 1e-6.
+
+
+def test_samplers_have_their_laws() -> None:
+    noise = Noise(1)
+    assert stats.kstest(noise.normal((20_000,)), "norm").pvalue > 1e-6
+    assert stats.kstest(noise.laplace((20_000,)), "laplace").pvalue > 1e-6
+
+
+@pytest.mark.parametrize("count", [1, 2, 30])
+def test_laplace_sums_in_one_draw(count: int) -> None:
+    noise = Noise(2)
+    one_by_one = noise.laplace((20_000, count)).sum(axis=1)
+    at_once = noise.laplace_sum(count, (20_000,))
+    assert stats.ks_2samp(one_by_one, at_once).pvalue > 1e-6

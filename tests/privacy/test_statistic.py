@@ -1,0 +1,376 @@
+"""Statistics: declared sensitivities are attained and never exceeded, hostile values count zero."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tacit import Relation, check_statistic
+from tacit.privacy.checks import CheckFailed
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
+from tacit.privacy.statistic import Block, Layout, Part, Statistic
+from tacit.privacy.symmetric import pack, unpack
+
+REPLACE, ZERO = Relation.REPLACE_ONE, Relation.ZERO_OUT
+
+
+def vectors_of(dimension: int):
+    """Random directions of random lengths, and the corners of the cube."""
+
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        values = rng.normal(size=(users, dimension)) * 10 ** rng.uniform(-3, 3, (users, 1))
+        corners = rng.choice([-1.0, 1.0], (users, dimension)) * 100.0
+        values = np.where(rng.random((users, 1)) < 0.5, corners, values)
+        values[0], values[1] = 50.0, -50.0
+        return Block(users, {"values": values})
+
+    return sample
+
+
+def one_hots_of(steps: int, cells: int, valued: bool):
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        arrays = {"cells": rng.integers(0, cells, (users, steps))}
+        if valued:
+            arrays["values"] = rng.choice([0.0, 0.3, 1.0], (users, steps))
+        return Block(users, arrays)
+
+    return sample
+
+
+def moments_of(steps: int, rows: int, columns: int):
+    """Random steps, constant trajectories along axes and their alternating twins."""
+
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        p = rng.normal(size=(users, steps, rows)) * 10 ** rng.uniform(-2, 2, (users, 1, 1))
+        q = rng.normal(size=(users, steps, columns)) * 10 ** rng.uniform(-2, 2, (users, 1, 1))
+        axis, sign = np.eye(rows), (-1.0) ** np.arange(steps)
+        half = users // 2
+        p[:half] = 9.0 * axis[rng.integers(0, rows, half)][:, np.newaxis]
+        q[:half] = 9.0 * np.eye(columns)[rng.integers(0, columns, half)][:, np.newaxis]
+        flip = rng.random(half) < 0.5
+        q[:half][flip] *= -1.0
+        alternate = rng.random(half) < 0.3
+        p[:half][alternate] *= sign[:, np.newaxis]
+        q[:half][rng.random(half) < 0.2] = 0.0
+        return Block(users, {"p": p, "q": q})
+
+    return sample
+
+
+@pytest.mark.parametrize(("dimension", "radius"), [(1, 1.0), (3, 0.2), (8, 5.0)])
+def test_clipped_sum(dimension: int, radius: float) -> None:
+    check_statistic(ClippedSum(dimension, radius), vectors_of(dimension), attained=0.97)
+
+
+@pytest.mark.parametrize("valued", [False, True])
+@pytest.mark.parametrize(("steps", "cells"), [(1, 2), (4, 3), (6, 10)])
+def test_one_hot_counts(steps: int, cells: int, valued: bool) -> None:
+    report = check_statistic(
+        OneHotCounts(steps, cells, valued), one_hots_of(steps, cells, valued), attained=0.97
+    )
+    assert report.declared["replace-one l1"] == (4 if valued else 2) * steps
+
+
+def test_one_hot_counts_of_a_single_cell() -> None:
+    report = check_statistic(OneHotCounts(3, 1), one_hots_of(3, 1, False))
+    assert report.declared["replace-one l1"] == 3.0
+    nobody = OneHotCounts(3, 1).vectors(Block(1, {"cells": np.full((1, 3), -1)}))
+    someone = OneHotCounts(3, 1).vectors(Block(1, {"cells": np.zeros((1, 3), dtype=int)}))
+    assert np.abs(nobody - someone).sum() == 3.0
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize(("bound", "weight"), [(1.0, 1.0), (2.0, 0.5), (0.7, math.sqrt(2) * 0.7)])
+def test_gram_cross_step_clip(pooled: bool, bound: float, weight: float) -> None:
+    statistic = GramCross(
+        rows=3, columns=2, steps=4, p_bound=bound, q_bound=1.0, weight=weight, pooled=pooled
+    )
+    check_statistic(statistic, moments_of(4, 3, 2), attained=0.97)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_gram_cross_with_a_heavy_cross_part(pooled: bool) -> None:
+    """w X > sqrt(2) B: equal p and opposite q are the worst pair, at 2 w X B per step."""
+    statistic = GramCross(
+        rows=2, columns=2, steps=3, p_bound=1.0, q_bound=3.0, weight=2.0, pooled=pooled
+    )
+    assert statistic.l2(REPLACE) == pytest.approx(12.0 * (3 if pooled else math.sqrt(3)))
+    check_statistic(statistic, moments_of(3, 2, 2), attained=0.97)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_gram_cross_trajectory_clip(pooled: bool) -> None:
+    statistic = GramCross(
+        rows=3, columns=2, steps=4, weight=0.8, pooled=pooled, clip="trajectory", tau=2.5
+    )
+    report = check_statistic(statistic, moments_of(4, 3, 2))
+    assert report.tightness["replace-one l2"] > (0.97 if pooled else 0.45)
+
+
+def test_lemma_value_4_5() -> None:
+    """B = 1, w = B / X: the squared joint sensitivity of one step is 4.5 B^4, 2 B^4 to zero."""
+    statistic = GramCross(rows=4, columns=1, steps=1, p_bound=1.0, q_bound=3.0, weight=1 / 3)
+    assert statistic.l2(REPLACE) ** 2 == pytest.approx(4.5)
+    assert statistic.l2(ZERO) ** 2 == pytest.approx(2.0)
+
+
+def test_common_factor_keeps_the_regression_exact() -> None:
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(3, 2))
+    p = rng.normal(size=(50, 4, 3)) * 10
+    statistic = GramCross(rows=3, columns=2, steps=4, p_bound=1.0, q_bound=0.5, pooled=True)
+    parts = statistic.layout.unpack(statistic.total(Block(50, {"p": p, "q": p @ theta})))
+    assert np.allclose(np.linalg.solve(parts["gram"], parts["cross"]), theta)
+
+
+def test_one_hot_counts_by_hand() -> None:
+    statistic = OneHotCounts(steps=2, cells=3, valued=True)
+    block = Block(
+        3,
+        {
+            "cells": np.array([[0, 2], [0, 7], [1, 1]]),
+            "values": np.array([[0.5, 1.0], [9.0, 1.0], [np.nan, 0.25]]),
+        },
+    )
+    parts = statistic.layout.unpack(statistic.total(block))
+    assert parts["counts"].tolist() == [[2, 0, 0], [0, 1, 1]]
+    assert parts["sums"].tolist() == [[1.5, 0, 0], [0, 0.25, 1.0]]
+
+
+def test_aggregate_blocks_carry_sums() -> None:
+    statistic = OneHotCounts(steps=1, cells=2)
+    block = Block(10**9, {"counts": np.array([[4.0, 6.0]])}, aggregate=True)
+    assert statistic.total(block).tolist() == [4.0, 6.0]
+    with pytest.raises(InvalidArgument, match="aggregate"):
+        ClippedSum(2).total(Block(5, {"values": np.zeros(2)}, aggregate=True))
+    with pytest.raises(InvalidArgument, match="single users"):
+        statistic.contributions(block)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "arrays"),
+    [
+        (ClippedSum(3), {"values": np.zeros((0, 3))}),
+        (OneHotCounts(2, 3), {"cells": np.zeros((0, 2), dtype=int)}),
+        (GramCross(2, 1, 2), {"p": np.zeros((0, 2, 2)), "q": np.zeros((0, 2, 1))}),
+        (
+            GramCross(2, 1, 2, clip="trajectory", tau=1.0),
+            {"p": np.zeros((0, 2, 2)), "q": np.zeros((0, 2, 1))},
+        ),
+    ],
+)
+def test_blocks_without_users_are_fine(statistic: Statistic, arrays: dict) -> None:
+    block = Block(0, arrays)
+    statistic.check(block)
+    assert statistic.contributions(block).shape == (0, statistic.layout.size)
+    assert not statistic.total(block).any()
+
+
+# Broken statistics must be caught.
+
+
+@dataclass(frozen=True)
+class NoClip(ClippedSum):
+    def vectors(self, block: Block) -> np.ndarray:
+        return np.nan_to_num(np.asarray(block["values"], dtype=float), posinf=0, neginf=0)
+
+
+@dataclass(frozen=True)
+class ZeroOutDeclaredAsReplace(ClippedSum):
+    def l2(self, relation: Relation) -> float:
+        return self.radius
+
+
+@dataclass(frozen=True)
+class RaisesOnNaN(ClippedSum):
+    def vectors(self, block: Block) -> np.ndarray:
+        if np.isnan(np.asarray(block["values"], dtype=float)).any():
+            raise ValueError("user 7 sent a NaN")
+        return super().vectors(block)
+
+
+@dataclass(frozen=True)
+class WarnsOnValues(ClippedSum):
+    def vectors(self, block: Block) -> np.ndarray:
+        import warnings
+
+        if np.isinf(np.asarray(block["values"], dtype=float)).any():
+            warnings.warn("infinite value", stacklevel=2)
+        return super().vectors(block)
+
+
+@dataclass(frozen=True)
+class CentresByData(ClippedSum):
+    """Subtracts the block's own mean: everybody's vector depends on everybody."""
+
+    def vectors(self, block: Block) -> np.ndarray:
+        values = super().vectors(block)
+        return 0.5 * (values - values.mean(axis=0))
+
+
+@dataclass(frozen=True)
+class OneUserCancelsAll(ClippedSum):
+    def vectors(self, block: Block) -> np.ndarray:
+        values = np.asarray(block["values"], dtype=float)
+        ok = np.isfinite(values).all()
+        return super().vectors(block) * ok
+
+
+@dataclass(frozen=True)
+class SeparateFactors(GramCross):
+    """Gram and cross clipped with different factors: the regression breaks, so does the bound."""
+
+    def vectors(self, block: Block) -> np.ndarray:
+        p = np.nan_to_num(np.asarray(block["p"]), posinf=0, neginf=0, nan=0)
+        gram = np.einsum("uhi,uhj->uhij", p, p)
+        clean = super().vectors(block)
+        first = self.layout.parts[0].size
+        clean[:, :first] = pack(gram).reshape(block.users, -1)
+        return clean
+
+
+@dataclass(frozen=True)
+class OneStepSensitivity(OneHotCounts):
+    def l1(self, relation: Relation) -> float:
+        return super().l1(relation) / self.steps
+
+
+@dataclass(frozen=True)
+class InvalidIsNotZero(OneHotCounts):
+    """Clamps invalid cells into range instead of dropping them."""
+
+    def vectors(self, block: Block) -> np.ndarray:
+        cells = np.clip(np.asarray(block["cells"]), 0, self.cells - 1)
+        return super().vectors(Block(block.users, {"cells": cells}))
+
+
+@dataclass(frozen=True)
+class WrongTotal(ClippedSum):
+    def total(self, block: Block) -> np.ndarray:
+        return super().total(block) * 1.001
+
+
+@pytest.mark.parametrize(
+    ("broken", "sample", "message"),
+    [
+        (NoClip(2), vectors_of(2), "sensitivity"),
+        (ZeroOutDeclaredAsReplace(2), vectors_of(2), "replace-one"),
+        (RaisesOnNaN(2), vectors_of(2), "raise"),
+        (WarnsOnValues(2), vectors_of(2), "warn"),
+        (CentresByData(2), vectors_of(2), "depend|sensitivity"),
+        (OneUserCancelsAll(2), vectors_of(2), "depend"),
+        (SeparateFactors(2, 1, 2), moments_of(2, 2, 1), "sensitivity"),
+        (OneStepSensitivity(3, 4), one_hots_of(3, 4, False), "sensitivity"),
+        (InvalidIsNotZero(3, 4), one_hots_of(3, 4, False), "zero"),
+        (WrongTotal(2), vectors_of(2), "total"),
+    ],
+)
+def test_broken_statistics_are_caught(broken: Statistic, sample, message: str) -> None:
+    with pytest.raises(CheckFailed, match=message):
+        check_statistic(broken, sample)
+
+
+def test_a_loose_bound_is_reported() -> None:
+    @dataclass(frozen=True)
+    class Loose(ClippedSum):
+        def l2(self, relation: Relation) -> float:
+            return 1.5 * super().l2(relation)
+
+    assert check_statistic(Loose(2), vectors_of(2)).tightness["replace-one l2"] < 0.7
+    with pytest.raises(CheckFailed, match="loose"):
+        check_statistic(Loose(2), vectors_of(2), attained=0.95)
+
+
+def test_the_gate_clips_what_a_broken_statistic_lets_through() -> None:
+    """Defence in depth: zero-out bounds hold for any vectors, however wrong the statistic."""
+    block = Block(3, {"values": np.array([[1e9, 0.0], [np.nan, 1.0], [0.3, 0.4]])})
+    vectors = NoClip(2).contributions(block)
+    assert np.linalg.norm(vectors[0]) == pytest.approx(1.0)
+    assert vectors[2].tolist() == [0.3, 0.4]
+
+    @dataclass(frozen=True)
+    class Poison(ClippedSum):
+        def vectors(self, block: Block) -> np.ndarray:
+            return np.full((block.users, self.dimension), np.nan)
+
+    assert not Poison(2).contributions(block).any()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    values=hnp.arrays(
+        np.float64, (2, 5), elements=st.floats(allow_nan=True, allow_infinity=True, width=64)
+    ),
+    radius=st.floats(1e-6, 1e6),
+)
+def test_clipped_sum_for_any_floats(values: np.ndarray, radius: float) -> None:
+    first, second = ClippedSum(5, radius).contributions(Block(2, {"values": values}))
+    assert np.linalg.norm(first - second) <= 2 * radius * (1 + 1e-9)
+    for row, vector in zip(values, (first, second), strict=True):
+        if not np.isfinite(row).all():
+            assert not vector.any()
+        elif np.abs(row).max() < radius and np.linalg.norm(row / radius) <= 1 - 1e-9:
+            assert np.array_equal(vector, row)
+
+
+# Layouts and blocks.
+
+
+@settings(max_examples=50, deadline=None)
+@given(d=st.integers(1, 6), stack=st.integers(1, 3), seed=st.integers(0, 99))
+def test_packing_symmetric_matrices_is_an_isometry(d: int, stack: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrices = rng.normal(size=(stack, d, d))
+    matrices += np.swapaxes(matrices, 1, 2)
+    assert np.linalg.norm(pack(matrices)) == pytest.approx(np.linalg.norm(matrices))
+    assert np.allclose(unpack(pack(matrices), d), matrices, rtol=1e-15)
+
+
+def test_masks_and_weights_of_a_layout() -> None:
+    layout = Layout((Part("m", (2, 2), symmetric=True), Part("v", (3,), weight=4.0)))
+    assert layout.pack_mask({"v": [True, False, True]}).tolist() == [True] * 3 + [
+        True,
+        False,
+        True,
+    ]
+    assert layout.stds(2.0) == {"m": 2.0, "v": 0.5}
+    with pytest.raises(InvalidArgument, match="unknown"):
+        layout.pack_mask({"w": True})
+    with pytest.raises(InvalidArgument, match="different names"):
+        Layout((Part("a"), Part("a")))
+    with pytest.raises(InvalidArgument, match="weight"):
+        Part("a", weight=0.0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"users": -1, "arrays": {}},
+        {"users": 2, "arrays": {"a": np.zeros(3)}},
+        {"users": 1, "arrays": {"a": np.array([object()])}},
+        {"users": 1, "arrays": {"a": np.array(["text"])}},
+    ],
+)
+def test_bad_blocks_are_refused(arguments: dict) -> None:
+    with pytest.raises(InvalidArgument):
+        Block(**arguments)
+
+
+def test_a_block_does_not_print_its_data() -> None:
+    assert repr(Block(1, {"a": np.array([123.25])})) == "<Block of 1 users>"
+
+
+def test_fingerprints_tell_statistics_apart() -> None:
+    prints = {
+        s.fingerprint
+        for s in (ClippedSum(2), ClippedSum(3), ClippedSum(2, 2.0), OneHotCounts(1, 2))
+    }
+    assert len(prints) == 4
+    assert ClippedSum(2).fingerprint == ClippedSum(2).fingerprint
