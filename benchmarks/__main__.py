@@ -33,6 +33,7 @@ def run(chosen: dict[str, Benchmark]) -> list[Row]:
     with console.status("") as status:
         for number, (name, benchmark) in enumerate(chosen.items(), 1):
             line = f"{name}, {number} of {len(chosen)}"
+            status.update(line)
             if not console.is_terminal:
                 console.print(line, highlight=False)
             for row in benchmark():

@@ -289,6 +289,8 @@ def test_counter_picks_by_budget_and_length() -> None:
     assert short.std.shape == (100,)
     assert "square root" in short.why
     assert tacit.counter(budget, 1.0, 10_000).kind == "blt"
+    assert tacit.counter(budget, 1.0, np.int64(10_000)).kind == "blt"
+    assert "0.13% more" in tacit.counter(budget, 1.0, 10_000).why
     assert tacit.counter(budget, 1.0, 1000, shape=(1_000_000,)).kind == "blt"
     pure = tacit.Budget(1.0, 0.0)
     assert tacit.counter(pure, 1.0, 1).kind == "blocks"

@@ -9,7 +9,24 @@ from typing import NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaint is one line, without the usage in front of it."""
+    """An argument parser that complains in one line, without the usage, and tells its defaults."""
+
+    def __init__(self, prog: str, description: str) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        )
+
+    def add_output(self) -> None:
+        """The one argument that every figure has."""
+        self.add_argument(
+            "--output",
+            type=png,
+            required=True,
+            default=argparse.SUPPRESS,
+            help="the PNG file to write",
+        )
 
     def error(self, message: str) -> NoReturn:
         """Says what is wrong and exits with code 2."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import tacit
-from tacit.experiments.arguments import Parser, png
+from tacit.experiments.arguments import Parser
 from tacit.experiments.figures import (
     PENS,
     EndLabel,
@@ -107,8 +107,11 @@ def _label_exits(axes: Axes, x: Sequence[int], lines: dict[str, list[float]]) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(prog="python -m tacit.experiments.counter_errors", description=__doc__)
-    parser.add_argument("--output", type=png, required=True, help="the PNG file to write")
+    parser = Parser(
+        prog="python -m tacit.experiments.counter_errors",
+        description="The worst noise of each counter against the number of releases, as a plot.",
+    )
+    parser.add_output()
     given = parser.parse_args(arguments)
     try:
         draw(given.output)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
-from tacit.experiments.arguments import Parser, png, whole
+from tacit.experiments.arguments import Parser, whole
 from tacit.experiments.figures import (
     PENS,
     EndLabel,
@@ -205,10 +205,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m tacit.experiments.running_count",
         description="A private running count of many users by every counter, as a plot.",
     )
-    parser.add_argument("--output", type=png, required=True, help="the PNG file to write")
-    parser.add_argument("--users", type=whole(1), default=1_000_000)
-    parser.add_argument("--releases", type=whole(1), default=1_000)
-    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_output()
+    parser.add_argument("--users", type=whole(1), default=1_000_000, help="each counts as 0 or 1")
+    parser.add_argument("--releases", type=whole(1), default=1_000, help="at most one per user")
+    parser.add_argument("--epsilon", type=float, default=1.0, help="of all releases together")
     parser.add_argument("--delta", type=float, default=1e-6, help="for the Gaussian counters")
     parser.add_argument("--seed", type=whole(0), default=0, help="of the users and of the noise")
     parser.add_argument("--runs", type=whole(1), default=40, help="runs with independent noise")

@@ -2,8 +2,8 @@
 
 A :class:`Noise` is either *real* or a *simulation*.
 
-* Real (no seed): the generator is keyed by the operating system, keyed anew after every
-  65,536 values and after a fork, and can be neither copied, pickled nor saved. Two processes or
+* Real (no seed): the generator is keyed by the operating system, keyed anew after 65,536 values
+  (before each larger draw) and after a fork, and can be neither copied, pickled nor saved. Two processes or
   two resumed runs therefore never put the same noise on two data sets, whose difference would
   be free of noise.
 * Simulation (``seed=``): bit-for-bit reproducible, and worthless as protection, because whoever
@@ -106,7 +106,7 @@ class Noise:
             self._left -= values
             if self._left < 0 or self._pid != os.getpid():
                 self._rng = _generator(None)
-                self._left = _REKEY_AFTER
+                self._left = _REKEY_AFTER - values
                 self._pid = os.getpid()
         return self._rng
 
