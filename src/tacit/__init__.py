@@ -3,6 +3,7 @@
 The public names. Everything else is reachable through its module.
 """
 
+from tacit.privacy import local
 from tacit.privacy.audit import audit_counter, audit_linear, audit_samples
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.checks import CheckFailed, check_counter, check_statistic
@@ -21,6 +22,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate
+from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
 __version__ = "0.1.0"
@@ -30,9 +32,11 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "CheckFailed",
+    "ClippedSum",
     "CorruptFile",
     "Curator",
     "DoubleSpend",
+    "GramCross",
     "Guarantee",
     "HorizonExceeded",
     "InvalidArgument",
@@ -44,6 +48,7 @@ __all__ = [
     "LocalDP",
     "MissingExtra",
     "NonPrivate",
+    "OneHotCounts",
     "Part",
     "Relation",
     "Release",
@@ -55,4 +60,5 @@ __all__ = [
     "check_counter",
     "check_statistic",
     "counter",
+    "local",
 ]

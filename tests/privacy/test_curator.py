@@ -436,8 +436,12 @@ def test_mistakes_are_refused_and_change_nothing() -> None:
         {"epsilon": 1.0},
         {"mask": {"nothing": True}},
     ):
-        with pytest.raises((InvalidArgument, ValueError)):
+        with pytest.raises(InvalidArgument):
             curator.release(SUM, **options)
+    with pytest.raises(InvalidArgument, match="shapes"):
+        curator.release(SUM, mask={"sum": [True, False, True]})
+    with pytest.raises(InvalidArgument, match="never added"):
+        curator.spent(9)
     with pytest.raises(BudgetExceeded):
         curator.release(SUM, mu=10.0)
     with pytest.raises(BudgetExceeded):
@@ -459,6 +463,47 @@ def test_mistakes_are_refused_and_change_nothing() -> None:
     curator.forget(0)
     with pytest.raises(InvalidArgument, match="no raw data"):
         curator.release(SUM, blocks=[0])
+
+
+def test_a_relation_by_name_is_the_relation() -> None:
+    """A string that compared unequal to both members once halved the noise."""
+    for name, std in (("replace-one", 2 / MU), ("zero-out", 1 / MU)):
+        curator = JointDP(1.0, 1e-6, relation=name).curator(noise_seed=0)  # type: ignore[arg-type]
+        curator.add(values(1.0))
+        assert curator.release(SUM).std["sum"] == pytest.approx(std)
+        assert curator.guarantee.relation.value == name
+    with pytest.raises(InvalidArgument, match="relation"):
+        JointDP(1.0, 1e-6, relation="both")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="relation"):
+        SUM.l2("neither")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="disjoint"):
+        JointDP(1.0, 1e-6, disjoint="no")  # type: ignore[arg-type]
+
+
+def test_odd_precisions_can_be_saved(tmp_path) -> None:
+    """Refusing them at the save would have cost the budget first."""
+    curator = JointDP(1.0, 1e-6).curator(ledger=tmp_path / "l", autosave=tmp_path / "s")
+    for dtype in (np.float16, np.longdouble, np.float32, np.int8, np.bool_):
+        curator.add(Block(1, {"values": np.ones((1, 1), dtype=dtype)}))
+    curator.release(SUM)
+    assert JointCurator.load(tmp_path / "s", ledger=tmp_path / "l").releases == 1
+
+
+def test_the_guarantee_names_every_kind_of_release() -> None:
+    curator = MODEL.curator(noise_seed=0)
+    assert "filter" in curator.guarantee.mechanism
+    curator.stream(SUM, releases=3, mu=0.1)
+    assert "filter" not in curator.guarantee.mechanism
+    curator.add(values(1.0))
+    curator.release(SUM, mu=0.1)
+    assert "square root counter and releases under a budget filter" in curator.guarantee.mechanism
+
+
+def test_streams_take_user_ids() -> None:
+    curator = MODEL.curator(noise_seed=0)
+    stream = curator.stream(SUM, releases=2)
+    stream.release(values(1.0, 1.0), user_ids=["a", "a"], keep=True)
+    assert curator._blocks[0].users == 1
 
 
 def test_aggregate_blocks_are_for_simulations() -> None:
@@ -489,6 +534,8 @@ def test_non_private_is_exact() -> None:
     assert release.users == 3
     assert curator.release(SUM)["sum"].item() == 0.5
     assert stream.std.tolist() == [0.0] * 3
+    with pytest.raises(InvalidArgument, match="entered"):
+        stream.release(1)
 
 
 def test_all_three_models_share_one_loop() -> None:

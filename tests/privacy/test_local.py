@@ -137,6 +137,22 @@ def test_stated_std_is_the_empirical_one(mechanism: str) -> None:
     assert ratio == pytest.approx(np.ones(3), abs=0.08)
 
 
+def test_std_covers_the_rounding_of_fractional_values() -> None:
+    """Values of one half, 400 runs: the stated std is not below the empirical one (less 6 se)."""
+    statistic = OneHotCounts(steps=1, cells=2, valued=True)
+    model = LocalDP(8.0, 0.0, mechanism="randomised response")
+    arrays = {"cells": np.zeros((500, 1), dtype=int), "values": np.full((500, 1), 0.5)}
+    sums, stds = [], []
+    for run in range(400):
+        curator = model.curator(noise_seed=run)
+        curator.add(Block(500, arrays))
+        release = curator.release(statistic)
+        sums.append(release["sums"][0, 0])
+        stds.append(np.asarray(release.std["sums"])[0, 0])
+    ratio = np.std(sums) / np.mean(stds)
+    assert 0.6 < ratio < 1 + 6 / math.sqrt(800)
+
+
 def test_scales() -> None:
     statistic = ClippedSum(4, radius=0.5)
     gaussian = LocalDP(1.0, 1e-6)

@@ -373,4 +373,14 @@ def test_fingerprints_tell_statistics_apart() -> None:
         for s in (ClippedSum(2), ClippedSum(3), ClippedSum(2, 2.0), OneHotCounts(1, 2))
     }
     assert len(prints) == 4
+
+    @dataclass(frozen=True)
+    class Centred(ClippedSum):
+        centre: np.ndarray | float = 0.0
+
+    long = np.zeros(5000)
+    other = long.copy()
+    other[2500] = 1.0
+    centres = {Centred(2, 1.0, c).fingerprint for c in (0.0, 1.0, long, other)}
+    assert len(centres) == 4
     assert ClippedSum(2).fingerprint == ClippedSum(2).fingerprint

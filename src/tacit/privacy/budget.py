@@ -94,6 +94,19 @@ class Relation(enum.Enum):
     ZERO_OUT = "zero-out"
 
 
+def checked_relation(relation: Relation | str) -> Relation:
+    """The relation, given as itself or by its name.
+
+    >>> checked_relation("zero-out")
+    <Relation.ZERO_OUT: 'zero-out'>
+    """
+    try:
+        return Relation(relation)
+    except ValueError:
+        names = [member.value for member in Relation]
+        raise InvalidArgument(f"relation must be one of {names}, got {relation!r}") from None
+
+
 def checked_number(
     name: str, value: object, allowed: str, is_allowed: Callable[[float], bool]
 ) -> float:

@@ -150,12 +150,24 @@ class Curator(ABC):
         blocks: Iterable[int] | None = None,
         weights: ArrayLike | None = None,
         mask: Mapping[str, ArrayLike] | None = None,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        decay: float | None = None,
     ) -> Release:
         """Publishes the weighted sum of a statistic over blocks; see the subclasses."""
 
     @abstractmethod
-    def stream(self, statistic: Statistic, *, releases: int, name: str = "stream") -> Stream:
-        """A running sum over blocks, published after each."""
+    def stream(
+        self,
+        statistic: Statistic,
+        *,
+        releases: int,
+        name: str = "stream",
+        kind: str = "auto",
+        mu: float | None = None,
+        epsilon: float | None = None,
+    ) -> Stream:
+        """A running sum over blocks, published after each; see the subclasses."""
 
     @property
     @abstractmethod
@@ -174,19 +186,28 @@ class Curator(ABC):
         return self._blocks[block]
 
     def _selection(
-        self, blocks: Iterable[int] | None, weights: ArrayLike | None, known: Iterable[int]
+        self,
+        blocks: Iterable[int] | None,
+        weights: ArrayLike | None,
+        known: Iterable[int],
+        decay: float | None,
     ) -> dict[int, float]:
         """Weight by block: finite, not all zero, no block twice."""
         known = list(known)
         chosen = known if blocks is None else [int(b) for b in blocks]
+        if decay is not None:
+            if weights is not None or not (math.isfinite(decay) and decay > 1):
+                raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
+            newest = len(self._block_users) - 1
+            weights = [decay ** float(b - newest) for b in chosen]
         if not chosen or len(set(chosen)) < len(chosen):
             raise InvalidArgument(f"blocks must be different and at least one, got {chosen}")
         missing = [b for b in chosen if b not in known]
         if missing:
             raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
-        factors = np.broadcast_to(
-            np.asarray(1.0 if weights is None else weights, dtype=np.float64), (len(chosen),)
-        )
+        factors = np.asarray([1.0] * len(chosen) if weights is None else weights, dtype=np.float64)
+        if factors.shape != (len(chosen),):
+            raise InvalidArgument(f"{len(chosen)} blocks need as many weights, got {weights!r}")
         if not np.isfinite(factors).all() or not factors.any():
             raise InvalidArgument(f"weights must be finite and not all zero, got {weights!r}")
         return dict(zip(chosen, factors.tolist(), strict=True))
@@ -204,12 +225,19 @@ class Stream(ABC):
     statistic: Statistic
 
     @abstractmethod
-    def release(self, block: Block | int, *, keep: bool = False) -> Release:
+    def release(
+        self,
+        block: Block | int,
+        *,
+        keep: bool = False,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> Release:
         """Adds a block and publishes the running sum.
 
         Args:
             block: raw data, or the number of a block that the curator already has.
             keep: whether a block given as raw data stays for later queries.
+            user_ids: who the users of a block given as raw data are; see :meth:`Curator.add`.
         """
 
     @property
@@ -262,6 +290,7 @@ class JointCurator(Curator):
         self._keys: dict[int, str] = {}
         self._streams: dict[str, JointStream] = {}
         self._saved_streams: dict[str, tuple[dict[str, Any], dict[str, Floats]]] = {}
+        self._plain = False
         self._autosave = autosave
         self._ledger: Ledger | None = None
         if ledger is not None:
@@ -291,11 +320,13 @@ class JointCurator(Curator):
 
     def spent(self, block: int) -> float:
         """What each user of a block has spent: mu^2, or epsilon under pure DP."""
+        if block not in self._spent:
+            raise InvalidArgument(f"block {block!r} was never added")
         return self._spent[block]
 
     def remaining(self, block: int) -> float:
         """What each user of a block may still spend."""
-        return max(0.0, self._limit - self._spent[block])
+        return max(0.0, self._limit - self.spent(block))
 
     def release(
         self,
@@ -327,13 +358,7 @@ class JointCurator(Curator):
         Raises:
             BudgetExceeded: some block cannot afford it. Nothing is published or changed.
         """
-        if decay is not None:
-            if weights is not None or not (math.isfinite(decay) and decay > 1):
-                raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
-            chosen = list(self._blocks) if blocks is None else [int(b) for b in blocks]
-            blocks, newest = chosen, len(self._block_users) - 1
-            weights = [decay ** float(b - newest) for b in chosen]
-        selection = self._selection(blocks, weights, self._blocks)
+        selection = self._selection(blocks, weights, self._blocks, decay)
         if self.privacy.disjoint and self.privacy.episodes_per_user > 1 and len(selection) > 1:
             raise InvalidArgument("disjoint=True was declared: release one block at a time")
         sensitivity = self._sensitivity(statistic)
@@ -345,6 +370,7 @@ class JointCurator(Curator):
         self._afford(costs)
         total = sum((w * statistic.total(self._blocks[b]) for b, w in selection.items()))
         self._charge(costs, f"release {statistic.name}")
+        self._plain = True
         scale = largest * sensitivity / cost
         draw = self._source.laplace if self.privacy.pure else self._source.normal
         noise = scale * draw((statistic.layout.size,))
@@ -426,8 +452,11 @@ class JointCurator(Curator):
     @property
     def guarantee(self) -> Guarantee:
         """What is proven of everything this curator ever publishes."""
-        streams = sorted({s.counter.kind for s in self._streams.values()})
-        kinds = [f"{kind} counter" for kind in streams] or ["releases under a budget filter"]
+        streams = {s.counter.kind for s in self._streams.values()}
+        streams |= {meta["counter"] for meta, _ in self._saved_streams.values()}
+        kinds = [f"{kind} counter" for kind in sorted(streams)]
+        if self._plain or not kinds:
+            kinds.append("releases under a budget filter")
         noise = "Laplace" if self.privacy.pure else "Gaussian"
         g = self.privacy.episodes_per_user
         return Guarantee(
@@ -530,6 +559,7 @@ class JointCurator(Curator):
             },
             "declared_users": self.declared_users,
             "releases": self.releases,
+            "plain": self._plain,
             "block_users": self._block_users,
             "spent": [self._spent[b] for b in range(len(self._block_users))],
             "keys": [self._keys[b] for b in range(len(self._block_users))],
@@ -572,6 +602,7 @@ class JointCurator(Curator):
             curator = JointCurator(privacy, users=meta["declared_users"])
             curator._source = Noise.from_state(meta["noise"])
             curator.releases = meta["releases"]
+            curator._plain = meta["plain"]
             curator._block_users = list(meta["block_users"])
             curator.users = sum(curator._block_users)
             curator._spent = dict(enumerate(meta["spent"]))
@@ -643,7 +674,13 @@ class JointStream(Stream):
         """Noise standard deviation of unit-weight entries at each release."""
         return self.counter.std
 
-    def release(self, block: Block | int, *, keep: bool = False) -> Release:
+    def release(
+        self,
+        block: Block | int,
+        *,
+        keep: bool = False,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> Release:
         """See :meth:`Stream.release`.
 
         Raises:
@@ -657,12 +694,13 @@ class JointStream(Stream):
                 f"stream {self.name!r} was declared for {self.counter.releases} releases"
             )
         if isinstance(block, Block):
-            total = self.statistic.total(block)
-            number = curator.add(block)
+            self.statistic.check(block)
+            number = curator.add(block, user_ids)
         else:
-            total, number = self.statistic.total(curator._raw(block)), block
+            number = block
         if number in self.entered:
             raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
+        total = self.statistic.total(curator._raw(number))
         costs = {number: self.cost if curator.privacy.pure else self.cost**2}
         curator._afford(costs)
         curator._charge(costs, f"stream {self.name}")
@@ -715,17 +753,29 @@ class NonPrivateCurator(Curator):
         blocks: Iterable[int] | None = None,
         weights: ArrayLike | None = None,
         mask: Mapping[str, ArrayLike] | None = None,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        decay: float | None = None,
     ) -> Release:
-        """The exact weighted sum."""
-        selection = self._selection(blocks, weights, self._blocks)
+        """The exact weighted sum; there is nothing to spend."""
+        selection = self._selection(blocks, weights, self._blocks, decay)
         total = np.asarray(sum(w * statistic.total(self._blocks[b]) for b, w in selection.items()))
         if mask is not None:
             total = np.where(statistic.layout.pack_mask(mask), total, 0.0)
         users = sum(self._block_users[b] for b in selection)
         return self._publish(_exact_release(self.releases, statistic, total, users))
 
-    def stream(self, statistic: Statistic, *, releases: int, name: str = "stream") -> Stream:
-        """The exact running sum."""
+    def stream(
+        self,
+        statistic: Statistic,
+        *,
+        releases: int,
+        name: str = "stream",
+        kind: str = "auto",
+        mu: float | None = None,
+        epsilon: float | None = None,
+    ) -> Stream:
+        """The exact running sum, whatever ``kind`` of counter is asked for."""
         return _NonPrivateStream(self, name, statistic, releases)
 
     @property
@@ -742,20 +792,33 @@ class _NonPrivateStream(Stream):
         self.statistic = statistic
         self.users = 0
         self._curator = curator
+        self._entered: set[int] = set()
         self._counter = Noiseless(releases=releases, shape=(statistic.layout.size,))
 
     @property
     def std(self) -> Floats:
         return self._counter.std
 
-    def release(self, block: Block | int, *, keep: bool = False) -> Release:
-        raw = block if isinstance(block, Block) else self._curator._raw(block)
-        vector = self._counter.release(self.statistic.total(raw))
-        self.users += raw.users
+    def release(
+        self,
+        block: Block | int,
+        *,
+        keep: bool = False,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> Release:
         if isinstance(block, Block):
-            number = self._curator.add(block)
-            if not keep:
-                self._curator.forget(number)
+            self.statistic.check(block)
+            number = self._curator.add(block, user_ids)
+        else:
+            number = block
+        if number in self._entered:
+            raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
+        raw = self._curator._raw(number)
+        vector = self._counter.release(self.statistic.total(raw))
+        self._entered.add(number)
+        self.users += raw.users
+        if isinstance(block, Block) and not keep:
+            self._curator.forget(number)
         release = _exact_release(self._curator.releases, self.statistic, vector, self.users)
         return self._curator._publish(release)
 

@@ -43,6 +43,9 @@ _SAMPLERS = {
         "The noise is drawn in floating point: the proof is for real numbers, and the lowest bits "
         "of such noise are a known way around it, if noisy numbers are published in full precision."
     ),
+    "bits": (
+        "What is published are random bits, whose probabilities are right to 53 binary places."
+    ),
     "exact": (
         "The noise is drawn by an exact sampler, without floating-point arithmetic: the proof "
         "covers every bit that is published."
@@ -111,7 +114,7 @@ class Guarantee:
     unit: str = "one user's whole episode"
     releases: int | None
     mechanism: str
-    sampler: Literal["floating-point", "exact"] = "floating-point"
+    sampler: Literal["floating-point", "bits", "exact"] = "floating-point"
     simulation_only: bool = False
     episodes_per_user: int = 1
 

@@ -154,11 +154,18 @@ class LocalCurator(Curator):
         blocks: Iterable[int] | None = None,
         weights: ArrayLike | None = None,
         mask: Mapping[str, ArrayLike] | None = None,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        decay: float | None = None,
     ) -> Release:
         """The weighted sum of reports, unbiased, with the standard deviation of its noise.
 
+        A report carries a user's whole budget, so ``mu`` and ``epsilon`` are refused; weights and
+        ``decay`` are post-processing.
+
         For randomised response the standard deviation differs between entries and is estimated
-        from the reports themselves.
+        from the reports themselves; for fractional values it is an upper bound, since how much
+        their rounding adds is not known.
 
         Raises:
             BudgetExceeded: a block has reported another statistic. Nothing is published.
@@ -166,7 +173,9 @@ class LocalCurator(Curator):
         known = [
             b for b in range(len(self._block_users)) if b in self._reports or b in self._blocks
         ]
-        selection = self._selection(blocks, weights, known)
+        if mu is not None or epsilon is not None:
+            raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
+        selection = self._selection(blocks, weights, known, decay)
         kept = None if mask is None else statistic.layout.pack_mask(mask)
         for block in selection:
             if block in self._reports and self._reports[block][0] != statistic.fingerprint:
@@ -199,8 +208,19 @@ class LocalCurator(Curator):
             )
         )
 
-    def stream(self, statistic: Statistic, *, releases: int, name: str = "stream") -> Stream:
-        """The running sum of all reports so far."""
+    def stream(
+        self,
+        statistic: Statistic,
+        *,
+        releases: int,
+        name: str = "stream",
+        kind: str = "auto",
+        mu: float | None = None,
+        epsilon: float | None = None,
+    ) -> Stream:
+        """The running sum of all reports so far, whatever ``kind`` of counter is asked for."""
+        if mu is not None or epsilon is not None:
+            raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
         return LocalStream(self, name, statistic, releases)
 
     @property
@@ -217,6 +237,7 @@ class LocalCurator(Curator):
             unit="one user's whole episode" if g == 1 else f"one user with at most {g} episodes",
             releases=g,
             mechanism=f"{self.privacy.mechanism} report from the device",
+            sampler="bits" if self.privacy.mechanism == "randomised response" else "floating-point",
             simulation_only=self._noise.simulation,
             episodes_per_user=g,
         )
@@ -254,7 +275,8 @@ class LocalCurator(Curator):
             estimate = (total - users * flip) / (0.5 - flip)
             ones = np.clip(estimate, 0.0, users)
             variance = (ones * 0.25 + (users - ones) * flip * (1.0 - flip)) / (0.5 - flip) ** 2
-            return estimate, variance
+            # Rounding a value v to a bit adds v (1 - v) <= v.
+            return estimate, variance + np.where(statistic.fractional, ones, 0.0)
         unit = noise_scale(statistic, self.privacy) ** 2
         if self.privacy.mechanism == "laplace":
             unit *= 2.0
@@ -278,7 +300,13 @@ class LocalStream(Stream):
         """Grows with the number of users, which is not known ahead: see each release."""
         return None
 
-    def release(self, block: Block | int, *, keep: bool = False) -> Release:
+    def release(
+        self,
+        block: Block | int,
+        *,
+        keep: bool = False,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> Release:
         """Adds a block's reports; raw data is never kept."""
         if len(self.entered) >= self._releases:
             raise HorizonExceeded(
@@ -286,7 +314,7 @@ class LocalStream(Stream):
             )
         if isinstance(block, Block):
             self.statistic.check(block)
-            number = self._curator.add(block)
+            number = self._curator.add(block, user_ids)
         else:
             number = block
         if number in self.entered:

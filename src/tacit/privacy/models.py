@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class JointDP:
 
     def __post_init__(self) -> None:
         _check(self)
+        # A name in place of the member would compare unequal to both, and halve the noise.
+        object.__setattr__(self, "relation", checked_relation(self.relation))
+        if not isinstance(self.disjoint, bool):
+            raise InvalidArgument(f"disjoint must be True or False, got {self.disjoint!r}")
 
     @property
     def budget(self) -> Budget:

@@ -3,9 +3,9 @@
 A :class:`Noise` is either *real* or a *simulation*.
 
 * Real (no seed): the generator is keyed by the operating system, keyed anew after 65,536 values
-  (before each larger draw) and after a fork, and can be neither copied, pickled nor saved. Two processes or
-  two resumed runs therefore never put the same noise on two data sets, whose difference would
-  be free of noise.
+  (before each larger draw) and after a fork, and can be neither copied, pickled nor saved. Two
+  processes or two resumed runs therefore never put the same noise on two data sets, whose
+  difference would be free of noise.
 * Simulation (``seed=``): bit-for-bit reproducible, and worthless as protection, because whoever
   knows the seed subtracts the noise. Everything built on it says "simulation only".
 

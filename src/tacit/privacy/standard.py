@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.budget import Relation
+from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
+from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,11 @@ class OneHotCounts(Statistic):
     def one_hots(self) -> int:
         """One per step and part."""
         return self.steps * (2 if self.valued else 1)
+
+    @property
+    def fractional(self) -> Bools:
+        """The sums of values, not the counts."""
+        return np.repeat([False, True][: len(self.layout.parts)], self.steps * self.cells)
 
     def vectors(self, block: Block) -> Floats:
         """Dense one-hots, as 0, 1 or the value."""
@@ -192,6 +197,7 @@ class GramCross(Statistic):
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
+        relation = checked_relation(relation)
         if self.tau is not None:
             return self.tau * (math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0)
         a = (self.weight * self.q_bound / self.p_bound) ** 2
@@ -223,7 +229,7 @@ class GramCross(Statistic):
 
 
 def _ways(relation: Relation) -> int:
-    return 2 if relation is Relation.REPLACE_ONE else 1
+    return {Relation.REPLACE_ONE: 2, Relation.ZERO_OUT: 1}[checked_relation(relation)]
 
 
 def _matrix(block: Block, name: str, shape: tuple[int, ...]) -> Floats:

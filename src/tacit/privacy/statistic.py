@@ -20,7 +20,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,6 +65,9 @@ class Block:
                     f"array {name!r} must have one row per user ({self.users}), "
                     f"got shape {array.shape}"
                 )
+            # Half and extended precision cannot be saved; a later refusal would cost budget.
+            if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
+                array = array.astype(np.float64)
             checked[name] = array
         object.__setattr__(self, "users", int(self.users))
         object.__setattr__(self, "arrays", checked)
@@ -175,7 +178,11 @@ class Layout:
         if unknown:
             raise InvalidArgument(f"mask names unknown parts: {sorted(unknown)}")
         ones = {p.name: np.asarray(mask.get(p.name, True), dtype=bool) for p in self.parts}
-        return self.pack({name: value.astype(np.float64) for name, value in ones.items()}) > 0
+        try:
+            return self.pack({name: value.astype(np.float64) for name, value in ones.items()}) > 0
+        except ValueError:
+            shapes = {p.name: p.shape for p in self.parts}
+            raise InvalidArgument(f"mask must have the parts' shapes, {shapes}") from None
 
     def stds(self, scale: float) -> dict[str, float]:
         """Noise standard deviation per part when every coordinate has ``scale``."""
@@ -221,6 +228,11 @@ class Statistic(ABC):
         """
         return None
 
+    @property
+    def fractional(self) -> Bools:
+        """Which coordinates of a one-hot statistic may lie strictly between 0 and 1."""
+        return np.ones(self.layout.size, dtype=bool)
+
     # The gate. A faster total is welcome if it is equal; check_statistic compares.
 
     def contributions(self, block: Block) -> Floats:
@@ -263,11 +275,14 @@ class Statistic(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the statistic (its layout and sensitivities, not its code) in saved files."""
-        facts = (
-            type(self).__qualname__,
-            self.name,
-            self.layout,
-            [(self.l2(relation), self.l1(relation)) for relation in Relation],
-        )
-        return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+        """Identifies the statistic (its fields, layout and bounds, not its code) in saved files."""
+        digest = hashlib.sha256()
+        bounds = [(self.l2(relation), self.l1(relation)) for relation in Relation]
+        digest.update(repr((type(self).__qualname__, self.layout, bounds)).encode())
+        for item in fields(self):
+            value = getattr(self, item.name)
+            digest.update(f"{item.name}={type(value).__name__}".encode())
+            # The text of a large array leaves out its middle.
+            is_array = isinstance(value, np.ndarray)
+            digest.update(value.tobytes() if is_array else repr(value).encode())
+        return digest.hexdigest()[:32]

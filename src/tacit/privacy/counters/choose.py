@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.simple import Blocks, Fresh, Noiseless
 from tacit.privacy.counters.toeplitz import BufferedToeplitz, SquareRoot
@@ -28,12 +28,12 @@ _LARGEST_SQUARE_ROOT = 1 << 25
 def counter(
     budget: Budget,
     sensitivity: float,
-    releases: int,
+    releases: int | None,
     shape: tuple[int, ...] = (),
     *,
     symmetric: bool = False,
     kind: str = "auto",
-    relation: Relation = Relation.REPLACE_ONE,
+    relation: Relation | str = Relation.REPLACE_ONE,
     noise_seed: int | None = None,
     source: NoiseSource | None = None,
 ) -> Counter:
@@ -44,7 +44,8 @@ def counter(
             the noise is Laplace and ``sensitivity`` is in the 1-norm; otherwise the noise is
             Gaussian and ``sensitivity`` is in the 2-norm (Frobenius for symmetric matrices).
         sensitivity: the most that one user can change the one item she is in, enforced by you.
-        releases: the number of releases that are paid for; the counter refuses more.
+        releases: the number of releases that are paid for; the counter refuses more. ``None``
+            for any number, with ``kind="blocks"`` only.
         shape: the shape of one item, ``()`` for a plain number.
         symmetric: items are (stacks of) symmetric matrices.
         kind: ``"auto"`` for the smallest worst-case error at reasonable memory, or a name of
@@ -79,7 +80,7 @@ def counter(
         source=Noise(noise_seed) if source is None else source,
     )
     chosen.budget = budget
-    chosen.relation = relation
+    chosen.relation = checked_relation(relation)
     return chosen
 
 
