@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import os
+import pickle
 import warnings
 
 import numpy as np
@@ -24,7 +27,7 @@ from tacit.privacy.counters import (
     SmoothTree,
     SquareRoot,
 )
-from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise
 
 GAUSSIAN = [Blocks, BinaryTree, SmoothTree, SquareRoot, BufferedToeplitz, Fresh]
@@ -146,8 +149,8 @@ def test_symmetric_std_is_the_diagonals() -> None:
 
 
 class HalvedNoise(BinaryTree):
-    def _next_noise(self) -> np.ndarray:
-        return 0.5 * super()._next_noise()
+    def _draw(self) -> np.ndarray:
+        return 0.5 * super()._draw()
 
 
 class ReusedNode(BinaryTree):
@@ -204,8 +207,8 @@ class SmoothOneZeroShort(SmoothTree):
 class LeakyStart(BufferedToeplitz):
     """The first release goes out without noise."""
 
-    def _next_noise(self) -> np.ndarray:
-        return super()._next_noise() * (self.released > 1)
+    def _advance(self, fresh: np.ndarray) -> np.ndarray:
+        return super()._advance(fresh) * (self.released > 1)
 
 
 @pytest.mark.parametrize(
@@ -277,6 +280,79 @@ class NoHorizon(BinaryTree):
 def test_broken_promises_are_caught(mutant: type[Counter], message: str) -> None:
     with pytest.raises(CheckFailed, match=message):
         check_counter(mutant)
+
+
+def test_an_interrupted_release_cannot_be_retried(monkeypatch, tmp_path) -> None:
+    """A retry would put the item into the sum twice, at the price of once."""
+    for cls in (*GAUSSIAN, Noiseless):
+        counter = cls(releases=4, **({} if cls is Noiseless else {"mu": 1.0}))
+        counter.release(1.0)
+        # An interrupt while drawing: nothing has happened, and the retry is a first try.
+        with monkeypatch.context() as patch:
+            patch.setattr(counter, "_draw", _interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                counter.release(1.0)
+        assert counter.released == 1
+        counter.release(1.0)
+        assert counter._sum == 2.0
+        # An interrupt later: the counter has ended.
+        with monkeypatch.context() as patch:
+            patch.setattr(counter, "_advance", _interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                counter.release(1.0)
+        with pytest.raises(HorizonExceeded, match="interrupted"):
+            counter.release(1.0)
+        with pytest.raises(HorizonExceeded, match="interrupted"):
+            counter.save(tmp_path / "c")
+
+
+def _interrupt(*args: object) -> np.ndarray:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_counters_are_never_copied(cls: type[Counter]) -> None:
+    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="copied"):
+            copier(cls(releases=4, mu=1.0))
+
+
+def test_a_forked_counter_refuses_to_go_on() -> None:
+    counter = Blocks(mu=1.0)
+    counter.release(1.0)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            counter.release(1.0)
+        except DoubleSpend:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    counter.release(1.0)
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_what_a_counter_hands_out_cannot_change_the_next_one(cls: type[Counter]) -> None:
+    before = cls(releases=100, mu=1.0)
+    norms, stds = before.row_norms(100), before.std
+    norms *= 1e-6
+    stds *= 1e-6
+    after = cls(releases=100, mu=1.0)
+    assert after.scale == before.scale
+    assert audit_counter(after).passed
+
+
+@pytest.mark.parametrize(("sensitivity", "mu"), [(5e-324, 1e10), (1.0, 1e-320), (1e200, 1e-7)])
+def test_noise_out_of_range_is_refused(sensitivity: float, mu: float) -> None:
+    with pytest.raises(InvalidArgument, match="range"):
+        Blocks(sensitivity, mu=mu)
+
+
+def test_a_foreign_simulation_cannot_be_saved_as_real(tmp_path) -> None:
+    from tacit.privacy.audit import BasisNoise
+
+    with pytest.raises(InvalidArgument, match="cannot be saved"):
+        Blocks(mu=1.0, source=BasisNoise()).save(tmp_path / "c")
 
 
 # The front door.

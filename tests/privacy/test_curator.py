@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -53,7 +57,8 @@ def transcript_audit(
 
     def mechanism(inputs, source):
         curator = curator_class(model, source=source)
-        numbers = [curator.add(values(x)) for x in inputs]
+        ids = ["somebody"] if model.disjoint else None
+        numbers = [curator.add(values(x), user_ids=ids) for x in inputs]
         return np.concatenate([np.ravel(r["sum"]) for r in script(curator, numbers)])
 
     differences = list(np.eye(blocks))
@@ -264,6 +269,162 @@ def test_broken_filters_are_caught(mutant: type[JointCurator]) -> None:
     assert not transcript_audit(attack, 2, curator_class=mutant).passed
 
 
+# What attackers tried.
+
+
+@pytest.mark.parametrize("weight", [5e-324, 4 * 5e-324, 1e-200, 1e200, 1e307])
+def test_the_scale_of_weights_buys_nothing(weight: float) -> None:
+    """Denormal weights once switched the noise off and made releases free."""
+    curator = JointDP(1.0, 1e-6).curator()
+    curator.add(values(*[0.2] * 400))
+    release = curator.release(ClippedSum(1, radius=0.2), weights=[weight], mu=1e-3)
+    assert curator.spent(0) == pytest.approx(1e-6)
+    assert release.std["sum"] == pytest.approx(400.0 * weight, rel=0.5, abs=5e-324)
+    for _ in range(5):
+        curator.release(ClippedSum(1), weights=[weight], mu=0.1)
+    with pytest.raises(BudgetExceeded):
+        curator.release(ClippedSum(1), weights=[weight], mu=0.1)
+
+
+def test_weights_never_make_a_data_dependent_warning() -> None:
+    for user in (0.1, 1.0, np.nan, 5e-324):
+        with np.errstate(all="raise"):
+            curator = JointDP(1.0, 1e-6).curator(noise_seed=1)
+            curator.add(values(user, 1.0))
+            curator.add(values(1.0))
+            curator.release(SUM, decay=2.0)
+            curator.release(SUM, weights=[1e307, 1e-307], mu=0.01)
+
+
+def test_old_blocks_under_decay_are_not_free() -> None:
+    curator = MODEL.curator(noise_seed=0)
+    curator.add(values(1.0))
+    for _ in range(700):
+        curator.add(Block(0, {"values": np.zeros((0, 1))}))
+    curator.release(SUM, blocks=[0], decay=2.0)
+    assert curator.spent(0) == pytest.approx(0.75 * MU**2)
+
+
+def test_threads_do_not_overspend() -> None:
+    curator = JointDP(1.0, 1e-6).curator()
+    curator.add(Block(200_000, {"values": np.ones((200_000, 8))}))
+    refused = []
+
+    def ask() -> None:
+        try:
+            curator.release(ClippedSum(8))
+        except BudgetExceeded:
+            refused.append(1)
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 5
+    assert curator.spent(0) <= curator._limit * (1 + 1e-9)
+
+
+def test_a_failed_charge_leaves_no_ghost(tmp_path) -> None:
+    ledger = tmp_path / "ledger"
+    curator = make(tmp_path, ledger=ledger)
+    stream = curator.stream(SUM, releases=4)
+    ledger.rename(tmp_path / "away")
+    with pytest.raises(OSError, match="ledger"):
+        stream.release(values(1.0))
+    (tmp_path / "away").rename(ledger)
+    stream.release(values(1.0))
+    assert curator.blocks == ()
+
+
+def test_a_reused_buffer_does_not_change_a_block() -> None:
+    curator = JointDP(1e4, 1e-6).curator(noise_seed=0)
+    buffer = np.zeros((100, 1))
+    curator.add(Block(100, {"values": buffer}))
+    buffer[:] = 1.0
+    curator.add(Block(100, {"values": buffer}))
+    assert curator.release(SUM)["sum"].item() == pytest.approx(100, abs=1)
+    with pytest.raises(ValueError, match="read-only"):
+        curator._blocks[0]["values"][0] = 7.0
+
+
+def test_one_ledger_has_one_run(tmp_path) -> None:
+    make(tmp_path, ledger=tmp_path / "ledger")
+    with pytest.raises(DoubleSpend, match="another run"):
+        make(tmp_path, ledger=tmp_path / "ledger")
+
+
+def test_a_result_that_could_not_be_saved_is_not_shown(tmp_path, monkeypatch) -> None:
+    import tacit.privacy.curator as module
+
+    curator = make(tmp_path, ledger=tmp_path / "l", autosave=tmp_path / "s")
+    stream = curator.stream(SUM, releases=8)
+    stream.release(values(1.0))
+    shown = curator.last_release
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_state", _disk_full)
+        with pytest.raises(OSError, match="full"):
+            stream.release(values(1.0))
+    assert curator.last_release is shown
+    with pytest.raises(BudgetExceeded, match="could not be saved"):
+        stream.release(values(1.0))
+    curator.save(tmp_path / "s")
+    stream.release(values(1.0))
+
+
+def _disk_full(*args: object) -> None:
+    raise OSError("disk full")
+
+
+def test_curators_are_never_copied_or_forked() -> None:
+    curator = JointDP(1.0, 1e-6).curator()
+    curator.add(values(1.0))
+    for copier in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="copied"):
+            copier(curator)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            curator.release(SUM)
+        except DoubleSpend:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    curator.release(SUM)
+
+
+@pytest.mark.parametrize(("zero", "replace"), [(1.0, 0.0), (1.0, 3.0), (2.0, 1.0), (1.0, math.nan)])
+def test_impossible_sensitivities_are_refused(zero: float, replace: float) -> None:
+    @dataclass(frozen=True)
+    class Wrong(ClippedSum):
+        def l2(self, relation: Relation) -> float:
+            return zero if relation is Relation.ZERO_OUT else replace
+
+    curator = JointDP(1.0, 1e-6).curator()
+    curator.add(values(1.0))
+    with pytest.raises(InvalidArgument, match="sensitivities"):
+        curator.release(Wrong(1))
+    with pytest.raises(InvalidArgument, match="sensitivities"):
+        curator.stream(Wrong(1), releases=2)
+    assert curator.spent(0) == 0.0
+
+
+def test_a_simulated_source_is_not_laundered_by_a_save(tmp_path) -> None:
+    from tacit.privacy.audit import BasisNoise
+
+    with pytest.raises(InvalidArgument, match="cannot be saved"):
+        JointDP(1.0, 1e-6).curator(source=BasisNoise()).save(tmp_path / "s")
+
+
+def test_odd_user_ids_and_tiny_budgets() -> None:
+    curator = JointDP(1.0, 1e-6).curator()
+    curator.add(values(1.0, 1.0), user_ids=["\ud800", 10**5000])
+    with pytest.raises(InvalidArgument, match="floats"):
+        JointDP(1e-170, 1e-170).curator()
+    with pytest.raises(InvalidArgument, match="episodes_per_user"):
+        JointDP(1.0, 1e-6, episodes_per_user=10**400)
+
+
 # Returning users.
 
 
@@ -291,12 +452,14 @@ def test_disjoint_blocks_pay_a_root_only() -> None:
     def ask(curator, numbers):
         return [curator.release(SUM, blocks=[n]) for n in numbers]
 
-    audit = transcript_audit(ask, 4, model=model, together=(0, 1, 3))
+    audit = transcript_audit(ask, 3, model=model, together=(0, 1, 2))
     assert audit.costs[-1] == pytest.approx(MU, rel=1e-9)
     assert audit.costs[0] == pytest.approx(MU / math.sqrt(3))
     curator = model.curator()
-    curator.add(values(1.0))
-    curator.add(values(1.0))
+    with pytest.raises(InvalidArgument, match="give them"):
+        curator.add(values(1.0))
+    curator.add(values(1.0), user_ids=["a"])
+    curator.add(values(1.0), user_ids=["a"])
     with pytest.raises(InvalidArgument, match="one block at a time"):
         curator.release(SUM)
     with pytest.raises(InvalidArgument, match="blocks"):
@@ -641,7 +804,7 @@ def test_a_ledger_refuses_a_second_resume_and_old_saves(tmp_path) -> None:
     with pytest.raises(DoubleSpend):
         play(curator, stream, 1)
     play(again, again.resume_stream("stream", SUM), 1)
-    with pytest.raises(DoubleSpend, match="earlier run"):
+    with pytest.raises(DoubleSpend, match="another run"):
         make(tmp_path, ledger=ledger)
     plain = make(tmp_path)
     plain.save(tmp_path / "plain")
@@ -654,7 +817,8 @@ def test_the_ledger_knows_every_release(tmp_path) -> None:
     curator.add(values(1.0))
     curator.release(SUM, mu=0.1)
     curator.release(SUM, mu=0.05)
-    entries = tacit.Ledger.open(tmp_path / "ledger").entries
+    start, *entries = tacit.Ledger.open(tmp_path / "ledger").entries
+    assert start.event == "start"
     assert [next(iter(e.costs.values())) for e in entries] == pytest.approx([0.01, 0.0025])
 
 

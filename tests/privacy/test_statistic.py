@@ -356,11 +356,17 @@ def test_masks_and_weights_of_a_layout() -> None:
         {"users": 2, "arrays": {"a": np.zeros(3)}},
         {"users": 1, "arrays": {"a": np.array([object()])}},
         {"users": 1, "arrays": {"a": np.array(["text"])}},
+        {"users": 2, "arrays": {"a": [[1], [2**70]]}},
     ],
 )
 def test_bad_blocks_are_refused(arguments: dict) -> None:
     with pytest.raises(InvalidArgument):
         Block(**arguments)
+
+
+def test_extended_precision_does_not_warn() -> None:
+    block = Block(1, {"values": np.full((1, 1), np.longdouble("1e4000"))})
+    assert not ClippedSum(1).total(block).any()
 
 
 def test_a_block_does_not_print_its_data() -> None:

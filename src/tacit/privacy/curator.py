@@ -22,16 +22,18 @@ import hashlib
 import math
 import os
 import secrets
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters import Counter, Noiseless, make_counter
+from tacit.privacy.counters.base import Owner, noise_scale
 from tacit.privacy.errors import (
     BudgetExceeded,
     CorruptFile,
@@ -42,7 +44,7 @@ from tacit.privacy.errors import (
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger, Unit
 from tacit.privacy.models import JointDP, NonPrivate
-from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.privacy.storage import read_state, write_state
 
@@ -103,6 +105,8 @@ class Curator(ABC):
         self.releases = 0
         self.last_release: Release | None = None
         self._source: NoiseSource = Noise(noise_seed) if source is None else source
+        self._owner = Owner(self._source.simulation)
+        self._lock = threading.RLock()
         self._blocks: dict[int, Block] = {}
         self._block_users: list[int] = []
         self._registry = _Registry(episodes_per_user, once_per_block)
@@ -118,17 +122,18 @@ class Curator(ABC):
                 declared: those beyond count as zero (that somebody took part is public). Given
                 once, they must be given always.
         """
-        if self.declared_users is not None and self.users + block.users > self.declared_users:
-            raise HorizonExceeded(
-                f"{self.declared_users} users were declared; {self.users} came and "
-                f"{block.users} more would be too many"
-            )
-        admitted = self._registry.admit(block, user_ids)
-        number = len(self._block_users)
-        self._block_users.append(block.users)
-        self._blocks[number] = admitted
-        self.users += block.users
-        return number
+        with self._lock:
+            if self.declared_users is not None and self.users + block.users > self.declared_users:
+                raise HorizonExceeded(
+                    f"{self.declared_users} users were declared; {self.users} came and "
+                    f"{block.users} more would be too many"
+                )
+            sealed = self._registry.admit(block, user_ids).sealed()
+            number = len(self._block_users)
+            self._block_users.append(block.users)
+            self._blocks[number] = sealed
+            self.users += block.users
+            return number
 
     def forget(self, block: int) -> None:
         """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
@@ -217,6 +222,15 @@ class Curator(ABC):
         self.last_release = release
         return release
 
+    def __copy__(self) -> Self:
+        raise TypeError("a curator cannot be copied: two copies would spend one budget twice")
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (self.__copy__(),)
+
 
 class Stream(ABC):
     """A private running sum over blocks, published after each block."""
@@ -286,21 +300,20 @@ class JointCurator(Curator):
         )
         self.privacy = privacy
         self._limit = privacy.episode_limit
+        if self._limit < 1e-290:
+            raise InvalidArgument(f"a budget of {privacy.budget} cannot be accounted for in floats")
         self._spent: dict[int, float] = {}
         self._keys: dict[int, str] = {}
         self._streams: dict[str, JointStream] = {}
         self._saved_streams: dict[str, tuple[dict[str, Any], dict[str, Floats]]] = {}
         self._plain = False
+        self._unsaved = False
         self._autosave = autosave
         self._ledger: Ledger | None = None
         if ledger is not None:
             unit: Unit = "epsilon" if privacy.pure else "mu^2"
             self._ledger = Ledger.open_or_create(ledger, self._limit, unit=unit)
-            if self._ledger.sequence > 0:
-                raise DoubleSpend(
-                    f"{os.fspath(ledger)!r} has the accounts of an earlier run: resume that run "
-                    f"with JointCurator.load, or give users who never took part a new ledger"
-                )
+            self._ledger.record_start(secrets.token_hex(16))
         if autosave is not None:
             # So that a process killed before its first release can be resumed too.
             self.save(autosave)
@@ -312,11 +325,14 @@ class JointCurator(Curator):
                 "nothing clips an aggregate block: it is for simulations (give noise_seed), "
                 "real users come one by one"
             )
-        number = super().add(block, user_ids)
-        self._spent[number] = 0.0
-        # Unique for ever: a block lost in a crash must not share its account with a later one.
-        self._keys[number] = f"{number}-{secrets.token_hex(6)}"
-        return number
+        if user_ids is None and self.privacy.disjoint and self.privacy.episodes_per_user > 1:
+            raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
+        with self._lock:
+            number = super().add(block, user_ids)
+            self._spent[number] = 0.0
+            # Unique for ever: a block lost in a crash must not share its account with a later one.
+            self._keys[number] = f"{number}-{secrets.token_hex(6)}"
+            return number
 
     def spent(self, block: int) -> float:
         """What each user of a block has spent: mu^2, or epsilon under pure DP."""
@@ -358,36 +374,43 @@ class JointCurator(Curator):
         Raises:
             BudgetExceeded: some block cannot afford it. Nothing is published or changed.
         """
-        selection = self._selection(blocks, weights, self._blocks, decay)
-        if self.privacy.disjoint and self.privacy.episodes_per_user > 1 and len(selection) > 1:
-            raise InvalidArgument("disjoint=True was declared: release one block at a time")
-        sensitivity = self._sensitivity(statistic)
-        kept = None if mask is None else statistic.layout.pack_mask(mask)
-        cost = self._cost(mu, epsilon, decay, selection)
-        largest = max(abs(w) for w in selection.values())
-        power = 1 if self.privacy.pure else 2
-        costs = {b: (cost * abs(w) / largest) ** power for b, w in selection.items()}
-        self._afford(costs)
-        total = sum((w * statistic.total(self._blocks[b]) for b, w in selection.items()))
-        self._charge(costs, f"release {statistic.name}")
-        self._plain = True
-        scale = largest * sensitivity / cost
-        draw = self._source.laplace if self.privacy.pure else self._source.normal
-        noise = scale * draw((statistic.layout.size,))
-        vector = np.asarray(total) + noise
-        if kept is not None:
-            vector = np.where(kept, vector, 0.0)
-        unit = scale * (math.sqrt(2.0) if self.privacy.pure else 1.0)
-        return self._publish(
-            Release(
-                index=self.releases,
-                statistic=statistic.name,
-                parts=statistic.layout.unpack(vector),
-                std=statistic.layout.stds(unit),
-                users=sum(self._block_users[b] for b in selection),
-                cost=cost,
+        with self._lock:
+            self._ready()
+            selection = self._selection(blocks, weights, self._blocks, decay)
+            if self.privacy.disjoint and self.privacy.episodes_per_user > 1 and len(selection) > 1:
+                raise InvalidArgument("disjoint=True was declared: release one block at a time")
+            sensitivity = self._sensitivity(statistic)
+            kept = None if mask is None else statistic.layout.pack_mask(mask)
+            # At the gate the largest weight is 1: how large the caller's are is post-processing,
+            # and must not decide how noise, sums and costs round.
+            largest = max(abs(w) for w in selection.values())
+            shares = {b: w / largest for b, w in selection.items()}
+            cost = self._cost(mu, epsilon, decay, shares)
+            scale = noise_scale(sensitivity, cost)
+            power = 1 if self.privacy.pure else 2
+            costs = {b: (cost * abs(share)) ** power for b, share in shares.items()}
+            self._afford(costs)
+            with np.errstate(all="ignore"):
+                total = sum(share * statistic.total(self._blocks[b]) for b, share in shares.items())
+            self._charge(costs, f"release {statistic.name}")
+            self._plain = True
+            draw = self._source.laplace if self.privacy.pure else self._source.normal
+            vector = total + scale * draw((statistic.layout.size,))
+            if kept is not None:
+                vector = np.where(kept, vector, 0.0)
+            unit = scale * (math.sqrt(2.0) if self.privacy.pure else 1.0)
+            with np.errstate(all="ignore"):
+                weighted = largest * vector
+            return self._publish(
+                Release(
+                    index=self.releases,
+                    statistic=statistic.name,
+                    parts=statistic.layout.unpack(weighted),
+                    std=statistic.layout.stds(largest * unit),
+                    users=sum(self._block_users[b] for b in selection),
+                    cost=cost,
+                )
             )
-        )
 
     def stream(
         self,
@@ -474,22 +497,25 @@ class JointCurator(Curator):
 
     # Accounts.
 
-    def _sensitivity(self, statistic: Statistic) -> float:
-        if not self.privacy.pure:
-            return statistic.l2(self.privacy.relation)
-        sensitivity = statistic.l1(self.privacy.relation)
-        if sensitivity is None:
-            raise InvalidArgument(
-                f"{statistic.name} has no sensitivity in the 1-norm, so no pure DP: use delta > 0"
+    def _ready(self) -> None:
+        """Refuses in a forked process, and after a result that could not be saved."""
+        self._owner.check("curator")
+        if self._unsaved:
+            raise BudgetExceeded(
+                "the last release was paid for but could not be saved, so it was not published; "
+                "save first, or resume from the last save"
             )
-        return sensitivity
+
+    def _sensitivity(self, statistic: Statistic) -> float:
+        norm: Literal["l1", "l2"] = "l1" if self.privacy.pure else "l2"
+        return statistic.sensitivity(self.privacy.relation, norm)
 
     def _cost(
         self,
         mu: float | None,
         epsilon: float | None,
         decay: float | None,
-        selection: Mapping[int, float] | None,
+        shares: Mapping[int, float] | None,
     ) -> float:
         """The cost of a release in mu or epsilon: as asked for, or all that is left."""
         given, refused = (epsilon, mu) if self.privacy.pure else (mu, epsilon)
@@ -503,14 +529,13 @@ class JointCurator(Curator):
         power = 1 if self.privacy.pure else 2
         if decay is not None:
             return float((self._limit * (1.0 - decay**-power)) ** (1.0 / power))
-        if selection is None:
+        if shares is None:
             return float(self._limit ** (1.0 / power))
-        largest = max(abs(w) for w in selection.values())
-        # A weight so small that its square is no float costs nothing that a float could count.
-        shares = {b: (abs(w) / largest) ** power for b, w in selection.items()}
-        left = min(self.remaining(b) / share for b, share in shares.items() if share > 0.0)
+        # A share so small that its square is no float costs nothing that a float could count.
+        parts = {b: abs(share) ** power for b, share in shares.items()}
+        left = min(self.remaining(b) / part for b, part in parts.items() if part > 0.0)
         if left <= self._limit * _SLACK:
-            poorest = min(selection, key=self.remaining)
+            poorest = min(shares, key=self.remaining)
             raise BudgetExceeded(f"the users of block {poorest} have spent all their budget")
         return float(left ** (1.0 / power))
 
@@ -525,6 +550,7 @@ class JointCurator(Curator):
 
     def _charge(self, costs: Mapping[int, float], label: str) -> None:
         """Puts the cost on disk, then into memory; nothing was drawn yet."""
+        self._afford(costs)
         if self._ledger is not None:
             by_key = {self._keys[block]: cost for block, cost in costs.items()}
             self._ledger.charge(by_key, label, pending=self._autosave is not None)
@@ -532,9 +558,16 @@ class JointCurator(Curator):
             self._spent[block] += cost
 
     def _publish(self, release: Release) -> Release:
+        before = self.last_release
         super()._publish(release)
         if self._autosave is not None:
-            self.save(self._autosave)
+            # Until the result is on disk nobody may see it: a crash would forget it.
+            self._unsaved = True
+            try:
+                self.save(self._autosave)
+            except BaseException:
+                self.last_release = before
+                raise
         return release
 
     # Save and resume.
@@ -545,6 +578,12 @@ class JointCurator(Curator):
         Real noise is never saved as a generator. With a ledger the save can be resumed once, and
         only while nothing was published since.
         """
+        with self._lock:
+            self._owner.check("curator")
+            self._save(path)
+            self._unsaved = False
+
+    def _save(self, path: str | os.PathLike[str]) -> None:
         token = secrets.token_hex(16)
         meta: dict[str, Any] = {
             "token": token,
@@ -564,7 +603,7 @@ class JointCurator(Curator):
             "spent": [self._spent[b] for b in range(len(self._block_users))],
             "keys": [self._keys[b] for b in range(len(self._block_users))],
             "blocks": {str(b): [raw.users, raw.aggregate] for b, raw in self._blocks.items()},
-            "noise": self._source.state() if isinstance(self._source, Noise) else None,
+            "noise": saved_source(self._source),
             "streams": {},
         }
         arrays: dict[str, NDArray[Any]] = self._registry.dump(meta)
@@ -601,6 +640,7 @@ class JointCurator(Curator):
             privacy = JointDP(**options)
             curator = JointCurator(privacy, users=meta["declared_users"])
             curator._source = Noise.from_state(meta["noise"])
+            curator._owner = Owner(curator._source.simulation)
             curator.releases = meta["releases"]
             curator._plain = meta["plain"]
             curator._block_users = list(meta["block_users"])
@@ -688,7 +728,14 @@ class JointStream(Stream):
             HorizonExceeded: all declared releases were made.
             InvalidArgument: the block entered before (a user is in one leaf).
         """
+        with self._curator._lock:
+            return self._release(block, keep, user_ids)
+
+    def _release(
+        self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
+    ) -> Release:
         curator = self._curator
+        curator._ready()
         if self.counter.releases is not None and self.counter.released >= self.counter.releases:
             raise HorizonExceeded(
                 f"stream {self.name!r} was declared for {self.counter.releases} releases"
@@ -698,14 +745,19 @@ class JointStream(Stream):
             number = curator.add(block, user_ids)
         else:
             number = block
-        if number in self.entered:
-            raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
-        total = self.statistic.total(curator._raw(number))
-        costs = {number: self.cost if curator.privacy.pure else self.cost**2}
-        curator._afford(costs)
-        curator._charge(costs, f"stream {self.name}")
-        vector = self.counter.release(total)
+        try:
+            if number in self.entered:
+                raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
+            total = self.statistic.total(curator._raw(number))
+            costs = {number: self.cost if curator.privacy.pure else self.cost**2}
+            curator._charge(costs, f"stream {self.name}")
+        except BaseException:
+            # A block that did not get in must not stay: a retry would bring its users twice.
+            if isinstance(block, Block):
+                curator.forget(number)
+            raise
         self.entered.add(number)
+        vector = self.counter.release(total)
         self.users += curator._block_users[number]
         if isinstance(block, Block) and not keep:
             curator.forget(number)
@@ -866,9 +918,10 @@ class _Registry:
     def _name(self, user: int | str) -> bytes:
         if isinstance(user, (bool, float)) or not isinstance(user, (int, str, np.integer)):
             raise InvalidArgument(f"user ids must be integers or strings, got {type(user)}")
-        text = user if isinstance(user, str) else str(int(user))
+        text = user if isinstance(user, str) else hex(int(user))
         kind = b"s" if isinstance(user, str) else b"i"
-        return hashlib.blake2b(kind + text.encode(), key=self._key, digest_size=16).digest()
+        name = text.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(kind + name, key=self._key, digest_size=16).digest()
 
     def dump(self, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Into a save."""

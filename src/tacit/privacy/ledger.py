@@ -73,14 +73,14 @@ except ImportError:  # not POSIX; every operation then says so
 Unit: TypeAlias = Literal["mu^2", "epsilon"]
 """What is counted: squared Gaussian-DP parameters, or epsilons of pure DP. Both add."""
 
-Event: TypeAlias = Literal["charge", "pending", "save", "resume"]
+Event: TypeAlias = Literal["start", "charge", "pending", "save", "resume"]
 """What a line records; ``pending`` is a charge whose result was not yet on disk."""
 
 FORMAT_VERSION = 1
 
 _FORMAT = "tacit-ledger"
 _UNITS = ("mu^2", "epsilon")
-_EVENTS = ("charge", "pending", "save", "resume")
+_EVENTS = ("start", "charge", "pending", "save", "resume")
 # A budget divided into n parts must be spendable in n parts, in spite of rounding.
 _TOLERANCE = 1e-9
 
@@ -92,7 +92,7 @@ class Entry:
     Attributes:
         sequence: Its number, from 1.
         event: What it records.
-        label: The label of a charge, the token of a save or of a resume.
+        label: The label of a charge, the token of a start, a save or a resume.
         costs: The cost per key; empty unless it is a charge.
     """
 
@@ -282,6 +282,21 @@ class Ledger:
                     )
             self._append(descriptor, "pending" if pending else "charge", label, costs)
             return self.sequence
+
+    def record_start(self, token: str) -> None:
+        """Record that a run begins; a ledger has one.
+
+        Raises:
+            DoubleSpend: The ledger has entries already: another run's, which its users paid for.
+        """
+        token = _text("token", token)
+        with self._locked() as descriptor:
+            if self._entries:
+                raise DoubleSpend(
+                    f"{self._path!r} has the accounts of another run: resume that run, or give "
+                    "users who never took part a new ledger"
+                )
+            self._append(descriptor, "start", token, {})
 
     def record_save(self, token: str) -> None:
         """Record that the state file with this token is on disk, whole.

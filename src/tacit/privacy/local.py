@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.budget import Relation
+from tacit.privacy.counters.base import noise_scale as safe_scale
 from tacit.privacy.curator import Curator, Release, Stream
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
@@ -74,13 +75,8 @@ def report(
 def noise_scale(statistic: Statistic, privacy: LocalDP) -> float:
     """Standard deviation (Gaussian) or scale (Laplace) of the noise in one report."""
     if privacy.mechanism == "gaussian":
-        return statistic.l2(Relation.REPLACE_ONE) / privacy.report_cost
-    sensitivity = statistic.l1(Relation.REPLACE_ONE)
-    if sensitivity is None:
-        raise InvalidArgument(
-            f"{statistic.name} has no sensitivity in the 1-norm, so no pure DP: use gaussian"
-        )
-    return sensitivity / privacy.report_cost
+        return safe_scale(statistic.sensitivity(Relation.REPLACE_ONE, "l2"), privacy.report_cost)
+    return safe_scale(statistic.sensitivity(Relation.REPLACE_ONE, "l1"), privacy.report_cost)
 
 
 def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
@@ -170,6 +166,7 @@ class LocalCurator(Curator):
         Raises:
             BudgetExceeded: a block has reported another statistic. Nothing is published.
         """
+        self._owner.check("curator")
         known = [
             b for b in range(len(self._block_users)) if b in self._reports or b in self._blocks
         ]

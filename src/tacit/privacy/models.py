@@ -36,7 +36,7 @@ class JointDP:
             general the noise grows g-fold: episodes in one release may add up.
         disjoint: every release is over one block and nobody is in one block twice. Then the g
             episodes of a user are in different releases and the noise grows sqrt(g)-fold only
-            (g-fold under pure DP). The curator enforces it.
+            (g-fold under pure DP). The curator enforces it, and so needs user ids.
 
     >>> JointDP(epsilon=1.0, delta=1e-6).budget
     Budget(epsilon=1.0, delta=1e-06)
@@ -74,7 +74,7 @@ class JointDP:
         the largest; with every release over one block, in which she is once, it is the plain
         sum, at most g times the largest. Epsilons add up either way.
         """
-        g = self.episodes_per_user
+        g = float(self.episodes_per_user)
         if self.pure:
             return self.epsilon / g
         return self.budget.mu**2 / (g if self.disjoint else g * g)
@@ -158,5 +158,5 @@ Privacy = JointDP | LocalDP | NonPrivate
 def _check(model: JointDP | LocalDP) -> None:
     Budget(model.epsilon, model.delta)
     g = model.episodes_per_user
-    if isinstance(g, bool) or not isinstance(g, int) or g < 1:
-        raise InvalidArgument(f"episodes_per_user must be an integer >= 1, got {g!r}")
+    if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= 10**9:
+        raise InvalidArgument(f"episodes_per_user must be an integer from 1 to 1e9, got {g!r}")

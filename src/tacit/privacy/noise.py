@@ -3,9 +3,8 @@
 A :class:`Noise` is either *real* or a *simulation*.
 
 * Real (no seed): the generator is keyed by the operating system, keyed anew after 65,536 values
-  (before each larger draw) and after a fork, and can be neither copied, pickled nor saved. Two
-  processes or two resumed runs therefore never put the same noise on two data sets, whose
-  difference would be free of noise.
+  (before each larger draw) and after a fork, and can be neither copied, pickled nor saved, so that
+  it is never put on two data sets, whose difference would be free of noise.
 * Simulation (``seed=``): bit-for-bit reproducible, and worthless as protection, because whoever
   knows the seed subtracts the noise. Everything built on it says "simulation only".
 
@@ -130,6 +129,17 @@ class Noise:
         if not self._simulation:
             raise TypeError("real noise cannot be copied or pickled: a copy would repeat it")
         return (Noise.from_state, (self.state(),))
+
+
+def saved_source(source: NoiseSource) -> dict[str, Any] | None:
+    """What a save keeps of a source: a simulation's state, nothing of real noise.
+
+    A simulated source whose state cannot be saved is refused: resumed, it would look real.
+    """
+    state = source.state() if isinstance(source, Noise) else None
+    if state is None and source.simulation:
+        raise InvalidArgument("a run with a simulated noise source of your own cannot be saved")
+    return state
 
 
 def _generator(seed: int | None) -> np.random.Generator:

@@ -21,6 +21,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,8 +57,10 @@ class Block:
         if isinstance(self.users, bool) or self.users != int(self.users) or self.users < 0:
             raise InvalidArgument(f"users must be an integer >= 0, got {self.users!r}")
         checked: dict[str, NDArray[np.generic]] = {}
-        for name, values in self.arrays.items():
-            array = np.asarray(values)
+        for name, array in self.arrays.items():
+            # A list would get its dtype, and so its fate, from somebody's values.
+            if not isinstance(array, np.ndarray):
+                raise InvalidArgument(f"array {name!r} must be a NumPy array, got {type(array)}")
             if array.dtype.kind not in "biuf":
                 raise InvalidArgument(f"array {name!r} must be numeric, got dtype {array.dtype}")
             if not self.aggregate and (array.ndim == 0 or array.shape[0] != self.users):
@@ -67,7 +70,8 @@ class Block:
                 )
             # Half and extended precision cannot be saved; a later refusal would cost budget.
             if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8):
-                array = array.astype(np.float64)
+                with np.errstate(all="ignore"):
+                    array = array.astype(np.float64)
             checked[name] = array
         object.__setattr__(self, "users", int(self.users))
         object.__setattr__(self, "arrays", checked)
@@ -87,6 +91,13 @@ class Block:
         arrays = {name: array[rows] for name, array in self.arrays.items()}
         users = len(range(*rows.indices(self.users))) if isinstance(rows, slice) else rows.sum()
         return Block(int(users), arrays)
+
+    def sealed(self) -> Block:
+        """A copy of its own that nobody can write to: a reused buffer must not change it."""
+        arrays = {name: np.array(array, copy=True) for name, array in self.arrays.items()}
+        for array in arrays.values():
+            array.setflags(write=False)
+        return Block(self.users, arrays, self.aggregate)
 
     def __repr__(self) -> str:
         return f"<Block of {self.users} users>"
@@ -265,6 +276,25 @@ class Statistic(ABC):
         for start in range(0, block.users, step):
             total += self.contributions(block.take(slice(start, start + step))).sum(axis=0)
         return total
+
+    def sensitivity(self, relation: Relation, norm: Literal["l1", "l2"]) -> float:
+        """The declared bound, refused if it cannot be one.
+
+        Zero is a neighbour of everybody, so zero-out <= replace-one <= 2 zero-out: a wrong
+        declaration is off by a factor of 2 at most, because the gate enforces the first.
+        """
+        declare = self.l2 if norm == "l2" else self.l1
+        zero, replace = declare(Relation.ZERO_OUT), declare(Relation.REPLACE_ONE)
+        if zero is None or replace is None:
+            raise InvalidArgument(
+                f"{self.name} has no sensitivity in the 1-norm, so no pure DP: use delta > 0"
+            )
+        if not 0.0 < zero <= replace * (1.0 + 1e-9) <= 2.0 * zero * (1.0 + 1e-8) < 1e300:
+            raise InvalidArgument(
+                f"{self.name} declares sensitivities {zero!r} (zero-out) and {replace!r} "
+                f"(replace-one): the second must be between the first and its double"
+            )
+        return zero if relation is Relation.ZERO_OUT else replace
 
     def check(self, block: Block) -> None:
         """Raises what a block's shapes, which are public, would raise later."""

@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.budget import Budget, Relation
-from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.storage import read_state, write_state
 from tacit.privacy.symmetric import pack, packed_size, unpack
 
@@ -99,7 +99,9 @@ class Counter(ABC):
         self.released = 0
         self._sum = np.zeros(self.size)
         cost = mu if mu is not None else epsilon
-        self.scale = 0.0 if cost is None else self.column_norm * self.sensitivity / cost
+        self.scale = 0.0 if cost is None else noise_scale(self.column_norm * self.sensitivity, cost)
+        self._owner = Owner(self.source.simulation)
+        self._interrupted = False
         self._start()
 
     # What a kind defines.
@@ -183,13 +185,23 @@ class Counter(ABC):
             InvalidArgument: wrong shape, or not finite. Nothing changes.
         """
         vector = self._check_item(item)
+        self._owner.check("counter")
         if self.releases is not None and self.released >= self.releases:
             raise HorizonExceeded(
                 f"this counter was declared for {self.releases} releases and has made them all"
             )
+        if self._interrupted:
+            raise HorizonExceeded(
+                "an earlier release was interrupted half-way: a retry could count its item twice, "
+                "so this counter has ended; resume from a save"
+            )
+        # Drawing may fail, and then nothing has changed. From there on there is no way back.
+        fresh = self._draw()
+        self._interrupted = True
         self._sum += vector
         self.released += 1
-        published: Floats = self._sum + self._next_noise()
+        published: Floats = self._sum + self.scale * self._advance(fresh)
+        self._interrupted = False
         return self._shaped(published)
 
     def rebuild(self, shape: tuple[int, ...], source: NoiseSource) -> Self:
@@ -211,8 +223,7 @@ class Counter(ABC):
         Resume a file once: two runs resumed from one file share the noise drawn before.
         """
         meta, arrays = self.dump()
-        source = self.source.state() if isinstance(self.source, Noise) else None
-        write_state(path, "counter", meta | {"noise": source}, arrays)
+        write_state(path, "counter", meta | {"noise": saved_source(self.source)}, arrays)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Counter:
@@ -226,6 +237,8 @@ class Counter(ABC):
 
     def dump(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """The secret state as JSON values and arrays, without the noise source."""
+        if self._interrupted:
+            raise HorizonExceeded("a release was interrupted half-way: there is nothing to save")
         values, arrays = self._state()
         meta = {
             "counter": self.kind,
@@ -282,11 +295,21 @@ class Counter(ABC):
     def _unit_std(self) -> float:
         return self.scale * (math.sqrt(2.0) if self.distribution == "laplace" else 1.0)
 
-    def _next_noise(self) -> Floats:
+    def _draw(self) -> Floats:
+        """The fresh vector z_t of a release."""
         shape = (self.size,)
-        laplace = self.distribution == "laplace"
-        fresh = self.source.laplace(shape) if laplace else self.source.normal(shape)
-        return self.scale * self._advance(fresh)
+        if self.distribution == "laplace":
+            return self.source.laplace(shape)
+        return self.source.normal(shape)
+
+    def __copy__(self) -> Self:
+        raise TypeError("a counter cannot be copied: two copies would go on from the same noise")
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (self.__copy__(),)
 
     def _check_item(self, item: ArrayLike) -> Floats:
         array = np.asarray(item, dtype=np.float64)
@@ -329,6 +352,32 @@ class Counter(ABC):
             raise InvalidArgument("Laplace noise is for vectors; symmetric matrices are Gaussian")
         _positive("epsilon", epsilon)
         return "laplace"
+
+
+class Owner:
+    """Refuses to go on in a forked process, where parent and child would share a state."""
+
+    def __init__(self, simulation: bool) -> None:
+        self._pid = None if simulation else os.getpid()
+
+    def check(self, what: str) -> None:
+        """Raises in any process but the one that made the state."""
+        if self._pid is not None and self._pid != os.getpid():
+            raise DoubleSpend(
+                f"this {what} belongs to another process: after a fork both would publish from one "
+                f"state, and pay once"
+            )
+
+
+def noise_scale(sensitivity: float, cost: float) -> float:
+    """Sensitivity / cost, within the range in which sums and noise are ordinary numbers."""
+    scale = sensitivity / cost
+    if not 1e-150 < scale < 1e150:
+        raise InvalidArgument(
+            f"a sensitivity of {sensitivity!r} at a cost of {cost!r} needs noise of scale "
+            f"{scale!r}, which is out of range"
+        )
+    return scale
 
 
 def _positive(name: str, value: float | None) -> float:

@@ -107,8 +107,10 @@ class BLT:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "releases", _integer("releases", self.releases))
-        object.__setattr__(self, "u", tuple(float(x) for x in self.u))
-        object.__setattr__(self, "v", tuple(float(x) for x in self.v))
+        # Rounded as 1 - u and 1 - v are, so that the claim is about the very numbers that a counter
+        # multiplies by, also after 2^40 steps.
+        object.__setattr__(self, "u", tuple(1.0 - (1.0 - float(x)) for x in self.u))
+        object.__setattr__(self, "v", tuple(1.0 - (1.0 - float(x)) for x in self.v))
         if len(self.u) != len(self.v) or not self.u:
             raise InvalidArgument(
                 f"u and v must have the same positive length, got {len(self.u)} and {len(self.v)}"

@@ -117,5 +117,5 @@ class Noiseless(Counter):
     def _advance(self, fresh: Floats) -> Floats:
         return fresh
 
-    def _next_noise(self) -> Floats:
+    def _draw(self) -> Floats:
         return np.zeros(self.size)

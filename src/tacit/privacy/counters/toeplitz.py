@@ -34,7 +34,7 @@ class SquareRoot(Counter):
 
     def row_norms(self, upto: int) -> Floats:
         """The roots of S_1..S_t."""
-        return _sqrt_norms(_padded(upto))[:upto]
+        return _sqrt_norms(_padded(upto))[:upto].copy()
 
     @property
     def memory(self) -> int:
@@ -163,9 +163,15 @@ def _padded(length: int) -> int:
 
 @lru_cache(maxsize=32)
 def _sqrt_norms(length: int) -> Floats:
-    return np.sqrt(np.cumsum(sqrt_coefficients(length) ** 2))
+    return _constant(np.sqrt(np.cumsum(sqrt_coefficients(length) ** 2)))
 
 
 @lru_cache(maxsize=32)
 def _sqrt_reversed(length: int) -> Floats:
-    return np.ascontiguousarray(sqrt_coefficients(length)[::-1])
+    return _constant(np.ascontiguousarray(sqrt_coefficients(length)[::-1]))
+
+
+def _constant(array: Floats) -> Floats:
+    """Read-only: who changed a cached array would change the noise of every later counter."""
+    array.setflags(write=False)
+    return array
