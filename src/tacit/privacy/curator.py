@@ -24,9 +24,9 @@ import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,6 +47,9 @@ from tacit.privacy.models import JointDP, NonPrivate
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.privacy.storage import read_state, write_state
+
+Extra: TypeAlias = Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]
+"""What an agent adds to its curator's save."""
 
 # Rounding of sums of squares, not a loophole: a budget split into ten parts must be spendable.
 _SLACK = 1e-12
@@ -308,7 +311,9 @@ class JointCurator(Curator):
         self._saved_streams: dict[str, tuple[dict[str, Any], dict[str, Floats]]] = {}
         self._plain = False
         self._unsaved = False
-        self._autosave = autosave
+        self._autosave: str | os.PathLike[str] | None = None
+        self._extra: Extra | None = None
+        self.extra: tuple[dict[str, Any], dict[str, NDArray[Any]]] = ({}, {})
         self._ledger: Ledger | None = None
         if ledger is not None:
             unit: Unit = "epsilon" if privacy.pure else "mu^2"
@@ -316,7 +321,7 @@ class JointCurator(Curator):
             self._ledger.record_start(secrets.token_hex(16))
         if autosave is not None:
             # So that a process killed before its first release can be resumed too.
-            self.save(autosave)
+            self.autosave_to(autosave)
 
     def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
         """See :meth:`Curator.add`."""
@@ -572,6 +577,18 @@ class JointCurator(Curator):
 
     # Save and resume.
 
+    def attach(self, extra: Extra) -> None:
+        """Saves, from now on, also what ``extra()`` returns: JSON values and arrays of an agent.
+
+        Loaded again they are in ``extra``.
+        """
+        self._extra = extra
+
+    def autosave_to(self, path: str | os.PathLike[str]) -> None:
+        """Writes the state to ``path`` now, and again before anything is published."""
+        self.save(path)
+        self._autosave = path
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the curator's secret state (raw blocks, exact sums, drawn noise), mode 0600.
 
@@ -615,6 +632,8 @@ class JointCurator(Curator):
             meta["streams"][name] = stream_meta
             arrays |= {f"stream/{name}/{key}": array for key, array in stream_arrays.items()}
         _dump_release(self.last_release, meta, arrays)
+        meta["extra"], more = self.extra if self._extra is None else self._extra()
+        arrays |= {f"extra/{name}": array for name, array in more.items()}
         write_state(path, "curator", meta, arrays)
         if self._ledger is not None:
             self._ledger.record_save(token)
@@ -656,15 +675,15 @@ class JointCurator(Curator):
                     _with_prefix(arrays, f"stream/{name}/"),
                 )
             curator._registry.restore(meta, arrays)
+            curator.extra = (meta["extra"], _with_prefix(arrays, "extra/"))
             curator.last_release = _revive_release(meta, arrays)
             identity, token, after = meta["ledger"], meta["token"], meta["after"]
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
         curator._reopen(ledger, identity, token, after)
-        curator._autosave = autosave
         if autosave is not None:
             # A ledger voids the save just resumed: without this a crash would end the run.
-            curator.save(autosave)
+            curator.autosave_to(autosave)
         return curator
 
     def _reopen(

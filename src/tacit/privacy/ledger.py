@@ -1,8 +1,9 @@
 """What was spent, on disk, before it is published.
 
 A ledger is an append-only text file, one JSON object per line. Its first line declares a limit;
-every later line is a start, a charge, a save or a resume, numbered from 1. Costs are charged to *keys*: a
-key is a block of users, a user is in one block, so what a user has spent is what her key has.
+every later line is a start, a charge, a save or a resume, numbered from 1. Costs are charged to
+*keys*: a key is a block of users, a user is in one block, so what a user has spent is what her key
+has.
 
 **Guarantees.** No key is ever charged more than the limit (up to a relative 1e-9, for rounding),
 whichever processes use the ledger and wherever they crash: a charge is on disk before

@@ -1,0 +1,473 @@
+"""Episodes as arrays: what users did, raw and sensitive, on its way to the curator.
+
+States and actions are numbers from 0. Anything else that a log may hold (a missing value, text, a
+half, an infinity) is kept as something that is visibly invalid: state or action -1, reward NaN.
+Nothing here raises or warns because of a user's *values*: what a statistic cannot use is dropped
+at the gate, where it changes nothing but that user's own contribution. Shapes, lengths and names of
+columns are public, and wrong ones raise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+INVALID = -1
+"""The state or action of what is missing or is no such number."""
+
+
+class FiniteSpace(Protocol):
+    """What :func:`validate_episodes` needs to know of a world."""
+
+    @property
+    def states(self) -> int:
+        """How many states there are."""
+        ...
+
+    @property
+    def actions(self) -> int:
+        """How many actions there are."""
+        ...
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode."""
+        ...
+
+    @property
+    def reward_values(self) -> Sequence[float]:
+        """The values that a reward can take."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Episodes:
+    """One episode per row. Sensitive: only a curator should hold them.
+
+    The arrays are not copied where their types are right already, and are read-only.
+
+    Attributes:
+        states: shape (n, H + 1); the state at every step and the one after the last.
+        actions: shape (n, H).
+        rewards: shape (n, H).
+        versions: shape (n,); which version of the policy the user followed, -1 where unknown.
+        user_ids: who the rows are, integers or text, or ``None``. With ids a curator makes sure
+            that nobody contributes more episodes than declared.
+
+    >>> episodes = Episodes(states=[[0, 1, 1]], actions=[[1, 0]], rewards=[[0.0, 1.0]])
+    >>> episodes
+    <Episodes of 1 user, horizon 2>
+    >>> episodes.block()["versions"]
+    array([-1])
+    """
+
+    states: Ints
+    actions: Ints
+    rewards: Floats
+    versions: Ints
+    user_ids: tuple[int | str, ...] | None
+
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        versions: ArrayLike | None = None,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> None:
+        columns = {
+            "states": _codes("states", states),
+            "actions": _codes("actions", actions),
+            "rewards": _numbers("rewards", rewards),
+        }
+        for name, array in columns.items():
+            if array.ndim != 2:
+                raise InvalidArgument(
+                    f"{name} has shape {array.shape}, but must have a row per user and a column "
+                    "per step"
+                )
+        users, steps = columns["actions"].shape
+        if steps < 1:
+            raise InvalidArgument("actions has no columns, but an episode has at least one step")
+        _require_shape("states", columns["states"], (users, steps + 1))
+        _require_shape("rewards", columns["rewards"], (users, steps))
+        if versions is None:
+            columns["versions"] = np.full(users, INVALID, dtype=np.int64)
+        else:
+            columns["versions"] = _codes("versions", versions)
+        _require_shape("versions", columns["versions"], (users,))
+        for name, array in columns.items():
+            view = array.view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+        object.__setattr__(self, "user_ids", _checked_ids(user_ids, users))
+
+    @property
+    def users(self) -> int:
+        """How many rows there are."""
+        return int(self.actions.shape[0])
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode, H."""
+        return int(self.actions.shape[1])
+
+    def __len__(self) -> int:
+        return self.users
+
+    def __repr__(self) -> str:
+        # No values: a repr ends up in logs.
+        noun = "user" if self.users == 1 else "users"
+        return f"<Episodes of {self.users:,} {noun}, horizon {self.horizon}>"
+
+    def block(self) -> Block:
+        """The same for a curator: arrays "states", "actions", "rewards" and "versions", raw."""
+        return Block(
+            self.users,
+            {
+                "states": self.states,
+                "actions": self.actions,
+                "rewards": self.rewards,
+                "versions": self.versions,
+            },
+        )
+
+    def take(self, rows: slice | NDArray[np.bool_] | Ints) -> Episodes:
+        """Some of the rows.
+
+        >>> episodes = Episodes(np.zeros((3, 2)), np.zeros((3, 1)), np.zeros((3, 1)))
+        >>> episodes.take(slice(0, 2))
+        <Episodes of 2 users, horizon 1>
+        """
+        ids = None
+        if self.user_ids is not None:
+            ids = [self.user_ids[i] for i in np.arange(self.users)[rows].tolist()]
+        return Episodes(
+            self.states[rows], self.actions[rows], self.rewards[rows], self.versions[rows], ids
+        )
+
+    @classmethod
+    def from_records(
+        cls,
+        user: ArrayLike,
+        step: ArrayLike,
+        state: ArrayLike,
+        action: ArrayLike,
+        reward: ArrayLike,
+        next_state: ArrayLike,
+        *,
+        horizon: int,
+        version: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+    ) -> Episodes:
+        """Episodes from a log: columns with an entry per step that somebody took, in any order.
+
+        Everybody who occurs gets a row, in the order of first occurrence, whatever her entries
+        hold. Steps that are missing, given twice, or negative are invalid (state -1); so is a
+        state that two entries disagree on. Steps from ``horizon`` on are left out.
+
+        Args:
+            user: who, as integers or text.
+            step: when, from 0.
+            state: the state before the action.
+            action: the action taken.
+            reward: the reward received.
+            next_state: the state after it.
+            horizon: steps of an episode. It is given, not found in the data, because shapes are
+                public.
+            version: which policy version was followed; -1 for an episode with different ones.
+            episode: for users with several episodes: which of them an entry belongs to. Each
+                gets a row of its own.
+
+        >>> log = Episodes.from_records(
+        ...     user=["ann", "bob", "ann"], step=[0, 0, 1], state=[0, 0, 2], action=[1, 0, 1],
+        ...     reward=[0.0, 0.5, 1.0], next_state=[2, 1, 3], horizon=2)
+        >>> log.user_ids
+        ('ann', 'bob')
+        >>> log.states.tolist()
+        [[0, 2, 3], [0, 1, -1]]
+        """
+        if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
+            raise InvalidArgument(f"horizon is {horizon!r}, but must be an integer of at least 1")
+        steps = _column("step", _codes("step", step))
+        columns = {
+            "state": _codes("state", state),
+            "action": _codes("action", action),
+            "reward": _numbers("reward", reward),
+            "next_state": _codes("next_state", next_state),
+        }
+        rows, ids = _rows(user, episode)
+        for name, array in (*columns.items(), ("user", rows)):
+            if _column(name, array).shape != steps.shape:
+                raise InvalidArgument(
+                    f"{name} has {len(array)} entries, but must have as many as step, {len(steps)}"
+                )
+        n = len(ids)
+        within = (steps >= 0) & (steps < horizon)
+        cell = rows[within] * horizon + steps[within]
+        once = np.bincount(cell, minlength=n * horizon) == 1
+        within[within] = once[cell]
+        at = (rows[within], steps[within])
+
+        before = np.full((n, horizon + 1), INVALID, dtype=np.int64)
+        after = np.full((n, horizon + 1), INVALID, dtype=np.int64)
+        actions = np.full((n, horizon), INVALID, dtype=np.int64)
+        rewards = np.full((n, horizon), np.nan)
+        before[at] = columns["state"][within]
+        after[at[0], at[1] + 1] = columns["next_state"][within]
+        actions[at] = columns["action"][within]
+        rewards[at] = columns["reward"][within]
+        # A state is seen by the entry before it and by the one after it; -1 says nothing.
+        known = once.reshape(n, horizon)
+        seen_before = np.pad(known, ((0, 0), (0, 1)))
+        seen_after = np.pad(known, ((0, 0), (1, 0)))
+        states = np.where(seen_before, before, after)
+        states[seen_before & seen_after & (before != after)] = INVALID
+        return cls(states, actions, rewards, _versions(version, rows, n), ids)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        horizon: int,
+        user: str = "user",
+        step: str = "step",
+        state: str = "state",
+        action: str = "action",
+        reward: str = "reward",
+        next_state: str = "next_state",
+        version: str | None = None,
+        episode: str | None = None,
+    ) -> Episodes:
+        """Episodes from a table: a data frame, or a mapping of names to columns.
+
+        Args:
+            frame: anything whose ``frame[name]`` is a column: a pandas or Polars frame, a
+                structured array, a dictionary.
+            horizon: steps of an episode; see :meth:`from_records` for all columns.
+            user: the name of the column of users.
+            step: the name of the column of steps.
+            state: the name of the column of states.
+            action: the name of the column of actions.
+            reward: the name of the column of rewards.
+            next_state: the name of the column of next states.
+            version: the name of the column of policy versions, if there is one.
+            episode: the name of the column of episodes, if there is one.
+
+        >>> table = {"user": [7, 7], "step": [0, 1], "s": [0, 1], "a": [1, 1], "reward": [0, 1],
+        ...          "next": [1, 0]}
+        >>> Episodes.from_frame(table, horizon=2, state="s", action="a", next_state="next")
+        <Episodes of 1 user, horizon 2>
+        """
+
+        def column(name: str) -> Any:
+            try:
+                return frame[name]
+            except (KeyError, IndexError, ValueError, TypeError) as error:
+                raise InvalidArgument(f"the table has no column {name!r}") from error
+            except Exception as error:
+                # Polars has an error of its own.
+                raise InvalidArgument(f"the column {name!r} cannot be read") from error
+
+        return cls.from_records(
+            *(column(name) for name in (user, step, state, action, reward, next_state)),
+            horizon=horizon,
+            version=None if version is None else column(version),
+            episode=None if episode is None else column(episode),
+        )
+
+
+@dataclass(frozen=True)
+class EpisodesReport:
+    """What :func:`validate_episodes` counted. Raw facts about users: not for publication.
+
+    Attributes:
+        users: how many episodes there are.
+        steps: how many steps they have in all.
+        invalid_states: entries that are no state of the space, the last of an episode included.
+        invalid_actions: entries that are no action of the space.
+        invalid_rewards: entries that are not finite or outside the range of rewards.
+        affected_users: episodes with at least one of these.
+    """
+
+    users: int
+    steps: int
+    invalid_states: int
+    invalid_actions: int
+    invalid_rewards: int
+    affected_users: int
+
+    @property
+    def valid(self) -> bool:
+        """Whether nothing invalid was found."""
+        return self.affected_users == 0
+
+    def __str__(self) -> str:
+        head = f"{self.users:,} episodes, {self.steps:,} steps: "
+        if self.valid:
+            found = "all valid."
+        else:
+            found = (
+                f"{self.affected_users:,} episodes hold {self.invalid_states:,} invalid states, "
+                f"{self.invalid_actions:,} invalid actions and {self.invalid_rewards:,} invalid "
+                "rewards. A statistic leaves them out."
+            )
+        return f"{head}{found} These are raw counts, outside the guarantee: do not publish them."
+
+
+def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
+    """Counts what of the episodes does not fit the space.
+
+    A curator's tool for finding mistakes in a log. **The counts are raw data, outside any
+    guarantee: do not publish them, and do not let anything that is published depend on them.** An
+    agent never calls this; it takes episodes as they are.
+
+    Args:
+        episodes: what to look at.
+        spec: the space: states, actions, horizon and reward values.
+
+    Raises:
+        InvalidArgument: The horizons differ. That is public.
+    """
+    if episodes.horizon != spec.horizon:
+        raise InvalidArgument(
+            f"episodes have horizon {episodes.horizon}, but must have the space's, {spec.horizon}"
+        )
+    low, high = min(spec.reward_values), max(spec.reward_values)
+    states = (episodes.states < 0) | (episodes.states >= spec.states)
+    actions = (episodes.actions < 0) | (episodes.actions >= spec.actions)
+    # Written so that NaN is invalid.
+    rewards = ~((episodes.rewards >= low) & (episodes.rewards <= high))
+    affected = states.any(axis=1) | actions.any(axis=1) | rewards.any(axis=1)
+    return EpisodesReport(
+        users=episodes.users,
+        steps=episodes.actions.size,
+        invalid_states=int(states.sum()),
+        invalid_actions=int(actions.sum()),
+        invalid_rewards=int(rewards.sum()),
+        affected_users=int(affected.sum()),
+    )
+
+
+def _array(name: str, values: ArrayLike) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InvalidArgument(f"{name} has rows of different lengths") from error
+
+
+def _numbers(name: str, values: ArrayLike) -> Floats:
+    """Any column as floats; what is no number is NaN."""
+    array = _array(name, values)
+    if array.dtype.kind in "biuf":
+        with np.errstate(all="ignore"):
+            return array.astype(np.float64, copy=False)
+    if array.dtype.kind in "OUS":
+        # One odd entry turns a whole column into objects or text, so this depends on values.
+        flat = np.full(array.size, np.nan)
+        for place, value in enumerate(array.ravel().tolist()):
+            with contextlib.suppress(Exception):
+                flat[place] = float(value)
+        return flat.reshape(array.shape)
+    raise InvalidArgument(f"{name} has dtype {array.dtype}, but must be numeric")
+
+
+def _codes(name: str, values: ArrayLike) -> Ints:
+    """Any column as integers; what is no integer of 64 bits is -1."""
+    array = _array(name, values)
+    if array.dtype.kind in "bi" or (array.dtype.kind == "u" and array.dtype.itemsize < 8):
+        return array.astype(np.int64, copy=False)
+    if array.dtype.kind == "u":
+        fits = array <= np.uint64(np.iinfo(np.int64).max)
+        return np.where(fits, array.astype(np.int64), INVALID)
+    numbers = _numbers(name, array)
+    with np.errstate(all="ignore"):
+        # 2^53: beyond it, floats are not all integers one by one.
+        whole = (np.abs(numbers) <= 2.0**53) & (numbers == np.floor(numbers))
+        return np.where(whole, numbers, INVALID).astype(np.int64)
+
+
+def _column(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    if array.ndim != 1:
+        raise InvalidArgument(f"{name} has shape {array.shape}, but must be a column")
+    return array
+
+
+def _require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise InvalidArgument(f"{name} has shape {array.shape}, but must have {shape}")
+
+
+def _checked_ids(user_ids: Sequence[int | str] | None, users: int) -> tuple[int | str, ...] | None:
+    if user_ids is None:
+        return None
+    ids = tuple(user_ids.tolist() if isinstance(user_ids, np.ndarray) else user_ids)
+    if len(ids) != users:
+        raise InvalidArgument(f"user_ids has {len(ids)} entries, but there are {users} users")
+    for user in ids:
+        if isinstance(user, bool) or not isinstance(user, (int, str, np.integer)):
+            # The id itself stays out of the message.
+            raise InvalidArgument(
+                f"user_ids holds a {type(user).__name__}, but ids must be integers or text"
+            )
+    return ids
+
+
+def _rows(user: ArrayLike, episode: ArrayLike | None) -> tuple[Ints, list[int | str]]:
+    """Which row each entry belongs to, and the ids of the rows, in order of first occurrence."""
+    people = _id_column("user", user)
+    if episode is None:
+        keys: list[Any] = people
+    else:
+        episodes = _id_column("episode", episode)
+        if len(episodes) != len(people):
+            raise InvalidArgument(
+                f"episode has {len(episodes)} entries, but must have as many as user, {len(people)}"
+            )
+        keys = list(zip(people, episodes, strict=True))
+    places: dict[Any, int] = {}
+    rows = np.fromiter(
+        (places.setdefault(key, len(places)) for key in keys), dtype=np.int64, count=len(keys)
+    )
+    ids = list(places) if episode is None else [key[0] for key in places]
+    return rows, ids
+
+
+def _id_column(name: str, values: ArrayLike) -> list[int | str]:
+    # A list of text and integers would become all text in an array, and "7" the same as 7.
+    column = values if isinstance(values, (list, tuple)) else np.asarray(values)
+    ids = list(column.tolist() if isinstance(column, np.ndarray) else column)
+    for value in ids:
+        if isinstance(value, bool) or not isinstance(value, (int, str, np.integer)):
+            raise InvalidArgument(
+                f"{name} holds a {type(value).__name__}, but must hold integers or text"
+            )
+    return ids
+
+
+def _versions(version: ArrayLike | None, rows: Ints, n: int) -> Ints:
+    """The version that all entries of a row agree on, else -1."""
+    if version is None:
+        return np.full(n, INVALID, dtype=np.int64)
+    codes = _column("version", _codes("version", version))
+    if codes.shape != rows.shape:
+        raise InvalidArgument(
+            f"version has {len(codes)} entries, but must have as many as user, {len(rows)}"
+        )
+    low = np.full(n, np.iinfo(np.int64).max)
+    high = np.full(n, np.iinfo(np.int64).min)
+    np.minimum.at(low, rows, codes)
+    np.maximum.at(high, rows, codes)
+    return np.where(low == high, low, INVALID)

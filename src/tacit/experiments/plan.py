@@ -1,0 +1,214 @@
+"""How many users a budget needs, before any real user is touched.
+
+The agent is run on simulated users, exactly and quickly. If the world is not known, its sizes are
+enough: every run then has a world of these sizes, drawn at random. That is a stand-in, and a world
+in which reward is hard to find takes more users.
+
+What is declared for more users has more releases and a little more noise, and "90 % for good" means
+little at the end of a run. So, unless a number of users is given, it is multiplied by ten until the
+runs are ten times as long as the median run took.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.experiments.compare import check_world, median, recipe
+from tacit.loop import Progress, World, run, run_seeds
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import NonPrivate, Privacy
+from tacit.registry import AgentChoice
+from tacit.result import Result
+from tacit.tabular.worlds import random_mdp
+
+FIRST_USERS = 10**4
+"""The smallest number of users that is tried."""
+
+MOST_USERS = 10**10
+"""The largest number of users that is tried, unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Worlds of which nothing but their sizes is known.
+
+    Attributes:
+        states: S.
+        actions: A.
+        horizon: H.
+    """
+
+    states: int
+    actions: int
+    horizon: int
+
+    @property
+    def name(self) -> str:
+        """What the plan calls them."""
+        return f"random_mdp:states={self.states},actions={self.actions},horizon={self.horizon}"
+
+    def world(self, seed: int) -> World:
+        """The world of one run."""
+        return random_mdp(self.states, self.actions, self.horizon, seed)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to expect.
+
+    Attributes:
+        world: the world's name.
+        agent: the agent's text.
+        privacy: model and budget.
+        users: how many users the simulated agents were declared for.
+        results: one per seed.
+        baseline: the same without privacy, one per seed.
+        noise_std: standard deviation of the noise in one count after the last release; ``None`` if
+            the agent does not say.
+        why: what the agent chose, in its own words.
+        seconds: how long the simulation took.
+    """
+
+    world: str
+    agent: str
+    privacy: Privacy
+    users: int
+    results: tuple[Result, ...]
+    baseline: tuple[Result, ...]
+    noise_std: float | None
+    why: str
+    seconds: float
+
+    @property
+    def users_to_90(self) -> float | None:
+        """Median of the users until those who are served have 90 %; ``None`` if not reached."""
+        return median(result.users_to_90 for result in self.results)
+
+    @property
+    def greedy_users_to_90(self) -> float | None:
+        """Median of the users until the greedy policy has 90 %."""
+        return median(result.greedy_users_to_90 for result in self.results)
+
+    @property
+    def spread(self) -> tuple[int | None, int | None]:
+        """The fewest and the most users that a run took; ``None`` is more than there were."""
+        ordered = sorted(
+            (math.inf if r.users_to_90 is None else r.users_to_90) for r in self.results
+        )
+        least, most = (None if math.isinf(end) else int(end) for end in (ordered[0], ordered[-1]))
+        return least, most
+
+    @property
+    def settled(self) -> bool:
+        """Whether the runs were ten times as long as the median took."""
+        return _settled(self.results, self.users)
+
+    @property
+    def price(self) -> float | None:
+        """How many times the users of an agent without privacy are needed."""
+        private = self.users_to_90
+        plain = median(result.users_to_90 for result in self.baseline)
+        # An agent that is good from the start has nothing to pay.
+        return None if private is None or not plain else private / plain
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        guarantee = self.results[0].guarantee
+        return {
+            "world": self.world,
+            "agent": self.agent,
+            "privacy": repr(self.privacy),
+            "users": self.users,
+            "guarantee": None if guarantee is None else guarantee.to_dict(),
+            "releases": self.results[0].releases,
+            "noise_std": self.noise_std,
+            "users_to_90_median": self.users_to_90,
+            "users_to_90_range": list(self.spread),
+            "greedy_users_to_90_median": self.greedy_users_to_90,
+            "settled": self.settled,
+            "non_private_users_to_90_median": median(r.users_to_90 for r in self.baseline),
+            "price": self.price,
+            "runs": len(self.results),
+            "why": self.why,
+            "seconds": self.seconds,
+        }
+
+
+def plan(
+    world: World | Sizes,
+    agent: AgentChoice,
+    privacy: Privacy,
+    users: int | None = None,
+    *,
+    seeds: Sequence[int] = range(5),
+    workers: int = 1,
+    most: int = MOST_USERS,
+    progress: Progress = True,
+    text: str | None = None,
+) -> Plan:
+    """Simulates what an agent will need.
+
+    Args:
+        world: the world, or its sizes.
+        agent: the agent.
+        privacy: model and budget.
+        users: how many there will be; if not given, as many as it takes are tried.
+        seeds: one run each.
+        workers: processes at a time.
+        most: the largest number of users to try.
+        progress: whether to show a progress bar, on standard error.
+        text: what :func:`tacit.registry.build_world` makes the world from; its name by default.
+    """
+    seeds = list(seeds)
+    if not seeds:
+        raise InvalidArgument("seeds must not be empty")
+    if not isinstance(world, Sizes):
+        check_world(world)
+    start = time.perf_counter()
+
+    def simulate(model: Privacy, declared: int) -> tuple[tuple[Result, ...], Any]:
+        """All runs, and the agent of the first one, which is asked for its noise."""
+        first = world.world(seeds[0]) if isinstance(world, Sizes) else world
+        made = agent.build(first.spec, declared, model, seeds[0])
+        alone = run(made, first, seeds[0], progress)
+        maker = world.world if isinstance(world, Sizes) else recipe(world, text, workers)
+        description = agent.describe(declared, model)
+        others = run_seeds(description, maker, seeds[1:], workers=workers, progress=progress)
+        return (alone, *others), made
+
+    tries = [users] if users is not None else _tries(most)
+    for declared in tries:
+        results, made = simulate(privacy, declared)
+        if _settled(results, declared):
+            break
+    baseline = results
+    if not isinstance(privacy, NonPrivate):
+        baseline, _ = simulate(NonPrivate(), declared)
+    noise = getattr(made, "noise_std", None)
+    return Plan(
+        world=world.name,
+        agent=agent.text,
+        privacy=privacy,
+        users=declared,
+        results=results,
+        baseline=baseline,
+        noise_std=None if noise is None else float(noise),
+        why=str(getattr(made, "why", "")),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _tries(most: int) -> list[int]:
+    tries = [min(FIRST_USERS, most)]
+    while tries[-1] < most:
+        tries.append(min(10 * tries[-1], most))
+    return tries
+
+
+def _settled(results: Sequence[Result], users: int) -> bool:
+    needed = median(result.users_to_90 for result in results)
+    return needed is not None and users >= 10 * needed

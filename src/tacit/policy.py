@@ -1,0 +1,185 @@
+"""Policies: what an agent posts on the billboard. Immutable, versioned and public."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit import published
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.storage import write_atomic
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Policy:
+    """What to do at each step in each state of a finite world.
+
+    Made by :meth:`deterministic`, :meth:`stochastic` or :meth:`uniform`. The arrays are copies
+    and read-only: what was published cannot change.
+
+    Attributes:
+        probabilities: (horizon, states, actions), for a stochastic policy, else ``None``.
+        actions: (horizon, states), for a deterministic policy, else ``None``.
+        version: which policy of its agent it is; episodes name the version they followed.
+        n_actions: how many actions there are; needed where only ``actions`` are given.
+
+    >>> policy = Policy.deterministic([[0, 1], [1, 1]], n_actions=2)
+    >>> policy.horizon, policy.states, policy.n_actions
+    (2, 2, 2)
+    >>> policy.act(0, 1, np.random.default_rng(0))
+    1
+    >>> policy.table()[0].tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
+    probabilities: Floats | None
+    actions: Ints | None
+    version: int = 0
+    n_actions: int = 0
+
+    def __post_init__(self) -> None:
+        probabilities = _frozen(self.probabilities, "probabilities", np.float64, "iuf")
+        actions = _frozen(self.actions, "actions", np.int64, "iu")
+        n_actions = _integer("n_actions", self.n_actions, 0)
+        if n_actions == 0:
+            if probabilities is None:
+                raise InvalidArgument("n_actions must be given, and >= 1, beside actions")
+            n_actions = probabilities.shape[-1] if probabilities.ndim else 0
+        try:
+            published.check(probabilities, actions, n_actions)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
+        object.__setattr__(self, "probabilities", probabilities)
+        object.__setattr__(self, "actions", actions)
+        object.__setattr__(self, "n_actions", n_actions)
+        object.__setattr__(self, "version", _integer("version", self.version, 0))
+
+    @classmethod
+    def deterministic(cls, actions: ArrayLike, n_actions: int, version: int = 0) -> Policy:
+        """One action per step and state, from an array of shape (horizon, states)."""
+        return cls(None, np.asarray(actions), version, n_actions)
+
+    @classmethod
+    def stochastic(cls, probabilities: ArrayLike, version: int = 0) -> Policy:
+        """Probabilities of shape (horizon, states, actions); rounding of their sums is removed."""
+        table = np.asarray(probabilities)
+        if table.ndim == 3 and table.dtype.kind in "iuf":
+            sums = table.sum(axis=2, keepdims=True)
+            # Anything farther from 1 is a mistake that the constructor reports.
+            table = np.where(np.abs(sums - 1.0) <= 1e-8, table / np.where(sums > 0, sums, 1), table)
+        return cls(table, None, version)
+
+    @classmethod
+    def uniform(cls, horizon: int, states: int, actions: int, version: int = 0) -> Policy:
+        """Every action with the same probability, everywhere.
+
+        >>> Policy.uniform(1, 1, 4).table().tolist()
+        [[[0.25, 0.25, 0.25, 0.25]]]
+        """
+        sizes = {"horizon": horizon, "states": states, "actions": actions}
+        shape = tuple(_integer(name, size, 1) for name, size in sizes.items())
+        return cls(np.full(shape, 1.0 / actions), None, version)
+
+    @property
+    def horizon(self) -> int:
+        """How many steps it prescribes."""
+        return int(self._tables.shape[0])
+
+    @property
+    def states(self) -> int:
+        """How many states it knows."""
+        return int(self._tables.shape[1])
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether it is given by actions rather than by probabilities."""
+        return self.actions is not None
+
+    def table(self) -> Floats:
+        """The probabilities, (horizon, states, actions), also of a deterministic policy."""
+        if self.actions is None:
+            return self._probabilities
+        table = np.zeros((*self.actions.shape, self.n_actions))
+        np.put_along_axis(table, self.actions[:, :, np.newaxis], 1.0, axis=2)
+        return table
+
+    def act(self, step: int, state: int, rng: np.random.Generator) -> int:
+        """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies."""
+        try:
+            return published.choose(self.probabilities, self.actions, step, state, rng)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file, atomically, for everybody to read (mode 0644).
+
+        It is read by :meth:`load`, or with NumPy alone by :mod:`tacit.published`.
+        """
+        kind = "probabilities" if self.actions is None else "actions"
+        arrays: dict[str, Any] = {
+            "format": np.int64(published.FORMAT),
+            "version": np.int64(self.version),
+            "n_actions": np.int64(self.n_actions),
+            kind: self._tables,
+        }
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        write_atomic(path, buffer.getvalue(), 0o644)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Policy:
+        """Reads what :meth:`publish` wrote. Nothing that the file contains is executed.
+
+        Raises:
+            CorruptFile: the file is damaged, foreign, or of a format this release cannot read.
+            OSError: it cannot be opened; a missing one is a FileNotFoundError.
+        """
+        try:
+            stored = published.load(path)
+            return cls(stored.probabilities, stored.actions, stored.version, stored.n_actions)
+        except ValueError as error:
+            raise CorruptFile(str(error)) from error
+
+    def __repr__(self) -> str:
+        kind = "deterministic" if self.is_deterministic else "stochastic"
+        return (
+            f"<Policy version {self.version}: {kind}, {self.horizon} steps, "
+            f"{self.states} states, {self.n_actions} actions>"
+        )
+
+    @property
+    def _tables(self) -> NDArray[Any]:
+        return self._probabilities if self.actions is None else self.actions
+
+    @property
+    def _probabilities(self) -> Floats:
+        assert self.probabilities is not None  # noqa: S101  (checked when it was made)
+        return self.probabilities
+
+
+def _integer(name: str, value: int, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidArgument(f"{name} must be an integer >= {least}, got {value!r}")
+    return int(value)
+
+
+def _frozen(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArray[Any] | None:
+    """A read-only copy, or ``None``."""
+    if array is None:
+        return None
+    given = np.asarray(array)
+    if given.dtype.kind not in kinds:
+        raise InvalidArgument(
+            f"{name} must be numbers of dtype {dtype.__name__}, got {given.dtype}"
+        )
+    copy = np.array(given, dtype=dtype, order="C")
+    copy.setflags(write=False)
+    return copy

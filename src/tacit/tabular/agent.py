@@ -1,0 +1,452 @@
+"""What all tabular agents share: the gate, the schedule, real episodes, save and resume.
+
+An agent serves users with ``policy``. When the users of a block are through, it asks its curator
+for one release about them, adds it to what is known, and publishes the next policy. Everything
+after the release is post-processing; subclasses only say how to plan.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.episodes import Episodes
+from tacit.finite import FiniteSpec, check_bytes
+from tacit.policy import Policy
+from tacit.privacy.curator import Curator, JointCurator, Release, Stream
+from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
+from tacit.privacy.noise import Noise
+from tacit.privacy.statistic import Block
+from tacit.privacy.storage import read_state, write_state
+from tacit.schedule import Schedule
+from tacit.tabular.evidence import Counts, Evidence
+from tacit.tabular.statistics import VisitCounts
+
+Floats = NDArray[np.float64]
+Form = Literal["episodes", "counts", "pooled"]
+
+# Blocks up to this many users are counted with a cap, which needs users one by one.
+_CAPPED_UP_TO = 1 << 18
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The practical agent's constants, frozen on riverswim with 6 states and horizon 20.
+
+    Attributes:
+        sampling: scale of the whole bonus.
+        privacy: scale of the part of it that is due to privacy noise.
+        range_term: scale of the term in (steps left) / n.
+        lowering: counts are lowered by this many standard deviations of their noise.
+        known: a cell is known once its count exceeds this many standard deviations.
+        growth: the number of users served grows by this factor from block to block.
+        first: users of the first block, in standard deviations of a count's noise.
+        reward_weight: squared weight of rewards against transitions at the gate.
+        cap: how many of a user's steps in a cell count, when pooled over steps.
+    """
+
+    sampling: float = 0.25
+    privacy: float = 1.0
+    range_term: float = 0.1
+    lowering: float = 1.0
+    known: float = 0.5
+    growth: float = 1.15
+    first: float = 40.0
+    reward_weight: float = 0.2
+    cap: int = 2
+
+
+class TabularAgent(ABC):
+    """A learner for finite worlds; see :class:`tacit.tabular.ucbvi.UCBVI` for the arguments."""
+
+    name: ClassVar[str]
+    deterministic: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        spec: FiniteSpec,
+        users: int,
+        privacy: Privacy,
+        *,
+        stationary: bool | None = None,
+        scale: float = 1.0,
+        schedule: str | Schedule = "auto",
+        counter: str = "auto",
+        constants: Constants | None = None,
+        seed: int = 0,
+        noise_seed: int | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+        autosave: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if not isinstance(privacy, (JointDP, LocalDP, NonPrivate)):
+            raise InvalidArgument(
+                f"privacy must be JointDP, LocalDP or NonPrivate, got {privacy!r}"
+            )
+        if isinstance(users, bool) or int(users) != users or users < 1:
+            raise InvalidArgument(f"users must be an integer >= 1, got {users!r}")
+        if not (math.isfinite(scale) and scale > 0):
+            raise InvalidArgument(f"scale must be > 0, got {scale!r}")
+        self.spec = spec
+        self.users = int(users)
+        self.privacy = privacy
+        self.stationary = spec.stationary if stationary is None else bool(stationary)
+        self.scale = float(scale)
+        self.constants = Constants() if constants is None else constants
+        self.served = 0
+        self.releases = 0
+        rows = 1 if self.stationary else spec.horizon
+        shape = (rows, spec.states, spec.actions)
+        check_bytes("counts of a tabular agent", (*shape, spec.states))
+        self.evidence = Evidence(shape)
+        self._rng = np.random.default_rng(np.random.SeedSequence([seed, 4]))
+        self._pending: list[tuple[Block, Sequence[int | str] | None]] = []
+        self._first_policy()
+        self.counter = self._choose_counter(counter)
+        self.schedule = self._make_schedule(schedule)
+        options: dict[str, Any] = {"users": self.users, "noise_seed": noise_seed}
+        if isinstance(privacy, JointDP):
+            options |= {"ledger": ledger}
+        elif ledger is not None or autosave is not None:
+            raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
+        self._curator: Curator = privacy.curator(**options)
+        self._stream: Stream | None = None
+        if self.counter != "blocks":
+            self._stream = self._curator.stream(
+                self._statistic(), releases=self.schedule.releases, kind=self.counter
+            )
+        if isinstance(self._curator, JointCurator):
+            self._curator.attach(self._dump)
+            if autosave is not None:
+                self._curator.autosave_to(autosave)
+
+    # What subclasses define.
+
+    @abstractmethod
+    def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
+        """The next policy to serve users with, and the greedy one beside it."""
+
+    # The billboard.
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that serves users now."""
+        return self._policy
+
+    @property
+    def greedy_policy(self) -> Policy:
+        """The best policy for what is known now, without exploring; from the same release."""
+        return self._greedy
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What is proven for every user; ``None`` without privacy."""
+        return self._curator.guarantee
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise in one count of the last release."""
+        return self.evidence.noise
+
+    @property
+    def block_users(self) -> int:
+        """How many more users the current policy serves until the next release."""
+        if self.releases >= self.schedule.releases:
+            return 0
+        return self.schedule.blocks[self.releases] - self._waiting
+
+    @property
+    def form(self) -> Form:
+        """Episodes where users are counted one by one, else sums."""
+        if self._cap is not None:
+            return "episodes"
+        return "pooled" if self.stationary else "counts"
+
+    @property
+    def why(self) -> str:
+        """What was chosen for this budget and length, in words."""
+        how = (
+            "each block is released once, with its whole budget, and only for what its policy "
+            "can reach"
+            if self.counter == "blocks"
+            else f"all blocks go through one {self.counter} counter"
+        )
+        return f"{self.schedule.releases} releases ({self.schedule.name}); {how}"
+
+    # Learning.
+
+    def learn(self, data: Episodes | Block, user_ids: Sequence[int | str] | None = None) -> None:
+        """Takes users that ``policy`` served; publishes the next policy when a block is full.
+
+        Args:
+            data: episodes of any number of users, or the sums of exactly one block (simulations).
+            user_ids: who they are; see :meth:`tacit.Curator.add`.
+        """
+        if isinstance(data, Episodes):
+            user_ids = data.user_ids if user_ids is None else user_ids
+            data = data.block()
+        left = self.users - self.served - self._waiting
+        if data.users > left:
+            raise HorizonExceeded(
+                f"this agent was declared for {self.users} users; {left} are left, "
+                f"{data.users} came"
+            )
+        self._statistic().check(data)
+        if data.aggregate:
+            if self._pending or data.users != self.block_users:
+                raise InvalidArgument(
+                    f"sums must be of one whole block: {self.block_users} users, got {data.users}"
+                )
+            self._release(data, None)
+            return
+        start = 0
+        while start < data.users:
+            stop = min(data.users, start + self.block_users)
+            part = data.take(slice(start, stop))
+            self._pending.append((part, None if user_ids is None else user_ids[start:stop]))
+            start = stop
+            if self.block_users == 0 or self._waiting >= self.schedule.blocks[self.releases]:
+                block, ids = _joined(self._pending)
+                self._pending = []
+                self._release(block, ids)
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public policy; any device with NumPy can load it."""
+        self._policy.publish(path)
+
+    def _release(self, block: Block, user_ids: Sequence[int | str] | None) -> None:
+        """One block through the gate, and the next policy."""
+        statistic = self._statistic()
+        number = self._curator.add(block, user_ids)
+        if self._stream is None:
+            release = self._curator.release(statistic, blocks=[number])
+        else:
+            release = self._stream.release(number)
+        if number in self._curator.blocks:
+            self._curator.forget(number)
+        self._incorporate(release, statistic)
+
+    def _incorporate(self, release: Release, statistic: VisitCounts) -> None:
+        users = self.schedule.blocks[self.releases]
+        if self._stream is None:
+            self.evidence.add(release, statistic, users)
+        else:
+            self.evidence.replace(release, statistic, users)
+        self.served += users
+        self.releases += 1
+        self._policy, self._greedy = self._plan(self.evidence.counts())
+
+    # Choices made before the first user comes.
+
+    @property
+    def _waiting(self) -> int:
+        return sum(block.users for block, _ in self._pending)
+
+    @property
+    def _cap(self) -> int | None:
+        """How many of a user's steps in a cell count in the current block."""
+        if not self.stationary or isinstance(self.privacy, NonPrivate):
+            return None
+        if self.counter != "blocks" or self.releases >= self.schedule.releases:
+            return None
+        small = self.schedule.blocks[self.releases] <= _CAPPED_UP_TO
+        return min(self.constants.cap, self.spec.horizon) if small else None
+
+    def _statistic(self) -> VisitCounts:
+        """What is asked of the current block."""
+        masked = self.counter == "blocks" and self._policy.is_deterministic
+        return VisitCounts(
+            self.spec.states,
+            self.spec.actions,
+            self.spec.horizon,
+            pooled=self.stationary,
+            cap=self._cap,
+            weight=math.sqrt(self.constants.reward_weight),
+            policy=self._policy.actions if masked else None,
+            version=self._policy.version,
+        )
+
+    def _choose_counter(self, counter: str) -> str:
+        return "blocks" if counter == "auto" else counter
+
+    def _make_schedule(self, schedule: str | Schedule) -> Schedule:
+        if not isinstance(schedule, str) or schedule != "auto":
+            return Schedule.of(schedule, self.users)
+        ends, end = [], 0
+        first = max(1, math.ceil(self.constants.first * self._block_noise()))
+        while end < self.users:
+            size = max(first, math.floor((self.constants.growth - 1.0) * end))
+            if self.users - end - size < size / 2:
+                size = self.users - end
+            ends.append(size)
+            end += size
+        return Schedule("auto", tuple(ends))
+
+    def _block_noise(self) -> float:
+        """Noise of a count at which a block of so many users knows anything."""
+        if isinstance(self.privacy, NonPrivate):
+            return 0.0
+        self.schedule = Schedule("auto", (1,))
+        statistic = self._statistic()
+        if isinstance(self.privacy, LocalDP):
+            from tacit.privacy.local import noise_scale
+
+            # n users' reports have noise sqrt(n) s, so that n must exceed a multiple of s^2.
+            return self.constants.first * noise_scale(statistic, self.privacy) ** 2
+        if self.privacy.pure:
+            noise = statistic.sensitivity(self.privacy.relation, "l1") / self.privacy.epsilon
+            return math.sqrt(2.0) * noise * self.privacy.episodes_per_user
+        cost = math.sqrt(self.privacy.episode_limit)
+        return statistic.sensitivity(self.privacy.relation, "l2") / cost
+
+    def _first_policy(self) -> None:
+        """Before anything is known: random actions, drawn once."""
+        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
+        if self.deterministic:
+            actions = self._rng.integers(0, A, (H, S))
+            self._policy = Policy.deterministic(actions, A, version=0)
+        else:
+            self._policy = Policy.uniform(H, S, A)
+        self._greedy = self._policy
+
+    # Save and resume.
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes everything, secrets included (mode 0600), for going on later."""
+        if isinstance(self._curator, JointCurator):
+            self._curator.save(path)
+            return
+        meta, arrays = self._dump()
+        source = self._curator._source
+        noise = source.state() if isinstance(source, Noise) else None
+        write_state(path, "agent", {"agent": meta, "noise": noise}, arrays)
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        ledger: str | os.PathLike[str] | None = None,
+        autosave: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Resumes a save into this freshly made agent, which must have the same arguments."""
+        try:
+            if isinstance(self.privacy, JointDP):
+                curator = JointCurator.load(path, ledger=ledger)
+                meta, arrays = curator.extra
+                self._check_same(meta)
+                if self._stream is not None:
+                    self._stream = curator.resume_stream("stream", self._statistic())
+                self._curator = curator
+                curator.attach(self._dump)
+            else:
+                state = read_state(path, "agent")
+                meta, arrays = state.meta["agent"], state.arrays
+                self._check_same(meta)
+                self._curator._source = Noise.from_state(state.meta["noise"])
+            self._restore(meta, arrays)
+            last = self._curator.last_release
+            if isinstance(self._curator, JointCurator) and last and last.index >= self.releases:
+                # Saved before it was published: the release is on disk, its policy is not.
+                self._incorporate(last, self._statistic())
+        except (KeyError, TypeError) as error:
+            raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
+        if autosave is not None and isinstance(self._curator, JointCurator):
+            self._curator.autosave_to(autosave)
+        return self
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "class": type(self).__name__,
+            "spec": repr(self.spec),
+            "users": self.users,
+            "privacy": repr(self.privacy),
+            "stationary": self.stationary,
+            "scale": self.scale,
+            "counter": self.counter,
+            "schedule": self.schedule.name,
+            "constants": repr(self.constants),
+        }
+
+    def _check_same(self, meta: dict[str, Any]) -> None:
+        mine, saved = self._identity(), meta["identity"]
+        differing = [key for key in mine if mine[key] != saved.get(key)]
+        if differing:
+            raise InvalidArgument(
+                f"the save is of another agent: {', '.join(differing)} differ "
+                f"(saved {saved.get(differing[0])}, this one {mine[differing[0]]})"
+            )
+
+    def _dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        pending = _joined(self._pending) if self._pending else None
+        meta: dict[str, Any] = {
+            "identity": self._identity(),
+            "served": self.served,
+            "releases": self.releases,
+            "version": self._policy.version,
+            "noise": self.evidence.noise,
+            "reward_noise": self.evidence.reward_noise,
+            "rng": self._rng.bit_generator.state,
+            "pending": 0 if pending is None else pending[0].users,
+            "pending_ids": None if pending is None or pending[1] is None else list(pending[1]),
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            "transitions": self.evidence.transitions,
+            "rewards": self.evidence.rewards,
+            "information": self.evidence.information,
+            "policy": _table(self._policy),
+            "greedy": _table(self._greedy),
+        }
+        if pending is not None:
+            arrays |= {f"pending/{name}": array for name, array in pending[0].arrays.items()}
+        return meta, arrays
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.served, self.releases = meta["served"], meta["releases"]
+        self.evidence.noise, self.evidence.reward_noise = meta["noise"], meta["reward_noise"]
+        self.evidence.transitions = arrays["transitions"]
+        self.evidence.rewards = arrays["rewards"]
+        self.evidence.information = arrays["information"]
+        self._rng.bit_generator.state = meta["rng"]
+        self._policy = self._policy_of(arrays["policy"], meta["version"])
+        self._greedy = self._policy_of(arrays["greedy"], meta["version"])
+        self._pending = []
+        if meta["pending"]:
+            raw = {
+                name.removeprefix("pending/"): array
+                for name, array in arrays.items()
+                if name.startswith("pending/")
+            }
+            self._pending = [(Block(meta["pending"], raw), meta["pending_ids"])]
+
+    def _policy_of(self, table: NDArray[Any], version: int) -> Policy:
+        if table.ndim == 2:
+            return Policy.deterministic(table, self.spec.actions, version=version)
+        return Policy.stochastic(table, version=version)
+
+
+def _table(policy: Policy) -> NDArray[Any]:
+    return np.array(policy.table() if policy.actions is None else policy.actions)
+
+
+def _joined(
+    pending: list[tuple[Block, Sequence[int | str] | None]],
+) -> tuple[Block, Sequence[int | str] | None]:
+    """Parts of a block as one; ids are given for all parts or for none."""
+    blocks = [block for block, _ in pending]
+    names = blocks[0].arrays
+    arrays = {name: np.concatenate([block[name] for block in blocks]) for name in names}
+    ids = [user_ids for _, user_ids in pending]
+    if any(user_ids is None for user_ids in ids):
+        if not all(user_ids is None for user_ids in ids):
+            raise InvalidArgument("user_ids must be given for all users or for none")
+        return Block(sum(b.users for b in blocks), arrays), None
+    joined = [user for user_ids in ids if user_ids is not None for user in user_ids]
+    return Block(sum(b.users for b in blocks), arrays), joined

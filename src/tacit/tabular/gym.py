@@ -1,0 +1,509 @@
+"""Gymnasium, in both directions: its environments as worlds, and our worlds as environments.
+
+Importing this module registers the built-in worlds: ``tacit/RiverSwim-v0``, ``tacit/Grid-v0``,
+``tacit/DeepSea-v0``, ``tacit/RandomMDP-v0`` and ``tacit/HealthCoach-v0``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+from numpy.typing import NDArray
+
+from tacit import finite
+from tacit.policy import Policy
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block
+from tacit.tabular import worlds
+from tacit.tabular.world import FORMS, Form, TabularWorld
+
+if TYPE_CHECKING:
+    from tacit.episodes import Episodes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Wrappers that change neither states nor rewards, so that the table inside stays true.
+_TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
+
+
+class ImportedWorld(TabularWorld):
+    """An environment whose table is known, as a world: all values are exact.
+
+    States and actions keep the environment's numbers. An episode that ends early stays where it
+    ended, with reward 0, until the horizon. Rewards are rescaled to [0, 1]:
+
+        environment's reward = reward_offset + reward_scale * world's reward
+
+    so an environment's return is horizon * reward_offset + reward_scale * value. Since rewards of
+    environments may be negative, losses are relative to the baseline: ``reference_value`` is
+    ``baseline_value``.
+
+    Attributes:
+        reward_offset: see above.
+        reward_scale: see above.
+    """
+
+    def __init__(
+        self, model: finite.FiniteModel, name: str, reward_offset: float, reward_scale: float
+    ) -> None:
+        self.model = model
+        self.name = name
+        self.reward_offset = reward_offset
+        self.reward_scale = reward_scale
+
+    @property
+    def reference_value(self) -> float:
+        """The value of acting uniformly at random."""
+        return self.baseline_value
+
+
+class SampledWorld:
+    """An environment without a table: users are simulated one by one, values are estimated.
+
+    Observations are numbered in row-major order where there are several. The last state is added:
+    an episode that ends early stays there, with the environment's reward 0, until the horizon.
+    Rewards are clipped to ``reward_range``, rescaled to [0, 1] as in :class:`ImportedWorld`, and
+    rounded at random to 0 or 1, which keeps their means.
+
+    Attributes:
+        spec: what an agent may know.
+        name: what it is called.
+        reward_offset: the lower end of the range.
+        reward_scale: its length.
+        evaluation_users: how many simulated users a value is the mean of. They are the same in
+            every call, so equal policies have equal values. The standard error is at most
+            horizon / (2 sqrt(evaluation_users)).
+        exact: ``False``: values are estimates.
+        optimal_value: as given by the caller; NaN if not, since nobody knows it.
+    """
+
+    exact = False
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        horizon: int,
+        name: str,
+        reward_range: tuple[float, float],
+        optimal_value: float | None = None,
+        evaluation_users: int = 1000,
+    ) -> None:
+        low, high = (float(end) for end in reward_range)
+        # Padded steps have the reward 0.
+        low, high = min(low, 0.0), max(high, 0.0)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise InvalidArgument(f"reward_range must be finite and increase, got {reward_range!r}")
+        self._env = env
+        self._sizes = _sizes(env.observation_space)
+        self._first_action = int(_discrete(env.action_space).start)
+        self.name = name
+        self.reward_offset, self.reward_scale = low, high - low
+        self.evaluation_users = finite.check_size("evaluation_users", evaluation_users)
+        self.optimal_value = math.nan if optimal_value is None else float(optimal_value)
+        self.spec = finite.FiniteSpec(
+            states=math.prod(self._sizes) + 1,
+            actions=int(_discrete(env.action_space).n),
+            horizon=horizon,
+            stationary=True,
+        )
+
+    def simulate(
+        self, policy: Policy, users: int, rng: np.random.Generator, form: Form = "episodes"
+    ) -> Episodes | Block:
+        """A block of users who follow a policy, each an episode of the environment."""
+        from tacit.episodes import Episodes
+
+        if form not in FORMS:
+            raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
+        finite.check_policy(self.spec, policy)
+        users = finite.check_users(users)
+        states, actions, rewards = self._roll_out(policy, users, rng)
+        if form == "episodes":
+            versions = np.full(users, policy.version, dtype=np.int64)
+            return Episodes(states=states, actions=actions, rewards=rewards, versions=versions)
+        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
+        steps = 1 if form == "pooled" else H
+        finite.check_bytes("transitions of a block", (steps, S, A, S))
+        transitions = np.zeros((steps, S, A, S), dtype=np.int64)
+        sums = np.zeros((steps, S, A))
+        at = np.broadcast_to(np.minimum(np.arange(H), steps - 1), actions.shape)
+        np.add.at(transitions, (at, states[:, :-1], actions, states[:, 1:]), 1)
+        np.add.at(sums, (at, states[:, :-1], actions), rewards)
+        return Block(users, {"transitions": transitions, "rewards": sums}, aggregate=True)
+
+    def value(self, policy: Policy) -> float:
+        """An estimate: the mean return of ``evaluation_users`` simulated users."""
+        finite.check_policy(self.spec, policy)
+        rng = np.random.default_rng(0)
+        return float(self._roll_out(policy, self.evaluation_users, rng)[2].sum(axis=1).mean())
+
+    @cached_property
+    def baseline_value(self) -> float:
+        """An estimate of the value of acting uniformly at random."""
+        spec = self.spec
+        return self.value(Policy.uniform(spec.horizon, spec.states, spec.actions))
+
+    @property
+    def reference_value(self) -> float:
+        """The baseline."""
+        return self.baseline_value
+
+    def __repr__(self) -> str:
+        return f"<SampledWorld {self.name!r}: values are estimates>"
+
+    def _roll_out(
+        self, policy: Policy, users: int, rng: np.random.Generator
+    ) -> tuple[Ints, Ints, Floats]:
+        H, end = self.spec.horizon, self.spec.states - 1
+        finite.check_bytes("episodes of a block", (users, 3 * H + 2))
+        states = np.full((users, H + 1), end, dtype=np.int64)
+        actions = np.zeros((users, H), dtype=np.int64)
+        rewards = np.zeros((users, H))
+        seed: int | None = int(rng.integers(2**31))
+        for user in range(users):
+            # Seeded once: later episodes continue the environment's own stream.
+            observation, _ = self._env.reset(seed=seed)
+            seed = None
+            state = self._encode(observation)
+            for step in range(H):
+                states[user, step] = state
+                action = policy.act(step, state, rng)
+                actions[user, step] = action
+                reward = 0.0
+                if state != end:
+                    observation, paid, terminated, truncated, _ = self._env.step(
+                        action + self._first_action
+                    )
+                    reward = float(paid)
+                    state = end if terminated or truncated else self._encode(observation)
+                rewards[user, step] = reward
+            states[user, H] = state
+        scaled = np.clip((rewards - self.reward_offset) / self.reward_scale, 0.0, 1.0)
+        rounded = (rng.random(scaled.shape) < scaled).astype(np.float64)
+        return states, actions, rounded
+
+    def _encode(self, observation: Any) -> int:
+        space = self._env.observation_space
+        parts = observation if isinstance(observation, (tuple, np.ndarray)) else (observation,)
+        indices = [int(part) for part in np.ravel(np.asarray(parts))]
+        starts = _starts(space)
+        shifted = [index - start for index, start in zip(indices, starts, strict=True)]
+        return int(np.ravel_multi_index(shifted, self._sizes))
+
+
+def from_gymnasium(
+    env_or_id: str | gymnasium.Env[Any, Any],
+    horizon: int | None = None,
+    *,
+    reward_range: tuple[float, float] | None = None,
+    optimal_value: float | None = None,
+    evaluation_users: int = 1000,
+    **kwargs: Any,
+) -> ImportedWorld | SampledWorld:
+    """An environment with finitely many observations and actions, as a world.
+
+    Environments that expose their table of transitions (``env.unwrapped.P``, as FrozenLake, Taxi
+    and CliffWalking do) become an :class:`ImportedWorld` with exact values. The others become a
+    :class:`SampledWorld`, whose values are estimates.
+
+    Where a table gives one transition several rewards, the reward is drawn independently of the
+    next state given state and action. Values are exact in every case.
+
+    Args:
+        env_or_id: an environment or the id of one.
+        horizon: steps of an episode; by default the environment's time limit.
+        reward_range: bounds of the rewards, needed where there is no table.
+        optimal_value: what is known of the optimum, on the world's scale, where there is no table.
+        evaluation_users: how many users a value is estimated from where there is no table.
+        **kwargs: for ``gymnasium.make``.
+
+    >>> world = from_gymnasium("FrozenLake-v1", horizon=20, is_slippery=False)
+    >>> world.spec.states, world.spec.horizon, world.optimal_value
+    (16, 20, 1.0)
+    """
+    if isinstance(env_or_id, str):
+        try:
+            env = gymnasium.make(env_or_id, **kwargs)
+        except (gymnasium.error.Error, TypeError) as error:
+            raise InvalidArgument(f"no environment {env_or_id!r} with {kwargs}: {error}") from error
+    elif isinstance(env_or_id, gymnasium.Env):
+        if kwargs:
+            raise InvalidArgument(f"{sorted(kwargs)} are for making an env from its id")
+        env = env_or_id
+    else:
+        raise InvalidArgument(f"env_or_id must be a gymnasium.Env or its id, got {env_or_id!r}")
+    if horizon is None:
+        horizon = _time_limit(env)
+        if horizon is None:
+            raise InvalidArgument("horizon must be given: the environment has no time limit")
+    horizon = finite.check_size("horizon", horizon)
+    _sizes(env.observation_space)
+    _discrete(env.action_space)
+    name = _name(env, horizon)
+    if _has_table(env):
+        model, offset, scale = _import_table(env.unwrapped, horizon)
+        return ImportedWorld(model, name, offset, scale)
+    if reward_range is None:
+        raise InvalidArgument(
+            "reward_range must be given: the environment has no table of transitions and rewards"
+        )
+    return SampledWorld(env, horizon, name, reward_range, optimal_value, evaluation_users)
+
+
+class TabularEnv(gymnasium.Env[np.int64, np.int64]):
+    """A tabular world as a Gymnasium environment; an episode is truncated at the horizon.
+
+    Args:
+        world: the world.
+
+    >>> env = TabularEnv(worlds.riverswim())
+    >>> state, _ = env.reset(seed=0)
+    >>> int(state)
+    0
+    """
+
+    def __init__(self, world: TabularWorld) -> None:
+        if not isinstance(world, TabularWorld):
+            raise InvalidArgument(f"world must be a TabularWorld, got {type(world).__name__}")
+        self.metadata = {"render_modes": []}
+        self.world = world
+        self.observation_space = spaces.Discrete(world.spec.states)
+        self.action_space = spaces.Discrete(world.spec.actions)
+        self._state = 0
+        self._step = 0
+
+    @property
+    def initial_state_distrib(self) -> Floats:
+        """The distribution of the first state, under Gymnasium's name."""
+        return self.world.model.start
+
+    @cached_property
+    def P(self) -> dict[int, dict[int, list[tuple[float, int, float, bool]]]]:  # noqa: N802
+        """The table as Gymnasium's toy environments have it; stationary worlds only."""
+        model = self.world.model
+        if not model.stationary:
+            raise AttributeError("P is for stationary worlds")
+        return {
+            s: {a: _outcomes(model, s, a) for a in range(model.actions)}
+            for s in range(model.states)
+        }
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.int64, dict[str, Any]]:
+        """A new user."""
+        super().reset(seed=seed)
+        model = self.world.model
+        self._step = 0
+        self._state = int(self.np_random.choice(model.states, p=model.start))
+        return np.int64(self._state), {}
+
+    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
+        """One step of the user."""
+        if not self.action_space.contains(action):
+            raise InvalidArgument(f"action must be in {self.action_space}, got {action!r}")
+        model = self.world.model
+        if self._step >= model.horizon:
+            raise InvalidArgument(f"the episode is over after {model.horizon} steps: reset first")
+        s, a = self._state, int(action)
+        row = model.transitions_at(self._step)[s, a]
+        self._state = int(self.np_random.choice(model.states, p=row))
+        if model.transition_rewards is not None:
+            reward = float(model.transition_rewards[s, a, self._state])
+        else:
+            level = min(self._step, len(model.reward_probabilities) - 1)
+            reward = float(
+                self.np_random.choice(
+                    model.reward_values, p=model.reward_probabilities[level, s, a]
+                )
+            )
+        self._step += 1
+        return np.int64(self._state), reward, False, self._step >= model.horizon, {}
+
+
+def register_envs() -> None:
+    """Registers the built-in worlds with Gymnasium; once is enough, twice does no harm."""
+    for name, world, defaults in _REGISTERED:
+        full = f"tacit/{name}-v0"
+        if full not in gymnasium.registry:
+            gymnasium.register(
+                full,
+                entry_point="tacit.tabular.gym:make_env",
+                kwargs={"world": world, **defaults},
+            )
+
+
+def make_env(world: str, **parameters: Any) -> TabularEnv:
+    """The environment of a built-in world; what ``gymnasium.make`` calls."""
+    build = getattr(worlds, world)
+    return TabularEnv(build(**parameters))
+
+
+_REGISTERED: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("RiverSwim", "riverswim", {}),
+    ("Grid", "grid", {}),
+    ("DeepSea", "deep_sea", {}),
+    ("RandomMDP", "random_mdp", {"states": 10, "actions": 3, "horizon": 10, "seed": 0}),
+    ("HealthCoach", "health_coach", {}),
+)
+
+
+# Tables.
+
+
+def _has_table(env: gymnasium.Env[Any, Any]) -> bool:
+    inner: Any = env
+    while isinstance(inner, gymnasium.Wrapper):
+        if type(inner) not in _TRANSPARENT:
+            return False
+        inner = inner.env
+    # A fickle passenger of Taxi changes her mind outside the table.
+    return (
+        isinstance(env.observation_space, spaces.Discrete)
+        and env.observation_space.start == 0
+        and env.action_space.start == 0  # type: ignore[attr-defined]  # Discrete, checked
+        and isinstance(getattr(inner, "P", None), Mapping)
+        and hasattr(inner, "initial_state_distrib")
+        and not getattr(inner, "fickle_passenger", False)
+    )
+
+
+def _import_table(env: Any, horizon: int) -> tuple[finite.FiniteModel, float, float]:
+    S, A = int(env.observation_space.n), int(env.action_space.n)
+    start = np.asarray(env.initial_state_distrib, dtype=np.float64)
+    rows = [
+        (s, a, float(p), int(to), float(r), bool(done))
+        for s in range(S)
+        for a in range(A)
+        for p, to, r, done in env.P[s][a]
+        if p > 0
+    ]
+    ends, copies = _ends(rows, start)
+    total = S + len(copies)
+    finite.check_bytes("transitions", (1, total, A, total))
+    P = np.zeros((total, A, total))
+    kept = [row for row in rows if row[0] not in ends]
+    levels = np.unique([0.0, *(row[4] for row in kept)])
+    offset = float(levels[0])
+    scale = float(levels[-1] - levels[0]) or 1.0
+    probabilities = np.zeros((total, A, len(levels)))
+    zero = int(np.searchsorted(levels, 0.0))
+    index = np.full((total, A, total), zero, dtype=np.int64)
+    decided = True
+    for s, a, p, to, r, done in kept:
+        to = copies.get(to, to) if done else to
+        level = int(np.searchsorted(levels, r))
+        decided = decided and (P[s, a, to] == 0 or bool(index[s, a, to] == level))
+        P[s, a, to] += p
+        index[s, a, to] = level
+        probabilities[s, a, level] += p
+    for s in [*ends, *copies.values()]:
+        P[s, :, s] = 1.0
+        probabilities[s, :, zero] = 1.0
+    values = np.clip((levels - offset) / scale, 0.0, 1.0)
+    model = finite.FiniteModel(
+        transitions=P[np.newaxis],
+        reward_probabilities=probabilities[np.newaxis],
+        reward_values=values,
+        start=np.append(start, np.zeros(len(copies))),
+        horizon=horizon,
+        transition_rewards=values[index] if decided else None,
+    )
+    return model, offset, scale
+
+
+def _ends(
+    rows: list[tuple[int, int, float, int, float, bool]], start: Floats
+) -> tuple[set[int], dict[int, int]]:
+    """Where episodes end: states that become absorbing, and copies of those that cannot.
+
+    A state that users also pass through on their way gets a copy, in which nothing happens.
+    """
+    onward: dict[int, set[int]] = {}
+    for s, _, _, to, _, done in rows:
+        if not done:
+            onward.setdefault(s, set()).add(to)
+    passed = set(np.flatnonzero(start).tolist())
+    frontier = list(passed)
+    while frontier:
+        new = onward.get(frontier.pop(), set()) - passed
+        passed |= new
+        frontier.extend(new)
+    entered = {to for s, _, _, to, _, done in rows if done and s in passed}
+    copies = {s: len(start) + i for i, s in enumerate(sorted(entered & passed))}
+    return entered - passed, copies
+
+
+def _outcomes(model: finite.FiniteModel, s: int, a: int) -> list[tuple[float, int, float, bool]]:
+    row = model.transitions[0, s, a]
+    if model.transition_rewards is not None:
+        decided = model.transition_rewards[s, a]
+        return [(float(row[t]), int(t), float(decided[t]), False) for t in np.flatnonzero(row)]
+    rewards = list(zip(model.reward_probabilities[0, s, a], model.reward_values, strict=True))
+    return [
+        (float(row[t] * q), int(t), float(r), False)
+        for t in np.flatnonzero(row)
+        for q, r in rewards
+        if q > 0
+    ]
+
+
+def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
+    if isinstance(env.unwrapped, TabularEnv):
+        return env.unwrapped.world.spec.horizon
+    return None if env.spec is None else env.spec.max_episode_steps
+
+
+def _name(env: gymnasium.Env[Any, Any], horizon: int) -> str:
+    if env.spec is None:
+        return f"gymnasium:id={type(env.unwrapped).__name__},horizon={horizon}"
+    # What is no plain value cannot be rebuilt from a name, and the name shows it.
+    given = "".join(
+        f",{key}={value if isinstance(value, (bool, int, float, str)) else '...'}"
+        for key, value in sorted(env.spec.kwargs.items())
+        if key != "horizon"
+    )
+    return f"gymnasium:id={env.spec.id},horizon={horizon}{given}"
+
+
+# Spaces.
+
+
+def _discrete(space: Any) -> spaces.Discrete:
+    if not isinstance(space, spaces.Discrete):
+        raise InvalidArgument(f"the environment's actions must be Discrete, got {space}")
+    return space
+
+
+def _sizes(space: Any) -> tuple[int, ...]:
+    """How many values each part of an observation has."""
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),)
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple(int(n) for n in space.nvec.ravel())
+    if isinstance(space, spaces.Tuple) and all(isinstance(s, spaces.Discrete) for s in space):
+        return tuple(int(_discrete(part).n) for part in space)
+    raise InvalidArgument(
+        f"the environment's observations must be Discrete, MultiDiscrete or a Tuple of Discrete, "
+        f"got {space}"
+    )
+
+
+def _starts(space: Any) -> tuple[int, ...]:
+    """The smallest value of each part of an observation."""
+    if isinstance(space, spaces.Discrete):
+        return (int(space.start),)
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple(int(n) for n in space.start.ravel())
+    return tuple(int(_discrete(part).start) for part in space)
+
+
+register_envs()

@@ -1,0 +1,158 @@
+"""Visit counts: by hand, attacked, and equal to their slow definition."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tacit import Block, Relation, check_statistic
+from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.statistics import VisitCounts
+
+H, S, A = 4, 3, 2
+
+
+def sample_of(H: int, S: int, A: int):
+    """Random users, and users who stay in one cell or walk through all of them."""
+
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        states = rng.integers(0, S, (users, H + 1))
+        actions = rng.integers(0, A, (users, H))
+        rewards = rng.choice([0.0, 0.4, 1.0], (users, H))
+        lazy = rng.random(users) < 0.3
+        states[lazy] = rng.integers(0, S, (lazy.sum(), 1))
+        actions[lazy] = rng.integers(0, A, (lazy.sum(), 1))
+        rewards[lazy] = 1.0
+        busy = rng.random(users) < 0.4
+        walk = (np.arange(H + 1) + rng.integers(0, S, (busy.sum(), 1))) % S
+        states[busy] = np.where(rng.random((busy.sum(), 1)) < 0.5, walk, walk[:, ::-1])
+        actions[busy] = (np.arange(H) // S + rng.integers(0, A, (busy.sum(), 1))) % A
+        rewards[busy] = rng.integers(0, 2, (busy.sum(), 1))
+        return Block(
+            users,
+            {
+                "states": states,
+                "actions": actions,
+                "rewards": rewards,
+                "versions": np.zeros(users, dtype=np.int64),
+            },
+        )
+
+    return sample
+
+
+POLICY = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 0], [0, 1, 1]])
+
+DESIGNS = [
+    {},
+    {"weight": 0.5},
+    {"visits": True},
+    {"policy": POLICY},
+    {"pooled": True},
+    {"pooled": True, "weight": 0.3, "visits": True},
+    {"pooled": True, "cap": 1},
+    {"pooled": True, "cap": 2, "weight": 0.5},
+    {"pooled": True, "cap": 3, "policy": POLICY},
+]
+
+
+@pytest.mark.parametrize("options", DESIGNS, ids=str)
+def test_sensitivities_hold_and_are_attained(options: dict) -> None:
+    statistic = VisitCounts(S, A, H, **options)
+    report = check_statistic(statistic, sample_of(H, S, A), users=400, rounds=80)
+    masked = "policy" in options
+    assert report.tightness["replace-one l2"] > (0.85 if masked else 0.95), report.tightness
+    assert report.tightness["zero-out l2"] > (0.85 if masked else 0.95), report.tightness
+
+
+def test_the_papers_numbers() -> None:
+    three = VisitCounts(S, A, 20, visits=True)
+    assert three.l1(Relation.REPLACE_ONE) == 6 * 20
+    assert three.l2(Relation.REPLACE_ONE) ** 2 == pytest.approx(6 * 20)
+    assert three.l1(Relation.ZERO_OUT) == 3 * 20
+    two = VisitCounts(S, A, 20)
+    assert two.l2(Relation.REPLACE_ONE) ** 2 == pytest.approx(4 * 20)
+    pooled = VisitCounts(30, 4, 20, pooled=True)
+    assert pooled.l2(Relation.REPLACE_ONE) ** 2 == pytest.approx(4 * 20**2)
+    once = VisitCounts(30, 4, 20, pooled=True, cap=1)
+    assert once.l2(Relation.REPLACE_ONE) ** 2 == pytest.approx(4 * 20)
+
+
+def slow(statistic: VisitCounts, block: Block) -> Counter:
+    """Transitions by (row, s, a, s'), obviously."""
+    counts: Counter = Counter()
+    for user in range(block.users):
+        seen: Counter = Counter()
+        if statistic.policy is not None and block["versions"][user] != statistic.version:
+            continue
+        for h in range(statistic.horizon):
+            s, t = block["states"][user, h], block["states"][user, h + 1]
+            a, r = block["actions"][user, h], block["rewards"][user, h]
+            if not (0 <= s < S and 0 <= t < S and 0 <= a < A and np.isfinite(r)):
+                continue
+            if statistic.policy is not None and statistic.policy[h, s] != a:
+                continue
+            row = 0 if statistic.pooled else h
+            seen[row, s, a] += 1
+            if statistic.cap is None or seen[row, s, a] <= statistic.cap:
+                counts[row, s, a, t] += 1
+                counts[row, s, a, "reward"] += min(max(r, 0.0), 1.0)
+    return counts
+
+
+@pytest.mark.parametrize("options", DESIGNS, ids=str)
+def test_totals_equal_the_slow_definition(options: dict) -> None:
+    statistic = VisitCounts(S, A, H, **options)
+    rng = np.random.default_rng(1)
+    block = sample_of(H, S, A)(rng, 200)
+    arrays = {name: np.array(array) for name, array in block.arrays.items()}
+    arrays["states"][::7, 2] = 99
+    arrays["actions"][::5, 1] = -1
+    arrays["rewards"][::3, 0] = np.nan
+    arrays["rewards"][1::3, 1] = 7.0
+    arrays["versions"][::11] = 3
+    block = Block(200, arrays)
+    parts = statistic.layout.unpack(statistic.total(block))
+    expected = slow(statistic, block)
+    for cell, (row, s, a) in enumerate(zip(*statistic.where, strict=True)):
+        for t in range(S):
+            assert parts["transitions"][cell, t] == expected[row, s, a, t]
+        assert parts["rewards"][cell] == pytest.approx(expected[row, s, a, "reward"])
+    assert parts["transitions"].sum() == sum(v for k, v in expected.items() if k[3] != "reward")
+
+
+@pytest.mark.parametrize("options", [{}, {"pooled": True}, {"policy": POLICY}], ids=str)
+def test_aggregates_equal_episodes(options: dict) -> None:
+    statistic = VisitCounts(S, A, H, **options)
+    block = sample_of(H, S, A)(np.random.default_rng(2), 100)
+    arrays = {name: np.array(array) for name, array in block.arrays.items()}
+    if statistic.policy is not None:
+        arrays["actions"] = np.take_along_axis(
+            POLICY[np.newaxis], arrays["states"][:, :H, np.newaxis], axis=2
+        )[:, :, 0]
+    transitions, rewards = np.zeros((H, S, A, S), dtype=np.int64), np.zeros((H, S, A))
+    for user, h in itertools.product(range(100), range(H)):
+        s, a = arrays["states"][user, h], arrays["actions"][user, h]
+        transitions[h, s, a, arrays["states"][user, h + 1]] += 1
+        rewards[h, s, a] += arrays["rewards"][user, h]
+    summed = Block(100, {"transitions": transitions, "rewards": rewards}, aggregate=True)
+    assert np.allclose(statistic.total(summed), statistic.total(Block(100, arrays)))
+
+
+def test_refusals() -> None:
+    for options in (
+        {"cap": 1},
+        {"pooled": True, "cap": 0},
+        {"weight": 0.0},
+        {"policy": POLICY + 1},
+    ):
+        with pytest.raises(InvalidArgument):
+            VisitCounts(S, A, H, **options)
+    block = Block(1, {"transitions": np.zeros((1, S, A, S)), "rewards": np.zeros((1, S, A))}, True)
+    with pytest.raises(InvalidArgument, match="one by one"):
+        VisitCounts(S, A, H, pooled=True, cap=1).total(block)
+    with pytest.raises(InvalidArgument, match="steps"):
+        VisitCounts(S, A, H).total(block)

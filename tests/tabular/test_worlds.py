@@ -1,0 +1,296 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tacit import InvalidArgument
+from tacit.episodes import Episodes
+from tacit.policy import Policy
+from tacit.tabular import (
+    TabularWorld,
+    build_world,
+    deep_sea,
+    grid,
+    health_coach,
+    load_world,
+    random_mdp,
+    riverswim,
+)
+
+BUILT_IN = {
+    "riverswim": riverswim,
+    "grid": grid,
+    "deep_sea": deep_sea,
+    "deep_sea_slip": lambda: deep_sea(slip=True),
+    "random_mdp": lambda: random_mdp(states=8, actions=3, horizon=6, seed=1),
+    "health_coach": health_coach,
+}
+
+
+@pytest.fixture(params=BUILT_IN, scope="module")
+def world(request):
+    return BUILT_IN[request.param]()
+
+
+def uniform(world):
+    return Policy.uniform(world.spec.horizon, world.spec.states, world.spec.actions)
+
+
+def constant(world, action):
+    shape = (world.spec.horizon, world.spec.states)
+    return Policy.deterministic(np.full(shape, action), world.spec.actions)
+
+
+def test_values_agree_with_each_other(world):
+    assert world.value(world.optimal_policy) == pytest.approx(world.optimal_value, abs=1e-12)
+    assert world.value(uniform(world)) == world.baseline_value
+    assert 0.0 == world.reference_value < world.baseline_value < world.optimal_value / 2
+    assert world.spec.stationary
+
+
+def test_the_name_rebuilds_the_world(world):
+    again = build_world(world.name)
+    assert again.name == world.name
+    assert (again.model.transitions == world.model.transitions).all()
+    assert (again.model.reward_probabilities == world.model.reward_probabilities).all()
+    assert again.spec == world.spec
+
+
+def test_simulated_returns_have_the_exact_mean(world):
+    rng = np.random.default_rng(0)
+    H = world.spec.horizon
+    for policy in (uniform(world), world.optimal_policy):
+        exact = world.value(policy)
+        n = 20_000
+        episodes = world.simulate(policy, n, rng)
+        assert isinstance(episodes, Episodes)
+        returns = episodes.rewards.sum(axis=1)
+        # Five standard errors: a false alarm in about a million.
+        assert abs(returns.mean() - exact) <= 5 * returns.std() / np.sqrt(n) + 1e-3 / n
+        for form, steps in (("counts", H), ("pooled", 1)):
+            block = world.simulate(policy, 10**9, rng, form)
+            assert block["transitions"].shape[0] == block["rewards"].shape[0] == steps
+            assert abs(block["rewards"].sum() / 1e9 - exact) < 5 * (H / 2) / np.sqrt(1e9)
+            assert block["transitions"].sum() == H * 10**9
+
+
+@pytest.mark.parametrize("build", [riverswim, grid, deep_sea, random_mdp, health_coach])
+def test_docstrings_have_the_headings(build):
+    lines = [line.strip() for line in build.__doc__.splitlines()]
+    places = [
+        lines.index(f"{word}:") for word in ("State", "Actions", "Reward", "Optimum", "Source")
+    ]
+    assert places == sorted(places)
+
+
+def test_riverswim():
+    world = riverswim(states=6, horizon=20)
+    assert world.optimal_value == pytest.approx(3.0645, abs=5e-5)
+    assert world.baseline_value == pytest.approx(0.0451, abs=5e-5)
+    P, R = world.model.transitions[0], world.model.mean_rewards[0]
+    np.testing.assert_allclose(P[2, 1], [0, 0.05, 0.6, 0.35, 0, 0])
+    np.testing.assert_allclose(P[0, 1], [0.6, 0.4, 0, 0, 0, 0])
+    np.testing.assert_allclose(P[5, 1], [0, 0, 0, 0, 0.4, 0.6])
+    assert all(P[s, 0, max(s - 1, 0)] == 1 for s in range(6))
+    assert {(s, a): R[s, a] for s, a in np.argwhere(R).tolist()} == {(0, 0): 0.005, (5, 1): 1.0}
+    assert world.spec.start == (1, 0, 0, 0, 0, 0)
+
+
+def test_grid():
+    world = grid(side=3, horizon=4)
+    P, R = world.model.transitions[0], world.model.mean_rewards[0]
+    # From the middle: up, down, left, right.
+    for action, to in enumerate((1, 7, 3, 5)):
+        assert P[4, action, to] == pytest.approx(0.9)
+        assert P[4, action, 4] == pytest.approx(0.1)
+    assert P[0, 0, 0] == 1.0
+    assert (R[8] == 1).all()
+    assert R.sum() == 4
+    # Four moves are needed, so the goal is never reached before the episode is over.
+    assert world.optimal_value == 0.0
+    assert grid(side=3, horizon=5).optimal_value == pytest.approx(0.9**4)
+
+
+def test_deep_sea():
+    world = deep_sea(depth=6)
+    assert world.spec.horizon == world.spec.states == 6
+    assert world.optimal_value == pytest.approx(1.0)
+    assert world.value(constant(world, 0)) == pytest.approx(0.01)
+    assert world.baseline_value == pytest.approx(2**-6 + 0.005)
+    slippery = deep_sea(depth=6, slip=True)
+    assert slippery.value(constant(slippery, 1)) == pytest.approx((5 / 6) ** 5)
+    assert slippery.optimal_value > (5 / 6) ** 5
+
+
+def test_random_mdp_depends_on_the_seed_alone():
+    first, again, other = (random_mdp(5, 3, 4, seed) for seed in (0, 0, 1))
+    assert (first.model.transitions == again.model.transitions).all()
+    assert (first.model.transitions != other.model.transitions).any()
+
+
+def test_health_coach_is_what_its_story_says():
+    world = health_coach()
+    assert world.spec.states >= 30
+    assert (world.spec.actions, world.spec.horizon) == (4, 14)
+    assert world.optimal_value >= 2 * world.baseline_value
+    best = max(world.value(constant(world, action)) for action in range(4))
+    assert best == pytest.approx(0.4688, abs=5e-5)
+    assert best < world.optimal_value / 2
+    # Every kind of message has its moment, and none is sent to the overburdened.
+    actions = world.optimal_policy.actions[0].reshape(5, 4, 2)
+    assert set(actions.ravel().tolist()) == {0, 1, 2, 3}
+    assert (actions[:, 3] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: riverswim(states=2), "states must be >= 3, got 2"),
+        (lambda: riverswim(horizon=0), "horizon must be an integer >= 1, got 0"),
+        (lambda: grid(side=1), "side"),
+        (lambda: deep_sea(depth=1), "depth"),
+        (lambda: deep_sea(slip="yes"), "slip"),
+        (lambda: random_mdp(3, 1, 4, seed=0), "none of 1000 worlds"),
+        (lambda: random_mdp(3, 2, 4, seed=-1), "seed"),
+        (lambda: random_mdp(10**5, 2, 4, seed=0), "bytes"),
+        (lambda: build_world("river"), "world must be one of"),
+        (lambda: build_world("riverswim:states"), "key=value"),
+        (lambda: build_world("riverswim:depth=3"), "riverswim takes .*states"),
+        (lambda: build_world("riverswim:states=6,states=7"), "key=value"),
+        (lambda: build_world("riverswim:states=six"), "states must be an integer"),
+        (lambda: build_world("random_mdp:states=4"), "random_mdp takes .*missing"),
+    ],
+)
+def test_mistakes_in_parameters_are_named(make, message):
+    with pytest.raises(InvalidArgument, match=message):
+        make()
+
+
+# Own worlds.
+
+STAY_OR_SWAP = np.stack([np.eye(2), np.eye(2)[::-1]], axis=1)
+
+
+def test_worlds_that_depend_on_the_step():
+    P = np.stack([STAY_OR_SWAP, STAY_OR_SWAP[:, ::-1]])
+    R = np.zeros((2, 2, 2))
+    R[1, 1] = 0.5
+    world = TabularWorld(P, R, horizon=2, start=[0.5, 0.5])
+    assert not world.spec.stationary
+    assert world.optimal_value == 0.5
+    assert world.baseline_value == 0.25
+    assert world.name == "tabular"
+
+
+def test_rewards_with_several_values():
+    values, probabilities = [0.0, 0.5, 1.0], np.zeros((2, 2, 3))
+    probabilities[..., 1] = 1.0
+    probabilities[1, 0] = 0.25, 0.25, 0.5
+    world = TabularWorld(STAY_OR_SWAP, (values, probabilities), horizon=1, start=1)
+    assert world.spec.reward_values == (0.0, 0.5, 1.0)
+    assert world.optimal_value == pytest.approx(0.625)
+    rewards = world.simulate(constant(world, 0), 1000, np.random.default_rng(0)).rewards
+    assert set(rewards.ravel().tolist()) == {0.0, 0.5, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"transitions": STAY_OR_SWAP * 0.9}, "transitions at step 0, state 0, action 0.*0.9"),
+        ({"transitions": STAY_OR_SWAP[:, :, :1]}, r"\(S, A, S\) or \(3, S, A, S\)"),
+        ({"transitions": np.stack([STAY_OR_SWAP] * 2)}, r"or \(3, S, A, S\)"),
+        ({"transitions": [[1, 2], [3]]}, "transitions must be an array of numbers"),
+        ({"transitions": [["a"]]}, "transitions must be an array of numbers"),
+        ({"rewards": [[0.0, 0.0], [0.0, 1.5]]}, "step 0, state 1, action 1 must be in .*1.5"),
+        ({"rewards": [[0.0, 0.0], [np.nan, 1.0]]}, "state 1, action 0"),
+        ({"rewards": [0.0, 1.0]}, "rewards must be means of shape"),
+        ({"rewards": ([0.0, 1.0], np.ones((2, 2, 3)))}, "reward probabilities must have shape"),
+        ({"rewards": ([0.0, 2.0], np.full((2, 2, 2), 0.5))}, "reward_values"),
+        ({"horizon": 0}, "horizon must be an integer >= 1, got 0"),
+        ({"start": 2}, "start must be a state in 0..1, got 2"),
+        ({"start": 0.5}, "start must be a state or a distribution"),
+        ({"start": [0.5, 0.4]}, "start must be probabilities with sum 1"),
+        ({"start": [1.0]}, r"start must be numbers of shape \(2,\)"),
+    ],
+)
+def test_mistakes_in_tables_are_named(arguments, message):
+    given = {"transitions": STAY_OR_SWAP, "rewards": np.zeros((2, 2)), "horizon": 3} | arguments
+    with pytest.raises(InvalidArgument, match=message):
+        TabularWorld(**given)
+
+
+def test_mistakes_in_simulations_are_named():
+    world = riverswim()
+    with pytest.raises(InvalidArgument, match=r"form must be one of .*'histogram'"):
+        world.simulate(uniform(world), 1, np.random.default_rng(0), "histogram")
+    with pytest.raises(InvalidArgument, match="policy is for another world"):
+        world.value(uniform(grid()))
+
+
+# Files.
+
+DESCRIPTION = {
+    "horizon": 3,
+    "start": 0,
+    "transitions": STAY_OR_SWAP.tolist(),
+    "rewards": [[0.0, 0.0], [1.0, 1.0]],
+}
+
+
+def test_worlds_from_files(tmp_path):
+    path = tmp_path / "swap.json"
+    path.write_text(json.dumps(DESCRIPTION))
+    world = load_world(path)
+    assert (world.name, world.optimal_value) == ("swap", 2.0)
+    path = tmp_path / "swap.toml"
+    path.write_text(
+        'name = "two"\nhorizon = 3\ntransitions = [[[1, 0], [0, 1]], [[0, 1], [1, 0]]]\n'
+        "[rewards]\nvalues = [0, 1.0]\n"
+        "probabilities = [[[1, 0], [1, 0]], [[0, 1], [0, 1.0]]]\n"
+    )
+    world = load_world(str(path))
+    assert (world.name, world.optimal_value) == ("two", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("w.json", "{", "describes no world"),
+        ("w.json", "[]", "must be a table, got list"),
+        ("w.json", json.dumps({"horizon": 3}), r"missing \['rewards', 'transitions'\]"),
+        ("w.json", json.dumps(DESCRIPTION | {"gamma": 0.9}), r"unknown \['gamma'\]"),
+        ("w.json", json.dumps(DESCRIPTION | {"horizon": "3"}), "horizon must be an integer"),
+        ("w.json", json.dumps(DESCRIPTION | {"rewards": {"values": [0]}}), "'probabilities'"),
+        ("w.json", json.dumps(DESCRIPTION | {"transitions": [[[0.5, 0.2]]]}), "shape"),
+        ("w.json", json.dumps(DESCRIPTION | {"rewards": [[0, 0], [0, 2]]}), "state 1, action 1"),
+        ("w.json", json.dumps(DESCRIPTION | {"start": "first"}), "start must be"),
+        ("w.toml", "horizon = ", "describes no world"),
+        ("w.toml", b"\xff\xfe", "describes no world"),
+        ("w.yaml", "horizon: 3", r"must end in .json or .toml, got 'w.yaml'"),
+    ],
+)
+def test_mistakes_in_files_are_named(tmp_path, name, text, message):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InvalidArgument, match=message) as caught:
+        load_world(path)
+    assert name in str(caught.value)
+
+
+def test_a_missing_file_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load_world(tmp_path / "none.json")
+
+
+def test_importing_worlds_is_cheap():
+    code = (
+        "import sys, tacit.tabular; tacit.tabular.riverswim().optimal_value; "
+        "slow = {'numba', 'gymnasium', 'matplotlib', 'scipy.stats', 'scipy.optimize'}; "
+        "print(sorted(slow & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"

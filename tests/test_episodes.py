@@ -1,0 +1,342 @@
+"""Episodes: exact from logs, indifferent to hostile values, silent about what they hold."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.episodes import Episodes, validate_episodes
+from tacit.privacy.errors import InvalidArgument
+
+SPEC = SimpleNamespace(states=4, actions=3, horizon=3, reward_values=(0.0, 0.5, 1.0))
+COLUMNS = ("user", "step", "state", "action", "reward", "next_state")
+HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1e308, 0.5, -7.0, 99.0, 5e-324]
+
+
+def random_episodes(rng, users, horizon=3):
+    return Episodes(
+        states=rng.integers(0, 4, (users, horizon + 1)),
+        actions=rng.integers(0, 3, (users, horizon)),
+        rewards=rng.choice(SPEC.reward_values, (users, horizon)),
+        versions=rng.integers(0, 5, users),
+        user_ids=[f"user {i}" for i in rng.permutation(users)],
+    )
+
+
+def to_log(episodes):
+    """One entry per step, in order."""
+    users, horizon = episodes.actions.shape
+    return {
+        "user": [name for name in episodes.user_ids for _ in range(horizon)],
+        "step": np.tile(np.arange(horizon), users),
+        "state": episodes.states[:, :-1].ravel(),
+        "action": episodes.actions.ravel(),
+        "reward": episodes.rewards.ravel(),
+        "next_state": episodes.states[:, 1:].ravel(),
+        "version": np.repeat(episodes.versions, horizon),
+    }
+
+
+def shuffled(log, order):
+    return {name: [column[i] for i in order] for name, column in log.items()}
+
+
+def rows(episodes):
+    """By user, everything that is known of her, in a form that compares NaN as equal."""
+    arrays = (episodes.states, episodes.actions, episodes.rewards, episodes.versions)
+    return {
+        name: tuple(array[i].tobytes() for array in arrays)
+        for i, name in enumerate(episodes.user_ids)
+    }
+
+
+def test_arrays_reach_the_curators_block_as_they_are():
+    episodes = random_episodes(np.random.default_rng(0), 5)
+    block = episodes.block()
+    assert isinstance(block, tacit.Block)
+    assert (block.users, block.aggregate) == (5, False)
+    assert set(block.arrays) == {"states", "actions", "rewards", "versions"}
+    for name, array in block.arrays.items():
+        assert np.array_equal(array, getattr(episodes, name))
+    assert (len(episodes), episodes.users, episodes.horizon) == (5, 5, 3)
+
+
+def test_versions_are_unknown_unless_given():
+    episodes = Episodes([[0, 1]], [[1]], [[0.5]])
+    assert episodes.versions.tolist() == [-1]
+    assert episodes.user_ids is None
+
+
+def test_right_arrays_are_not_copied_and_cannot_be_changed_here():
+    states = np.zeros((2, 3), dtype=np.int64)
+    episodes = Episodes(states, np.zeros((2, 2), dtype=np.int64), np.zeros((2, 2)))
+    assert np.shares_memory(states, episodes.states)
+    with pytest.raises(ValueError, match="read-only"):
+        episodes.states[0, 0] = 1
+    states[0, 0] = 1  # the caller's own array is still hers
+
+
+def test_take_keeps_everything_of_the_rows_it_takes():
+    episodes = random_episodes(np.random.default_rng(1), 6)
+    everybody = rows(episodes)
+    for some in (slice(1, 4), np.array([True, False] * 3), np.array([5, 0])):
+        taken = rows(episodes.take(some))
+        assert taken == {name: everybody[name] for name in taken}
+    assert len(episodes.take(slice(1, 4))) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"states": np.zeros((2, 3))}, r"states has shape \(2, 3\), but must have \(2, 4\)"),
+        ({"states": np.zeros((3, 4))}, "states has shape"),
+        ({"actions": np.zeros(2)}, "a row per user"),
+        ({"actions": np.zeros((2, 0)), "states": np.zeros((2, 1))}, "at least one step"),
+        ({"rewards": np.zeros((2, 4))}, "rewards has shape"),
+        ({"rewards": [[1.0], [1.0, 2.0]]}, "different lengths"),
+        ({"rewards": np.zeros((2, 3), dtype=complex)}, "must be numeric"),
+        ({"versions": np.zeros(3)}, "versions has shape"),
+        ({"user_ids": ["ann"]}, "1 entries, but there are 2 users"),
+        ({"user_ids": [1.0, 2.0]}, "ids must be integers or text"),
+        ({"user_ids": [True, 2]}, "ids must be integers or text"),
+    ],
+)
+def test_wrong_shapes_and_types_are_refused(change, words):
+    arguments = {
+        "states": np.zeros((2, 4)),
+        "actions": np.zeros((2, 3)),
+        "rewards": np.zeros((2, 3)),
+    }
+    with pytest.raises(InvalidArgument, match=words):
+        Episodes(**(arguments | change))
+
+
+def test_what_is_no_state_becomes_one_that_is_visibly_invalid():
+    odd = [0.0, 3.0, 0.5, np.nan, np.inf, -np.inf, 1e308, -2.0, 99.0]
+    kept = [0, 3, -1, -1, -1, -1, -1, -2, 99]
+    for values in (np.array(odd), np.array(odd, dtype=object), np.array(odd, dtype=np.longdouble)):
+        episodes = Episodes(values[np.newaxis], np.zeros((1, 8)), np.zeros((1, 8)))
+        assert episodes.states.tolist() == [kept]
+    objects = np.array([["1", None, "one", 2**70, object(), b"3"]], dtype=object)
+    episodes = Episodes(objects, np.zeros((1, 5)), objects[:, 1:])
+    assert episodes.states.tolist() == [[1, -1, -1, -1, -1, 3]]
+    assert np.isnan(episodes.rewards[0, [0, 1, 3]]).all()
+    unsigned = np.array([[2**63, 2**64 - 1, 5]], dtype=np.uint64)
+    assert Episodes(unsigned, [[0, 0]], [[0, 0]]).states.tolist() == [[-1, -1, 5]]
+    small = np.array([[200, 7]], dtype=np.uint8)
+    assert Episodes(small, [[0]], [[0]]).states.tolist() == [[200, 7]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32), users=st.integers(1, 8))
+def test_a_log_in_any_order_gives_back_the_episodes(seed, users):
+    rng = np.random.default_rng(seed)
+    episodes = random_episodes(rng, users)
+    log = shuffled(to_log(episodes), rng.permutation(users * 3))
+    again = Episodes.from_records(**log, horizon=3)
+    assert rows(again) == rows(episodes)
+    assert list(again.user_ids) == list(dict.fromkeys(log["user"])), "order of first occurrence"
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_one_users_log_changes_nobody_elses_row(seed):
+    rng = np.random.default_rng(seed)
+    log = to_log(random_episodes(rng, 4))
+    before = rows(Episodes.from_records(**log, horizon=3))
+    victim = log["user"][0]
+    changed = {name: list(column) for name, column in log.items()}
+    for i in range(len(changed["user"])):
+        if changed["user"][i] == victim:
+            for name in ("step", "state", "action", "reward", "next_state", "version"):
+                if rng.random() < 0.5:
+                    changed[name][i] = rng.choice(HOSTILE)
+    after = rows(Episodes.from_records(**changed, horizon=3))
+    assert after.keys() == before.keys(), "nobody appears or disappears"
+    del before[victim], after[victim]
+    assert after == before
+
+
+def test_short_episodes_are_filled_with_invalid_steps():
+    episodes = Episodes.from_records(
+        user=[1, 1, 2],
+        step=[0, 1, 0],
+        state=[0, 1, 2],
+        action=[0, 1, 2],
+        reward=[0.0, 0.5, 1.0],
+        next_state=[1, 3, 0],
+        horizon=4,
+    )
+    assert episodes.states.tolist() == [[0, 1, 3, -1, -1], [2, 0, -1, -1, -1]]
+    assert episodes.actions.tolist() == [[0, 1, -1, -1], [2, -1, -1, -1]]
+    assert np.isnan(episodes.rewards[:, 2:]).all()
+    assert episodes.user_ids == (1, 2)
+
+
+def test_gaps_doubles_disagreements_and_late_steps_are_invalid():
+    def states(step, state, next_state):
+        log = {"user": [0] * len(step), "step": step, "state": state, "next_state": next_state}
+        rest = {"action": [0] * len(step), "reward": [0] * len(step)}
+        return Episodes.from_records(**log, **rest, horizon=3).states.tolist()[0]
+
+    assert states([0, 2], [1, 2], [3, 0]) == [1, 3, 2, 0]  # step 1 has no action
+    assert states([0, 1, 1, 2], [1, 2, 2, 0], [2, 0, 0, 3]) == [1, 2, 0, 3]  # nor here
+    assert states([0, 1, 2], [1, 2, 0], [2, 3, 3]) == [1, 2, -1, 3]  # 3 or 0?
+    assert states([0, 3, 4, -1], [1, 2, 2, 2], [2, 3, 3, 3]) == [1, 2, -1, -1]
+    assert states([5], [1], [1]) == [-1, -1, -1, -1]
+    doubled = Episodes.from_records(
+        user=[0, 0], step=[1, 1], state=[0, 0], action=[0, 0], reward=[0, 0], next_state=[0, 0],
+        horizon=2,
+    )  # fmt: skip
+    assert doubled.actions.tolist() == [[-1, -1]]
+
+
+def test_several_episodes_of_a_user_get_a_row_each():
+    episodes = Episodes.from_records(
+        user=["a", "a", "b"],
+        episode=[1, 2, 1],
+        step=[0, 0, 0],
+        state=[0, 1, 2],
+        action=[0, 0, 0],
+        reward=[0, 0, 0],
+        next_state=[0, 0, 0],
+        version=[3, 4, 5],
+        horizon=1,
+    )
+    assert episodes.user_ids == ("a", "a", "b")
+    assert episodes.states[:, 0].tolist() == [0, 1, 2]
+    assert episodes.versions.tolist() == [3, 4, 5]
+
+
+def test_an_episode_under_two_versions_has_an_unknown_one():
+    log = to_log(random_episodes(np.random.default_rng(2), 2))
+    log["version"] = [7, 7, 7, 7, 7, 8]
+    assert Episodes.from_records(**log, horizon=3).versions.tolist() == [7, -1]
+
+
+def test_ids_of_text_and_integers_stay_apart():
+    episodes = Episodes.from_records([7, "7"], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], horizon=1)
+    assert episodes.user_ids == (7, "7")
+    arrays = Episodes.from_records(*(np.array([3, 3, 4]),) * 6, horizon=9)
+    assert arrays.user_ids == (3, 4)
+    assert all(type(user) is int for user in arrays.user_ids)
+
+
+def test_a_table_is_read_by_the_names_of_its_columns():
+    episodes = random_episodes(np.random.default_rng(3), 4)
+    log = to_log(episodes)
+    assert rows(Episodes.from_frame(log, horizon=3, version="version")) == rows(episodes)
+    renamed = {f"my {name}": column for name, column in log.items()}
+    names = {name: f"my {name}" for name in (*COLUMNS, "version")}
+    assert rows(Episodes.from_frame(renamed, horizon=3, **names)) == rows(episodes)
+    numeric = log | {"user": np.repeat(np.arange(4), 3)}
+    table = np.zeros(12, dtype=[(name, "f8" if name == "reward" else "i8") for name in COLUMNS])
+    for name in COLUMNS:
+        table[name] = numeric[name]
+    structured = Episodes.from_frame(table, horizon=3)
+    assert np.array_equal(structured.states, episodes.states)
+
+
+def test_columns_like_those_of_a_data_frame_are_read():
+    class Column:
+        """What pandas makes of integers with a missing one: objects, behind __array__."""
+
+        def __init__(self, values):
+            self.values = values
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array(self.values, dtype=object)
+
+    class Missing:
+        def __float__(self):
+            raise TypeError("ambiguous")
+
+    frame = {name: Column([0, 1]) for name in COLUMNS} | {"state": Column([2, Missing()])}
+    episodes = Episodes.from_frame(frame, horizon=2)
+    assert episodes.states.tolist() == [[2, 0, -1], [-1, -1, 1]]
+    assert "pandas" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"horizon": 0}, "horizon is 0"),
+        ({"horizon": 2.0}, "horizon is 2.0"),
+        ({"state": [0]}, "state has 1 entries, but must have as many as step, 2"),
+        ({"user": ["a"]}, "user has 1 entries"),
+        ({"version": [1]}, "version has 1 entries"),
+        ({"episode": [1]}, "episode has 1 entries"),
+        ({"user": ["a", 1.5]}, "user holds a float"),
+        ({"user": ["a", None]}, "user holds a NoneType"),
+        ({"reward": [[0, 1]]}, "must be a column"),
+        ({"step": [[0, 1]]}, "must be a column"),
+    ],
+)
+def test_wrong_logs_are_refused(change, words):
+    log = {name: [0, 1] for name in COLUMNS} | {"horizon": 2}
+    with pytest.raises(InvalidArgument, match=words):
+        Episodes.from_records(**(log | change))
+
+
+def test_a_missing_column_is_named():
+    with pytest.raises(InvalidArgument, match="no column 'next_state'"):
+        Episodes.from_frame({name: [0] for name in COLUMNS[:-1]}, horizon=1)
+
+
+def test_an_empty_log_has_no_users():
+    episodes = Episodes.from_records([], [], [], [], [], [], horizon=2)
+    assert (episodes.users, episodes.horizon) == (0, 2)
+    assert validate_episodes(episodes, SimpleNamespace(**(vars(SPEC) | {"horizon": 2}))).valid
+
+
+def test_neither_repr_nor_errors_tell_what_users_did():
+    secret = 424242
+    episodes = Episodes(np.full((3, 4), secret), np.full((3, 3), secret), np.full((3, 3), secret))
+    assert str(secret) not in repr(episodes) + str(episodes)
+    with pytest.raises(InvalidArgument) as refusal:
+        Episodes(np.full((3, 5), secret), np.full((3, 3), secret), np.full((3, 3), secret))
+    assert str(secret) not in str(refusal.value)
+    with pytest.raises(InvalidArgument) as refusal:
+        Episodes(np.zeros((1, 2)), [[0]], [[0]], user_ids=[float(secret)])
+    assert str(secret) not in str(refusal.value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), users=st.integers(0, 6))
+def test_the_report_counts_like_somebody_who_looks_at_every_entry(seed, users):
+    rng = np.random.default_rng(seed)
+    values = [*HOSTILE, *[0.0, 1.0, 2.0, 3.0] * 8]
+    states, actions, rewards = (rng.choice(values, (users, n)) for n in (4, 3, 3))
+    report = validate_episodes(Episodes(states, actions, rewards), SPEC)
+    bad = {"states": 0, "actions": 0, "rewards": 0}
+    affected = 0
+    for i in range(users):
+        found = [
+            ("states", sum(float(s) not in (0, 1, 2, 3) for s in states[i])),
+            ("actions", sum(float(a) not in (0, 1, 2) for a in actions[i])),
+            ("rewards", sum(not 0 <= float(r) <= 1 for r in rewards[i])),
+        ]
+        for name, count in found:
+            bad[name] += count
+        affected += any(count for _, count in found)
+    assert (report.users, report.steps, report.affected_users) == (users, 3 * users, affected)
+    assert report.invalid_states == bad["states"]
+    assert report.invalid_actions == bad["actions"]
+    assert report.invalid_rewards == bad["rewards"]
+    assert report.valid == (affected == 0)
+    assert "do not publish" in str(report)
+
+
+def test_the_report_refuses_another_horizon():
+    with pytest.raises(InvalidArgument, match="horizon 2"):
+        validate_episodes(Episodes(np.zeros((1, 3)), np.zeros((1, 2)), np.zeros((1, 2))), SPEC)
+
+
+def test_a_curator_takes_ids_as_they_are():
+    episodes = random_episodes(np.random.default_rng(4), 3)
+    curator = tacit.JointDP(1.0, 1e-6).curator()
+    assert curator.add(episodes.block(), episodes.user_ids) == 0

@@ -1,0 +1,627 @@
+"""The loop: exact metrics, permuted labels, runs that repeat, results that survive a file."""
+
+import contextlib
+import importlib
+import json
+import math
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import tacit
+from tacit.episodes import Episodes
+from tacit.experiments.plots import plot_results
+from tacit.finite import FiniteSpec
+from tacit.loop import PermutedWorld, SeedFailed, noise_seed, run, run_seeds
+from tacit.policy import Policy
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.result import Result, greedy_users_to_90, users_to_90
+from tacit.schedule import Schedule
+from tacit.tabular.world import TabularWorld
+
+MEANS = (0.1, 0.5, 0.9)
+GUARANTEE = tacit.Guarantee(
+    model="joint",
+    epsilon=1.0,
+    delta=1e-6,
+    mu=0.2367,
+    relation=Relation.REPLACE_ONE,
+    releases=75,
+    mechanism="square-root counter, Gaussian noise",
+)
+
+
+class Coins:
+    """One state, one step, three coins. Action 2 is the best."""
+
+    name = "coins:heads=0.9"
+    optimal_value = max(MEANS)
+    baseline_value = sum(MEANS) / 3
+    reference_value = 0.0
+
+    def __init__(self):
+        self.spec = FiniteSpec(states=1, actions=3, horizon=1, stationary=True)
+        self.evaluated = 0
+
+    def value(self, policy):
+        self.evaluated += 1
+        return float(policy.table()[0, 0] @ MEANS)
+
+    def simulate(self, policy, users, rng, form):
+        pulls = rng.multinomial(users, policy.table()[0, 0])
+        heads = rng.binomial(pulls, MEANS).astype(np.float64)
+        if form == "counts":
+            arrays = {"transitions": pulls.reshape(1, 1, 3, 1), "rewards": heads.reshape(1, 1, 3)}
+            return tacit.Block(users, arrays, aggregate=True)
+        actions = np.repeat(np.arange(3), pulls)
+        won = np.concatenate([np.arange(n) < k for n, k in zip(pulls, heads, strict=True)])
+        versions = np.full(users, policy.version)
+        return Episodes(np.zeros((users, 2)), actions[:, None], won[:, None], versions)
+
+
+class Learner:
+    """Tries everything in the first block, then follows the largest mean, with some exploring."""
+
+    def __init__(self, spec, seed=0, noise_seed=None, users=1000, form="counts", fail_at=None):
+        if seed == fail_at:
+            raise ZeroDivisionError("made to fail")
+        self.spec, self.users, self.form = spec, users, form
+        self.privacy = tacit.NonPrivate()
+        self.guarantee = None
+        self.blocks = Schedule.parse("geometric:growth=1.5,first=30", users).blocks
+        self.counts, self.sums = np.zeros(spec.actions), np.zeros(spec.actions)
+        self.releases = 0
+        self.rng = np.random.default_rng(seed)
+        self.policy = self.greedy_policy = Policy.uniform(1, 1, spec.actions)
+        self.followed = []
+
+    @property
+    def block_users(self):
+        return self.blocks[self.releases] if self.releases < len(self.blocks) else 0
+
+    def learn(self, data):
+        if isinstance(data, Episodes):
+            self.followed += data.versions.tolist()
+            actions, rewards = data.actions[:, 0], data.rewards[:, 0]
+            self.counts += np.bincount(actions, minlength=3)
+            self.sums += np.bincount(actions, rewards, minlength=3)
+        else:
+            self.counts += data["transitions"].sum(axis=(0, 1, 3))
+            self.sums += data["rewards"].sum(axis=(0, 1))
+        self.releases += 1
+        best = int((self.sums / np.maximum(self.counts, 1)).argmax())
+        tried = best if self.releases % 2 else int(self.rng.integers(3))
+        self.greedy_policy = Policy.deterministic([[best]], 3, self.releases)
+        self.policy = Policy.deterministic([[tried]], 3, self.releases)
+
+
+def make_learner(spec, seed):
+    return Learner(spec, seed)
+
+
+def make_coins(seed):
+    return Coins()
+
+
+def reproducible(result):
+    return replace_seconds(result).to_dict()
+
+
+def replace_seconds(result):
+    fields = {name: getattr(result, name) for name in Result.__dataclass_fields__}
+    return Result(**(fields | {"seconds": {}}))
+
+
+# Metrics.
+
+
+def slow_users_to_90(served, losses):
+    """The definition, word by word."""
+    for r in range(len(losses)):
+        means = []
+        for later in range(r + 1, len(served)):
+            lost = sum((served[k + 1] - served[k]) * losses[k] for k in range(r, later))
+            means.append(lost / (served[later] - served[r]))
+        if all(mean < 0.1 for mean in means):
+            return served[r]
+    return None
+
+
+losses_of_policies = st.sampled_from([0.0, 0.05, 0.09, 0.11, 0.2, 1.0]) | st.floats(-0.1, 1.1)
+curves = st.lists(st.tuples(st.integers(1, 40), losses_of_policies), min_size=1, max_size=12)
+
+
+@settings(max_examples=500)
+@given(curves)
+def test_users_to_90_is_its_definition(curve):
+    served = [0, *np.cumsum([users for users, _ in curve]).tolist()]
+    losses = [loss for _, loss in curve]
+    for a in range(len(curve)):
+        for b in range(a + 1, len(curve) + 1):
+            # A mean of exactly 0.1, but for rounding, is anybody's.
+            assume(abs(sum(n * (loss - 0.1) for n, loss in curve[a:b])) > 1e-9)
+    assert users_to_90(served, losses) == slow_users_to_90(served, losses)
+
+
+@given(st.lists(st.floats(-0.1, 0.3), min_size=1, max_size=12))
+def test_greedy_users_to_90_is_its_definition(losses):
+    served = [10 * r for r in range(len(losses))]
+    good = [r for r in range(len(losses)) if all(loss < 0.1 for loss in losses[r:])]
+    assert greedy_users_to_90(served, losses) == (served[good[0]] if good else None)
+
+
+def test_metrics_at_their_edges():
+    assert users_to_90([0, 10], [0.1]) is None, "below, not at"
+    assert users_to_90([0, 10], [0.0]) == 0
+    assert users_to_90([0, 10, 20], [0.5, 0.0]) == 10
+    # The later users make up for the earlier ones only on average over all of them.
+    assert users_to_90([0, 10, 1000], [0.2, 0.0]) == 10
+    # A relapse is allowed if those served since then are still well off on average.
+    assert users_to_90([0, 10, 110, 120], [1.0, 0.0, 0.5]) == 10
+    assert users_to_90([0, 10, 110, 150], [1.0, 0.0, 0.5]) is None
+    assert users_to_90([0, 10, 20], [math.nan, 0.0]) == 10
+    assert users_to_90([0, 10, 20], [0.0, math.nan]) is None
+    assert greedy_users_to_90([0, 10], [0.5, 0.05]) == 10
+    assert greedy_users_to_90([0, 10], [0.0, math.nan]) is None
+
+
+def test_regret_and_losses_by_hand():
+    result = make_result(served=[0, 10, 100], values=[0.5, 0.75, 1.0])
+    assert result.regret.tolist() == [0.0, 5.0, 27.5]
+    assert result.losses.tolist() == [0.5, 0.25, 0.0]
+    shifted = make_result(reference_value=-1.0, served=[0, 10, 100], values=[0.5, 0.75, 1.0])
+    assert shifted.losses.tolist() == [0.25, 0.125, 0.0]
+    assert (result.users, result.releases) == (100, 2)
+    assert result.final_value == 0.9
+    assert result.score == pytest.approx(0.8)
+
+
+def test_a_world_with_nothing_to_gain_has_no_score():
+    result = make_result(optimal_value=0.5, baseline_value=0.5, reference_value=0.5)
+    assert math.isnan(result.score)
+    assert result.users_to_90 is None
+    assert result.greedy_users_to_90 is None
+    assert result == Result.from_dict(result.to_dict())
+
+
+def test_a_run_that_ends_too_early_says_so():
+    early = make_result(served=[0, 50, 400], values=[0.5, 1.0, 1.0])
+    late = make_result(served=[0, 50, 500], values=[0.5, 1.0, 1.0])
+    assert early.users_to_90 == late.users_to_90 == 50
+    assert (early.settled, late.settled) == (False, True)
+    assert "shorter than 10 times" in str(early)
+    assert "shorter" not in str(late)
+    assert not make_result().settled
+
+
+# The loop.
+
+
+@pytest.mark.parametrize("form", ["counts", "episodes"])
+def test_a_run_serves_everybody_and_reports_what_was_served(form):
+    agent, world = Learner(Coins().spec, form=form), Coins()
+    result = run(agent, world, seed=3)
+    assert result.served.tolist() == [0, *np.cumsum(agent.blocks)]
+    assert result.users == agent.users == 1000
+    assert agent.counts.sum() == 1000
+    assert result.values[0] == pytest.approx(0.5)
+    assert result.final_value == 0.9
+    assert result.greedy_users_to_90 is not None
+    assert set(result.values[1:].tolist()) <= set(MEANS)
+    by_hand = sum(
+        users * (0.9 - value) for users, value in zip(agent.blocks, result.values, strict=False)
+    )
+    assert result.regret[-1] == pytest.approx(by_hand)
+    assert (result.agent, result.world) == ("Learner", "coins:heads=0.9")
+    assert result.seconds["total"] >= result.seconds["learn"] >= 0
+    if form == "episodes":
+        assert agent.followed == np.repeat(np.arange(len(agent.blocks)), agent.blocks).tolist()
+
+
+def test_equal_policies_are_evaluated_once():
+    world = Coins()
+    result = run(Learner(world.spec), world)
+    assert len(result.values) > 6
+    assert world.evaluated <= 4, "three coins and the uniform policy"
+
+
+def test_runs_repeat_and_seeds_differ():
+    first, again, other = (
+        reproducible(run(Learner(Coins().spec), Coins(), seed)) for seed in (5, 5, 6)
+    )
+    assert first == again
+    assert first["values"] != other["values"]
+
+
+def test_labels_are_permuted_by_the_seed():
+    labels = set()
+    for seed in range(20):
+        agent = Learner(Coins().spec, users=3000)
+        run(agent, Coins(), seed)
+        labels.add(int((agent.sums / agent.counts).argmax()))
+    assert labels == {0, 1, 2}, "the best coin has every label"
+
+
+class Named(Coins):
+    exchangeable_actions = False
+
+
+def test_a_world_can_keep_its_labels():
+    for seed in range(8):
+        agent = Learner(Coins().spec, users=3000)
+        run(agent, Named(), seed)
+        assert (agent.sums / agent.counts).argmax() == 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (FiniteSpec(2, 3, 1, True), "states = 2, but coins:heads=0.9 has 1"),
+        (FiniteSpec(1, 2, 1, True), "actions = 2"),
+        (FiniteSpec(1, 3, 2, True), "horizon = 2"),
+        (FiniteSpec(1, 3, 1, True, reward_values=(0.0, 0.5)), "reward_values"),
+        ("another world", "agent is for 'another world'"),
+    ],
+)
+def test_an_agent_for_another_world_is_refused_before_anything_starts(spec, words):
+    agent, world = Learner(Coins().spec), Coins()
+    agent.spec = spec
+    with pytest.raises(InvalidArgument, match=words):
+        run(agent, world)
+    assert agent.releases == world.evaluated == 0
+
+
+def test_an_agent_may_know_less_than_the_spec():
+    world = Coins()
+    world.spec = replace(world.spec, start=(1.0,))
+    agent = Learner(FiniteSpec(1, 3, 1, stationary=False))
+    assert run(agent, world).users == 1000
+    world.spec = replace(world.spec, stationary=False)
+    with pytest.raises(InvalidArgument, match="stationary"):
+        run(Learner(FiniteSpec(1, 3, 1, stationary=True)), world)
+
+
+def test_public_mistakes_are_refused():
+    agent = Learner(Coins().spec)
+    for seed in (-1, 1.5, True, None):
+        with pytest.raises(InvalidArgument, match="seed"):
+            run(agent, Coins(), seed)
+    with pytest.raises(InvalidArgument, match="progress"):
+        run(agent, Coins(), progress="sometimes")
+    assert agent.releases == 0
+    run(agent, Coins())
+    with pytest.raises(InvalidArgument, match="has served all 1000 users"):
+        run(agent, Coins())
+
+
+def test_progress_is_shown_when_asked_and_not_otherwise(capfd):
+    run(Learner(Coins().spec), Coins())
+    run_seeds(make_learner, Coins(), [0, 1], workers=1)
+    assert capfd.readouterr() == ("", "")
+    run(Learner(Coins().spec), Coins(), progress="always")
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "coins" in err
+
+
+# Permuted labels.
+
+
+def small_world(rng):
+    start = [0.3, 0.3, 0.4]
+    return TabularWorld(rng.dirichlet(np.ones(3), (3, 4)), rng.random((3, 4)), 2, start)
+
+
+def some_policies(rng):
+    return [
+        Policy.deterministic(rng.integers(0, 4, (2, 3)), 4, version=7),
+        Policy.stochastic(rng.dirichlet(np.ones(4), (2, 3)), version=8),
+    ]
+
+
+@pytest.mark.parametrize("order", [(2, 0, 3, 1), (0, 1, 2, 3), (3, 2, 1, 0)])
+def test_a_permuted_world_is_the_world_with_permuted_tables(order):
+    rng = np.random.default_rng(0)
+    world = small_world(rng)
+    permuted = PermutedWorld(world, order)
+    # Not by translating policies: the tables themselves are in the new order.
+    probabilities = world.model.transitions[0][:, order]
+    means = world.model.reward_probabilities[0][:, order, 1]
+    direct = TabularWorld(probabilities, means, 2, world.model.start)
+    for policy in some_policies(rng):
+        assert permuted.value(policy) == pytest.approx(direct.value(policy), abs=1e-12)
+        assert permuted.translate(policy).version == policy.version
+    assert permuted.optimal_value == pytest.approx(direct.optimal_value)
+    assert (permuted.spec, permuted.name) == (world.spec, world.name)
+
+
+@pytest.mark.parametrize("form", ["episodes", "counts", "pooled"])
+def test_simulated_labels_are_those_the_policy_chose(form):
+    rng = np.random.default_rng(1)
+    world, order = small_world(rng), (2, 0, 3, 1)
+    permuted = PermutedWorld(world, order)
+    actions = np.array([[0, 1, 2], [3, 0, 1]])
+    policy = Policy.deterministic(actions, 4, version=7)
+    users = 20_000
+    data = permuted.simulate(policy, users, np.random.default_rng(2), form)
+    if form == "episodes":
+        assert np.array_equal(data.actions, actions[np.arange(2), data.states[:, :2]])
+        assert (data.versions == 7).all()
+        return
+    counts, rewards = data["transitions"], data["rewards"]
+    assert counts.sum() == 2 * users
+    for s in range(3):
+        chosen = set(actions[:, s].tolist())
+        for a in range(4):
+            n, total = counts[:, s, a].sum(), rewards[:, s, a].sum()
+            assert (n > 0) == (a in chosen)
+            if n > 0:
+                # At least six standard deviations: the seed is fixed, and most others pass too.
+                near = 3.0 / math.sqrt(n)
+                row = world.model.transitions[0][s, order[a]]
+                assert np.abs(counts[:, s, a].sum(axis=0) / n - row).max() < near
+                mean = world.model.reward_probabilities[0][s, order[a], 1]
+                assert abs(total / n - mean) < near
+
+
+def test_hostile_actions_keep_their_values_under_other_labels():
+    class Hostile(Coins):
+        def simulate(self, policy, users, rng, form):
+            actions = np.array([[0], [1], [2], [-1], [3], [2**62]])
+            arrays = {"actions": actions, "rewards": np.zeros((6, 1))}
+            if form == "counts":
+                return tacit.Block(6, arrays)
+            return Episodes(np.zeros((6, 2)), actions, np.zeros((6, 1)))
+
+    permuted = PermutedWorld(Hostile(), (1, 2, 0))
+    uniform = Policy.uniform(1, 1, 3)
+    for form in ("counts", "episodes"):
+        data = permuted.simulate(uniform, 6, np.random.default_rng(0), form)
+        actions = data.actions if form == "episodes" else data["actions"]
+        assert actions[:, 0].tolist() == [2, 0, 1, -1, 3, 2**62]
+
+
+def test_unknown_aggregates_and_wrong_permutations_are_refused():
+    class Odd(Coins):
+        def simulate(self, policy, users, rng, form):
+            return tacit.Block(users, {"visits": np.zeros((3, 1))}, aggregate=True)
+
+    permuted = PermutedWorld(Odd(), (1, 2, 0))
+    with pytest.raises(InvalidArgument, match="'visits'"):
+        permuted.simulate(Policy.uniform(1, 1, 3), 5, np.random.default_rng(0), "counts")
+    for order in ((0, 1), (0, 1, 1), (1, 2, 3)):
+        with pytest.raises(InvalidArgument, match="permutation"):
+            PermutedWorld(Coins(), order)
+
+
+# Several seeds.
+
+
+@pytest.fixture
+def importable(monkeypatch):
+    """This module under a name that other processes can import."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    return importlib.import_module(Path(__file__).stem)
+
+
+def test_results_do_not_depend_on_the_workers(importable):
+    seeds = [4, 1, 1, 9]
+    alone = run_seeds(importable.make_learner, importable.Coins(), seeds, workers=1)
+    together = run_seeds(importable.make_learner, importable.make_coins, seeds, workers=2)
+    assert [result.seed for result in together] == seeds
+    assert [reproducible(r) for r in alone] == [reproducible(r) for r in together]
+
+
+def test_a_failing_seed_is_named(importable):
+    name = importable.__name__
+    agent = {"make": f"{name}:Learner", "users": 100, "fail_at": 2}
+    for workers in (1, 2):
+        with pytest.raises(SeedFailed, match="seed 2 failed: ZeroDivisionError: made to f") as f:
+            run_seeds(agent, {"make": f"{name}:Coins"}, range(4), workers=workers)
+        assert f.value.seed == 2
+
+
+def test_descriptions_get_the_seed_and_another_one_for_the_noise(importable):
+    seen = []
+
+    class Spy(Learner):
+        def __init__(self, spec, **options):
+            seen.append((options["seed"], options["noise_seed"]))
+            super().__init__(spec, **options)
+
+    importable.Spy = Spy
+    description = {"make": f"{importable.__name__}:Spy", "users": 50}
+    results = run_seeds(description, Coins(), [3, 4], workers=1)
+    assert seen == [(3, noise_seed(3)), (4, noise_seed(4))]
+    assert noise_seed(3) != noise_seed(4)
+    assert 0 <= noise_seed(3) < 2**63
+    assert [result.users for result in results] == [50, 50]
+
+
+def test_public_mistakes_of_several_runs_are_refused():
+    with pytest.raises(InvalidArgument, match="importable"):
+        run_seeds(lambda spec, seed: Learner(spec, seed), Coins(), [0, 1], workers=2)
+    with pytest.raises(InvalidArgument, match="seeds holds -1"):
+        run_seeds(make_learner, Coins(), [0, -1])
+    with pytest.raises(InvalidArgument, match="workers is 0"):
+        run_seeds(make_learner, Coins(), [0], workers=0)
+    for name in ("UCBVI", "no.such.module:thing", "tacit:NoSuchThing", None):
+        with pytest.raises(SeedFailed, match="make is"):
+            run_seeds({"make": name}, Coins(), [0], workers=1)
+    assert run_seeds(make_learner, Coins(), [], workers=2) == []
+
+
+# Files and words.
+
+
+def make_result(**changes):
+    fields = {
+        "agent": "UCBVI",
+        "world": "coins",
+        "privacy": "JointDP()",
+        "seed": 1,
+        "served": [0, 10, 100],
+        "values": [0.5, 0.75, 1.0],
+        "greedy_values": [0.5, 0.8, 0.9],
+        "optimal_value": 1.0,
+        "baseline_value": 0.5,
+        "reference_value": 0.0,
+        "guarantee": GUARANTEE,
+        "seconds": {"total": 0.125},
+    }
+    return Result(**(fields | changes))
+
+
+finite_floats = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e9, max_value=1e9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    blocks=st.lists(st.integers(1, 2**40), min_size=1, max_size=6),
+    numbers=st.lists(finite_floats, min_size=17, max_size=17),
+    seed=st.integers(0, 2**128),
+    text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+)
+def test_a_file_gives_back_an_equal_result(tmp_path_factory, blocks, numbers, seed, text):
+    releases = len(blocks) + 1
+    result = make_result(
+        agent=text,
+        seed=seed,
+        served=np.cumsum([0, *blocks]),
+        values=numbers[:releases],
+        greedy_values=numbers[releases : 2 * releases],
+        optimal_value=numbers[14],
+        baseline_value=numbers[15],
+        reference_value=numbers[16],
+    )
+    path = tmp_path_factory.getbasetemp() / "result.json"
+    result.save(path)
+    again = Result.load(path)
+    assert again == result
+    assert again.values.tobytes() == result.values.tobytes()
+    assert again.guarantee == GUARANTEE
+    assert again != make_result(agent=text + ".")
+
+
+def test_a_file_is_readable_by_others_and_by_people(tmp_path):
+    path = tmp_path / "result.json"
+    make_result().save(path)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o644 & ~current_umask()
+    content = json.loads(path.read_text())
+    assert content["summary"]["regret"] == 27.5
+    assert content["summary"]["users_to_90"] is None
+    assert sorted(os.listdir(tmp_path)) == ["result.json"]
+
+
+def current_umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_damage_is_noticed(tmp_path):
+    path = tmp_path / "result.json"
+    result = make_result()
+    result.save(path)
+    data = path.read_bytes()
+    for place in range(0, len(data), 7):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        # White space may change, and nothing else.
+        with contextlib.suppress(CorruptFile):
+            assert Result.load(path) == result
+        path.write_bytes(data[:place])
+        with pytest.raises(CorruptFile, match=r"result\.json"):
+            Result.load(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not JSON"),
+        (b"\x89PNG\r\n", "not JSON"),
+        (b"[1, 2]", "not a result"),
+        (b'{"format": "tacit-guarantee"}', "not a result"),
+        (b'{"format": "tacit-result", "version": 2}', "version is 2"),
+        (b'{"format": "tacit-result", "version": 1}', "checksum"),
+        (b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_foreign_and_newer_files_are_refused(tmp_path, content, words):
+    path = tmp_path / "result.json"
+    path.write_bytes(content)
+    with pytest.raises(CorruptFile, match=words):
+        Result.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"served": [0, 10]}, {"served": [10, 20, 30]}, {"served": [0, 20, 10]}),
+        *({"values": [1.0, None, 2.0]}, {"values": "abc"}, {"values": [1.0, math.inf, 1.0]}),
+        *({"seed": -1}, {"agent": ""}, {"guarantee": {"format": "?"}}, {"extra": 1}),
+        *({"seconds": {"total": "x"}}, {"seconds": 3}, {"optimal_value": None}),
+    ],
+)
+def test_a_file_with_impossible_values_is_refused(change):
+    with pytest.raises(CorruptFile):
+        Result.from_dict(make_result().to_dict() | change)
+
+
+def test_a_missing_file_is_said_to_be_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Result.load(tmp_path / "nothing.json")
+
+
+def test_the_summary_says_what_matters():
+    text = str(make_result())
+    assert text.startswith("UCBVI on coins: 100 users, 2 releases, seed 1\n")
+    for words in ("(1, 1e-06)-JDP", "0.9 of 1", "27.5", "not reached"):
+        assert words in text
+    assert "none" in str(make_result(guarantee=None))
+
+
+def test_results_cannot_be_changed():
+    result = make_result()
+    with pytest.raises(ValueError, match="read-only"):
+        result.values[0] = 2.0
+    with pytest.raises(AttributeError):
+        result.seed = 3
+
+
+# Figures.
+
+
+def test_every_kind_of_result_can_be_drawn(tmp_path):
+    path = tmp_path / "figure.png"
+    learnt = run(Learner(Coins().spec, users=10_000), Coins(), seed=1)
+    one_block = make_result(served=[0, 5], values=[0.5, 0.5], greedy_values=[0.5, 0.5])
+    perfect = make_result(values=[1.0, 1.0, 1.0], greedy_values=[1.0, 1.0, 1.0])
+    nothing = make_result(optimal_value=0.5, values=[0.5] * 3, greedy_values=[0.5] * 3)
+    pictures = []
+    for result in (learnt, learnt, one_block, perfect, nothing):
+        path.unlink(missing_ok=True)
+        result.plot(path)
+        pictures.append(path.read_bytes())
+        assert pictures[-1].startswith(b"\x89PNG")
+    assert pictures[0] == pictures[1], "equal results are equal pictures"
+    assert len(set(pictures)) == 4
+
+
+def test_comparisons_can_be_drawn(tmp_path):
+    path = tmp_path / "figure.png"
+    several = run_seeds(make_learner, Coins(), range(3), workers=1)
+    harder = [make_result(optimal_value=2.0), make_result(served=[0, 7, 70])]
+    for results in ({"a": several}, {"a": several, "b": harder}, {"a": harder[:1], "b": harder}):
+        path.unlink(missing_ok=True)
+        plot_results(results, path)
+        assert path.read_bytes().startswith(b"\x89PNG")
+    for wrong in ({}, {"a": []}, {str(i): harder for i in range(20)}):
+        with pytest.raises(InvalidArgument, match="results"):
+            plot_results(wrong, path)

@@ -1,0 +1,112 @@
+"""Schedules: blocks that cover all users, few and growing, and names that rebuild them."""
+
+import math
+from itertools import accumulate, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.privacy.errors import InvalidArgument
+from tacit.schedule import Schedule, every_episode, fixed, geometric
+
+users_counts = st.integers(1, 10**15)
+
+
+@given(users=users_counts, growth=st.floats(1.01, 1e300), first=st.integers(1, 10**6))
+def test_geometric_blocks_cover_all_users_and_grow_by_the_factor(users, growth, first):
+    blocks = geometric(users, growth, first)
+    ends = list(accumulate(blocks))
+    assert ends[-1] == users
+    assert all(block >= 1 for block in blocks)
+    assert blocks[0] == min(first, users) or len(blocks) == 1
+    # Every end but the last is the one before times the factor, rounded up.
+    for before, end in pairwise(ends[:-1]):
+        assert end == max(before + 1, math.ceil(min(float(users), before * growth)))
+    if len(blocks) > 1:
+        assert 2 * blocks[-1] >= blocks[-2], "a tiny block at the end"
+        assert ends[-2] * growth * 1.5 + 1.5 >= users, "the last block swallows too much"
+
+
+def test_geometric_releases_are_few_where_users_are_many():
+    assert len(geometric(10**9, growth=1.2)) < 115
+    assert len(geometric(10**18, growth=2.0)) < 62
+
+
+def test_a_small_remainder_joins_the_block_before_it():
+    assert geometric(59, 2.0, 10) == (10, 10, 20, 19)
+    assert geometric(49, 2.0, 10) == (10, 10, 29)
+    assert geometric(14, 10.0, 10) == (14,)
+    assert geometric(5, 2.0, 10) == (5,)
+    assert geometric(1) == (1,)
+
+
+@given(users=st.integers(1, 400), size=st.integers(1, 500))
+def test_fixed_blocks_behave_like_the_tuple_they_stand_for(users, size):
+    blocks = fixed(users, size)
+    plain = tuple(min(size, users - start) for start in range(0, users, size))
+    schedule = Schedule("fixed", blocks)
+    assert tuple(blocks) == plain
+    assert len(blocks) == len(plain)
+    assert blocks[-1] == plain[-1]
+    assert blocks[1:] == plain[1:]
+    assert tuple(schedule.ends) == tuple(accumulate(plain))
+    assert schedule.ends[-1] == schedule.users == users
+    assert schedule.ends[::-1] == tuple(accumulate(plain))[::-1]
+    with pytest.raises(IndexError):
+        blocks[len(plain)]
+
+
+def test_every_episode_takes_no_memory_per_user():
+    schedule = Schedule.parse("every", users=10**15)
+    assert (schedule.releases, schedule.users) == (10**15, 10**15)
+    assert schedule.blocks[10**14] == 1
+    assert schedule.ends[10**14] == 10**14 + 1
+    assert tuple(every_episode(3)) == (1, 1, 1)
+
+
+@given(
+    users=st.integers(1, 10**9),
+    text=st.one_of(
+        st.just("every"),
+        st.just("geometric"),
+        st.builds("fixed:size={}".format, st.integers(1, 10**9)),
+        st.builds(
+            "geometric:first={},growth={}".format, st.integers(1, 100), st.floats(1.05, 1e10)
+        ),
+    ),
+)
+def test_a_name_rebuilds_its_schedule(users, text):
+    schedule = Schedule.parse(text, users)
+    again = Schedule.parse(schedule.name, users)
+    assert schedule == again
+    assert again.users == users
+    assert Schedule.of(schedule, users) is schedule
+    assert Schedule.of(text, users) == schedule
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "weekly", "geometric:", "geometric:growth", "geometric:growth=x", "every:size=1"),
+        *("fixed", "fixed:size=1.5", "fixed:size=0", "geometric:growth=1", "geometric:growth=nan"),
+        *("geometric:growth=2,growth=3", "geometric:first=0", "geometric:size=3", 7, None),
+    ],
+)
+def test_other_names_are_refused(text):
+    with pytest.raises(InvalidArgument, match="but must be"):
+        Schedule.parse(text, users=10)
+
+
+def test_public_mistakes_are_refused():
+    for users in (0, -1, 1.5, True, "10"):
+        with pytest.raises(InvalidArgument, match="users"):
+            geometric(users)
+    with pytest.raises(InvalidArgument, match="for 30 users, but must be for all 31"):
+        Schedule.of(Schedule("mine", [10, 20]), users=31)
+    with pytest.raises(InvalidArgument, match="block"):
+        Schedule("mine", (3, 0))
+    with pytest.raises(InvalidArgument, match="empty"):
+        Schedule("mine", ())
+    with pytest.raises(InvalidArgument, match="a text or a Schedule"):
+        Schedule.of((3, 4), users=7)
