@@ -1,7 +1,12 @@
 """Reinforcement learning that learns from people without revealing them.
 
-The public names. Everything else is reachable through its module.
+The public names. Everything else is reachable through its module. The privacy core is loaded at
+once; worlds, agents and the run loop when they are first asked for, so that ``import tacit`` stays
+cheap.
 """
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from tacit.privacy import local
 from tacit.privacy.audit import audit_counter, audit_linear, audit_samples
@@ -25,9 +30,41 @@ from tacit.privacy.models import JointDP, LocalDP, NonPrivate
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
+if TYPE_CHECKING:
+    from tacit import tabular
+    from tacit.checks import check_agent
+    from tacit.episodes import Episodes
+    from tacit.episodes import validate_episodes as validate
+    from tacit.loop import run, run_seeds
+    from tacit.policy import Policy
+    from tacit.result import Result
+    from tacit.tabular.ldpob import LDPOB
+    from tacit.tabular.pucb import PUCB
+    from tacit.tabular.ucbpo import UCBPO
+    from tacit.tabular.ucbvi import UCBVI
+
 __version__ = "0.1.0"
 
+_LAZY = {
+    "Episodes": ("tacit.episodes", "Episodes"),
+    "LDPOB": ("tacit.tabular.ldpob", "LDPOB"),
+    "PUCB": ("tacit.tabular.pucb", "PUCB"),
+    "Policy": ("tacit.policy", "Policy"),
+    "Result": ("tacit.result", "Result"),
+    "UCBPO": ("tacit.tabular.ucbpo", "UCBPO"),
+    "UCBVI": ("tacit.tabular.ucbvi", "UCBVI"),
+    "check_agent": ("tacit.checks", "check_agent"),
+    "run": ("tacit.loop", "run"),
+    "run_seeds": ("tacit.loop", "run_seeds"),
+    "tabular": ("tacit.tabular", None),
+    "validate": ("tacit.episodes", "validate_episodes"),
+}
+
 __all__ = [
+    "LDPOB",
+    "PUCB",
+    "UCBPO",
+    "UCBVI",
     "Block",
     "Budget",
     "BudgetExceeded",
@@ -36,6 +73,7 @@ __all__ = [
     "CorruptFile",
     "Curator",
     "DoubleSpend",
+    "Episodes",
     "GramCross",
     "Guarantee",
     "HorizonExceeded",
@@ -50,15 +88,34 @@ __all__ = [
     "NonPrivate",
     "OneHotCounts",
     "Part",
+    "Policy",
     "Relation",
     "Release",
+    "Result",
     "Statistic",
     "TacitError",
     "audit_counter",
     "audit_linear",
     "audit_samples",
+    "check_agent",
     "check_counter",
     "check_statistic",
     "counter",
     "local",
+    "run",
+    "run_seeds",
+    "tabular",
+    "validate",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    module, attribute = _LAZY[name]
+    loaded = importlib.import_module(module)
+    return loaded if attribute is None else getattr(loaded, attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

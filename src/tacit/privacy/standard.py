@@ -52,7 +52,7 @@ class ClippedSum(Statistic):
         """Each user's vector, scaled back to the ball."""
         values = _matrix(block, "values", (self.dimension,))
         values = np.where(np.isfinite(values).all(axis=-1, keepdims=True), values, 0.0)
-        return values * _clip_factor(values, self.radius)
+        return _clipped(values, self.radius)
 
 
 @dataclass(frozen=True)
@@ -240,13 +240,25 @@ def _matrix(block: Block, name: str, shape: tuple[int, ...]) -> Floats:
     return array
 
 
-def _clip_factor(vectors: Floats, bound: float) -> Floats:
-    """min(1, bound / |v|) along the last axis, kept; zero where v is not finite.
+def _clipped(vectors: Floats, bound: float) -> Floats:
+    """Finite vectors scaled back to length ``bound``, along the last axis.
 
-    The length is taken relative to the largest entry, so that it cannot overflow.
+    In two steps, so that neither the length overflows nor the factor vanishes.
     """
+    unit, length = _directions(vectors)
+    return np.where(length <= bound, vectors, unit * bound)
+
+
+def _clip_factor(vectors: Floats, bound: float) -> Floats:
+    """min(1, bound / |v|) along the last axis, kept; zero where v is not finite."""
+    _, length = _directions(vectors)
+    return np.where(np.isfinite(length), np.minimum(1.0, bound / np.maximum(length, bound)), 0.0)
+
+
+def _directions(vectors: Floats) -> tuple[Floats, Floats]:
+    """Unit vectors and lengths; the length may be infinite, the direction is right even then."""
     largest = np.abs(vectors).max(axis=-1, keepdims=True)
-    finite = np.isfinite(largest)
-    safe = np.where((largest > 0) & finite, largest, 1.0)
-    relative = np.maximum(np.linalg.norm(vectors / safe, axis=-1, keepdims=True), 1e-300)
-    return np.where(finite, np.minimum(1.0, bound / safe / relative), 0.0)
+    safe = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
+    scaled = vectors / safe
+    relative = np.linalg.norm(scaled, axis=-1, keepdims=True)
+    return scaled / np.where(relative > 0, relative, 1.0), safe * relative

@@ -11,7 +11,8 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -23,19 +24,26 @@ from tacit.policy import Policy
 from tacit.privacy.curator import Curator, JointCurator, Release, Stream
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.local import noise_scale
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
 from tacit.privacy.storage import read_state, write_state
 from tacit.schedule import Schedule
 from tacit.tabular.evidence import Counts, Evidence
+from tacit.tabular.flow import conserve
 from tacit.tabular.statistics import VisitCounts
 
 Floats = NDArray[np.float64]
 Form = Literal["episodes", "counts", "pooled"]
+Bonus = Literal["practical", "theory"]
+Calibration = Literal["tight", "as_printed"]
 
-# Blocks up to this many users are counted with a cap, which needs users one by one.
-_CAPPED_UP_TO = 1 << 18
+# Counts have a cap, which needs users one by one, while blocks are at most so many times as large
+# as the smallest that knows anything. By then the cap has done its work.
+_CAPPED_UP_TO = 8
+# Above this many (step, state) pairs the equations of flow conservation are too many to solve.
+_LARGEST_FLOW = 1500
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,7 @@ class Constants:
         range_term: scale of the term in (steps left) / n.
         lowering: counts are lowered by this many standard deviations of their noise.
         known: a cell is known once its count exceeds this many standard deviations.
+        known_unmasked: the same where counts are not masked by the policy.
         growth: the number of users served grows by this factor from block to block.
         first: users of the first block, in standard deviations of a count's noise.
         reward_weight: squared weight of rewards against transitions at the gate.
@@ -59,6 +68,7 @@ class Constants:
     range_term: float = 0.1
     lowering: float = 1.0
     known: float = 0.5
+    known_unmasked: float = 2.0
     growth: float = 1.15
     first: float = 40.0
     reward_weight: float = 0.2
@@ -78,7 +88,10 @@ class TabularAgent(ABC):
         privacy: Privacy,
         *,
         stationary: bool | None = None,
+        bonus: Bonus = "practical",
         scale: float = 1.0,
+        failure: float = 0.1,
+        calibration: Calibration = "tight",
         schedule: str | Schedule = "auto",
         counter: str = "auto",
         constants: Constants | None = None,
@@ -100,6 +113,8 @@ class TabularAgent(ABC):
         self.privacy = privacy
         self.stationary = spec.stationary if stationary is None else bool(stationary)
         self.scale = float(scale)
+        self.bonus, self.calibration, self.failure = bonus, calibration, float(failure)
+        self._check_options(schedule)
         self.constants = Constants() if constants is None else constants
         self.served = 0
         self.releases = 0
@@ -111,13 +126,14 @@ class TabularAgent(ABC):
         self._pending: list[tuple[Block, Sequence[int | str] | None]] = []
         self._first_policy()
         self.counter = self._choose_counter(counter)
+        self._gate = privacy if calibration == "tight" else as_printed(privacy, self.users)
         self.schedule = self._make_schedule(schedule)
         options: dict[str, Any] = {"users": self.users, "noise_seed": noise_seed}
         if isinstance(privacy, JointDP):
             options |= {"ledger": ledger}
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
-        self._curator: Curator = privacy.curator(**options)
+        self._curator: Curator = self._gate.curator(**options)
         self._stream: Stream | None = None
         if self.counter != "blocks":
             self._stream = self._curator.stream(
@@ -237,12 +253,24 @@ class TabularAgent(ABC):
     def _incorporate(self, release: Release, statistic: VisitCounts) -> None:
         users = self.schedule.blocks[self.releases]
         if self._stream is None:
-            self.evidence.add(release, statistic, users)
+            self.evidence.add(self._conserved(release, statistic), statistic, users)
         else:
             self.evidence.replace(release, statistic, users)
         self.served += users
         self.releases += 1
         self._policy, self._greedy = self._plan(self.evidence.counts())
+
+    def _conserved(self, release: Release, statistic: VisitCounts) -> Release:
+        """The release with flow conserved, where its counts are per step and noisy."""
+        H, S = self.spec.horizon, self.spec.states
+        if not self._masked or self.stationary or H * S > _LARGEST_FLOW:
+            return release
+        if float(np.max(release.std["transitions"])) == 0.0:
+            return release
+        start = None if self.spec.start is None else np.array(self.spec.start)
+        counts = release["transitions"].reshape(H, S, S)
+        better = conserve(counts, float(release.users), start).reshape(H * S, S)
+        return replace(release, parts={**release.parts, "transitions": better})
 
     # Choices made before the first user comes.
 
@@ -255,33 +283,77 @@ class TabularAgent(ABC):
         """How many of a user's steps in a cell count in the current block."""
         if not self.stationary or isinstance(self.privacy, NonPrivate):
             return None
-        if self.counter != "blocks" or self.releases >= self.schedule.releases:
+        if self.counter != "blocks":
+            # One statistic for the whole stream.
+            largest = self.users / 10
+        else:
+            largest = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+        if largest > _CAPPED_UP_TO * self._smallest_block:
             return None
-        small = self.schedule.blocks[self.releases] <= _CAPPED_UP_TO
-        return min(self.constants.cap, self.spec.horizon) if small else None
+        return min(self.constants.cap, self.spec.horizon)
 
-    def _statistic(self) -> VisitCounts:
+    @property
+    def _masked(self) -> bool:
+        """Whether only what the block's policy can reach is counted."""
+        return self.counter == "blocks" and self._policy.is_deterministic and not self._papers
+
+    def _statistic(self, cap: int | None = None) -> VisitCounts:
         """What is asked of the current block."""
-        masked = self.counter == "blocks" and self._policy.is_deterministic
+        if self._papers:
+            sizes = (self.spec.states, self.spec.actions, self.spec.horizon)
+            return VisitCounts(*sizes, visits=True)
         return VisitCounts(
             self.spec.states,
             self.spec.actions,
             self.spec.horizon,
             pooled=self.stationary,
-            cap=self._cap,
+            cap=cap or self._cap,
             weight=math.sqrt(self.constants.reward_weight),
-            policy=self._policy.actions if masked else None,
+            policy=self._policy.actions if self._masked else None,
             version=self._policy.version,
         )
 
+    @property
+    def _papers(self) -> bool:
+        """Whether the counts are those of the papers: per step, all three, nothing masked."""
+        return self.bonus == "theory" or self.calibration == "as_printed"
+
+    def _check_options(self, schedule: str | Schedule) -> None:
+        if self.bonus not in ("practical", "theory"):
+            raise InvalidArgument(f"bonus must be practical or theory, got {self.bonus!r}")
+        if self.calibration not in ("tight", "as_printed"):
+            raise InvalidArgument(
+                f"calibration must be tight or as_printed, got {self.calibration!r}"
+            )
+        if not 0.0 < self.failure < 1.0:
+            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
+        if self._papers and self.stationary:
+            raise InvalidArgument(
+                "the papers count every step of its own: give stationary=False with "
+                "bonus='theory' or calibration='as_printed'"
+            )
+        if self.calibration == "as_printed" and schedule not in ("auto", "every"):
+            raise InvalidArgument("as printed, a policy is published after every episode")
+
     def _choose_counter(self, counter: str) -> str:
+        if self.calibration == "as_printed":
+            if counter not in ("auto", "binary tree"):
+                raise InvalidArgument("as printed, the counter is the binary tree")
+            return "blocks" if isinstance(self.privacy, LocalDP) else "binary tree"
+        if self.bonus == "theory":
+            # Its widths are for running sums.
+            return "auto"
+        if counter == "auto" and not self.deterministic:
+            # Blocks that no policy masks forget: later ones add noise to what they do not visit.
+            return "auto"
         return "blocks" if counter == "auto" else counter
 
     def _make_schedule(self, schedule: str | Schedule) -> Schedule:
+        if self.calibration == "as_printed":
+            return Schedule.of("every", self.users)
         if not isinstance(schedule, str) or schedule != "auto":
             return Schedule.of(schedule, self.users)
-        ends, end = [], 0
-        first = max(1, math.ceil(self.constants.first * self._block_noise()))
+        ends, end, first = [], 0, self._smallest_block
         while end < self.users:
             size = max(first, math.floor((self.constants.growth - 1.0) * end))
             if self.users - end - size < size / 2:
@@ -290,22 +362,21 @@ class TabularAgent(ABC):
             end += size
         return Schedule("auto", tuple(ends))
 
-    def _block_noise(self) -> float:
-        """Noise of a count at which a block of so many users knows anything."""
+    @cached_property
+    def _smallest_block(self) -> int:
+        """How many users a block needs to stand out of its noise, by the noise of one count."""
         if isinstance(self.privacy, NonPrivate):
-            return 0.0
-        self.schedule = Schedule("auto", (1,))
-        statistic = self._statistic()
+            return 1
+        cap = min(self.constants.cap, self.spec.horizon) if self.stationary else None
+        statistic = self._statistic(cap)
         if isinstance(self.privacy, LocalDP):
-            from tacit.privacy.local import noise_scale
-
-            # n users' reports have noise sqrt(n) s, so that n must exceed a multiple of s^2.
-            return self.constants.first * noise_scale(statistic, self.privacy) ** 2
+            # n reports have noise sqrt(n) s together, so n must exceed a multiple of s^2.
+            return math.ceil((self.constants.first * noise_scale(statistic, self.privacy)) ** 2)
         if self.privacy.pure:
-            noise = statistic.sensitivity(self.privacy.relation, "l1") / self.privacy.epsilon
-            return math.sqrt(2.0) * noise * self.privacy.episodes_per_user
-        cost = math.sqrt(self.privacy.episode_limit)
-        return statistic.sensitivity(self.privacy.relation, "l2") / cost
+            noise = math.sqrt(2.0) * statistic.sensitivity(self.privacy.relation, "l1")
+            return math.ceil(self.constants.first * noise / self.privacy.episode_limit)
+        noise = statistic.sensitivity(self.privacy.relation, "l2")
+        return math.ceil(self.constants.first * noise / math.sqrt(self.privacy.episode_limit))
 
     def _first_policy(self) -> None:
         """Before anything is known: random actions, drawn once."""
@@ -369,6 +440,8 @@ class TabularAgent(ABC):
             "users": self.users,
             "privacy": repr(self.privacy),
             "stationary": self.stationary,
+            "bonus": self.bonus,
+            "calibration": self.calibration,
             "scale": self.scale,
             "counter": self.counter,
             "schedule": self.schedule.name,
@@ -430,6 +503,26 @@ class TabularAgent(ABC):
         if table.ndim == 2:
             return Policy.deterministic(table, self.spec.actions, version=version)
         return Policy.stochastic(table, version=version)
+
+
+def as_printed(privacy: Privacy, users: int) -> Privacy:
+    """What the papers' calibration really guarantees, as a model that adds exactly their noise.
+
+    With the inverted scale put right, the joint mechanism draws Laplace noise of scale
+    b = 3 H log2(K) / epsilon per node of a binary tree over K episodes. A user is in
+    m = floor(log2 K) + 1 nodes and all three counts of an episode change by 6 H under replace-one,
+    so the proven cost is 6 H m / b = epsilon * 2 m / log2(K): about twice the claim. The local
+    mechanism's Laplace noise of scale 3 H / epsilon costs 2 epsilon. A budget with delta is read as
+    the paper reads it, by its epsilon.
+    """
+    if isinstance(privacy, JointDP):
+        if users < 2:
+            raise InvalidArgument("as printed, the noise grows with log K: give users >= 2")
+        cost = privacy.epsilon * 2.0 * users.bit_length() / math.log2(users)
+        return JointDP(cost, 0.0)
+    if isinstance(privacy, LocalDP):
+        return LocalDP(2.0 * privacy.epsilon, 0.0, mechanism="laplace")
+    return privacy
 
 
 def _table(policy: Policy) -> NDArray[Any]:

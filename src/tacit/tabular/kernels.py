@@ -105,6 +105,7 @@ def plan(
     range_term: float,
     ties: Floats,
     q_values: Floats,
+    bonuses: Floats,
     actions: Ints,
     greedy: Ints,
 ) -> None:
@@ -139,7 +140,7 @@ def plan(
                         square += row[after] * value[after] ** 2
                         mean_plain += row[after] * plain[after]
                 reward = rewards[at, state, action]
-                q = left
+                q, bonus = left, left
                 if known[at, state, action]:
                     n = counts[at, state, action]
                     variance = max(square - mean * mean, 0.0)
@@ -148,8 +149,10 @@ def plan(
                         + reward_noise[at, state, action] ** 2
                     )
                     bonus = sampling * np.sqrt(variance / n + privacy**2 * private / n**2)
-                    q = min(reward + mean + bonus + range_term * left / n, left)
+                    bonus += range_term * left / n
+                    q = min(reward + mean + bonus, left)
                 q_values[step, state, action] = q
+                bonuses[step, state, action] = bonus
                 tie = ties[step, state, action]
                 if q > best or (q == best and tie > best_tie):
                     best, best_tie, best_action = q, tie, action

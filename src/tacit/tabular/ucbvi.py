@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from tacit.policy import Policy
 from tacit.tabular.agent import TabularAgent
@@ -30,7 +31,11 @@ class UCBVI(TabularAgent):
         users: how many users are declared.
         privacy: JointDP, LocalDP or NonPrivate.
         stationary: one model for all steps (the world's own by default), or one per step.
+        bonus: ``"practical"``, of Bernstein type with the noise's real standard deviation, or
+            ``"theory"``, with the paper's constants, for which its regret bound is proven.
         scale: multiplies the bonus.
+        failure: with which probability the theory's confidence bounds may fail.
+        calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise.
         schedule: when a policy is republished; see :mod:`tacit.schedule`.
         counter: ``"blocks"`` (default) or a kind of :func:`tacit.counter` over all releases.
         constants: the practical bonus's constants.
@@ -43,13 +48,52 @@ class UCBVI(TabularAgent):
     name = "ucbvi"
 
     def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
+        if self.bonus == "theory":
+            return self._plan_in_theory(counts)
+        return self._plan_in_practice(counts)
+
+    def _plan_in_theory(self, counts: Counts) -> tuple[Policy, Policy]:
+        """The paper's optimistic values, with widths from the noise that was really drawn."""
+        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
+        width = count_width(self, counts.noise)
+        n = np.maximum(1.0, counts.transitions.sum(axis=-1) + width)
+        log_term = math.sqrt(2.0 * math.log(4 * S * A * self.users * H / self.failure))
+        of_reward = log_term / np.sqrt(n) + 3.0 * width / n
+        of_next = H * self._next_term() / np.sqrt(n) + H * (S * width + 2.0 * width) / n
+        bonus = self.scale * (of_reward + of_next)
+        rewards, transitions = counts.rewards / n, counts.transitions / n[..., np.newaxis]
+        q_values, greedy = np.empty((H, S, A)), np.empty((H, S, A))
+        value, plain = np.zeros(S), np.zeros(S)
+        for h in range(H - 1, -1, -1):
+            q_values[h] = np.clip(rewards[h] + transitions[h] @ value + bonus[h], 0.0, H - h)
+            greedy[h] = np.clip(rewards[h] + transitions[h] @ plain, 0.0, H - h)
+            value, plain = q_values[h].max(axis=1), greedy[h].max(axis=1)
+        self.q_values = q_values
+        self._world = (transitions, rewards, bonus)
+        return self._best(q_values), self._best(greedy)
+
+    def _next_term(self) -> float:
+        """How far an estimated next value may be off, times the root of the count."""
+        sizes = self.spec.states * self.spec.actions * self.users * self.spec.horizon
+        return math.sqrt(2.0 * math.log(4 * sizes / self.failure))
+
+    def _best(self, q_values: Floats) -> Policy:
+        """The best actions, ties broken at random, once."""
+        ties = np.where(
+            q_values == q_values.max(axis=-1, keepdims=True), self._rng.random(q_values.shape), -1.0
+        )
+        return Policy.deterministic(ties.argmax(axis=-1), self.spec.actions, version=self.releases)
+
+    def _plan_in_practice(self, counts: Counts) -> tuple[Policy, Policy]:
         from tacit.tabular.kernels import plan, project
 
         spec, constants = self.spec, self.constants
         H, S, A = spec.horizon, spec.states, spec.actions
         totals = counts.transitions.sum(axis=-1)
         spread = counts.noise * math.sqrt(S)
-        known = counts.reached & (totals > constants.known * spread)
+        # Where the policy cannot tell which cells are empty, noise alone must not pass for visits.
+        threshold = constants.known if self._masked else constants.known_unmasked
+        known = counts.reached & (totals > threshold * spread)
         lowered = np.maximum(totals - constants.lowering * spread, 1e-3)
         probabilities = np.empty_like(counts.transitions)
         project(counts.transitions.reshape(-1, S), known.reshape(-1), probabilities.reshape(-1, S))
@@ -57,7 +101,7 @@ class UCBVI(TabularAgent):
         rewards = np.where(known, np.clip(counts.rewards / safe, 0.0, 1.0), 0.0)
         noise = np.full(totals.shape, counts.noise)
         log_term = math.log(totals.size / 0.05)
-        q_values = np.empty((H, S, A))
+        q_values, bonuses = np.empty((H, S, A)), np.empty((H, S, A))
         actions, greedy = np.empty((H, S), dtype=np.int64), np.empty((H, S), dtype=np.int64)
         plan(
             probabilities,
@@ -72,12 +116,34 @@ class UCBVI(TabularAgent):
             self.scale * constants.range_term,
             self._rng.random((H, S, A)),
             q_values,
+            bonuses,
             actions,
             greedy,
         )
         self.q_values = q_values
+        self._world = (probabilities, rewards, bonuses)
         version = self.releases
         return (
             Policy.deterministic(actions, A, version=version),
             Policy.deterministic(greedy, A, version=version),
         )
+
+
+def count_width(agent: TabularAgent, noise: float) -> float:
+    """A bound on the noise of every count at every release, but for a third of ``failure``.
+
+    Gaussian: the normal quantile at failure / (3 cells releases). Laplace: the sum of k Laplace
+    variables of scale b exceeds b max(sqrt k, sqrt(2 ln(2/p))) sqrt(8 ln(2/p)) with probability at
+    most p; here noise^2 = 2 k b^2.
+    """
+    if noise == 0.0:
+        return 0.0
+    cells = agent.evidence.transitions.size + 2 * agent.evidence.rewards.size
+    p = agent.failure / (3.0 * cells * agent.schedule.releases)
+    guarantee = agent.guarantee
+    if guarantee is not None and guarantee.mu is None:
+        k = float(agent.users.bit_length())
+        log_term = math.log(2.0 / p)
+        scale = noise / math.sqrt(2.0)
+        return scale * max(math.sqrt(k), math.sqrt(2.0 * log_term)) * math.sqrt(8.0 * log_term)
+    return noise * -float(ndtri(p / 2.0))
