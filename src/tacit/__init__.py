@@ -13,7 +13,7 @@ from tacit.privacy.audit import audit_counter, audit_linear, audit_samples
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.checks import CheckFailed, check_counter, check_statistic
 from tacit.privacy.counters import counter
-from tacit.privacy.curator import Curator, JointCurator, Release
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import (
     BudgetExceeded,
     CorruptFile,
@@ -23,6 +23,7 @@ from tacit.privacy.errors import (
     MissingExtra,
     TacitError,
 )
+from tacit.privacy.gate import Curator, Release
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.local import LocalCurator

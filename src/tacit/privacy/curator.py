@@ -1,4 +1,4 @@
-"""The curator: the one gate between raw data and everything that is published.
+"""The joint curator: the one gate between raw data and everything that is published.
 
 A curator holds raw blocks, sums bounded statistics over them, adds noise and keeps the accounts.
 What comes out (:class:`Release`) is public; everything computed from it is post-processing.
@@ -18,15 +18,11 @@ A *stream* feeds blocks into a counter; a block pays the counter's whole mu^2 wh
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import secrets
-import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,9 +37,10 @@ from tacit.privacy.errors import (
     HorizonExceeded,
     InvalidArgument,
 )
+from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger, Unit
-from tacit.privacy.models import JointDP, NonPrivate
+from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.privacy.storage import read_state, write_state
@@ -53,214 +50,6 @@ Extra: TypeAlias = Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]
 
 # Rounding of sums of squares, not a loophole: a budget split into ten parts must be spendable.
 _SLACK = 1e-12
-
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """One publication of private statistics. Public.
-
-    Attributes:
-        index: how many releases of this curator came before.
-        statistic: the statistic's name.
-        parts: the noisy sums by part name; also ``release[name]``.
-        std: noise standard deviation by part name (of the diagonal, for symmetric parts; an array
-            where it differs between entries). Masked entries are zero and have no noise.
-        users: how many users are in the sum (public).
-        cost: what it cost a user of the block with the largest weight: mu, or epsilon under pure
-            DP; ``None`` without privacy.
-    """
-
-    index: int
-    statistic: str
-    parts: Mapping[str, Floats]
-    std: Mapping[str, float | Floats]
-    users: int
-    cost: float | None
-
-    def __getitem__(self, part: str) -> Floats:
-        return self.parts[part]
-
-
-class Curator(ABC):
-    """What all three models share: blocks, users, and the bookkeeping of who was where.
-
-    Args:
-        users: how many users are declared; adding more is refused. ``None`` for no limit.
-        noise_seed: a reproducible simulation that protects nobody.
-        source: another source of noise (for audits); excludes ``noise_seed``.
-    """
-
-    def __init__(
-        self,
-        *,
-        users: int | None = None,
-        noise_seed: int | None = None,
-        source: NoiseSource | None = None,
-        episodes_per_user: int | None = None,
-        once_per_block: bool = False,
-    ) -> None:
-        if users is not None and (isinstance(users, bool) or int(users) != users or users < 1):
-            raise InvalidArgument(f"users must be an integer >= 1 or None, got {users!r}")
-        if source is not None and noise_seed is not None:
-            raise InvalidArgument("give noise_seed or source, not both")
-        self.declared_users = users
-        self.users = 0
-        self.releases = 0
-        self.last_release: Release | None = None
-        self._source: NoiseSource = Noise(noise_seed) if source is None else source
-        self._owner = Owner(self._source.simulation)
-        self._lock = threading.RLock()
-        self._blocks: dict[int, Block] = {}
-        self._block_users: list[int] = []
-        self._registry = _Registry(episodes_per_user, once_per_block)
-
-    # Raw data in.
-
-    def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
-        """Takes a block of raw data; returns its number.
-
-        Args:
-            block: the users' data.
-            user_ids: who they are, one per row. Then nobody contributes more episodes than
-                declared: those beyond count as zero (that somebody took part is public). Given
-                once, they must be given always.
-        """
-        with self._lock:
-            if self.declared_users is not None and self.users + block.users > self.declared_users:
-                raise HorizonExceeded(
-                    f"{self.declared_users} users were declared; {self.users} came and "
-                    f"{block.users} more would be too many"
-                )
-            sealed = self._registry.admit(block, user_ids).sealed()
-            number = len(self._block_users)
-            self._block_users.append(block.users)
-            self._blocks[number] = sealed
-            self.users += block.users
-            return number
-
-    def forget(self, block: int) -> None:
-        """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
-        self._raw(block)
-        del self._blocks[block]
-
-    @property
-    def blocks(self) -> tuple[int, ...]:
-        """The numbers of the blocks whose raw data is still here."""
-        return tuple(self._blocks)
-
-    # Public out.
-
-    @abstractmethod
-    def release(
-        self,
-        statistic: Statistic,
-        *,
-        blocks: Iterable[int] | None = None,
-        weights: ArrayLike | None = None,
-        mask: Mapping[str, ArrayLike] | None = None,
-        mu: float | None = None,
-        epsilon: float | None = None,
-        decay: float | None = None,
-    ) -> Release:
-        """Publishes the weighted sum of a statistic over blocks; see the subclasses."""
-
-    @abstractmethod
-    def stream(
-        self,
-        statistic: Statistic,
-        *,
-        releases: int,
-        name: str = "stream",
-        kind: str = "auto",
-        mu: float | None = None,
-        epsilon: float | None = None,
-    ) -> Stream:
-        """A running sum over blocks, published after each; see the subclasses."""
-
-    @property
-    @abstractmethod
-    def guarantee(self) -> Guarantee | None:
-        """What is proven of everything this curator ever publishes."""
-
-    # Shared work.
-
-    def _raw(self, block: int) -> Block:
-        if block not in self._blocks:
-            known = 0 <= block < len(self._block_users)
-            raise InvalidArgument(
-                f"block {block!r} was {'forgotten' if known else 'never added'}; "
-                f"blocks here: {list(self._blocks)}"
-            )
-        return self._blocks[block]
-
-    def _selection(
-        self,
-        blocks: Iterable[int] | None,
-        weights: ArrayLike | None,
-        known: Iterable[int],
-        decay: float | None,
-    ) -> dict[int, float]:
-        """Weight by block: finite, not all zero, no block twice."""
-        known = list(known)
-        chosen = known if blocks is None else [int(b) for b in blocks]
-        if decay is not None:
-            if weights is not None or not (math.isfinite(decay) and decay > 1):
-                raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
-            newest = len(self._block_users) - 1
-            weights = [decay ** float(b - newest) for b in chosen]
-        if not chosen or len(set(chosen)) < len(chosen):
-            raise InvalidArgument(f"blocks must be different and at least one, got {chosen}")
-        missing = [b for b in chosen if b not in known]
-        if missing:
-            raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
-        factors = np.asarray([1.0] * len(chosen) if weights is None else weights, dtype=np.float64)
-        if factors.shape != (len(chosen),):
-            raise InvalidArgument(f"{len(chosen)} blocks need as many weights, got {weights!r}")
-        if not np.isfinite(factors).all() or not factors.any():
-            raise InvalidArgument(f"weights must be finite and not all zero, got {weights!r}")
-        return dict(zip(chosen, factors.tolist(), strict=True))
-
-    def _publish(self, release: Release) -> Release:
-        self.releases += 1
-        self.last_release = release
-        return release
-
-    def __copy__(self) -> Self:
-        raise TypeError("a curator cannot be copied: two copies would spend one budget twice")
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self.__copy__()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (self.__copy__(),)
-
-
-class Stream(ABC):
-    """A private running sum over blocks, published after each block."""
-
-    name: str
-    statistic: Statistic
-
-    @abstractmethod
-    def release(
-        self,
-        block: Block | int,
-        *,
-        keep: bool = False,
-        user_ids: Sequence[int | str] | None = None,
-    ) -> Release:
-        """Adds a block and publishes the running sum.
-
-        Args:
-            block: raw data, or the number of a block that the curator already has.
-            keep: whether a block given as raw data stays for later queries.
-            user_ids: who the users of a block given as raw data are; see :meth:`Curator.add`.
-        """
-
-    @property
-    @abstractmethod
-    def std(self) -> Floats | None:
-        """Noise standard deviation of unit-weight entries at each release, if known ahead."""
 
 
 class JointCurator(Curator):
@@ -623,7 +412,7 @@ class JointCurator(Curator):
             "noise": saved_source(self._source),
             "streams": {},
         }
-        arrays: dict[str, NDArray[Any]] = self._registry.dump(meta)
+        arrays: dict[str, NDArray[Any]] = self._participants.dump(meta)
         for number, raw in self._blocks.items():
             arrays |= {f"block/{number}/{name}": array for name, array in raw.arrays.items()}
         saved = dict(self._saved_streams)
@@ -674,7 +463,7 @@ class JointCurator(Curator):
                     stream_meta,
                     _with_prefix(arrays, f"stream/{name}/"),
                 )
-            curator._registry.restore(meta, arrays)
+            curator._participants.restore(meta, arrays)
             curator.extra = (meta["extra"], _with_prefix(arrays, "extra/"))
             curator.last_release = _revive_release(meta, arrays)
             identity, token, after = meta["ledger"], meta["token"], meta["after"]
@@ -801,159 +590,6 @@ class JointStream(Stream):
             "users": self.users,
         }
         return meta, arrays
-
-
-class NonPrivateCurator(Curator):
-    """Adds nothing, promises nothing: the baseline."""
-
-    def __init__(
-        self,
-        privacy: NonPrivate,
-        *,
-        users: int | None = None,
-        noise_seed: int | None = None,
-        source: NoiseSource | None = None,
-    ) -> None:
-        super().__init__(users=users, noise_seed=noise_seed, source=source)
-        self.privacy = privacy
-
-    def release(
-        self,
-        statistic: Statistic,
-        *,
-        blocks: Iterable[int] | None = None,
-        weights: ArrayLike | None = None,
-        mask: Mapping[str, ArrayLike] | None = None,
-        mu: float | None = None,
-        epsilon: float | None = None,
-        decay: float | None = None,
-    ) -> Release:
-        """The exact weighted sum; there is nothing to spend."""
-        selection = self._selection(blocks, weights, self._blocks, decay)
-        total = np.asarray(sum(w * statistic.total(self._blocks[b]) for b, w in selection.items()))
-        if mask is not None:
-            total = np.where(statistic.layout.pack_mask(mask), total, 0.0)
-        users = sum(self._block_users[b] for b in selection)
-        return self._publish(_exact_release(self.releases, statistic, total, users))
-
-    def stream(
-        self,
-        statistic: Statistic,
-        *,
-        releases: int,
-        name: str = "stream",
-        kind: str = "auto",
-        mu: float | None = None,
-        epsilon: float | None = None,
-    ) -> Stream:
-        """The exact running sum, whatever ``kind`` of counter is asked for."""
-        return _NonPrivateStream(self, name, statistic, releases)
-
-    @property
-    def guarantee(self) -> None:
-        """None."""
-        return None
-
-
-class _NonPrivateStream(Stream):
-    def __init__(
-        self, curator: NonPrivateCurator, name: str, statistic: Statistic, releases: int
-    ) -> None:
-        self.name = name
-        self.statistic = statistic
-        self.users = 0
-        self._curator = curator
-        self._entered: set[int] = set()
-        self._counter = Noiseless(releases=releases, shape=(statistic.layout.size,))
-
-    @property
-    def std(self) -> Floats:
-        return self._counter.std
-
-    def release(
-        self,
-        block: Block | int,
-        *,
-        keep: bool = False,
-        user_ids: Sequence[int | str] | None = None,
-    ) -> Release:
-        if isinstance(block, Block):
-            self.statistic.check(block)
-            number = self._curator.add(block, user_ids)
-        else:
-            number = block
-        if number in self._entered:
-            raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
-        raw = self._curator._raw(number)
-        vector = self._counter.release(self.statistic.total(raw))
-        self._entered.add(number)
-        self.users += raw.users
-        if isinstance(block, Block) and not keep:
-            self._curator.forget(number)
-        release = _exact_release(self._curator.releases, self.statistic, vector, self.users)
-        return self._curator._publish(release)
-
-
-def _exact_release(index: int, statistic: Statistic, vector: Floats, users: int) -> Release:
-    layout = statistic.layout
-    return Release(index, statistic.name, layout.unpack(vector), layout.stds(0.0), users, None)
-
-
-class _Registry:
-    """Who took part how often, where ids are given. Ids are kept as keyed hashes."""
-
-    def __init__(self, limit: int | None, once_per_block: bool) -> None:
-        self._limit = limit
-        self._once_per_block = once_per_block
-        self._key = secrets.token_bytes(16)
-        self._seen: dict[bytes, int] = {}
-        self._with_ids: bool | None = None
-
-    def admit(self, block: Block, user_ids: Sequence[int | str] | None) -> Block:
-        """The block without the episodes of users beyond their limit."""
-        if self._with_ids is not None and self._with_ids != (user_ids is not None):
-            raise InvalidArgument("user_ids must be given for every block or for none")
-        if user_ids is None:
-            self._with_ids = False
-            return block
-        if block.aggregate:
-            raise InvalidArgument("an aggregate block has no user_ids")
-        if len(user_ids) != block.users:
-            raise InvalidArgument(f"{block.users} users need as many ids, got {len(user_ids)}")
-        names = [self._name(user) for user in user_ids]
-        self._with_ids = True
-        if self._limit is None:
-            return block
-        keep = np.zeros(block.users, dtype=bool)
-        here: set[bytes] = set()
-        for row, name in enumerate(names):
-            count = self._seen.get(name, 0)
-            if count < self._limit and not (self._once_per_block and name in here):
-                self._seen[name] = count + 1
-                here.add(name)
-                keep[row] = True
-        return block if keep.all() else block.take(keep)
-
-    def _name(self, user: int | str) -> bytes:
-        if isinstance(user, (bool, float)) or not isinstance(user, (int, str, np.integer)):
-            raise InvalidArgument(f"user ids must be integers or strings, got {type(user)}")
-        text = user if isinstance(user, str) else hex(int(user))
-        kind = b"s" if isinstance(user, str) else b"i"
-        name = text.encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(kind + name, key=self._key, digest_size=16).digest()
-
-    def dump(self, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
-        """Into a save."""
-        meta["ids"] = {"key": self._key.hex(), "given": self._with_ids}
-        names = np.frombuffer(b"".join(self._seen), dtype=np.uint8).reshape(-1, 16)
-        return {"ids/names": names, "ids/counts": np.array([*self._seen.values()], dtype=np.int64)}
-
-    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Out of a save."""
-        self._key = bytes.fromhex(meta["ids"]["key"])
-        self._with_ids = meta["ids"]["given"]
-        names, counts = arrays["ids/names"], arrays["ids/counts"].tolist()
-        self._seen = dict(zip((row.tobytes() for row in names), counts, strict=True))
 
 
 def _with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

@@ -32,3 +32,13 @@ class CorruptFile(TacitError):
 
 class MissingExtra(TacitError, ImportError):
     """An optional dependency is needed; the message says which extra installs it."""
+
+
+class CheckFailed(TacitError, AssertionError):
+    """A conformance check failed; the message says which and by how much."""
+
+
+def require(passed: bool, message: str) -> None:
+    """Fails a conformance check unless it passed."""
+    if not passed:
+        raise CheckFailed(message)

@@ -30,8 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters.base import noise_scale as safe_scale
-from tacit.privacy.curator import Curator, Release, Stream
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
+from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise

@@ -14,8 +14,9 @@ from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.privacy.curator import JointCurator, NonPrivateCurator
+    from tacit.privacy.curator import JointCurator
     from tacit.privacy.local import LocalCurator
+    from tacit.privacy.nonprivate import NonPrivateCurator
 
 LocalMechanism = Literal["gaussian", "laplace", "randomised response"]
 
@@ -147,7 +148,7 @@ class NonPrivate:
 
     def curator(self, **options: Any) -> NonPrivateCurator:
         """A curator that adds nothing."""
-        from tacit.privacy.curator import NonPrivateCurator
+        from tacit.privacy.nonprivate import NonPrivateCurator
 
         return NonPrivateCurator(self, **options)
 

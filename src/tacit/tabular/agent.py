@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from tacit.episodes import Episodes
 from tacit.finite import FiniteSpec, check_bytes
 from tacit.policy import Policy
-from tacit.privacy.curator import Curator, JointCurator, Release, Stream
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import noise_scale
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy

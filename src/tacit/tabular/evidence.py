@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.curator import Release
+from tacit.privacy.gate import Release
 from tacit.tabular.statistics import VisitCounts
 
 Floats = NDArray[np.float64]

@@ -1,0 +1,373 @@
+"""``check_statistic``: an attack on the declared sensitivity of anyone's statistic."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import CheckFailed, require
+from tacit.privacy.statistic import Block, Floats, Statistic
+
+# Block sizes at which a statistic's total is compared; a fast path may begin anywhere.
+_TOTALS = (0, 1, 300, 3001)
+# Budgets at which randomised response is played through.
+_EPSILONS = (0.5, 4.0)
+
+
+@dataclass(frozen=True)
+class StatisticReport:
+    """What ``check_statistic`` saw: declared sensitivities and the largest found by attack.
+
+    Attributes:
+        declared: by name, ``"replace-one l2"`` and so on.
+        seen: the largest found, by the same names.
+    """
+
+    declared: dict[str, float]
+    seen: dict[str, float]
+
+    @property
+    def tightness(self) -> dict[str, float]:
+        """Largest found over declared: 1 means that nothing is wasted."""
+        return {name: self.seen[name] / bound for name, bound in self.declared.items()}
+
+
+def check_statistic(
+    statistic: Statistic,
+    sample: Callable[[np.random.Generator, int], Block],
+    *,
+    users: int = 300,
+    rounds: int = 60,
+    seed: int = 0,
+    attained: float | None = None,
+) -> StatisticReport:
+    """Attacks a statistic's declared sensitivity and its treatment of hostile values.
+
+    Random users, users with values that are not finite, huge or just out of range, the zero
+    element, and a search that keeps changing the best pair found. Also: nothing raises or warns
+    on values, or changes them; a user without a single valid value contributes zero; nobody's
+    vector depends on anybody else, present, equal or seen before; the total is the sum of the
+    vectors for few and for thousands of users; zero-out and replace-one sensitivities fit
+    together; randomised response over the declared number of one-hots keeps its epsilon.
+
+    Args:
+        statistic: what to attack.
+        sample: ``sample(rng, users)`` makes a block of users; include the extreme ones you know.
+        users: block size.
+        rounds: rounds of search.
+        seed: of the attack.
+        attained: fail unless every declared bound is reached to this fraction (a loose bound
+            wastes the users' data).
+    """
+    untouched = copy.deepcopy(statistic)
+    attack = _Attack(statistic, untouched, sample, np.random.default_rng(seed), users)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            attack.run(rounds)
+    except CheckFailed:
+        raise
+    except Exception as error:
+        raise CheckFailed(f"values made {statistic.name} raise or warn: {error!r}") from error
+    report = StatisticReport(attack.declared, attack.seen)
+    if attained is not None:
+        for name, ratio in report.tightness.items():
+            require(ratio >= attained, f"{name} is loose: {ratio:.3f} of it was found")
+    return report
+
+
+class _Attack:
+    """One attack on one statistic."""
+
+    def __init__(
+        self,
+        statistic: Statistic,
+        untouched: Statistic,
+        sample: Callable[[np.random.Generator, int], Block],
+        rng: np.random.Generator,
+        users: int,
+    ) -> None:
+        self.statistic = statistic
+        self.untouched = untouched
+        self.sample = sample
+        self.rng = rng
+        self.users = users
+        self.declared: dict[str, float] = {}
+        for relation in Relation:
+            bounds = {"l2": statistic.l2(relation), "l1": statistic.l1(relation)}
+            for norm, bound in bounds.items():
+                if bound is not None:
+                    self.declared[f"{relation.value} {norm}"] = bound
+        self._check_bounds("l2")
+        if any(name.endswith("l1") for name in self.declared):
+            self._check_bounds("l1")
+        # Vectors are no longer than this, so it is what rounding errors are measured by.
+        self.length = statistic.l2(Relation.ZERO_OUT)
+        self.seen = dict.fromkeys(self.declared, 0.0)
+        self.best: tuple[float, Block] | None = None
+
+    def _check_bounds(self, norm: str) -> None:
+        """0 < zero-out <= replace-one <= 2 zero-out, by the triangle inequality."""
+        zero, replace = (
+            self.declared.get(f"{relation.value} {norm}", math.nan)
+            for relation in (Relation.ZERO_OUT, Relation.REPLACE_ONE)
+        )
+        slack = 1.0 + 1e-9
+        require(
+            0.0 < zero <= replace * slack <= 2.0 * zero * slack**2 < math.inf,
+            f"{self.statistic.name}: {norm} is declared {zero:g} for zero-out and {replace:g} for "
+            f"replace-one; it must be 0 < zero-out <= replace-one <= 2 zero-out, and finite",
+        )
+
+    def run(self, rounds: int) -> None:
+        fingerprint = self.statistic.fingerprint
+        block = self.sample(self.rng, self.users)
+        hostile = [self._corrupt(block), self._corrupt(block, whole_rows=True)]
+        for candidate in (block, *hostile):
+            self._measure(candidate)
+            self._check_independence(candidate)
+        self._check_memory(block)
+        self._check_totals(block)
+        for candidate in hostile:
+            self._check_totals(candidate)
+        self._check_zero(block)
+        for _ in range(rounds):
+            self._measure(self._evolve())
+        require(
+            self.statistic.fingerprint == fingerprint,
+            f"{self.statistic.name}: its fields changed; it keeps something of the users it saw",
+        )
+
+    def _measure(self, block: Block) -> None:
+        """Distances between all users of the block, the zero element included."""
+        vectors = self._vectors(block)
+        gram = vectors @ vectors.T
+        lengths = np.diag(gram)
+        squares = lengths[:, np.newaxis] + lengths - 2.0 * gram
+        pair = np.unravel_index(int(squares.argmax()), squares.shape)
+        farthest = float(np.linalg.norm(vectors[pair[0]] - vectors[pair[1]]))
+        longest = float(np.sqrt(lengths.max()))
+        self._saw(Relation.REPLACE_ONE, "l2", max(farthest, longest))
+        self._saw(Relation.ZERO_OUT, "l2", longest)
+        some = self.rng.choice(block.users, min(40, block.users), replace=False)
+        chosen = vectors[np.union1d(some, pair)]
+        if f"{Relation.ZERO_OUT.value} l1" in self.declared:
+            sums = np.abs(vectors).sum(axis=1)
+            apart = max(float(np.abs(v - chosen).sum(axis=1).max()) for v in chosen)
+            self._saw(Relation.REPLACE_ONE, "l1", max(apart, float(sums.max())))
+            self._saw(Relation.ZERO_OUT, "l1", float(sums.max()))
+        if self.statistic.one_hots is not None:
+            self._check_one_hots(self.statistic.one_hots, vectors, chosen)
+        if self.best is None or farthest > self.best[0]:
+            rows = np.zeros(block.users, dtype=bool)
+            rows[list(pair)] = True
+            self.best = (farthest, block.take(rows))
+
+    def _saw(self, relation: Relation, norm: str, value: float) -> None:
+        name = f"{relation.value} {norm}"
+        if name not in self.declared:
+            return
+        self.seen[name] = max(self.seen[name], value)
+        require(
+            value <= self.declared[name] * (1.0 + 1e-9),
+            f"{self.statistic.name}: {name} sensitivity {value:.6g} was found, "
+            f"{self.declared[name]:.6g} is declared",
+        )
+
+    def _check_one_hots(self, groups: int, vectors: Floats, chosen: Floats) -> None:
+        """Plays randomised response through, see :mod:`tacit.privacy.local`.
+
+        A coordinate v is reported as 1 with probability q + v (1/2 - q), independently, so the
+        likelihood ratio of the worst report is the product over coordinates of the worse answer's.
+        """
+        name = self.statistic.name
+        require(groups >= 1, f"{name}: one_hots must be >= 1, got {groups}")
+        low, high = float(vectors.min(initial=0.0)), float(vectors.max(initial=0.0))
+        require(
+            low >= 0.0 and high <= 1.0,
+            f"{name}: one-hots must lie in [0, 1], values from {low:.6g} to {high:.6g} were found",
+        )
+        bits = vectors[:, ~self.statistic.fractional]
+        require(
+            bool(((bits == 0.0) | (bits == 1.0)).all()),
+            f"{name}: a coordinate that is not declared fractional must be 0 or 1",
+        )
+        users = np.vstack([np.zeros(vectors.shape[1]), chosen])
+        for epsilon in _EPSILONS:
+            flip = 1.0 / (1.0 + math.exp(epsilon / groups))
+            chance = flip + users * (0.5 - flip)
+            one, zero = np.log(chance), np.log1p(-chance)
+            loss = max(
+                float(np.maximum(o - one, z - zero).sum(axis=1).max())
+                for o, z in zip(one, zero, strict=True)
+            )
+            require(
+                loss <= epsilon * (1.0 + 1e-9),
+                f"{name}: with one_hots = {groups}, randomised response of epsilon {epsilon:g} "
+                f"really costs {loss:.6g}",
+            )
+
+    def _vectors(self, block: Block, statistic: Statistic | None = None) -> Floats:
+        """The statistic's own vectors: what is attacked is its clip, not the gate's second one."""
+        name, size = self.statistic.name, self.statistic.layout.size
+        before = {key: array.tobytes() for key, array in block.arrays.items()}
+        with np.errstate(all="ignore"):
+            vectors = (self.statistic if statistic is None else statistic).vectors(block)
+        require(
+            vectors.shape == (block.users, size),
+            f"{name}: vectors have shape {vectors.shape}, not {(block.users, size)}",
+        )
+        require(bool(np.isfinite(vectors).all()), f"{name}: a vector is not finite")
+        same = all(array.tobytes() == before[key] for key, array in block.arrays.items())
+        require(same, f"{name}: it changed the raw data of its block")
+        return vectors
+
+    def _gap(self, first: Floats, second: Floats) -> float:
+        """The largest difference, relative to the longest vector allowed."""
+        return float(np.abs(first - second).max(initial=0.0)) / self.length
+
+    def _evolve(self) -> Block:
+        """A block around the best pair: its users changed a little, and fresh strangers."""
+        fresh = self.sample(self.rng, self.users)
+        if self.best is None or self.best[1].users == 0:
+            return fresh
+        parents = self.best[1]
+        picks = self.rng.integers(0, parents.users, self.users)
+        picks[: parents.users] = np.arange(parents.users)
+        steps = {array.shape[1] for array in parents.arrays.values() if array.ndim > 1}
+        copies = {length: self._copied_steps(length) for length in sorted(steps)}
+        arrays = {}
+        for name, array in parents.arrays.items():
+            child = array[picks]
+            stranger = np.asarray(fresh[name], dtype=child.dtype)
+            take = self.rng.random(child.shape) < self.rng.choice([0.02, 0.2, 0.6])
+            child = np.where(take, stranger, child)
+            if child.dtype.kind == "f":
+                child = self._stretched(child)
+            if child.ndim > 1:
+                child = child[np.arange(self.users)[:, np.newaxis], copies[child.shape[1]]]
+            # The parents themselves stay in the block.
+            child[: parents.users] = array
+            arrays[name] = child
+        return Block(self.users, arrays)
+
+    def _stretched(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Some values multiplied by special factors, some users' by factors near 1."""
+        factors = self.rng.choice([-1.0, 0.0, 0.5, 2.0, 1e3], values.shape)
+        factors = np.where(self.rng.random(values.shape) < 0.1, factors, 1.0)
+        some = self.rng.random((self.users,) + (1,) * (values.ndim - 1)) < 0.5
+        near = 1.0 + self.rng.choice([0.03, 0.3]) * self.rng.normal(size=values.shape)
+        with np.errstate(all="ignore"):
+            return (values * np.where(some, factors * near, factors)).astype(values.dtype)
+
+    def _copied_steps(self, length: int) -> NDArray[np.int64]:
+        """Per user, which step comes in place of which: some are copied from another.
+
+        The worst users often do the same at every step, and no one step alone leads there.
+        """
+        steps = np.tile(np.arange(length), (self.users, 1))
+        copied = self.rng.random(steps.shape) < self.rng.choice([0.0, 0.3, 1.0], (self.users, 1))
+        sources = self.rng.integers(0, length, (self.users, 1))
+        return np.where(copied, sources, steps)
+
+    def _corrupt(self, block: Block, whole_rows: bool = False) -> Block:
+        arrays = {}
+        for name, array in block.arrays.items():
+            chosen = self.rng.random(array.shape) < 0.3
+            if whole_rows:
+                chosen = np.broadcast_to(
+                    self.rng.random(array.shape[:1] + (1,) * (array.ndim - 1)) < 0.5, array.shape
+                )
+            arrays[name] = np.where(chosen, self._hostile(array), array)
+        return Block(block.users, arrays)
+
+    def _hostile(self, array: NDArray[Any]) -> NDArray[Any]:
+        values: list[Any]
+        ends = [array.min(), array.max()] if array.size else [0, 0]
+        if array.dtype.kind == "f":
+            values = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -1.0, 2.0, 0.5, 1e9]
+            near = [float(ends[0]) - 1.0, float(ends[1]) + 1.0, float(ends[1]) + 2.0]
+            values += [value for value in near if math.isfinite(value)]
+        elif array.dtype.kind == "b":
+            values = [True, False]
+        else:
+            limits = np.iinfo(array.dtype)
+            values = [limits.min, limits.max, 0, 1, limits.max - 1, -1]
+            # One too many, and one too few, are the mistakes that are made.
+            values += [int(ends[0]) - 1, int(ends[1]) + 1, int(ends[1]) + 2]
+            values = [value for value in values if limits.min <= value <= limits.max]
+        return self.rng.choice(np.array(values, dtype=array.dtype), array.shape)
+
+    def _check_zero(self, block: Block) -> None:
+        """A user all of whose numbers are NaN, or the most negative integer, counts zero."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, array in block.arrays.items():
+            if array.dtype.kind == "f":
+                arrays[name] = np.full(array.shape, np.nan)
+            elif array.dtype.kind == "i":
+                arrays[name] = np.full_like(array, np.iinfo(array.dtype.str).min)
+            else:
+                # Every value of an unsigned or boolean array may be a valid one.
+                return
+        require(
+            not self._vectors(Block(block.users, arrays)).any(),
+            f"{self.statistic.name}: a user of invalid values must count zero",
+        )
+
+    def _check_memory(self, block: Block) -> None:
+        """Vectors do not depend on the users that the statistic saw before."""
+        expected = self._vectors(block)
+        for first in (block.take(slice(0, 1)), self._corrupt(block)):
+            other = copy.deepcopy(self.untouched)
+            self._vectors(first, other)
+            gap = self._gap(self._vectors(block, other), expected)
+            require(
+                gap < 1e-9,
+                f"{self.statistic.name}: vectors depend on users seen before ({gap:.3g})",
+            )
+
+    def _check_independence(self, block: Block) -> None:
+        """A user's vector alone, among others, and among hostile or equal others is the same."""
+        together = self._vectors(block)
+        name = self.statistic.name
+        for row in self.rng.choice(block.users, min(8, block.users), replace=False):
+            gap = self._gap(self._vectors(block.take(slice(row, row + 1)))[0], together[row])
+            require(gap < 1e-9, f"{name}: users depend on each other ({gap:.3g})")
+        shuffled = self.rng.integers(0, block.users, block.users)
+        for rows in (shuffled, np.sort(shuffled), np.full(5, shuffled[0])):
+            gap = self._gap(self._vectors(_rows(block, rows)), together[rows])
+            require(gap < 1e-9, f"{name}: users depend on equal users or their order ({gap:.3g})")
+
+    def _check_totals(self, block: Block) -> None:
+        """What passes the gate is the sum of vectors that are within bounds already."""
+        for users in _TOTALS:
+            crowd = _rows(block, self.rng.integers(0, block.users, users))
+            expected, scale = np.zeros(self.statistic.layout.size), self.length
+            for part in _parts(crowd):
+                vectors = self._vectors(part)
+                expected += vectors.sum(axis=0)
+                scale += float(np.abs(vectors).sum(axis=0).max(initial=0.0))
+            gap = float(np.abs(self.statistic.total(crowd) - expected).max())
+            require(
+                gap < 1e-9 * scale,
+                f"{self.statistic.name}: the total of {users} users is off by {gap:.3g}",
+            )
+
+
+def _rows(block: Block, rows: NDArray[np.int64]) -> Block:
+    """Some users of a block, in this order and as often as named."""
+    return Block(len(rows), {name: array[rows] for name, array in block.arrays.items()})
+
+
+def _parts(block: Block, users: int = 300) -> Iterator[Block]:
+    """The block in parts, the last of which may be smaller; an empty block is its own part."""
+    for start in range(0, max(block.users, 1), users):
+        yield block.take(slice(start, start + users))

@@ -1,0 +1,232 @@
+"""What all curators share: blocks of raw data in, releases out, and who took part.
+
+See :mod:`tacit.privacy.curator` for the joint model and its guarantee,
+:mod:`tacit.privacy.local` for the local one and :mod:`tacit.privacy.nonprivate` for the baseline.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tacit.privacy.counters.base import Owner
+from tacit.privacy.errors import HorizonExceeded, InvalidArgument
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.participants import Participants
+from tacit.privacy.statistic import Block, Floats, Statistic
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """One publication of private statistics. Public.
+
+    Attributes:
+        index: how many releases of this curator came before.
+        statistic: the statistic's name.
+        parts: the noisy sums by part name; also ``release[name]``.
+        std: noise standard deviation by part name (of the diagonal, for symmetric parts; an array
+            where it differs between entries). Masked entries are zero and have no noise.
+        users: how many users are in the sum (public).
+        cost: what it cost a user of the block with the largest weight: mu, or epsilon under pure
+            DP; ``None`` without privacy.
+    """
+
+    index: int
+    statistic: str
+    parts: Mapping[str, Floats]
+    std: Mapping[str, float | Floats]
+    users: int
+    cost: float | None
+
+    def __getitem__(self, part: str) -> Floats:
+        return self.parts[part]
+
+
+class Curator(ABC):
+    """What all three models share: blocks, users, and the bookkeeping of who was where.
+
+    Args:
+        users: how many users are declared; adding more is refused. ``None`` for no limit.
+        noise_seed: a reproducible simulation that protects nobody.
+        source: another source of noise (for audits); excludes ``noise_seed``.
+    """
+
+    def __init__(
+        self,
+        *,
+        users: int | None = None,
+        noise_seed: int | None = None,
+        source: NoiseSource | None = None,
+        episodes_per_user: int | None = None,
+        once_per_block: bool = False,
+    ) -> None:
+        if users is not None and (isinstance(users, bool) or int(users) != users or users < 1):
+            raise InvalidArgument(f"users must be an integer >= 1 or None, got {users!r}")
+        if source is not None and noise_seed is not None:
+            raise InvalidArgument("give noise_seed or source, not both")
+        self.declared_users = users
+        self.users = 0
+        self.releases = 0
+        self.last_release: Release | None = None
+        self._source: NoiseSource = Noise(noise_seed) if source is None else source
+        self._owner = Owner(self._source.simulation)
+        self._lock = threading.RLock()
+        self._blocks: dict[int, Block] = {}
+        self._block_users: list[int] = []
+        self._participants = Participants(episodes_per_user, once_per_block)
+
+    # Raw data in.
+
+    def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
+        """Takes a block of raw data; returns its number.
+
+        Args:
+            block: the users' data.
+            user_ids: who they are, one per row. Then nobody contributes more episodes than
+                declared: those beyond count as zero (that somebody took part is public). Given
+                once, they must be given always.
+        """
+        with self._lock:
+            if self.declared_users is not None and self.users + block.users > self.declared_users:
+                raise HorizonExceeded(
+                    f"{self.declared_users} users were declared; {self.users} came and "
+                    f"{block.users} more would be too many"
+                )
+            sealed = self._participants.admit(block, user_ids).sealed()
+            number = len(self._block_users)
+            self._block_users.append(block.users)
+            self._blocks[number] = sealed
+            self.users += block.users
+            return number
+
+    def forget(self, block: int) -> None:
+        """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
+        self._raw(block)
+        del self._blocks[block]
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The numbers of the blocks whose raw data is still here."""
+        return tuple(self._blocks)
+
+    # Public out.
+
+    @abstractmethod
+    def release(
+        self,
+        statistic: Statistic,
+        *,
+        blocks: Iterable[int] | None = None,
+        weights: ArrayLike | None = None,
+        mask: Mapping[str, ArrayLike] | None = None,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        decay: float | None = None,
+    ) -> Release:
+        """Publishes the weighted sum of a statistic over blocks; see the subclasses."""
+
+    @abstractmethod
+    def stream(
+        self,
+        statistic: Statistic,
+        *,
+        releases: int,
+        name: str = "stream",
+        kind: str = "auto",
+        mu: float | None = None,
+        epsilon: float | None = None,
+    ) -> Stream:
+        """A running sum over blocks, published after each; see the subclasses."""
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee | None:
+        """What is proven of everything this curator ever publishes."""
+
+    # Shared work.
+
+    def _raw(self, block: int) -> Block:
+        if block not in self._blocks:
+            known = 0 <= block < len(self._block_users)
+            raise InvalidArgument(
+                f"block {block!r} was {'forgotten' if known else 'never added'}; "
+                f"blocks here: {list(self._blocks)}"
+            )
+        return self._blocks[block]
+
+    def _selection(
+        self,
+        blocks: Iterable[int] | None,
+        weights: ArrayLike | None,
+        known: Iterable[int],
+        decay: float | None,
+    ) -> dict[int, float]:
+        """Weight by block: finite, not all zero, no block twice."""
+        known = list(known)
+        chosen = known if blocks is None else [int(b) for b in blocks]
+        if decay is not None:
+            if weights is not None or not (math.isfinite(decay) and decay > 1):
+                raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
+            newest = len(self._block_users) - 1
+            weights = [decay ** float(b - newest) for b in chosen]
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise InvalidArgument(f"blocks must be different and at least one, got {chosen}")
+        missing = [b for b in chosen if b not in known]
+        if missing:
+            raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
+        factors = np.asarray([1.0] * len(chosen) if weights is None else weights, dtype=np.float64)
+        if factors.shape != (len(chosen),):
+            raise InvalidArgument(f"{len(chosen)} blocks need as many weights, got {weights!r}")
+        if not np.isfinite(factors).all() or not factors.any():
+            raise InvalidArgument(f"weights must be finite and not all zero, got {weights!r}")
+        return dict(zip(chosen, factors.tolist(), strict=True))
+
+    def _publish(self, release: Release) -> Release:
+        self.releases += 1
+        self.last_release = release
+        return release
+
+    def __copy__(self) -> Self:
+        raise TypeError("a curator cannot be copied: two copies would spend one budget twice")
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (self.__copy__(),)
+
+
+class Stream(ABC):
+    """A private running sum over blocks, published after each block."""
+
+    name: str
+    statistic: Statistic
+
+    @abstractmethod
+    def release(
+        self,
+        block: Block | int,
+        *,
+        keep: bool = False,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> Release:
+        """Adds a block and publishes the running sum.
+
+        Args:
+            block: raw data, or the number of a block that the curator already has.
+            keep: whether a block given as raw data stays for later queries.
+            user_ids: who the users of a block given as raw data are; see :meth:`Curator.add`.
+        """
+
+    @property
+    @abstractmethod
+    def std(self) -> Floats | None:
+        """Noise standard deviation of unit-weight entries at each release, if known ahead."""

@@ -1,0 +1,111 @@
+"""The baseline: no noise, no accounts, no guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tacit.privacy.counters import Noiseless
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.gate import Curator, Release, Stream
+from tacit.privacy.models import NonPrivate
+from tacit.privacy.noise import NoiseSource
+from tacit.privacy.statistic import Block, Floats, Statistic
+
+
+class NonPrivateCurator(Curator):
+    """Adds nothing, promises nothing: the baseline."""
+
+    def __init__(
+        self,
+        privacy: NonPrivate,
+        *,
+        users: int | None = None,
+        noise_seed: int | None = None,
+        source: NoiseSource | None = None,
+    ) -> None:
+        super().__init__(users=users, noise_seed=noise_seed, source=source)
+        self.privacy = privacy
+
+    def release(
+        self,
+        statistic: Statistic,
+        *,
+        blocks: Iterable[int] | None = None,
+        weights: ArrayLike | None = None,
+        mask: Mapping[str, ArrayLike] | None = None,
+        mu: float | None = None,
+        epsilon: float | None = None,
+        decay: float | None = None,
+    ) -> Release:
+        """The exact weighted sum; there is nothing to spend."""
+        selection = self._selection(blocks, weights, self._blocks, decay)
+        total = np.asarray(sum(w * statistic.total(self._blocks[b]) for b, w in selection.items()))
+        if mask is not None:
+            total = np.where(statistic.layout.pack_mask(mask), total, 0.0)
+        users = sum(self._block_users[b] for b in selection)
+        return self._publish(_exact_release(self.releases, statistic, total, users))
+
+    def stream(
+        self,
+        statistic: Statistic,
+        *,
+        releases: int,
+        name: str = "stream",
+        kind: str = "auto",
+        mu: float | None = None,
+        epsilon: float | None = None,
+    ) -> Stream:
+        """The exact running sum, whatever ``kind`` of counter is asked for."""
+        return _NonPrivateStream(self, name, statistic, releases)
+
+    @property
+    def guarantee(self) -> None:
+        """None."""
+        return None
+
+
+class _NonPrivateStream(Stream):
+    def __init__(
+        self, curator: NonPrivateCurator, name: str, statistic: Statistic, releases: int
+    ) -> None:
+        self.name = name
+        self.statistic = statistic
+        self.users = 0
+        self._curator = curator
+        self._entered: set[int] = set()
+        self._counter = Noiseless(releases=releases, shape=(statistic.layout.size,))
+
+    @property
+    def std(self) -> Floats:
+        return self._counter.std
+
+    def release(
+        self,
+        block: Block | int,
+        *,
+        keep: bool = False,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> Release:
+        if isinstance(block, Block):
+            self.statistic.check(block)
+            number = self._curator.add(block, user_ids)
+        else:
+            number = block
+        if number in self._entered:
+            raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
+        raw = self._curator._raw(number)
+        vector = self._counter.release(self.statistic.total(raw))
+        self._entered.add(number)
+        self.users += raw.users
+        if isinstance(block, Block) and not keep:
+            self._curator.forget(number)
+        release = _exact_release(self._curator.releases, self.statistic, vector, self.users)
+        return self._curator._publish(release)
+
+
+def _exact_release(index: int, statistic: Statistic, vector: Floats, users: int) -> Release:
+    layout = statistic.layout
+    return Release(index, statistic.name, layout.unpack(vector), layout.stds(0.0), users, None)
