@@ -22,8 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
-demo: $(STAMP) ## a private running count of a million users, as a plot with its guarantee in words
-	$(BIN)/python -m tacit.experiments.running_count --output demo.png
+demo: $(STAMP) ## a private agent learns from a million users, as a plot with its guarantee in words
+	$(BIN)/python -m tacit.experiments.first_agent --output demo.png
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .
@@ -43,9 +43,19 @@ test-slow: $(STAMP) ## the long statistical tests
 bench: $(STAMP) ## every benchmark, one table
 	$(BIN)/python -m benchmarks
 
+.PHONY: peers
+peers: .venv-peers/.installed ## make .venv-peers, with the libraries that benchmarks compare with
+
+.venv-peers/.installed: constraints-peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-peers.txt rlberry-scool
+	@touch $@
+
 docs-figures: $(STAMP) ## draw the pictures of the docs again
 	$(BIN)/python -m tacit.experiments.running_count --output docs/img/running-count.png
 	$(BIN)/python -m tacit.experiments.counter_errors --output docs/img/counter-errors.png
+	$(BIN)/python -m tacit.experiments.epsilon_cost --output docs/img/epsilon-cost.png
+	$(BIN)/python -m tacit.experiments.tabular_orders --output docs/img/tabular-orders.png
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build src/*.egg-info

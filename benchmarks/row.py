@@ -34,7 +34,15 @@ def at_most(
 ) -> Row:
     """A row that must stay at or below its limit. A value that is not a number misses it."""
     shown = f"{value:{digits}}{unit}"
-    return Row(name, what, shown, f"at most {limit:g}{unit}", value <= limit)
+    return Row(name, what, shown, f"at most {limit:g}{unit}", bool(value <= limit))
+
+
+def at_least(
+    name: str, what: str, value: float, limit: float, unit: str = "", digits: str = ".3g"
+) -> Row:
+    """A row that must reach its limit. A value that is not a number misses it."""
+    shown = f"{value:{digits}}{unit}"
+    return Row(name, what, shown, f"at least {limit:g}{unit}", bool(value >= limit))
 
 
 def noted(name: str, what: str, value: float, unit: str = "", digits: str = ".3g") -> Row:

@@ -1,14 +1,14 @@
-"""rlberry-scool's UCBVI on the world of a file. Runs in ``.venv-peers``, without Tacit.
+"""rlberry-scool's UCBVI on the worlds of a file. Runs in ``.venv-peers``, without Tacit.
 
-``python rlberry_ucbvi.py world.npz run.npz`` reads
+``python rlberry_ucbvi.py worlds.npz runs.npz`` reads
 
-    transitions (S, A, S), rewards (S, A) (means of Bernoulli rewards), start (S,),
-    horizon, episodes, seed, and compiled (whether to compile its planner with numba)
+    transitions (n, S, A, S), rewards (n, S, A), means of Bernoulli rewards, start (S,), seeds (n,),
+    horizon, episodes, and compiled (whether to compile its planner with numba)
 
-and writes
+and writes for each of the n runs
 
-    seconds (episodes,): the time of every episode, its users' steps and its replanning together
-    actions (episodes, H, S): the policy that was followed in it
+    seconds (n, episodes): the time of every episode, its steps and its replanning together
+    actions (n, episodes, H, S): the policy that was followed in it
 
 The agent is the library's own: stationary, undiscounted, its default bonus, planning by full
 backward induction after every episode. Only the clock and the reading of policies are added, and
@@ -36,45 +36,59 @@ class BernoulliMDP(FiniteMDP):
         self.reward_range = (0.0, 1.0)
 
     def reward_fn(self, state: int, action: int, next_state: int) -> float:
-        """A draw. They are made in bulk, so that they add next to nothing to the step."""
+        """A draw. They are made in bulk, so that they add next to nothing to a step."""
         if not self._draws:
             self._draws = self.rng.random(10_000).tolist()
         return float(self._draws.pop() < self.R[state, action])
 
     def _check(self) -> None:
-        """Nothing: rows were checked by who wrote them, and 1e-15 is less than their rounding."""
+        """Nothing: who wrote the file checked the rows, and they may be off by more than 1e-15."""
 
 
 def main(source: str, target: str) -> None:
-    """Runs the agent on the world of one file and writes what happened to the other."""
+    """Runs the agent on the worlds of one file and writes what happened to the other."""
     rlberry.logger.setLevel("ERROR")
-    given = np.load(source)
+    given = dict(np.load(source))
+    horizon, episodes = int(given["horizon"]), int(given["episodes"])
     if given["compiled"]:
-        import numba
+        _compile_planner()
+    runs = [
+        _run(BernoulliMDP(rewards, transitions, given["start"]), horizon, episodes, int(seed))
+        for transitions, rewards, seed in zip(
+            given["transitions"], given["rewards"], given["seeds"], strict=True
+        )
+    ]
+    seconds, actions = zip(*runs, strict=True)
+    np.savez(target, seconds=np.stack(seconds), actions=np.stack(actions))
 
-        # Where the agent looks its planner up.
-        ucbvi.backward_induction_reward_sd = numba.njit(ucbvi.backward_induction_reward_sd)
-    world = BernoulliMDP(given["rewards"], given["transitions"], given["start"])
+
+def _run(world: FiniteMDP, horizon: int, episodes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     agent = UCBVIAgent(
         world,
         gamma=1.0,
-        horizon=int(given["horizon"]),
+        horizon=horizon,
         stage_dependent=False,
         real_time_dp=False,
-        seeder=int(given["seed"]),
+        seeder=seed,
     )
-    if given["compiled"]:
-        agent._run_episode()  # compiles
-        agent.reset()
-    episodes = int(given["episodes"])
     seconds = np.empty(episodes)
     actions = np.empty((episodes, *agent.Q.shape[:2]), dtype=np.int16)
     for episode in range(episodes):
         actions[episode] = agent.Q.argmax(axis=2)
         start = time.perf_counter()
-        agent._run_episode()  # fit(n) is n of these, and a greedy plan at the end
+        agent._run_episode()  # fit(n) is n of these, and one plan without bonus at the end
         seconds[episode] = time.perf_counter() - start
-    np.savez(target, seconds=seconds, actions=actions)
+    return seconds, actions
+
+
+def _compile_planner() -> None:
+    """The same function, compiled; the sums are made in the same order."""
+    import numba
+
+    plan = numba.njit(ucbvi.backward_induction_reward_sd)
+    plan(np.zeros((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, 1, 1)), np.ones((1, 1, 1)), 1.0, 1.0)
+    # The agent looks it up under this name.
+    ucbvi.backward_induction_reward_sd = plan
 
 
 if __name__ == "__main__":

@@ -77,6 +77,11 @@ class Option:
         """What it may be, in words."""
         return _words(self.annotation)
 
+    @property
+    def shown(self) -> str:
+        """The default as a text that stands for it; empty if there is none."""
+        return "" if self.required else _text(self.default)
+
     def read(self, text: str, owner: str) -> Any:
         """The value that a text stands for.
 
@@ -91,7 +96,7 @@ class Option:
             ) from None
 
     def __str__(self) -> str:
-        return self.name if self.required else f"{self.name}={_text(self.default)}"
+        return self.name if self.required else f"{self.name}={self.shown}"
 
 
 @dataclass(frozen=True)
@@ -127,13 +132,12 @@ class Entry:
     @property
     def options(self) -> dict[str, Option]:
         """What can be set, by name, in the order of the signature."""
-        make = self.make
         found: dict[str, Option] = {}
-        for parameter in inspect.signature(make).parameters.values():
+        for function, parameter in self._parameters():
             plain = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-            if not plain or parameter.name in self.given:
+            if not plain or parameter.name in (*self.given, *found):
                 continue
-            annotation = _annotation(make, parameter)
+            annotation = _annotation(function, parameter)
             if _settable(annotation):
                 found[parameter.name] = Option(parameter.name, annotation, parameter.default)
         return found
@@ -141,8 +145,28 @@ class Entry:
     @property
     def takes_more(self) -> bool:
         """Whether it passes options on that its signature does not name."""
-        parameters = inspect.signature(self.make).parameters.values()
-        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        last = [parameter for _, parameter in self._parameters()][-1:]
+        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in last)
+
+    def _parameters(self) -> list[tuple[Callable[..., Any], inspect.Parameter]]:
+        """What it can be called with, each with the function that says so.
+
+        A constructor that passes ``**options`` on to its base class takes what that one takes.
+        """
+        make = self.make
+        functions = [make]
+        if inspect.isclass(make):
+            constructors = [vars(base).get("__init__") for base in make.__mro__[:-1]]
+            functions = [function for function in constructors if inspect.isfunction(function)]
+        found = []
+        for function in functions:
+            parameters = list(inspect.signature(function).parameters.values())
+            passes = [p for p in parameters if p.kind is p.VAR_KEYWORD]
+            start = 1 if inspect.isclass(make) else 0  # without self
+            found += [(function, p) for p in parameters[start:] if p not in passes]
+            if not passes:
+                return found
+        return found + [(function, p) for p in passes] if functions else found
 
     @property
     def document(self) -> str:
@@ -169,8 +193,10 @@ class Entry:
         Raises:
             InvalidArgument: A key is unknown, twice or missing, or a value of another type.
         """
+        allowed = ", ".join(map(str, self.options.values())) or "no options"
+        if extra:
+            allowed += f"; and {', '.join(extra)}"
         options = self.options | dict(extra or {})
-        allowed = ", ".join(map(str, options.values())) or "no options"
         values: dict[str, str] = {}
         last = ""
         for part in text.split(",") if text else ():
@@ -400,10 +426,22 @@ def whole_number(name: str, text: str, least: int = 1) -> int:
         value = least - 1
     if value < least:
         raise InvalidArgument(
-            f"{name} is {text!r}, but must be a whole number of at least {least}, as 1000 or 1e6, "
-            f"with at most {_LARGEST_DIGITS} digits"
+            f"{name} is {text!r}, but must be a whole number from {least} to below "
+            f"1e{_LARGEST_DIGITS}, as 1000 or 1e6"
         )
     return value
+
+
+def number(name: str, text: str) -> float:
+    """A finite number.
+
+    >>> number("epsilon", "1e-6")
+    1e-06
+    """
+    try:
+        return _number(text)
+    except _Unfit:
+        raise InvalidArgument(f"{name} is {text!r}, but must be a number, as 0.1 or 1e-6") from None
 
 
 def _parts(text: str) -> tuple[str, str]:
@@ -427,7 +465,7 @@ def _dotted(name: str) -> str | None:
 
 
 def _hint(name: str, known: collections.abc.Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -438,14 +476,13 @@ class _Unfit(Exception):
     """A text that is not of the type."""
 
 
-def _annotation(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     """A parameter's type; what cannot be resolved is judged by the default."""
 
     def holder() -> None: ...
 
     # One at a time: a type that is imported for type checkers only must not hide the others.
     holder.__annotations__ = {"value": parameter.annotation}
-    function = make.__init__ if inspect.isclass(make) else make
     try:
         resolved = typing.get_type_hints(holder, getattr(function, "__globals__", {}))["value"]
     except (NameError, TypeError, AttributeError, SyntaxError):
@@ -591,4 +628,6 @@ def _text(value: Any) -> str:
     """A value as a text that stands for it."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, (tuple, list)):
+        return ":".join(map(_text, value))
     return value if isinstance(value, str) else repr(value)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tacit.loop import Progress, World, WorldMaker, run, run_seeds
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import Privacy
+from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.registry import AgentChoice, build_world
 from tacit.result import Result
@@ -77,7 +77,7 @@ class Comparison:
                 {
                     "label": entry.label,
                     "agent": entry.agent.text,
-                    "privacy": repr(entry.privacy),
+                    "privacy": privacy_dict(entry.privacy),
                     **summary(results),
                 }
                 for entry, results in zip(self.entries, self.results, strict=True)
@@ -275,7 +275,7 @@ def _number(value: float) -> float | None:
 def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
     """A table of medians for people: a row per label, below a row of titles."""
     table: list[tuple[str, ...]] = [
-        ("", "users to 90 %", "greedy", "score", "regret per user", "guarantee")
+        ("", "users to 90 %", "greedy", "score", "regret/user", "guarantee")
     ]
     for label, results in summaries.items():
         guarantee = results[0].guarantee
@@ -287,12 +287,34 @@ def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
                 users_words(median(result.greedy_users_to_90 for result in results)),
                 number_words(median(_number(result.score) for result in results)),
                 number_words(regret),
-                "none"
-                if guarantee is None
-                else f"({guarantee.epsilon:.4g}, {guarantee.delta:.4g})-{guarantee.model}",
+                "none" if guarantee is None else guarantee.short.partition(" per ")[0],
             )
         )
     return table
+
+
+def privacy_dict(privacy: Privacy) -> dict[str, Any]:
+    """A model and its budget as plain values.
+
+    >>> privacy_dict(NonPrivate())
+    {'model': 'none', 'epsilon': None, 'delta': None}
+    """
+    if isinstance(privacy, NonPrivate):
+        return {"model": "none", "epsilon": None, "delta": None}
+    model = "joint" if isinstance(privacy, JointDP) else "local"
+    return {"model": model, "epsilon": privacy.epsilon, "delta": privacy.delta}
+
+
+def privacy_words(privacy: Privacy) -> str:
+    """A model and its budget in a few words.
+
+    >>> privacy_words(JointDP(1.0, 1e-6)), privacy_words(NonPrivate())
+    ('joint privacy, epsilon 1, delta 1e-06', 'no privacy')
+    """
+    values = privacy_dict(privacy)
+    if values["epsilon"] is None:
+        return "no privacy"
+    return f"{values['model']} privacy, epsilon {values['epsilon']:g}, delta {values['delta']:g}"
 
 
 def users_words(users: float | None) -> str:
@@ -307,7 +329,9 @@ def users_words(users: float | None) -> str:
 def number_words(number: float | None) -> str:
     """A number for people.
 
-    >>> number_words(0.98765), number_words(None)
-    ('0.988', '-')
+    >>> number_words(0.98765), number_words(1234.5), number_words(None)
+    ('0.988', '1,234', '-')
     """
-    return "-" if number is None else f"{number:.3g}"
+    if number is None:
+        return "-"
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"

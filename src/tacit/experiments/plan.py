@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.experiments.compare import check_world, median, recipe
+from tacit.experiments.compare import check_world, median, privacy_dict, recipe
 from tacit.loop import Progress, World, run, run_seeds
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy
@@ -71,6 +71,7 @@ class Plan:
             the agent does not say.
         why: what the agent chose, in its own words.
         seconds: how long the simulation took.
+        random: whether the worlds were drawn at random, of the given sizes.
     """
 
     world: str
@@ -82,6 +83,7 @@ class Plan:
     noise_std: float | None
     why: str
     seconds: float
+    random: bool = False
 
     @property
     def users_to_90(self) -> float | None:
@@ -121,7 +123,8 @@ class Plan:
         return {
             "world": self.world,
             "agent": self.agent,
-            "privacy": repr(self.privacy),
+            "random_worlds": self.random,
+            "privacy": privacy_dict(self.privacy),
             "users": self.users,
             "guarantee": None if guarantee is None else guarantee.to_dict(),
             "releases": self.results[0].releases,
@@ -199,6 +202,7 @@ def plan(
         noise_std=None if noise is None else float(noise),
         why=str(getattr(made, "why", "")),
         seconds=time.perf_counter() - start,
+        random=isinstance(world, Sizes),
     )
 
 

@@ -83,6 +83,17 @@ class Curator(ABC):
         self._block_users: list[int] = []
         self._participants = Participants(episodes_per_user, once_per_block)
 
+    @property
+    def source(self) -> NoiseSource:
+        """Where the noise comes from."""
+        return self._source
+
+    def restart(self, users: int, source: NoiseSource) -> None:
+        """Goes on after ``users`` users with another source; for models that hold no secrets."""
+        self.users = users
+        self._source = source
+        self._owner = Owner(source.simulation)
+
     # Raw data in.
 
     def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:

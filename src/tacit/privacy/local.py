@@ -104,8 +104,12 @@ class LocalCurator(Curator):
             users=users, noise_seed=noise_seed, episodes_per_user=privacy.episodes_per_user
         )
         self.privacy = privacy
-        self._noise = Noise(noise_seed)
         self._reports: dict[int, tuple[str, Floats]] = {}
+
+    @property
+    def _noise(self) -> Noise:
+        assert isinstance(self._source, Noise)  # noqa: S101
+        return self._source
 
     def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
         """Takes raw data, in a simulation: a real local curator never sees any."""

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.episodes import Episodes
 from tacit.finite import FiniteSpec, check_bytes
@@ -25,9 +25,9 @@ from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.local import noise_scale
+from tacit.privacy.local import LocalCurator, noise_scale
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
-from tacit.privacy.noise import Noise
+from tacit.privacy.noise import Noise, saved_source
 from tacit.privacy.statistic import Block
 from tacit.privacy.storage import read_state, write_state
 from tacit.schedule import Schedule
@@ -43,6 +43,7 @@ Calibration = Literal["tight", "as_printed"]
 # Counts have a cap, which needs users one by one, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the cap has done its work.
 _CAPPED_UP_TO = 8
+_ONE_BY_ONE = 1 << 20
 # Above this many (step, state) pairs the equations of flow conservation are too many to solve.
 _LARGEST_FLOW = 1500
 
@@ -58,7 +59,8 @@ class Constants:
         lowering: counts are lowered by this many standard deviations of their noise.
         known: a cell is known once its count exceeds this many standard deviations.
         known_unmasked: the same where counts are not masked by the policy.
-        growth: the number of users served grows by this factor from block to block.
+        growth: the number of users served grows by at most this factor from block to block,
+        blocks_per_cell: and by at most 1 + this / (states actions), but for 1.02.
         first: users of the first block, in standard deviations of a count's noise.
         reward_weight: squared weight of rewards against transitions at the gate.
         cap: how many of a user's steps in a cell count, when pooled over steps.
@@ -71,6 +73,7 @@ class Constants:
     known: float = 0.5
     known_unmasked: float = 2.0
     growth: float = 1.15
+    blocks_per_cell: float = 1.8
     first: float = 40.0
     reward_weight: float = 0.2
     cap: int = 2
@@ -122,9 +125,10 @@ class TabularAgent(ABC):
         rows = 1 if self.stationary else spec.horizon
         shape = (rows, spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*shape, spec.states))
-        self.evidence = Evidence(shape)
+        self.evidence = Evidence(shape, plain=not isinstance(privacy, JointDP))
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 4]))
         self._pending: list[tuple[Block, Sequence[int | str] | None]] = []
+        self._with_ids = False
         self._first_policy()
         self.counter = self._choose_counter(counter)
         self._gate = privacy if calibration == "tight" else as_printed(privacy, self.users)
@@ -136,7 +140,7 @@ class TabularAgent(ABC):
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
         self._curator: Curator = self._gate.curator(**options)
         self._stream: Stream | None = None
-        if self.counter != "blocks":
+        if self.counter != "blocks" and isinstance(privacy, JointDP):
             self._stream = self._curator.stream(
                 self._statistic(), releases=self.schedule.releases, kind=self.counter
             )
@@ -217,6 +221,9 @@ class TabularAgent(ABC):
                 f"{data.users} came"
             )
         self._statistic().check(data)
+        self._check_ids(data, user_ids)
+        if self._masked and not data.aggregate:
+            self._check_versions(data)
         if data.aggregate:
             if self._pending or data.users != self.block_users:
                 raise InvalidArgument(
@@ -234,6 +241,66 @@ class TabularAgent(ABC):
                 block, ids = _joined(self._pending)
                 self._pending = []
                 self._release(block, ids)
+
+    def _check_ids(self, data: Block, user_ids: Sequence[int | str] | None) -> None:
+        """Refuses what the curator would refuse when the block is full, before anything changes."""
+        privacy, given = self.privacy, user_ids is not None
+        if isinstance(privacy, LocalDP) and not self._curator.source.simulation:
+            raise InvalidArgument("raw data is for simulations (give noise_seed): devices report")
+        if given != self._with_ids and (self.served or self._pending):
+            raise InvalidArgument("user_ids must be given for all users or for none")
+        many = isinstance(privacy, JointDP) and privacy.disjoint and privacy.episodes_per_user > 1
+        if many and not given:
+            raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
+        if user_ids is not None:
+            if data.aggregate:
+                raise InvalidArgument("an aggregate block has no user_ids")
+            if len(user_ids) != data.users:
+                raise InvalidArgument(f"{data.users} users need as many ids, got {len(user_ids)}")
+            kinds = {type(user) for user in user_ids}
+            if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
+                raise InvalidArgument(f"user ids must be integers or strings, got {kinds}")
+        if data.users:
+            self._with_ids = given
+
+    @property
+    def statistic(self) -> VisitCounts:
+        """What is asked of the users of the current block; devices need it for their reports."""
+        return self._statistic()
+
+    def learn_reports(
+        self, reports: ArrayLike, user_ids: Sequence[int | str] | None = None
+    ) -> None:
+        """Takes the local reports of all users of the current block; see :mod:`tacit.local`.
+
+        Args:
+            reports: one row per user, made on her device by ``tacit.local.report`` from
+                ``statistic`` and ``privacy``.
+            user_ids: who sent them.
+        """
+        if not isinstance(self._curator, LocalCurator):
+            raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")
+        rows = np.asarray(reports, dtype=np.float64)
+        if len(rows) != self.block_users:
+            raise InvalidArgument(
+                f"the current block has {self.block_users} users, got {len(rows)} reports"
+            )
+        statistic = self._statistic()
+        number = self._curator.collect(statistic, rows, user_ids)
+        self._incorporate(self._curator.release(statistic, blocks=[number]), statistic)
+
+    def _check_versions(self, data: Block) -> None:
+        """Which policy a user followed is public: one that was never published is a mistake."""
+        versions = np.asarray(data["versions"])
+        if versions.size and not (
+            versions.dtype.kind in "iu"
+            and (versions >= 0).all()
+            and (versions <= self._policy.version).all()
+        ):
+            raise InvalidArgument(
+                f"versions must say which published policy each user followed, 0 to "
+                f"{self._policy.version}; others were never published"
+            )
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public policy; any device with NumPy can load it."""
@@ -253,7 +320,7 @@ class TabularAgent(ABC):
 
     def _incorporate(self, release: Release, statistic: VisitCounts) -> None:
         users = self.schedule.blocks[self.releases]
-        if self._stream is None:
+        if self.counter == "blocks":
             self.evidence.add(self._conserved(release, statistic), statistic, users)
         else:
             self.evidence.replace(release, statistic, users)
@@ -289,7 +356,7 @@ class TabularAgent(ABC):
             largest = self.users / 10
         else:
             largest = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
-        if largest > _CAPPED_UP_TO * self._smallest_block:
+        if largest > min(_CAPPED_UP_TO * self._smallest_block, _ONE_BY_ONE):
             return None
         return min(self.constants.cap, self.spec.horizon)
 
@@ -340,7 +407,10 @@ class TabularAgent(ABC):
         if self.calibration == "as_printed":
             if counter not in ("auto", "binary tree"):
                 raise InvalidArgument("as printed, the counter is the binary tree")
-            return "blocks" if isinstance(self.privacy, LocalDP) else "binary tree"
+            return "binary tree" if isinstance(self.privacy, JointDP) else "blocks"
+        if not isinstance(self.privacy, JointDP):
+            # Reports and exact counts add up as they are: nothing is gained by a counter.
+            return "blocks"
         if self.bonus == "theory":
             # Its widths are for running sums.
             return "auto"
@@ -355,8 +425,11 @@ class TabularAgent(ABC):
         if not isinstance(schedule, str) or schedule != "auto":
             return Schedule.of(schedule, self.users)
         ends, end, first = [], 0, self._smallest_block
+        # What one block shows decides where the next one looks, so more cells need more blocks.
+        cells = self.spec.states * self.spec.actions
+        growth = min(self.constants.growth, max(1.02, 1.0 + self.constants.blocks_per_cell / cells))
         while end < self.users:
-            size = max(first, math.floor((self.constants.growth - 1.0) * end))
+            size = max(first, math.floor((growth - 1.0) * end))
             if self.users - end - size < size / 2:
                 size = self.users - end
             ends.append(size)
@@ -397,9 +470,9 @@ class TabularAgent(ABC):
             self._curator.save(path)
             return
         meta, arrays = self._dump()
-        source = self._curator._source
-        noise = source.state() if isinstance(source, Noise) else None
-        write_state(path, "agent", {"agent": meta, "noise": noise}, arrays)
+        state: dict[str, Any] = {"agent": meta, "noise": saved_source(self._curator.source)}
+        arrays |= self._curator._participants.dump(state)
+        write_state(path, "agent", state, arrays)
 
     def load(
         self,
@@ -411,9 +484,10 @@ class TabularAgent(ABC):
         """Resumes a save into this freshly made agent, which must have the same arguments."""
         try:
             if isinstance(self.privacy, JointDP):
+                # First of all: a ledger lets a save be loaded once.
+                self._check_same(read_state(path, "curator").meta["extra"])
                 curator = JointCurator.load(path, ledger=ledger)
                 meta, arrays = curator.extra
-                self._check_same(meta)
                 if self._stream is not None:
                     self._stream = curator.resume_stream("stream", self._statistic())
                 self._curator = curator
@@ -422,7 +496,9 @@ class TabularAgent(ABC):
                 state = read_state(path, "agent")
                 meta, arrays = state.meta["agent"], state.arrays
                 self._check_same(meta)
-                self._curator._source = Noise.from_state(state.meta["noise"])
+                source = Noise.from_state(state.meta["noise"])
+                self._curator.restart(meta["served"], source)
+                self._curator._participants.restore(state.meta, arrays)
             self._restore(meta, arrays)
             last = self._curator.last_release
             if isinstance(self._curator, JointCurator) and last and last.index >= self.releases:
@@ -444,8 +520,9 @@ class TabularAgent(ABC):
             "bonus": self.bonus,
             "calibration": self.calibration,
             "scale": self.scale,
+            "failure": self.failure,
             "counter": self.counter,
-            "schedule": self.schedule.name,
+            "schedule": repr(self.schedule),
             "constants": repr(self.constants),
         }
 
@@ -468,13 +545,15 @@ class TabularAgent(ABC):
             "noise": self.evidence.noise,
             "reward_noise": self.evidence.reward_noise,
             "rng": self._rng.bit_generator.state,
+            "with_ids": self._with_ids,
             "pending": 0 if pending is None else pending[0].users,
             "pending_ids": None if pending is None or pending[1] is None else list(pending[1]),
         }
         arrays: dict[str, NDArray[Any]] = {
             "transitions": self.evidence.transitions,
             "rewards": self.evidence.rewards,
-            "information": self.evidence.information,
+            "variance": self.evidence.variance,
+            "reached": self.evidence.reached,
             "policy": _table(self._policy),
             "greedy": _table(self._greedy),
         }
@@ -487,17 +566,15 @@ class TabularAgent(ABC):
         self.evidence.noise, self.evidence.reward_noise = meta["noise"], meta["reward_noise"]
         self.evidence.transitions = arrays["transitions"]
         self.evidence.rewards = arrays["rewards"]
-        self.evidence.information = arrays["information"]
+        self.evidence.variance = arrays["variance"]
+        self.evidence.reached = arrays["reached"]
         self._rng.bit_generator.state = meta["rng"]
+        self._with_ids = meta["with_ids"]
         self._policy = self._policy_of(arrays["policy"], meta["version"])
         self._greedy = self._policy_of(arrays["greedy"], meta["version"])
         self._pending = []
         if meta["pending"]:
-            raw = {
-                name.removeprefix("pending/"): array
-                for name, array in arrays.items()
-                if name.startswith("pending/")
-            }
+            raw = _below(arrays, "pending/")
             self._pending = [(Block(meta["pending"], raw), meta["pending_ids"])]
 
     def _policy_of(self, table: NDArray[Any], version: int) -> Policy:
@@ -530,17 +607,20 @@ def _table(policy: Policy) -> NDArray[Any]:
     return np.array(policy.table() if policy.actions is None else policy.actions)
 
 
+def _below(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """The arrays whose names begin with a prefix, without it."""
+    return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
+
+
 def _joined(
     pending: list[tuple[Block, Sequence[int | str] | None]],
 ) -> tuple[Block, Sequence[int | str] | None]:
-    """Parts of a block as one; ids are given for all parts or for none."""
+    """Parts of a block as one; ids were given for all parts or for none."""
     blocks = [block for block, _ in pending]
     names = blocks[0].arrays
     arrays = {name: np.concatenate([block[name] for block in blocks]) for name in names}
     ids = [user_ids for _, user_ids in pending]
     if any(user_ids is None for user_ids in ids):
-        if not all(user_ids is None for user_ids in ids):
-            raise InvalidArgument("user_ids must be given for all users or for none")
         return Block(sum(b.users for b in blocks), arrays), None
     joined = [user for user_ids in ids if user_ids is not None for user in user_ids]
     return Block(sum(b.users for b in blocks), arrays), joined

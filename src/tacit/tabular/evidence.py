@@ -1,9 +1,11 @@
 """What all releases together say about every cell, weighted by how much each block can know.
 
 A block of n users measures the visits of a cell, about n times a rate, with noise of standard
-deviation s. The best linear combination of such measurements weights each by n / s^2. Kept are
-Y = sum (n / s^2) y and I = sum n^2 / s^2 over the blocks in which the cell could be reached: then
-Y / sqrt(I) has noise of standard deviation 1. Without noise it is a plain sum.
+deviation s. The best linear combination of such measurements weights each by w = n / s^2. Kept are
+the weighted sums and their variances, sum w^2 s^2, over the blocks in which the cell could be
+reached. Under joint DP s is the same for all blocks of one kind, and later, larger ones count more;
+under local DP s^2 grows with n, and without privacy s is 0: all weights are then the same, and the
+sums are plain.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ class Counts:
         transitions: (L, S, A, S).
         rewards: (L, S, A).
         reached: (L, S, A), whether any policy so far could reach the cell.
-        noise: standard deviation of the noise in each entry of ``transitions``.
+        noise: (L, S, A), standard deviation of the noise in each entry of ``transitions``.
         reward_noise: the same for ``rewards``.
     """
 
     transitions: Floats
     rewards: Floats
     reached: NDArray[np.bool_]
-    noise: float
-    reward_noise: float
+    noise: Floats
+    reward_noise: Floats
 
 
 class Evidence:
@@ -43,12 +45,15 @@ class Evidence:
 
     Args:
         shape: (L, S, A).
+        plain: whether all blocks weigh the same.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], plain: bool) -> None:
+        self.plain = plain
         self.transitions = np.zeros((*shape, shape[1]))
         self.rewards = np.zeros(shape)
-        self.information = np.zeros(shape)
+        self.variance = np.zeros(shape)
+        self.reached = np.zeros(shape, dtype=bool)
         self.noise = 0.0
         self.reward_noise = 0.0
 
@@ -57,29 +62,31 @@ class Evidence:
         at = statistic.where
         self.noise = float(np.max(release.std["transitions"]))
         self.reward_noise = float(np.max(release.std["rewards"]))
-        weight, gain = 1.0, 1.0
-        if self.noise > 0.0:
-            weight, gain = users / self.noise**2, (users / self.noise) ** 2
+        weight = 1.0 if self.plain else users / self.noise**2
         self.transitions[at] += weight * release["transitions"]
         self.rewards[at] += weight * release["rewards"]
-        self.information[at] += gain
+        self.variance[at] += (weight * self.noise) ** 2
+        self.reached[at] = True
 
     def replace(self, release: Release, statistic: VisitCounts, users: int) -> None:
         """Takes a running sum over all blocks, in place of everything before."""
-        for array in (self.transitions, self.rewards, self.information):
+        for array in (self.transitions, self.rewards, self.variance):
             array[:] = 0.0
         self.add(release, statistic, users)
 
     def counts(self) -> Counts:
-        """Counts on the scale of the last block, so that each entry has the last block's noise."""
-        reached = self.information > 0
-        factor = np.ones(reached.shape)
-        if self.noise > 0.0:
-            factor = self.noise / np.sqrt(np.where(reached, self.information, np.inf))
+        """Plain sums, or sums on the scale on which each entry has the last block's noise."""
+        std = np.sqrt(self.variance)
+        if self.plain:
+            factor = np.ones(std.shape)
+        else:
+            factor = self.noise / np.where(self.reached, std, np.inf)
+        noise = std * factor
+        ratio = self.reward_noise / self.noise if self.noise > 0.0 else 0.0
         return Counts(
             self.transitions * factor[..., np.newaxis],
             self.rewards * factor,
-            reached,
-            self.noise,
-            self.reward_noise,
+            self.reached,
+            noise,
+            noise * ratio,
         )

@@ -123,22 +123,23 @@ def plan(
     for step in range(horizon - 1, -1, -1):
         at = min(step, last)
         left = float(horizon - step)
-        low, high = value.min(), value.max()
-        middle = 0.5 * (low + high)
-        spread = 0.0
-        for state in range(n_states):
-            spread += (value[state] - middle) ** 2
         for state in range(n_states):
             best, best_tie, best_action = -1.0, -1.0, 0
             best_plain, plain_tie, plain_action = -1.0, -1.0, 0
             for action in range(n_actions):
                 row = probabilities[at, state, action]
                 mean, square, mean_plain = 0.0, 0.0, 0.0
+                support, values, squares = 0, 0.0, 0.0
                 for after in range(n_states):
                     if row[after] > 0.0:
                         mean += row[after] * value[after]
                         square += row[after] * value[after] ** 2
                         mean_plain += row[after] * plain[after]
+                        support += 1
+                        values += value[after]
+                        squares += value[after] ** 2
+                # Sum over the support of (value - mean)^2: noise elsewhere was projected away.
+                spread = max(squares - 2.0 * mean * values + support * mean * mean, 0.0)
                 reward = rewards[at, state, action]
                 q, bonus = left, left
                 if known[at, state, action]:

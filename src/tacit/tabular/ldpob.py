@@ -125,9 +125,14 @@ class LDPOB(ThreeCounts):
             return "episodes"
         return "pooled" if self.stationary else "counts"
 
+    # All three counts of all cells and steps, pooled or not: nothing is masked or capped.
+
     @property
     def _papers(self) -> bool:
-        # Its paper's counts are its own: see _statistic.
+        return False
+
+    @property
+    def _masked(self) -> bool:
         return False
 
     @property

@@ -37,7 +37,9 @@ class ThreeCounts(UCBVI):
         super().__init__(spec, users, privacy, stationary=stationary, bonus="theory", **options)
 
     def _incorporate(self, release: Release, statistic: VisitCounts) -> None:
-        self.visits = np.array(release["visits"]).reshape(self.visits.shape)
+        visits = np.reshape(release["visits"], self.visits.shape)
+        # Reports and exact counts come block by block, private counters are running sums.
+        self.visits = self.visits + visits if self.counter == "blocks" else np.array(visits)
         super()._incorporate(release, statistic)
 
     def _optimise(
@@ -165,7 +167,7 @@ class PUCB(ThreeCounts):
         )
 
     def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
-        E = count_width(self, counts.noise)
+        E = count_width(self, float(counts.noise.max()))
         known = self.visits >= 2.0 * E
         n = np.where(known, np.maximum(self.visits, 1.0), 1.0)
         conf = self.scale * self._confidence(n, E)

@@ -63,6 +63,9 @@ class UCBPO(UCBVI):
             return math.sqrt(2.0 * math.log(A) / (H**2 * self.schedule.releases * self.steps))
         return math.log(A) / 2.0
 
+    def _identity(self) -> dict[str, Any]:
+        return super()._identity() | {"eta": self.eta, "steps": self.steps}
+
     def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
         # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
         _, greedy = super()._plan(counts)

@@ -55,7 +55,7 @@ class UCBVI(TabularAgent):
     def _plan_in_theory(self, counts: Counts) -> tuple[Policy, Policy]:
         """The paper's optimistic values, with widths from the noise that was really drawn."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        width = count_width(self, counts.noise)
+        width = count_width(self, float(counts.noise.max()))
         n = np.maximum(1.0, counts.transitions.sum(axis=-1) + width)
         log_term = math.sqrt(2.0 * math.log(4 * S * A * self.users * H / self.failure))
         of_reward = log_term / np.sqrt(n) + 3.0 * width / n
@@ -99,7 +99,6 @@ class UCBVI(TabularAgent):
         project(counts.transitions.reshape(-1, S), known.reshape(-1), probabilities.reshape(-1, S))
         safe = np.where(known, totals, 1.0)
         rewards = np.where(known, np.clip(counts.rewards / safe, 0.0, 1.0), 0.0)
-        noise = np.full(totals.shape, counts.noise)
         log_term = math.log(totals.size / 0.05)
         q_values, bonuses = np.empty((H, S, A)), np.empty((H, S, A))
         actions, greedy = np.empty((H, S), dtype=np.int64), np.empty((H, S), dtype=np.int64)
@@ -108,8 +107,8 @@ class UCBVI(TabularAgent):
             rewards,
             lowered,
             known,
-            noise,
-            np.full(totals.shape, counts.reward_noise),
+            counts.noise,
+            counts.reward_noise,
             H,
             self.scale * constants.sampling * math.sqrt(2.0 * log_term),
             constants.privacy,

@@ -1,0 +1,310 @@
+"""Names of worlds and agents: what they stand for, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from tacit import InvalidArgument, JointDP, NonPrivate, registry
+from tacit.finite import FiniteSpec
+from tacit.loop import noise_seed
+from tacit.registry import AgentChoice, Entry, agent_entry, build_world, choose_agent, world_entry
+
+
+class Base:
+    """The options of a base class.
+
+    More about it.
+
+    >>> 1 + 1
+    2
+    """
+
+    def __init__(
+        self,
+        spec: Any,
+        users: int,
+        privacy: Any,
+        *,
+        schedule: str | Entry = "auto",
+        scale: float = 1.0,
+        rounds: int | None = None,
+        loud: bool = False,
+        kind: Literal["soft", "hard"] = "soft",
+        span: tuple[float, float] | None = None,
+        levels: tuple[int, ...] = (1,),
+        entry: Entry | None = None,
+        unknown: NotImportedAnywhere = 3,  # noqa: F821
+        seed: int = 0,
+        noise_seed: int | None = None,
+        ledger: str | None = None,
+    ) -> None:
+        self.given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+
+
+class Derived(Base):
+    """Passes options on."""
+
+    def __init__(self, *args: Any, extra: int = 1, **options: Any) -> None:
+        super().__init__(*args, **options)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """This module's agents under names of their own."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    module = importlib.import_module(Path(__file__).stem)
+    monkeypatch.setattr(registry, "_AGENTS", dict(registry._AGENTS))
+    monkeypatch.setattr(registry, "_WORLDS", dict(registry._WORLDS))
+    registry.register_agent("fake", f"{module.__name__}:Base")
+    registry.register_agent("derived", f"{module.__name__}:Derived")
+    return module
+
+
+# Worlds.
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("riverswim", "riverswim:states=6,horizon=20"),
+        (" riverswim:horizon=5 , states=4 ", "riverswim:states=4,horizon=5"),
+        ("riverswim:horizon=1e1", "riverswim:states=6,horizon=10"),
+        ("deep_sea:slip=true,depth=4", "deep_sea:depth=4,slip=True"),
+        ("health_coach", "health_coach"),
+        (
+            "random_mdp:states=5,actions=3,horizon=4,seed=2",
+            "random_mdp:states=5,actions=3,horizon=4,seed=2",
+        ),
+        (
+            "gym:FrozenLake-v1,horizon=9,is_slippery=false",
+            "gymnasium:id=FrozenLake-v1,horizon=9,is_slippery=False,map_name=4x4",
+        ),
+        ("tacit.tabular.worlds.grid:side=3", "grid:side=3,horizon=20"),
+    ],
+)
+def test_a_text_builds_its_world_and_the_worlds_name_builds_it_again(text, name):
+    world = build_world(text)
+    assert world.name == name
+    again = build_world(world.name)
+    assert (again.name, again.optimal_value) == (name, world.optimal_value)
+
+
+@pytest.mark.parametrize("kind", ["json", "toml"])
+def test_files_describe_worlds(tmp_path, kind):
+    path = tmp_path / f"coins.{kind}"
+    content = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.25, 0.75]], "horizon": 2}
+    if kind == "json":
+        path.write_text(json.dumps(content))
+    else:
+        path.write_text("\n".join(f"{key} = {json.dumps(value)}" for key, value in content.items()))
+    world = build_world(str(path))
+    assert (world.name, world.optimal_value, world.baseline_value) == ("coins", 1.5, 1.0)
+    with pytest.raises(FileNotFoundError):
+        build_world(str(tmp_path / f"none.{kind}"))
+    path.write_text("{")
+    with pytest.raises(InvalidArgument, match="describes no world"):
+        build_world(str(path))
+
+
+def test_environments_without_a_table_need_what_they_cannot_say():
+    with pytest.raises(InvalidArgument, match="reward_range must be given"):
+        build_world("gym:Blackjack-v1,horizon=5")
+    world = build_world("gym:Blackjack-v1,horizon=5,reward_range=-1:1,evaluation_users=10,sab=true")
+    assert (world.reward_offset, world.reward_scale) == (-1.0, 2.0)
+    assert world.evaluation_users == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("riverswin", r"must be one of deep_sea.*did you mean 'riverswim'.*\.toml.*gym:"),
+        ("", "world is ''"),
+        ("riverswim:", "colon, but no options"),
+        ("riverswim:depth=3", r"no option 'depth'; it takes states=6, horizon=20$"),
+        ("riverswim:state=3", r"no option 'state' \(did you mean 'states'\?\); it takes"),
+        ("riverswim:states", "'states' in riverswim:states must be key=value"),
+        ("riverswim:=3", "'=3' in riverswim:=3 must be key=value"),
+        ("riverswim:states=6,states=7", "states is given twice"),
+        ("riverswim:states=six", "states of riverswim is 'six', but must be a whole number$"),
+        ("riverswim:states=6.5", "'6.5', but must be a whole number"),
+        ("riverswim:states=1e999999999", "must be a whole number"),
+        ("riverswim:states=nan", "must be a whole number"),
+        ("riverswim:states=2", "states must be >= 3"),
+        ("deep_sea:slip=1", "slip of deep_sea is '1', but must be true or false"),
+        ("health_coach:x=1", "no option 'x'; it takes no options"),
+        ("random_mdp:states=3", "random_mdp needs actions, horizon, seed; it takes states, act"),
+        ("gym:", "colon, but no options"),
+        ("gym:horizon=3", "must begin with the environment's id"),
+        ("gym:NoSuch-v1", "no environment 'NoSuch-v1'"),
+        ("gym:nosuchmodule:NoSuch-v1", "no environment 'nosuchmodule:NoSuch-v1'"),
+        ("gym:FrozenLake-v1,map_name=9x9", "no environment 'FrozenLake-v1'"),
+        ("gym:FrozenLake-v1,color=red", "no environment 'FrozenLake-v1' with"),
+        ("gym:FrozenLake-v1,horizon=long", "horizon of gym is 'long', but must be none or a whole"),
+        ("gym:FrozenLake-v1,reward_range=1:2:3", "must be none or 2 values as 0:1"),
+        ("no.such.module", "cannot be imported"),
+        ("tacit.tabular.worlds.nothing", "cannot be imported"),
+        ("tacit.tabular.worlds._ATTEMPTS", "must be a class or a function"),
+    ],
+)
+def test_wrong_worlds_are_refused_with_what_is_allowed(text, words):
+    with pytest.raises(InvalidArgument, match=words):
+        build_world(text)
+
+
+def test_every_built_in_name_has_a_summary_and_documented_options():
+    assert set(registry.world_names()) >= {"riverswim", "grid", "deep_sea", "random_mdp"}
+    for name in registry.world_names():
+        entry = world_entry(name)
+        assert entry.summary
+        assert ">>>" not in entry.document
+        assert all(option.kind for option in entry.options.values())
+
+
+# Agents.
+
+
+def test_options_are_those_of_the_signature(fake):
+    options = agent_entry("fake").options
+    assert {name: option.kind for name, option in options.items()} == {
+        "schedule": "a text",
+        "scale": "a number",
+        "rounds": "none or a whole number",
+        "loud": "true or false",
+        "kind": "soft or hard",
+        "span": "none or 2 values as 0:1",
+        "levels": "a list as 1:2:3, each a whole number",
+        "unknown": "a whole number",
+    }
+    assert not any(option.required for option in options.values())
+    assert (options["loud"].shown, options["levels"].shown) == ("false", "1")
+    assert agent_entry("fake").summary == "The options of a base class."
+    assert agent_entry("fake").document.endswith("More about it.")
+
+
+def test_options_that_are_passed_on_are_options_too(fake):
+    derived = agent_entry("derived")
+    assert list(derived.options) == ["extra", *agent_entry("fake").options]
+    assert not derived.takes_more
+    assert choose_agent("derived:extra=2,scale=3").options == {"extra": 2, "scale": 3.0}
+
+
+def test_values_have_their_types(fake):
+    text = "fake:rounds=1e3,loud=True,kind=hard,span=-1:0.5,levels=1:2:3,scale=2,unknown=4"
+    choice = choose_agent(text)
+    assert choice.text == text
+    assert choice.options == {
+        "rounds": 1000,
+        "loud": True,
+        "kind": "hard",
+        "span": (-1.0, 0.5),
+        "levels": (1, 2, 3),
+        "scale": 2.0,
+        "unknown": 4,
+    }
+    assert isinstance(choice.options["scale"], float)
+    assert choose_agent("fake:rounds=none").options == {"rounds": None}
+
+
+def test_a_value_can_have_options_of_its_own(fake):
+    choice = choose_agent("fake:schedule=geometric:growth=1.2,first=10,scale=2,loud=true")
+    assert choice.options == {
+        "schedule": "geometric:growth=1.2,first=10",
+        "scale": 2.0,
+        "loud": True,
+    }
+    with pytest.raises(InvalidArgument, match="no option 'first'"):
+        choose_agent("fake:scale=2,first=10")
+
+
+def test_an_agent_can_have_a_budget_of_its_own(fake):
+    choice = choose_agent("fake:privacy=local,epsilon=4,scale=2,delta=1e-7")
+    assert choice.budget == {"privacy": "local", "epsilon": 4.0, "delta": 1e-7}
+    assert choice.options == {"scale": 2.0}
+    with pytest.raises(InvalidArgument, match="privacy of fake is 'full', but must be joint or"):
+        choose_agent("fake:privacy=full")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("fakes", "agent is 'fakes', but must be one of derived, fake.*did you mean 'fake'"),
+        ("fake:colour=1", "no option 'colour'; it takes schedule=auto, .*; and privacy, epsilon"),
+        ("fake:users=3", "no option 'users'"),
+        ("fake:seed=3", "no option 'seed'"),
+        ("fake:ledger=x", "no option 'ledger'"),
+        ("fake:entry=x", "no option 'entry'"),
+        ("fake:kind=medium", "kind of fake is 'medium', but must be soft or hard"),
+        ("fake:scale=inf", "scale of fake is 'inf', but must be a number"),
+        ("fake:span=1", "span of fake is '1', but must be none or 2 values"),
+        ("derived:colour=1", "derived has no option 'colour'"),
+    ],
+)
+def test_wrong_agents_are_refused_with_what_is_allowed(fake, text, words):
+    with pytest.raises(InvalidArgument, match=words):
+        choose_agent(text)
+
+
+def test_a_choice_builds_the_agent_of_a_seed_with_noise_of_its_own(fake):
+    spec = FiniteSpec(states=2, actions=2, horizon=3, stationary=True)
+    choice = choose_agent("fake:scale=2")
+    agent = choice.build(spec, 100, NonPrivate(), seed=5)
+    assert agent.given["seed"] == 5
+    assert agent.given["noise_seed"] == noise_seed(5)
+    assert (agent.given["users"], agent.given["scale"]) == (100, 2.0)
+    assert choice.describe(7, NonPrivate()) == {
+        "make": f"{fake.__name__}:Base",
+        "users": 7,
+        "privacy": NonPrivate(),
+        "scale": 2.0,
+    }
+
+
+def test_dotted_paths_need_no_registration(fake):
+    assert choose_agent(f"{fake.__name__}.Base:scale=2").target == f"{fake.__name__}:Base"
+
+
+def test_names_are_words(fake):
+    for name in ("gym", "a:b", "", "a b"):
+        with pytest.raises(InvalidArgument, match="must be a word"):
+            registry.register_world(name, "x:y")
+        with pytest.raises(InvalidArgument, match="must be a word"):
+            registry.register_agent(name, "x:y")
+    registry.register_world("mine", "tacit.tabular.worlds:grid")
+    assert build_world("mine:side=2").name == "grid:side=2,horizon=20"
+
+
+@pytest.mark.parametrize("name", ["ucbvi", "ucbpo", "pucb", "ldpob"])
+def test_the_built_in_agents_can_be_made(name):
+    pytest.importorskip(f"tacit.tabular.{name}")
+    entry = agent_entry(name)
+    assert entry.summary
+    assert not {"spec", "users", "privacy", "seed", "noise_seed"} & set(entry.options)
+    choice = choose_agent(name)
+    assert isinstance(choice, AgentChoice)
+    privacy = JointDP(1.0, 1e-6) if name != "ldpob" else NonPrivate()
+    agent = choice.build(build_world("riverswim").spec, 1000, privacy)
+    assert agent.block_users > 0
+    if agent.guarantee is not None:
+        assert agent.guarantee.simulation_only
+
+
+def test_whole_numbers_can_be_scientific():
+    read = registry.whole_number
+    assert [read("n", t) for t in ("1e6", "1_000", "2.5e3", "7", "1.0")] == [
+        1_000_000,
+        1000,
+        2500,
+        7,
+        1,
+    ]
+    assert read("n", "0", least=0) == 0
+    for text in ("0", "-1", "1.5", "1e-3", "", "many", "inf", "nan", "1e18", "1e999999999"):
+        with pytest.raises(InvalidArgument, match=r"n is .* must be a whole number from 1 to"):
+            read("n", text)
+    with pytest.raises(InvalidArgument, match="epsilon is 'x', but must be a number"):
+        registry.number("epsilon", "x")
