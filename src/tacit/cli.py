@@ -219,7 +219,7 @@ def tacit(
 )
 def run_command(
     world: WorldOption,
-    agent: AgentOption,
+    agent: AgentOption = "ucbvi",
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     privacy: PrivacyOption = "joint",
@@ -319,7 +319,7 @@ def compare_command(
     "      --agent ucbvi --epsilon 0.5 --delta 1e-7",
 )
 def plan_command(
-    agent: AgentOption,
+    agent: AgentOption = "ucbvi",
     world: Annotated[
         str | None,
         typer.Option(

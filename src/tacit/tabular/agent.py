@@ -552,6 +552,7 @@ class TabularAgent(ABC):
         arrays: dict[str, NDArray[Any]] = {
             "transitions": self.evidence.transitions,
             "rewards": self.evidence.rewards,
+            "visits": self.evidence.visits,
             "variance": self.evidence.variance,
             "reached": self.evidence.reached,
             "policy": _table(self._policy),
@@ -566,6 +567,7 @@ class TabularAgent(ABC):
         self.evidence.noise, self.evidence.reward_noise = meta["noise"], meta["reward_noise"]
         self.evidence.transitions = arrays["transitions"]
         self.evidence.rewards = arrays["rewards"]
+        self.evidence.visits = arrays["visits"]
         self.evidence.variance = arrays["variance"]
         self.evidence.reached = arrays["reached"]
         self._rng.bit_generator.state = meta["rng"]
@@ -593,6 +595,8 @@ def as_printed(privacy: Privacy, users: int) -> Privacy:
     mechanism's Laplace noise of scale 3 H / epsilon costs 2 epsilon. A budget with delta is read as
     the paper reads it, by its epsilon.
     """
+    if not isinstance(privacy, NonPrivate) and privacy.episodes_per_user > 1:
+        raise InvalidArgument("as printed, a user has one episode")
     if isinstance(privacy, JointDP):
         if users < 2:
             raise InvalidArgument("as printed, the noise grows with log K: give users >= 2")

@@ -28,6 +28,7 @@ class Counts:
     Attributes:
         transitions: (L, S, A, S).
         rewards: (L, S, A).
+        visits: (L, S, A), counted on their own, or the sums of ``transitions``.
         reached: (L, S, A), whether any policy so far could reach the cell.
         noise: (L, S, A), standard deviation of the noise in each entry of ``transitions``.
         reward_noise: the same for ``rewards``.
@@ -35,6 +36,7 @@ class Counts:
 
     transitions: Floats
     rewards: Floats
+    visits: Floats
     reached: NDArray[np.bool_]
     noise: Floats
     reward_noise: Floats
@@ -52,6 +54,7 @@ class Evidence:
         self.plain = plain
         self.transitions = np.zeros((*shape, shape[1]))
         self.rewards = np.zeros(shape)
+        self.visits = np.zeros(shape)
         self.variance = np.zeros(shape)
         self.reached = np.zeros(shape, dtype=bool)
         self.noise = 0.0
@@ -65,12 +68,16 @@ class Evidence:
         weight = 1.0 if self.plain else users / self.noise**2
         self.transitions[at] += weight * release["transitions"]
         self.rewards[at] += weight * release["rewards"]
+        own = "visits" in release.parts
+        self.visits[at] += weight * (
+            release["visits"] if own else release["transitions"].sum(axis=-1)
+        )
         self.variance[at] += (weight * self.noise) ** 2
         self.reached[at] = True
 
     def replace(self, release: Release, statistic: VisitCounts, users: int) -> None:
         """Takes a running sum over all blocks, in place of everything before."""
-        for array in (self.transitions, self.rewards, self.variance):
+        for array in (self.transitions, self.rewards, self.visits, self.variance):
             array[:] = 0.0
         self.add(release, statistic, users)
 
@@ -86,6 +93,7 @@ class Evidence:
         return Counts(
             self.transitions * factor[..., np.newaxis],
             self.rewards * factor,
+            self.visits * factor,
             self.reached,
             noise,
             noise * ratio,

@@ -145,7 +145,7 @@ class LDPOB(ThreeCounts):
 
     def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
         c = self._widths(self.served)
-        n_r = np.maximum(1.0, self.visits + _ALPHA * c.visits)
+        n_r = np.maximum(1.0, counts.visits + _ALPHA * c.visits)
         n_p = np.maximum(1.0, counts.transitions.sum(axis=-1) + _ALPHA * c.row)
         bonus = self.scale * self._bonus(n_r, n_p, c)
         known = np.ones(n_r.shape, dtype=bool)
@@ -175,7 +175,7 @@ class LDPOB(ThreeCounts):
         """
         if not isinstance(self.privacy, LocalDP):
             return Widths(0.0, 0.0, 0.0, 0.0)
-        cells, S = self.visits.size, self.spec.states
+        cells, S = self.evidence.rewards.size, self.spec.states
         p = self.failure / (2.0 * cells * (S + 3.0) * self.schedule.releases)
         statistic, log_term = self._statistic(), math.log(2.0 / p)
         if self.privacy.mechanism == "gaussian":

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from tacit.finite import FiniteSpec
 from tacit.policy import Policy
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.schedule import Schedule
 from tacit.tabular.agent import Calibration
 from tacit.tabular.evidence import Counts
-from tacit.tabular.statistics import VisitCounts
 from tacit.tabular.ucbvi import UCBVI, count_width
 
 Floats = NDArray[np.float64]
@@ -32,15 +30,7 @@ class ThreeCounts(UCBVI):
     def __init__(
         self, spec: FiniteSpec, users: int, privacy: Privacy, *, stationary: bool, **options: Any
     ) -> None:
-        rows = 1 if stationary else spec.horizon
-        self.visits = np.zeros((rows, spec.states, spec.actions))
         super().__init__(spec, users, privacy, stationary=stationary, bonus="theory", **options)
-
-    def _incorporate(self, release: Release, statistic: VisitCounts) -> None:
-        visits = np.reshape(release["visits"], self.visits.shape)
-        # Reports and exact counts come block by block, private counters are running sums.
-        self.visits = self.visits + visits if self.counter == "blocks" else np.array(visits)
-        super()._incorporate(release, statistic)
 
     def _optimise(
         self, rewards: Floats, transitions: Floats, bonus: Floats, known: NDArray[np.bool_]
@@ -63,14 +53,6 @@ class ThreeCounts(UCBVI):
             value, plain_value = q_values[h].max(axis=1), plain[h].max(axis=1)
         self.q_values = q_values
         return self._best(q_values), self._best(plain)
-
-    def _dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        meta, arrays = super()._dump()
-        return meta, arrays | {"visits": self.visits}
-
-    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._restore(meta, arrays)
-        self.visits = arrays["visits"]
 
 
 class PUCB(ThreeCounts):
@@ -168,8 +150,8 @@ class PUCB(ThreeCounts):
 
     def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
         E = count_width(self, float(counts.noise.max()))
-        known = self.visits >= 2.0 * E
-        n = np.where(known, np.maximum(self.visits, 1.0), 1.0)
+        known = counts.visits >= 2.0 * E
+        n = np.where(known, np.maximum(counts.visits, 1.0), 1.0)
         conf = self.scale * self._confidence(n, E)
         return self._optimise(
             counts.rewards / n, counts.transitions / n[..., np.newaxis], conf, known

@@ -56,12 +56,15 @@ class UCBVI(TabularAgent):
         """The paper's optimistic values, with widths from the noise that was really drawn."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         width = count_width(self, float(counts.noise.max()))
-        n = np.maximum(1.0, counts.transitions.sum(axis=-1) + width)
+        n = np.maximum(1.0, counts.visits + width)
         log_term = math.sqrt(2.0 * math.log(4 * S * A * self.users * H / self.failure))
         of_reward = log_term / np.sqrt(n) + 3.0 * width / n
         of_next = H * self._next_term() / np.sqrt(n) + H * (S * width + 2.0 * width) / n
         bonus = self.scale * (of_reward + of_next)
-        rewards, transitions = counts.rewards / n, counts.transitions / n[..., np.newaxis]
+        # A negative count times an optimistic value would take optimism away; cutting it at zero
+        # brings it no farther from the true count.
+        rewards = counts.rewards / n
+        transitions = np.maximum(counts.transitions, 0.0) / n[..., np.newaxis]
         q_values, greedy = np.empty((H, S, A)), np.empty((H, S, A))
         value, plain = np.zeros(S), np.zeros(S)
         for h in range(H - 1, -1, -1):
@@ -131,9 +134,10 @@ class UCBVI(TabularAgent):
 def count_width(agent: TabularAgent, noise: float) -> float:
     """A bound on the noise of every count at every release, but for a third of ``failure``.
 
-    Gaussian: the normal quantile at failure / (3 cells releases). Laplace: the sum of k Laplace
-    variables of scale b exceeds b max(sqrt k, sqrt(2 ln(2/p))) sqrt(8 ln(2/p)) with probability at
-    most p; here noise^2 = 2 k b^2.
+    Gaussian: the normal quantile at failure / (3 cells releases). Laplace: a sum of independent
+    Laplace variables of scales b_i has variance 2 B^2 with B^2 = sum b_i^2, and for c < 1 / B
+    P(|sum| > t) <= 2 exp(-c t) / prod (1 - c^2 b_i^2) <= 2 exp(-c t) / (1 - c^2 B^2). With
+    c^2 B^2 = 1 - 1 / l and l = ln(2 / p) this is p at t = B (l + ln l) / sqrt(1 - 1 / l).
     """
     if noise == 0.0:
         return 0.0
@@ -141,8 +145,7 @@ def count_width(agent: TabularAgent, noise: float) -> float:
     p = agent.failure / (3.0 * cells * agent.schedule.releases)
     guarantee = agent.guarantee
     if guarantee is not None and guarantee.mu is None:
-        k = float(agent.users.bit_length())
         log_term = math.log(2.0 / p)
-        scale = noise / math.sqrt(2.0)
-        return scale * max(math.sqrt(k), math.sqrt(2.0 * log_term)) * math.sqrt(8.0 * log_term)
+        width = (log_term + math.log(log_term)) / math.sqrt(1.0 - 1.0 / log_term)
+        return noise / math.sqrt(2.0) * width
     return noise * -float(ndtri(p / 2.0))

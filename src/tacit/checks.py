@@ -1,0 +1,1111 @@
+"""A conformance check that anyone can run on their own agents.
+
+``check_agent`` is what every agent of Tacit passes. It plays short simulations and looks at them
+from both sides of the gate: while they run, everything that enters a curator or a stream, and
+everything that comes out, is written down, or is played back in place of what would come out.
+
+It finds slips, not sabotage: an agent that recognises the check, or goes wrong only at a size that
+is not tried, passes. It does not replace the proof.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import math
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.episodes import Episodes
+from tacit.loop import Form, PermutedWorld, World, run
+from tacit.privacy.audit import audit_counter
+from tacit.privacy.budget import Budget
+from tacit.privacy.check_statistics import check_statistic
+from tacit.privacy.curator import JointCurator, JointStream
+from tacit.privacy.errors import (
+    CheckFailed,
+    DoubleSpend,
+    HorizonExceeded,
+    InvalidArgument,
+    TacitError,
+)
+from tacit.privacy.gate import Curator, Release, Stream
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.local import LocalCurator, noise_scale
+from tacit.privacy.models import JointDP, LocalDP, NonPrivate
+from tacit.privacy.statistic import Block, Floats, Statistic
+
+Sample: TypeAlias = Callable[[np.random.Generator, int], Block]
+
+# Six standard deviations: a false alarm in 1e9 tests.
+_SIGMAS = 6.0
+# Chance of a false alarm of the check on labels, per release looked at.
+_ALARM = 1e-6
+# Statistics that are attacked, and numbers of noise that are looked at.
+_STATISTICS = 3
+_NOISE_VALUES = 2000
+_NOISE_RUNS = 20
+# The exact audit of a counter runs its code once per release, on matrices.
+_AUDITED_RELEASES = 130
+_SEED = 7
+
+
+@dataclass(frozen=True)
+class AgentReport:
+    """What ``check_agent`` saw.
+
+    Attributes:
+        agent: the agent's name.
+        passed: the checks that were made.
+        skipped: those that were not, and why.
+        releases: publications of the run that was looked at.
+        tightness: the largest found over the declared sensitivity, by statistic attacked.
+    """
+
+    agent: str
+    passed: tuple[str, ...]
+    skipped: Mapping[str, str]
+    releases: int
+    tightness: tuple[float, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.agent}: {len(self.passed)} checks passed, {self.releases} releases"]
+        lines += [f"  passed   {name}" for name in self.passed]
+        lines += [f"  skipped  {name}: {why}" for name, why in self.skipped.items()]
+        return "\n".join(lines)
+
+
+def check_agent(
+    make_agent: Callable[..., Any],
+    world: World,
+    *,
+    users: int = 1000,
+    seeds: int = 60,
+    seed: int = 0,
+    budget: Budget | None = None,
+    sample: Sample | None = None,
+) -> AgentReport:
+    """Checks everything an agent promises.
+
+    * protocol: attributes and their types; somebody is to be served until all declared users are;
+      releases count up, versions increase, and the agent runs on the form of data it asks for.
+    * chunks: users may come in any portions; what is published is the same.
+    * refusals: more users than declared, wrong shapes, ids for some only: a typed error, and
+      nothing has changed.
+    * sensitivity: the statistics that went through the gate are attacked by
+      :func:`tacit.check_statistic`.
+    * budget: everybody enters the gate once, no block spends more than an episode may, the
+      guarantee is the declared budget.
+    * noise: what was released minus the true sums is as large as sensitivity and cost demand.
+    * data flow: with all releases forced to be the same, other users lead to the same policies,
+      blocks, statistics and public attributes, bit for bit; if one user changes, nobody's
+      contribution but hers does, and hers in one block only.
+    * hostile users: values that are not finite, out of range or of another policy neither raise
+      nor warn nor touch anybody else; counts that are masked by a policy count only those who
+      followed this very one.
+    * resume: a simulation saved in the middle of a block goes on identically in a fresh agent.
+    * real resume: a real run goes on with fresh noise; with a ledger, once.
+    * ties: on rewards that are all equal and with labels in random order, every action is chosen
+      equally often.
+    * labels: with actions named the other way round the agent earns as much.
+
+    Random checks have fixed seeds; a correct agent fails one with a probability below 1e-5.
+
+    Args:
+        make_agent: makes an agent: ``make_agent(spec, users=, seed=, noise_seed=)``, with
+            ``ledger=`` as well under joint DP; such as
+            ``functools.partial(UCBVI, privacy=JointDP(1.0, 1e-6), schedule="fixed:size=100")``.
+            Agents have ``load(path)`` (and ``ledger=``) beside what :class:`tacit.loop.Agent` asks.
+        world: a small world. The check makes a few hundred short runs.
+        users: how many users the agents are declared for; three releases are needed at least.
+        seeds: how many runs the checks on ties and labels compare, half of them for labels.
+        seed: of the simulated users.
+        budget: what the guarantee must state, where it is not the budget that was given.
+        sample: makes hostile users for the attack on statistics; see
+            :func:`tacit.check_statistic`. Made from the world's own users by default.
+
+    Raises:
+        CheckFailed: the message begins with the check's name.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        trial = _Trial(make_agent, world, users, seeds, seed, budget, sample, Path(folder))
+        return trial.report()
+
+
+# What passes the gate.
+
+
+@dataclass(frozen=True, eq=False)
+class _Passage:
+    """One release: who asked for what, about whom, and what came out."""
+
+    gate: Curator
+    stream: Stream | None
+    statistic: Statistic
+    blocks: tuple[int, ...]
+    options: str
+    mask: Mapping[str, Any] | None
+    release: Release
+    std: float
+
+    @property
+    def request(self) -> tuple[Any, ...]:
+        """All that must not depend on anybody's data, given the releases before."""
+        return (self.statistic.fingerprint, self.blocks, self.options, self.release.users)
+
+
+@dataclass(eq=False)
+class _Gate:
+    """Watches all curators; plays ``script`` back in place of what they release."""
+
+    script: Sequence[Release] = ()
+    passages: list[_Passage] = field(default_factory=list)
+    blocks: dict[tuple[Curator, int], Block] = field(default_factory=dict)
+    inside: bool = False
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[_Gate]:
+        """Replaces the methods of all curators and streams for a while."""
+        originals: list[tuple[type, str, Any]] = [(Curator, "add", Curator.add)]
+        originals += [(cls, "release", cls.__dict__["release"]) for cls in _with_release()]
+        try:
+            for cls, name, original in originals:
+                setattr(cls, name, self._adding(original) if name == "add" else self._out(original))
+            yield self
+        finally:
+            for cls, name, original in originals:
+                setattr(cls, name, original)
+
+    def _adding(self, original: Callable[..., int]) -> Callable[..., int]:
+        @wraps(original)
+        def add(curator: Curator, *args: Any, **options: Any) -> int:
+            number = original(curator, *args, **options)
+            self.blocks[curator, number] = curator._raw(number)
+            return number
+
+        return add
+
+    def _out(self, original: Callable[..., Release]) -> Callable[..., Release]:
+        @wraps(original)
+        def release(gate: Curator | Stream, *args: Any, **options: Any) -> Release:
+            # A stream may ask its curator for the release: it is one.
+            if self.inside:
+                return original(gate, *args, **options)
+            self.inside = True
+            try:
+                curator: Curator = gate if isinstance(gate, Curator) else gate._curator  # type: ignore[attr-defined]
+                here = curator.blocks
+                result = original(gate, *args, **options)
+            finally:
+                self.inside = False
+            return self._write_down(gate, curator, here, args, options, result)
+
+        return release
+
+    def _write_down(
+        self,
+        gate: Curator | Stream,
+        curator: Curator,
+        here: tuple[int, ...],
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+        result: Release,
+    ) -> Release:
+        std = math.nan
+        if isinstance(gate, Stream):
+            block = args[0] if args else options.get("block")
+            newest = len(curator._block_users) - 1
+            numbers: tuple[int, ...] = (block,) if isinstance(block, int) else (newest,)
+            statistic, stated = gate.statistic, f"stream {gate.name}"
+            if isinstance(gate, JointStream):
+                std = gate.counter.std_at(gate.counter.released)
+        else:
+            statistic = args[0] if args else options["statistic"]
+            chosen = options.get("blocks")
+            numbers = here if chosen is None else tuple(int(b) for b in chosen)
+            names = ("weights", "mu", "epsilon", "decay")
+            stated = repr({name: options.get(name) for name in names})
+            stated += _digest(options.get("mask"))
+        place = len(self.passages)
+        if place < len(self.script):
+            result = curator.last_release = self.script[place]
+        self.passages.append(
+            _Passage(
+                curator,
+                gate if isinstance(gate, Stream) else None,
+                statistic,
+                numbers,
+                stated,
+                options.get("mask"),
+                result,
+                std,
+            )
+        )
+        return result
+
+    def contributions(self, passage: _Passage) -> dict[int, Floats]:
+        """The vectors of the users of every block that was asked."""
+        return {
+            number: passage.statistic.contributions(self.blocks[passage.gate, number])
+            for number in passage.blocks
+        }
+
+
+def _with_release() -> list[type]:
+    """Every class of curators and streams that releases in a way of its own."""
+    found: list[type] = []
+    waiting: list[type] = [Curator, Stream]
+    while waiting:
+        cls = waiting.pop()
+        waiting += cls.__subclasses__()
+        method = cls.__dict__.get("release")
+        if method is not None and not getattr(method, "__isabstractmethod__", False):
+            found.append(cls)
+    return found
+
+
+# What is public of an agent, bit for bit.
+
+
+def _digest(value: object) -> str:
+    digest = hashlib.sha256()
+    _feed(digest, value, set())
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, value: object, above: set[int]) -> None:
+    """Values, arrays, and the public attributes of objects; generators and gates are left out."""
+    digest.update(type(value).__name__.encode())
+    if isinstance(value, (str, bytes, int, float, complex, np.generic, type(None))):
+        digest.update(repr(value).encode())
+    elif isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
+    elif callable(value) or isinstance(value, (Curator, Stream, np.random.Generator)):
+        return
+    elif id(value) not in above:
+        if isinstance(value, Mapping):
+            items = [(repr(key), item) for key, item in value.items()]
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            items = [("", item) for item in value]
+        else:
+            items = _attributes(value)
+        for name, item in items:
+            digest.update(name.encode())
+            _feed(digest, item, above | {id(value)})
+
+
+def _attributes(value: object) -> list[tuple[str, object]]:
+    if dataclasses.is_dataclass(value):
+        names = [f.name for f in dataclasses.fields(value)]
+    else:
+        names = sorted(getattr(value, "__dict__", {}))
+    return [(name, getattr(value, name)) for name in names if not name.startswith("_")]
+
+
+def _snapshot(agent: Any) -> dict[str, str]:
+    """All that is public of an agent, by name."""
+    names = ("policy", "greedy_policy", "block_users", "form", "releases", "users")
+    public = {name: _digest(getattr(agent, name)) for name in names}
+    return public | {name: _digest(value) for name, value in _attributes(agent)}
+
+
+def _difference(first: dict[str, str], second: dict[str, str]) -> list[str]:
+    return [name for name in first if first[name] != second.get(name)]
+
+
+# Users.
+
+
+def _raw(data: Episodes | Block) -> Block:
+    return data.block() if isinstance(data, Episodes) else data
+
+
+def _joined(blocks: Sequence[Block]) -> Block:
+    arrays = {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0].arrays}
+    return Block(sum(b.users for b in blocks), arrays)
+
+
+def _rows(block: Block, rows: NDArray[np.int64]) -> Block:
+    return Block(len(rows), {name: array[rows] for name, array in block.arrays.items()})
+
+
+def _with_row(block: Block, row: int, other: Block) -> Block:
+    """The block with one user taken from another."""
+    arrays = {name: np.array(array) for name, array in block.arrays.items()}
+    for name, array in arrays.items():
+        array[row] = other[name][row]
+    return Block(block.users, arrays)
+
+
+def _strangers(block: Block, rng: np.random.Generator) -> Block:
+    """Other users, with values of the same ranges; versions stay."""
+    arrays = {}
+    for name, array in block.arrays.items():
+        if name == "versions":
+            arrays[name] = array
+        elif array.dtype.kind == "f":
+            arrays[name] = rng.choice(np.unique(array), array.shape).astype(array.dtype)
+        else:
+            values = rng.integers(int(array.min()), int(array.max()) + 1, array.shape)
+            arrays[name] = values.astype(array.dtype)
+    return Block(block.users, arrays)
+
+
+def _floats(block: Block, *values: float) -> Block:
+    """Every number that may be a fraction becomes one of these, in turn."""
+    arrays = dict(block.arrays)
+    for name, array in arrays.items():
+        if array.dtype.kind == "f":
+            arrays[name] = np.resize(np.array(values, dtype=array.dtype), array.shape)
+    return Block(block.users, arrays)
+
+
+def _integers(block: Block, value: Callable[[NDArray[Any]], int]) -> Block:
+    """All integers become a value made from their array; versions stay."""
+    arrays = dict(block.arrays)
+    for name, array in arrays.items():
+        if array.dtype.kind == "i" and name != "versions":
+            arrays[name] = np.full_like(array, value(array))
+    return Block(block.users, arrays)
+
+
+def _of_version(block: Block, version: int) -> Block:
+    """The same users, who followed another policy."""
+    versions = np.full_like(block["versions"], version)
+    return Block(block.users, dict(block.arrays) | {"versions": versions})
+
+
+def _hostile(block: Block, rng: np.random.Generator) -> dict[str, Block]:
+    """The block with all users hostile, by kind."""
+    return {
+        "not a number": _floats(block, math.nan),
+        "infinite": _floats(block, math.inf, -math.inf),
+        "huge": _integers(_floats(block, 1e308, -1e308), lambda a: int(np.iinfo(a.dtype).max)),
+        "out of range": _integers(_floats(block, 2.0, -1.0), lambda a: int(a.max()) + 1),
+        "negative": _integers(block, lambda a: -1),
+        "the most negative": _integers(block, lambda a: int(np.iinfo(a.dtype).min)),
+        "somebody else's": _strangers(block, rng),
+    }
+
+
+def _sample_of(block: Block, policy: Any) -> Sample:
+    """Users like the block's, strangers, lazy users, and strangers who follow the policy."""
+    table = getattr(policy, "actions", None)
+
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        chosen = _rows(block, rng.integers(0, block.users, users))
+        other = _strangers(chosen, rng)
+        arrays = {}
+        kind = rng.integers(0, 4, users)
+        for name, array in chosen.arrays.items():
+            shape = (users,) + (1,) * (array.ndim - 1)
+            mixed = np.where((kind > 0).reshape(shape), other[name], array)
+            if array.ndim > 1:
+                # Lazy users do the same all the time.
+                mixed = np.where((kind == 1).reshape(shape), mixed[:, :1], mixed)
+            if array.dtype.kind == "f":
+                extreme = rng.integers(0, 2, shape).astype(array.dtype)
+                mixed = np.where((kind % 2 == 1).reshape(shape), extreme, mixed)
+            arrays[name] = mixed
+        if isinstance(table, np.ndarray) and {"states", "actions"} <= set(arrays):
+            states, actions = arrays["states"].astype(np.int64), arrays["actions"]
+            steps = np.arange(actions.shape[1])
+            inside = (states >= 0) & (states < table.shape[1])
+            follow = table[steps, np.where(inside, states, 0)[:, : len(steps)]]
+            obedient = ((kind == 1) | (kind == 2))[:, np.newaxis]
+            arrays["actions"] = np.where(obedient, follow, actions)
+        return Block(users, arrays)
+
+    return sample
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """A whole run, from both sides."""
+
+    blocks: list[Block]
+    policies: list[Any]
+    snapshots: list[dict[str, str]]
+    gate: _Gate
+    guarantee: str
+
+    @property
+    def script(self) -> list[Release]:
+        return [passage.release for passage in self.gate.passages]
+
+
+class _Trial:
+    """One check of one kind of agent."""
+
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        world: World,
+        users: int,
+        seeds: int,
+        seed: int,
+        budget: Budget | None,
+        sample: Sample | None,
+        folder: Path,
+    ) -> None:
+        self.make_agent = make
+        self.world = world
+        self.users = users
+        self.seeds = seeds
+        self.seed = seed
+        self.budget = budget
+        self.sample = sample
+        self.folder = folder
+        self.tightness: list[float] = []
+        self.privacy: Any = getattr(self.make(), "privacy", None)
+        if not isinstance(self.privacy, (JointDP, LocalDP, NonPrivate)):
+            raise CheckFailed(f"protocol: privacy is {self.privacy!r}, not a privacy model")
+
+    def make(self, seed: int = 0, real: bool = False, **options: Any) -> Any:
+        noise_seed = None if real else _SEED + seed
+        return self.make_agent(
+            self.world.spec, users=self.users, seed=seed, noise_seed=noise_seed, **options
+        )
+
+    def rng(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence([_SEED, self.seed, stream]))
+
+    def report(self) -> AgentReport:
+        private = not isinstance(self.privacy, NonPrivate)
+        exchangeable = isinstance(getattr(self.world.spec, "actions", None), int) and getattr(
+            self.world, "exchangeable_actions", True
+        )
+        unnamed = None if exchangeable else "the labels of these actions mean something"
+        checks: list[tuple[str, Callable[[], None], str | None]] = [
+            ("protocol", self.check_protocol, None),
+            ("chunks", self.check_chunks, None),
+            ("refusals", self.check_refusals, None),
+            ("sensitivity", self.check_sensitivity, None),
+            ("budget", self.check_budget, None if private else "there is no budget"),
+            ("noise", self.check_noise, None if private else "there is no noise"),
+            ("data flow", self.check_data_flow, None),
+            ("hostile users", self.check_hostile, None),
+            ("resume", self.check_resume, None),
+            ("real resume", self.check_real, None if private else "there is no noise"),
+            ("ties", self.check_ties, unnamed),
+            ("labels", self.check_labels, unnamed),
+        ]
+        self.first = self._guarded("protocol", self.play)
+        if len(self.first.policies) < 4:
+            raise InvalidArgument(
+                f"users is {self.users}, for which this agent publishes "
+                f"{len(self.first.policies) - 1} times; the check needs 3: give more users, or "
+                "another schedule"
+            )
+        for name, check, reason in checks:
+            if reason is None:
+                self._guarded(name, check)
+        return AgentReport(
+            str(getattr(self.make(), "name", "agent")),
+            tuple(name for name, _, reason in checks if reason is None),
+            {name: reason for name, _, reason in checks if reason is not None},
+            len(self.first.policies) - 1,
+            tuple(self.tightness),
+        )
+
+    def _guarded(self, name: str, check: Callable[[], Any]) -> Any:
+        try:
+            return check()
+        except CheckFailed as error:
+            message = str(error)
+            prefixed = message.startswith(f"{name}: ")
+            raise CheckFailed(message if prefixed else f"{name}: {message}") from error
+        except Exception as error:
+            raise CheckFailed(f"{name}: {type(error).__name__}: {error}") from error
+
+    # Runs.
+
+    def play(
+        self,
+        agent: Any = None,
+        users: Sequence[Episodes | Block] | None = None,
+        script: Sequence[Release] = (),
+        stream: int = 0,
+    ) -> _Run:
+        """Serves all users: those of the world, or some that are given."""
+        agent = self.make() if agent is None else agent
+        rng = self.rng(stream)
+        seen: list[Block] = []
+        policies, snapshots = [agent.policy], [_snapshot(agent)]
+        with _Gate(script).open() as gate:
+            while agent.block_users > 0:
+                releases = agent.releases
+                if users is None:
+                    served = self.world.simulate(agent.policy, agent.block_users, rng, "episodes")
+                else:
+                    served = users[len(seen)]
+                agent.learn(served)
+                seen.append(_raw(served))
+                if agent.releases != releases + 1:
+                    raise CheckFailed(
+                        f"a whole block of {seen[-1].users} users must lead to one release, but "
+                        f"releases went from {releases} to {agent.releases}"
+                    )
+                policies.append(agent.policy)
+                snapshots.append(_snapshot(agent))
+        return _Run(seen, policies, snapshots, gate, repr(agent.guarantee))
+
+    def serve(
+        self, seed: int, world: World, stream: int, blocks: int | None = None
+    ) -> list[tuple[Any, int]]:
+        """Policies and how many users each of them served; nobody watches."""
+        agent, rng = self.make(seed), self.rng(stream)
+        served: list[tuple[Any, int]] = []
+        while (size := agent.block_users) > 0 and (blocks is None or len(served) < blocks):
+            policy = agent.policy
+            agent.learn(world.simulate(policy, size, rng, "episodes"))
+            served.append((policy, size))
+        return [*served, (agent.policy, 0)]
+
+    def same(self, what: str, other: _Run, expected: _Run | None = None) -> None:
+        """Everything public at every release is that of the first run."""
+        expected = self.first if expected is None else expected
+        for r, (mine, theirs) in enumerate(zip(expected.snapshots, other.snapshots, strict=False)):
+            differing = _difference(mine, theirs)
+            if differing:
+                raise CheckFailed(f"{what}: {', '.join(differing)} differ at release {r}")
+        if expected.guarantee != other.guarantee:
+            raise CheckFailed(f"{what}: the guarantee differs, {other.guarantee}")
+        if len(expected.snapshots) != len(other.snapshots):
+            raise CheckFailed(
+                f"{what}: {len(other.snapshots) - 1} releases, not {len(expected.snapshots) - 1}"
+            )
+
+    # The checks.
+
+    def check_protocol(self) -> None:
+        agent = self.make()
+        kinds: dict[str, Any] = {
+            "users": int,
+            "block_users": int,
+            "releases": int,
+            "guarantee": type(None) if isinstance(self.privacy, NonPrivate) else Guarantee,
+        }
+        for name, kind in kinds.items():
+            value = getattr(agent, name)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise CheckFailed(f"{name} is {value!r}, but must be of type {kind.__name__}")
+        if agent.form not in get_args(Form):
+            raise CheckFailed(f"form is {agent.form!r}, but must be one of {get_args(Form)}")
+        if agent.users != self.users or agent.releases != 0 or agent.block_users < 1:
+            raise CheckFailed(
+                f"made for {self.users} users, a fresh agent states users = {agent.users}, "
+                f"releases = {agent.releases} and block_users = {agent.block_users}"
+            )
+        if agent.spec != self.world.spec:
+            raise CheckFailed(f"spec is {agent.spec!r}, but the world's is {self.world.spec!r}")
+        served = sum(block.users for block in self.first.blocks)
+        if served != self.users:
+            raise CheckFailed(f"{served} users were served, {self.users} were declared")
+        versions = [policy.version for policy in self.first.policies]
+        if any(b <= a for a, b in pairwise(versions)):
+            raise CheckFailed(f"versions of published policies must increase, got {versions}")
+        self.same("the same seeds again", self.play())
+        agent = self.make()
+        result = run(agent, self.world, self.seed, progress=False)
+        if int(result.served[-1]) != self.users or agent.block_users != 0:
+            raise CheckFailed(f"tacit.run served {int(result.served[-1])} of {self.users} users")
+        agent.publish(self.folder / "policy")
+        if not (self.folder / "policy").stat().st_size:
+            raise CheckFailed("publish wrote an empty file")
+
+    def check_chunks(self) -> None:
+        rng = self.rng(1)
+        agent = self.make()
+        for r, block in enumerate(self.first.blocks):
+            pieces = min(block.users, 4)
+            cuts = np.sort(rng.choice(np.arange(1, block.users), pieces - 1, replace=False))
+            edges = [0, *(int(cut) for cut in cuts), block.users]
+            for start, stop in pairwise(edges):
+                if agent.block_users != block.users - start:
+                    raise CheckFailed(
+                        f"{start} of {block.users} users came, and block_users is "
+                        f"{agent.block_users}"
+                    )
+                agent.learn(block.take(slice(start, stop)))
+            differing = _difference(self.first.snapshots[r + 1], _snapshot(agent))
+            if differing:
+                raise CheckFailed(
+                    f"users in {pieces} portions instead of one: {', '.join(differing)} differ at "
+                    f"release {r + 1}"
+                )
+        # Some come late, after the next policy was published.
+        block = self.first.blocks[0]
+        late = block.take(slice(0, max(1, self.first.blocks[1].users // 2)))
+        apart, together = self.make(), self.make()
+        apart.learn(block)
+        apart.learn(late)
+        together.learn(_joined([block, late]))
+        differing = _difference(_snapshot(apart), _snapshot(together))
+        if differing:
+            raise CheckFailed(f"users of two blocks at once: {', '.join(differing)} differ")
+
+    def check_refusals(self) -> None:
+        block = self.first.blocks[0]
+        half = max(1, block.users // 2)
+        rest = block.take(slice(half, block.users))
+        agent = self.make()
+        self._refuse(agent, self._too_many(self.users + 1), HorizonExceeded)
+        for wrong in self._wrong_shapes(block):
+            self._refuse(agent, wrong, InvalidArgument)
+        ids = isinstance(self.world.simulate(agent.policy, 1, self.rng(2), "episodes"), Episodes)
+        if ids and half < block.users:
+            agent.learn(_named(block.take(slice(0, half)), 0))
+            self._refuse(agent, rest, InvalidArgument, "users without ids after users with ids")
+            self._refuse(agent, self._too_many(self.users - half + 1), HorizonExceeded)
+            for wrong in self._wrong_shapes(block):
+                self._refuse(agent, wrong, InvalidArgument)
+            agent.learn(_named(rest, half))
+            users = [_named(other, 10**6 * (1 + r)) for r, other in enumerate(self.first.blocks)]
+            rest_of_run = self.play(agent, users=users[1:])
+        else:
+            rest_of_run = self.play(agent, users=self.first.blocks)
+        for mine, theirs in zip(
+            reversed(self.first.snapshots), reversed(rest_of_run.snapshots), strict=False
+        ):
+            differing = _difference(mine, theirs)
+            if differing:
+                raise CheckFailed(f"after refusals {', '.join(differing)} differ")
+        self._refuse(agent, block.take(slice(0, 1)), HorizonExceeded)
+
+    def _too_many(self, users: int) -> Block:
+        block = self.first.blocks[0]
+        return _rows(block, np.arange(users) % block.users)
+
+    def _wrong_shapes(self, block: Block) -> Iterator[Block]:
+        """Each array a column short or left out, or with an axis too many."""
+        for name, array in block.arrays.items():
+            # A statistic may do without some of them.
+            if array.ndim > 1:
+                yield Block(block.users, dict(block.arrays) | {name: array[:, :-1]})
+                yield Block(block.users, dict(block.arrays) | {name: array[..., np.newaxis]})
+                yield Block(block.users, {k: a for k, a in block.arrays.items() if k != name})
+
+    def _refuse(
+        self, agent: Any, data: Episodes | Block, error: type[TacitError], what: str = ""
+    ) -> None:
+        before = _snapshot(agent)
+        shapes = {name: array.shape for name, array in _raw(data).arrays.items()}
+        what = what or f"{_raw(data).users} users with arrays {shapes}"
+        try:
+            agent.learn(data)
+        except error:
+            pass
+        except Exception as other:
+            raise CheckFailed(f"{what}: {other!r}, not {error.__name__}") from other
+        else:
+            raise CheckFailed(f"{what}: must raise {error.__name__}, but was accepted")
+        differing = _difference(before, _snapshot(agent))
+        if differing:
+            raise CheckFailed(f"{what}: refused, and yet {', '.join(differing)} changed")
+
+    def check_sensitivity(self) -> None:
+        passages = self.first.gate.passages
+        distinct: dict[str, int] = {}
+        for place, passage in enumerate(passages):
+            distinct.setdefault(passage.statistic.fingerprint, place)
+        places = list(distinct.values())
+        some = {places[0], places[len(places) // 2], places[-1]}
+        for place in sorted(some)[:_STATISTICS]:
+            passage = passages[place]
+            raw = self.first.gate.blocks[passage.gate, passage.blocks[-1]]
+            sample = self.sample or _sample_of(raw, self.first.policies[min(place, len(passages))])
+            report = check_statistic(
+                passage.statistic, sample, users=100, rounds=15, seed=self.seed
+            )
+            self.tightness.append(max(report.tightness.values()))
+
+    def check_budget(self) -> None:
+        guarantee = self.make().guarantee
+        declared = self._budget()
+        stated = Budget(guarantee.epsilon, guarantee.delta)
+        if abs(stated.epsilon - declared.epsilon) > 1e-9 * declared.epsilon or (
+            stated.delta != declared.delta
+        ):
+            raise CheckFailed(f"the guarantee states {stated}, but the budget is {declared}")
+        for name in ("relation", "episodes_per_user"):
+            stands, asked = getattr(guarantee, name), getattr(self.privacy, name)
+            if stands != asked:
+                raise CheckFailed(f"the guarantee is for {name} {stands}, not {asked}")
+        gate, limit = self.first.gate, self._limit()
+        entered = sum(block.users for block in gate.blocks.values())
+        if entered > self.users:
+            raise CheckFailed(
+                f"{self.users} users came, and {entered} entered the gate: somebody entered twice"
+            )
+        spent: dict[tuple[Curator, int], float] = {}
+        streams: set[tuple[Stream, int]] = set()
+        for passage in gate.passages:
+            if not isinstance(passage.gate, JointCurator):
+                continue
+            for number in passage.blocks:
+                if passage.stream is not None and (passage.stream, number) in streams:
+                    raise CheckFailed(f"block {number} entered stream {passage.stream.name} twice")
+                if passage.stream is not None:
+                    streams.add((passage.stream, number))
+                spent[passage.gate, number] = passage.gate.spent(number)
+        for (_, number), cost in spent.items():
+            if limit is None or cost > limit * (1.0 + 1e-9):
+                raise CheckFailed(f"block {number} has spent {cost:.6g}, an episode has {limit}")
+
+    def _budget(self) -> Budget:
+        if self.budget is not None:
+            return self.budget
+        return Budget(self.privacy.epsilon, self.privacy.delta)
+
+    def _limit(self) -> float | None:
+        """What an episode may cost under the declared budget."""
+        if not isinstance(self.privacy, JointDP):
+            return None
+        budget = self._budget()
+        return dataclasses.replace(
+            self.privacy, epsilon=budget.epsilon, delta=budget.delta
+        ).episode_limit
+
+    def check_noise(self) -> None:
+        gate = self.first.gate
+        audited: set[Stream] = set()
+        for passage in gate.passages:
+            if isinstance(passage.stream, JointStream) and passage.stream not in audited:
+                audited.add(passage.stream)
+                self._audit_stream(passage.stream, passage)
+        values: list[Floats] = []
+        weight, attempt = 0.0, 0
+        while sum(v.size for v in values) < _NOISE_VALUES and attempt < _NOISE_RUNS:
+            played = self.first if attempt == 0 else self.play(self.make(attempt), stream=attempt)
+            attempt += 1
+            found = _noise_of(played.gate)
+            if found is None:
+                return
+            values.append(found[0])
+            weight = found[1]
+        noise = np.concatenate(values)
+        ratio = float((noise**2).mean())
+        least = 1.0 - _SIGMAS * math.sqrt(weight / noise.size)
+        if ratio < least:
+            raise CheckFailed(
+                f"the variance of {noise.size} noise values is {ratio:.3f} of what sensitivity and "
+                f"cost demand"
+            )
+
+    def _audit_stream(self, stream: JointStream, passage: _Passage) -> None:
+        counter = stream.counter
+        privacy = stream._curator.privacy
+        needed = stream.statistic.sensitivity(privacy.relation, "l1" if privacy.pure else "l2")
+        if counter.sensitivity < needed * (1.0 - 1e-12):
+            raise CheckFailed(
+                f"the counter's sensitivity is {counter.sensitivity:.6g}, the statistic's is "
+                f"{needed:.6g}"
+            )
+        if counter.releases is None or counter.releases > _AUDITED_RELEASES:
+            return
+        audit = audit_counter(counter)
+        cost = passage.release.cost
+        if cost is None or audit.cost > cost * (1.0 + 1e-9):
+            raise CheckFailed(f"the stream charges {cost}, but {audit}")
+
+    def check_data_flow(self) -> None:
+        rng = self.rng(3)
+        strangers = [_strangers(block, rng) for block in self.first.blocks]
+        self._replay("with everybody replaced", strangers)
+        last = len(self.first.blocks) - 1
+        for where in sorted({0, last // 2, last}):
+            row = int(rng.integers(0, self.first.blocks[where].users))
+            changed = list(self.first.blocks)
+            changed[where] = _with_row(changed[where], row, strangers[where])
+            self._one_changed("one user replaced", changed)
+
+    def _replay(self, what: str, users: Sequence[Block]) -> _Run:
+        """The same releases with other users: everything public must be the same."""
+        other = self.play(users=users, script=self.first.script)
+        self.same(f"the releases were the same {what}", other)
+        mine, theirs = self.first.gate.passages, other.gate.passages
+        for place, (one, two) in enumerate(zip(mine, theirs, strict=False)):
+            if one.request != two.request:
+                raise CheckFailed(
+                    f"the releases were the same {what}, and yet another statistic, block, weight "
+                    f"or cost was asked for at release {place}"
+                )
+        if len(mine) != len(theirs):
+            raise CheckFailed(f"{what}: {len(theirs)} releases instead of {len(mine)}")
+        return other
+
+    def _one_changed(self, what: str, users: Sequence[Block]) -> None:
+        other = self._replay(f"with {what}", users)
+        touched: set[int] = set()
+        for one, two in zip(self.first.gate.passages, other.gate.passages, strict=True):
+            before = self.first.gate.contributions(one)
+            after = other.gate.contributions(two)
+            for number, vectors in before.items():
+                rows = np.flatnonzero((vectors != after[number]).any(axis=1))
+                if rows.size > 1:
+                    raise CheckFailed(f"{what}: the contributions of {rows.size} users changed")
+                if rows.size:
+                    touched.add(number)
+        if len(touched) > 1:
+            raise CheckFailed(f"{what}: she is in several blocks, {sorted(touched)}")
+
+    def check_hostile(self) -> None:
+        rng = self.rng(4)
+        last = len(self.first.blocks) - 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            hostile = [_hostile(block, rng) for block in self.first.blocks]
+            for kind in hostile[0]:
+                where = int(rng.integers(0, last + 1))
+                row = int(rng.integers(0, self.first.blocks[where].users))
+                changed = list(self.first.blocks)
+                changed[where] = _with_row(changed[where], row, hostile[where][kind])
+                self._one_changed(f"one user's values {kind}", changed)
+                self._replay(f"with everybody's values {kind}", [b[kind] for b in hostile])
+            if "versions" in self.first.blocks[0].arrays:
+                first = self.first.policies[0].version
+                changed = list(self.first.blocks)
+                changed[last] = _with_row(changed[last], 0, _of_version(changed[last], first))
+                self._one_changed("one user of an old policy", changed)
+                old = [_of_version(block, first) for block in self.first.blocks]
+                self._replay("with everybody of an old policy", old)
+        self._check_masks()
+
+    def _check_masks(self) -> None:
+        """A statistic that knows its policy counts those who followed it, in both senses."""
+        gate = self.first.gate
+        for place, passage in enumerate(gate.passages[: len(self.first.policies) - 1]):
+            raw = gate.blocks[passage.gate, passage.blocks[-1]]
+            policy = self.first.policies[place]
+            table = getattr(policy, "actions", None)
+            if table is None or policy.n_actions < 2 or "versions" not in raw.arrays:
+                continue
+            version = _of_version(raw, policy.version + 1)
+            actions = np.asarray(raw["actions"])
+            other = Block(
+                raw.users, dict(raw.arrays) | {"actions": (actions + 1) % policy.n_actions}
+            )
+            checks_version = not passage.statistic.contributions(version).any()
+            checks_actions = not passage.statistic.contributions(other).any()
+            if checks_version and not checks_actions:
+                raise CheckFailed(
+                    f"release {place}: counts are of one policy's version, but count actions that "
+                    "it never takes"
+                )
+            if checks_actions and not checks_version:
+                raise CheckFailed(
+                    f"release {place}: counts are masked by the policy, but count users who "
+                    "followed another version"
+                )
+
+    def check_resume(self) -> None:
+        path = self.folder / "state"
+        middle = max(1, len(self.first.blocks) // 2)
+        block = self.first.blocks[middle]
+        half = block.users // 2
+        agent = self.make()
+        for earlier in self.first.blocks[:middle]:
+            agent.learn(earlier)
+        if half:
+            agent.learn(block.take(slice(0, half)))
+        agent.save(path)
+        before = _snapshot(agent)
+        # Another seed: everything that matters must be in the file.
+        fresh = self.make(1)
+        fresh.load(path)
+        after = _snapshot(fresh)
+        # What is made by planning need not be in the file.
+        differing = [name for name in _difference(before, after) if name in after]
+        if differing:
+            raise CheckFailed(f"right after loading, {', '.join(differing)} differ")
+        fresh.learn(block.take(slice(half, block.users)))
+        differing = _difference(self.first.snapshots[middle + 1], _snapshot(fresh))
+        if differing:
+            raise CheckFailed(f"one release after loading, {', '.join(differing)} differ")
+        rest = self.play(fresh, users=self.first.blocks[middle + 1 :])
+        expected = dataclasses.replace(self.first, snapshots=self.first.snapshots[middle + 1 :])
+        self.same("going on after loading", rest, expected)
+        self._refuse(fresh, block.take(slice(0, 1)), HorizonExceeded)
+
+    def check_real(self) -> None:
+        block = self.first.blocks[0]
+        agent = self.make(real=True)
+        if isinstance(self.privacy, LocalDP):
+            self._refuse(agent, block, InvalidArgument, "raw data for a real local curator")
+            return
+        path, ledger = self.folder / "real", self.folder / "ledger"
+        if agent.guarantee.simulation_only:
+            raise CheckFailed("without noise_seed the guarantee says that it is a simulation")
+        agent.learn(block)
+        agent.save(path)
+        released = []
+        for _ in range(2):
+            fresh = self.make(real=True)
+            fresh.load(path)
+            with _Gate().open() as gate:
+                fresh.learn(self.first.blocks[1])
+            released.append(gate.passages[-1].release)
+        parts = released[0].parts
+        if all(np.array_equal(parts[name], released[1][name]) for name in parts):
+            raise CheckFailed("a real run that is resumed twice draws the same noise twice")
+        agent = self.make(real=True, ledger=ledger)
+        agent.learn(block)
+        agent.save(path)
+        self.make(real=True).load(path, ledger=ledger)
+        for what, options in (("again", {"ledger": ledger}), ("without its ledger", {})):
+            try:
+                self.make(real=True).load(path, **options)
+            except DoubleSpend:
+                continue
+            raise CheckFailed(f"a save with a ledger was resumed {what}")
+
+    def check_ties(self) -> None:
+        actions = self.world.spec.actions
+        shares: dict[int, list[Floats]] = {}
+        for seed in range(self.seeds):
+            rng = np.random.default_rng(np.random.SeedSequence([_SEED, self.seed, 5, seed]))
+            world = _Constant(PermutedWorld.draw(self.world, rng))
+            for r, (policy, _) in enumerate(self.serve(seed, world, 1000 + seed, blocks=2)):
+                share = np.asarray(policy.table()).mean(axis=(0, 1))
+                shares.setdefault(r, []).append(share)
+        for r, seen in shares.items():
+            chance = _chance_of_means(np.array(seen), 1.0 / actions)
+            if chance < _ALARM:
+                mean = np.mean(seen, axis=0).round(3).tolist()
+                raise CheckFailed(
+                    f"at release {r}, with all rewards equal and labels in random order, actions "
+                    f"are chosen in shares {mean}: ties are not broken at random "
+                    f"(chance {chance:.1e})"
+                )
+
+    def check_labels(self) -> None:
+        actions = self.world.spec.actions
+        orders = (tuple(range(actions)), tuple(reversed(range(actions))))
+        means: list[Floats] = []
+        for k, order in enumerate(orders):
+            world = PermutedWorld(self.world, order)
+            earned = []
+            for seed in range(max(2, self.seeds // 2)):
+                number = 2 * seed + k
+                played = self.serve(number, world, 2000 + number)
+                earned.append(sum(world.value(p) * n for p, n in played) / self.users)
+            means.append(np.array(earned))
+        gap = abs(float(means[0].mean() - means[1].mean()))
+        error = math.sqrt(sum(float(m.var(ddof=1)) / m.size for m in means))
+        # Few seeds have heavier tails than normal ones: two more standard deviations.
+        if gap > (_SIGMAS + 2.0) * error + 1e-9:
+            raise CheckFailed(
+                f"with actions named the other way round a user earns {means[1].mean():.4g} "
+                f"instead of {means[0].mean():.4g} on average ({gap / max(error, 1e-300):.1f} "
+                "standard deviations)"
+            )
+
+
+@dataclass(frozen=True)
+class _Constant:
+    """A world in which every reward is 0."""
+
+    world: PermutedWorld
+
+    @property
+    def name(self) -> str:
+        return self.world.name
+
+    @property
+    def spec(self) -> Any:
+        return self.world.spec
+
+    @property
+    def optimal_value(self) -> float:
+        return 0.0
+
+    @property
+    def baseline_value(self) -> float:
+        return 0.0
+
+    @property
+    def reference_value(self) -> float:
+        return 0.0
+
+    def value(self, policy: Any) -> float:
+        return 0.0
+
+    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Block:
+        block = _raw(self.world.simulate(policy, users, rng, form))
+        return _floats(block, 0.0)
+
+
+def _chance_of_means(samples: Floats, expected: float) -> float:
+    """The chance of means so far from what is expected, by Student's t, over all columns."""
+    from scipy.special import stdtr
+
+    runs, columns = samples.shape
+    gap = np.abs(samples.mean(axis=0) - expected)
+    error = samples.std(axis=0, ddof=1) / math.sqrt(runs)
+    off = gap > 1e-12
+    if not off.any():
+        return 1.0
+    t = np.where(off, gap / np.maximum(error, 1e-300), 0.0)
+    return float(min(1.0, 2.0 * columns * stdtr(runs - 1, -t.max())))
+
+
+def _named(block: Block, first: int) -> Episodes:
+    """The users of a block as episodes, with ids."""
+    arrays = {name: block[name] for name in ("states", "actions", "rewards", "versions")}
+    return Episodes(**arrays, user_ids=range(first, first + block.users))
+
+
+def _noise_of(gate: _Gate) -> tuple[Floats, float] | None:
+    """All noise of a run, in the standard deviation it must have, and the variance of its square.
+
+    Of a stream only the last release: the noise of its releases is correlated. ``None`` where
+    noise is not additive.
+    """
+    values: list[Floats] = []
+    square = 2.0
+    sums: dict[Stream, Floats] = {}
+    last: dict[Stream, Floats] = {}
+    for passage in gate.passages:
+        statistic, release = passage.statistic, passage.release
+        totals = [statistic.total(gate.blocks[passage.gate, b]) for b in passage.blocks]
+        vector = statistic.layout.pack(release.parts)
+        if isinstance(passage.gate, LocalCurator):
+            privacy = passage.gate.privacy
+            if privacy.mechanism == "randomised response":
+                return None
+            laplace = privacy.mechanism == "laplace"
+            scale = noise_scale(statistic, privacy) * math.sqrt(2.0 if laplace else 1.0)
+            square = 5.0 if laplace else 2.0
+            if passage.stream is None:
+                values.append((vector - sum(totals)) / (scale * math.sqrt(release.users)))
+            else:
+                sums[passage.stream] = sums.get(passage.stream, np.zeros(1)) + sum(totals)
+                noise = vector - sums[passage.stream]
+                last[passage.stream] = noise / (scale * math.sqrt(release.users))
+        elif isinstance(passage.gate, JointCurator):
+            pure = passage.gate.privacy.pure
+            square = 5.0 if pure else 2.0
+            if passage.stream is not None:
+                sums[passage.stream] = sums.get(passage.stream, np.zeros(1)) + sum(totals)
+                last[passage.stream] = (vector - sums[passage.stream]) / passage.std
+            elif "'weights': None" in passage.options and "'decay': None" in passage.options:
+                relation = passage.gate.privacy.relation
+                sensitivity = statistic.sensitivity(relation, "l1" if pure else "l2")
+                scale = sensitivity / float(release.cost or 0.0) * math.sqrt(2.0 if pure else 1.0)
+                noise = (vector - sum(totals)) / scale
+                if passage.mask is not None:
+                    noise = noise[statistic.layout.pack_mask(passage.mask)]
+                values.append(noise)
+    values += last.values()
+    return (np.concatenate(values), square) if values else None

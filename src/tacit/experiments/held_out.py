@@ -1,0 +1,130 @@
+"""Worlds on which no constant was chosen: users to 90 % with privacy, without, and their ratio."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import tacit
+from tacit.experiments.arguments import Parser, whole
+from tacit.experiments.epsilon_cost import DELTA, Cost, with_progress
+
+if TYPE_CHECKING:
+    from tacit.privacy.models import Privacy
+
+EPSILON = 1.0
+
+
+# By the names that rebuild them.
+WORLDS: Mapping[str, str] = {
+    "riverswim, 8 states": "riverswim:states=8,horizon=20",
+    "riverswim, 12 states": "riverswim:states=12,horizon=20",
+    "riverswim, 12 states, 40 steps": "riverswim:states=12,horizon=40",
+    "grid": "grid:side=5,horizon=20",
+    "deep_sea": "deep_sea:depth=10",
+    "deep_sea, slipping": "deep_sea:depth=10,slip=True",
+    "random_mdp, seed 0": "random_mdp:states=10,actions=3,horizon=10,seed=0",
+    "random_mdp, seed 1": "random_mdp:states=10,actions=3,horizon=10,seed=1",
+    "random_mdp, seed 2": "random_mdp:states=10,actions=3,horizon=10,seed=2",
+    "FrozenLake": "gymnasium:id=FrozenLake-v1,horizon=100",
+    "health_coach": "health_coach",
+}
+# The private agent is given enough users for ten times what it needs, where it learns at all.
+PRIVATE_USERS = 100_000_000
+PLAIN_USERS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Row:
+    """One world.
+
+    Attributes:
+        world: its name.
+        size: states, actions and horizon.
+        private: with privacy.
+        plain: without.
+        greedy: the private agent's greedy policy.
+        score: median score of the private agent's last greedy policy.
+    """
+
+    world: str
+    size: tuple[int, int, int]
+    private: Cost
+    plain: Cost
+    greedy: Cost
+    score: float
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times the users it takes with privacy, where both get there."""
+        private, plain = self.private.median, self.plain.median
+        return private / plain if private is not None and plain else None
+
+
+def measure_worlds(
+    names: Sequence[str], seeds: Sequence[int], options: Mapping[str, Any]
+) -> Iterator[Row]:
+    """UCBVI on every world, with privacy and without."""
+    for name in names:
+        world = tacit.tabular.build_world(WORLDS[name])
+        spec = world.spec
+
+        def runs(privacy: Privacy, users: int, world: Any = world) -> list[tacit.Result]:
+            recipe = {"make": "tacit:UCBVI", "users": users, "privacy": privacy, **options}
+            return tacit.run_seeds(recipe, world, list(seeds), workers=1, progress=False)
+
+        private = runs(tacit.JointDP(EPSILON, DELTA), PRIVATE_USERS)
+        plain = runs(tacit.NonPrivate(), PLAIN_USERS)
+        yield Row(
+            name,
+            (spec.states, spec.actions, spec.horizon),
+            Cost.of(private),
+            Cost.of(plain),
+            Cost.of(private, greedy=True),
+            sorted(result.score for result in private)[len(private) // 2],
+        )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Medians and bands, in Markdown."""
+    lines = [
+        "| world | S, A, H | private | greedy policy | not private | ratio | score |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        ratio = "-" if row.ratio is None else f"{row.ratio:,.0f}"
+        size = ", ".join(map(str, row.size))
+        lines.append(
+            f"| {row.world} | {size} | {row.private} | {row.greedy} | {row.plain} | {ratio} | "
+            f"{_score(row.score)} |"
+        )
+    return "\n".join(lines)
+
+
+def _score(score: float) -> str:
+    return "-" if math.isnan(score) else f"{score:.2f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = Parser(
+        prog="python -m tacit.experiments.held_out",
+        description="UCBVI at epsilon 1 on worlds on which none of its constants was chosen.",
+    )
+    parser.add_argument("--runs", type=whole(1), default=10, help="seeds of every world")
+    parser.add_argument(
+        "--worlds", nargs="*", choices=list(WORLDS), default=list(WORLDS), metavar="WORLD"
+    )
+    parser.add_argument("--per-step", action="store_true", help="a model for every step")
+    given = parser.parse_args(arguments)
+    options = {"stationary": False} if given.per_step else {}
+    making = measure_worlds(given.worlds, range(given.runs), options)
+    print(table(list(with_progress(making, len(given.worlds)))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

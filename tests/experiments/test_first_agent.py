@@ -1,0 +1,65 @@
+"""The demo: both runs, the guarantee and the plain words are printed, and the picture is made."""
+
+import pytest
+
+import tacit
+from tacit.experiments.first_agent import learn, main, words
+
+
+def test_a_run_says_what_was_learnt_and_what_it_means(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    picture = tmp_path / "demo.png"
+    assert main([f"--output={picture}", "--users=100000"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert "ucbvi on riverswim:states=6,horizon=20: 100,000 users" in text
+    assert "Guarantee: Simulation only" in text
+    assert "(1, 1e-06)-joint differential privacy" in text
+    assert "of 100,000 users the policy was within 10 % of the best, for good" in text
+    assert "more than 2.72 times as likely, up to a probability of 1e-6." in text
+
+
+def test_the_private_agent_of_the_demo_learns():
+    result = learn(tacit.JointDP(1.0, 1e-6), 200_000)
+    assert result.users_to_90 is not None
+    assert result.users_to_90 <= 20_000
+    assert result.guarantee is not None
+    assert result.guarantee.simulation_only
+
+
+def test_words_without_success_promise_none():
+    few = learn(tacit.JointDP(1.0, 1e-6), 1)
+    plain = learn(tacit.NonPrivate(), 1_000)
+    assert few.users_to_90 is None
+    assert "1 user did not suffice" in words(few, plain)
+    assert "for good" not in words(few, plain)
+
+
+def test_pure_privacy_has_no_exception():
+    result = learn(tacit.JointDP(1.0, 0.0), 10_000)
+    assert words(result, result).endswith("more than 2.72 times as likely.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--epsilon=0"], "epsilon"),
+        (["--epsilon=much"], "epsilon"),
+        (["--delta=1"], "delta"),
+        (["--users=0"], "users"),
+        (["--seed=-1"], "seed"),
+        (["--output=picture.gif"], "output"),
+        (["--output=/no/such/folder/demo.png"], "output"),
+        (["--nonsense"], "nonsense"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(tmp_path, capsys, arguments, named):
+    picture = tmp_path / "demo.png"
+    with pytest.raises(SystemExit) as refused:
+        main([f"--output={picture}", *arguments])
+    assert refused.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert named in printed.err
+    assert not picture.exists()

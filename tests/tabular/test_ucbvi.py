@@ -1,0 +1,528 @@
+"""UCBVI: what it plans, by a slow and obvious reference; what it promises; that it learns."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtri
+
+from tacit import JointDP, LocalDP, NonPrivate, audit_counter
+from tacit.finite import optimal
+from tacit.loop import noise_seed, run
+from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
+from tacit.schedule import Schedule
+from tacit.tabular import TabularWorld, riverswim
+from tacit.tabular.agent import Constants
+from tacit.tabular.ucbvi import UCBVI, count_width
+
+JOINT = JointDP(5.0, 1e-6)
+
+
+def random_world(seed: int, S: int, A: int, H: int, stationary: bool) -> TabularWorld:
+    rng = np.random.default_rng(seed)
+    shape = (S, A) if stationary else (H, S, A)
+    transitions = rng.dirichlet(np.full(S, 0.5), shape)
+    return TabularWorld(transitions, rng.random(shape), horizon=H, start=0)
+
+
+def after_blocks(agent: UCBVI, world: TabularWorld, blocks: int, seed: int = 0) -> UCBVI:
+    rng = np.random.default_rng(seed)
+    for _ in range(blocks):
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+    return agent
+
+
+# What is planned.
+
+
+def nearest_distribution(counts: list[float]) -> list[float]:
+    """The nearest non-negative counts of the same sum, by bisection, as a distribution."""
+    total = sum(counts)
+    low, high = min(counts) - total, max(counts)
+    for _ in range(200):
+        middle = (low + high) / 2
+        if sum(max(c - middle, 0.0) for c in counts) > total:
+            low = middle
+        else:
+            high = middle
+    return [max(c - high, 0.0) / total for c in counts]
+
+
+def practical_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
+    """Optimistic and plain Q of the practical agent, in loops.
+
+    With n the count of a cell, lowered by a standard deviation of its noise, and s, s_r the noise
+    of a transition and a reward count, the bonus is
+
+        c sqrt(2 ln(cells / 0.05)) sqrt(var(V) / n + (s^2 sum (V - PV)^2 + s_r^2) / n^2)
+        + c' (steps left) / n,
+
+    where the sum is over the next states that P does not rule out.
+    """
+    c, counts = agent.constants, agent.evidence.counts()
+    L, S, A = counts.rewards.shape
+    H = agent.spec.horizon
+    log_term = math.log(L * S * A / 0.05)
+    threshold = c.known if agent.counter == "blocks" else c.known_unmasked
+    Q, plain_Q = np.zeros((H, S, A)), np.zeros((H, S, A))
+    V, plain_V = [0.0] * S, [0.0] * S
+    for h in reversed(range(H)):
+        row, left = min(h, L - 1), H - h
+        for s in range(S):
+            for a in range(A):
+                cell = counts.transitions[row, s, a].tolist()
+                noise = float(counts.noise[row, s, a])
+                reward_noise = float(counts.reward_noise[row, s, a])
+                total, spread = sum(cell), noise * math.sqrt(S)
+                if not counts.reached[row, s, a] or total <= threshold * spread:
+                    Q[h, s, a] = left
+                    plain_Q[h, s, a] = min(sum(plain_V) / S, left)
+                    continue
+                n = max(total - c.lowering * spread, 1e-3)
+                P = nearest_distribution(cell)
+                r = min(max(counts.rewards[row, s, a] / total, 0.0), 1.0)
+                mean = sum(p * v for p, v in zip(P, V, strict=True))
+                variance = max(sum(p * v * v for p, v in zip(P, V, strict=True)) - mean**2, 0.0)
+                apart = sum((v - mean) ** 2 for p, v in zip(P, V, strict=True) if p > 1e-12)
+                of_noise = noise**2 * apart + reward_noise**2
+                bonus = agent.scale * (
+                    c.sampling
+                    * math.sqrt(2 * log_term)
+                    * math.sqrt(variance / n + c.privacy**2 * of_noise / n**2)
+                    + c.range_term * left / n
+                )
+                Q[h, s, a] = min(r + mean + bonus, left)
+                plain = r + sum(p * v for p, v in zip(P, plain_V, strict=True))
+                plain_Q[h, s, a] = min(plain, left)
+        V = [max(Q[h, s]) for s in range(S)]
+        plain_V = [max(plain_Q[h, s]) for s in range(S)]
+    return Q, plain_Q
+
+
+def theory_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
+    """The paper's optimistic and plain Q, in loops, with one width for all counts."""
+    counts, K, p = agent.evidence.counts(), agent.users, agent.failure
+    H, S, A = counts.rewards.shape
+    width = count_width(agent, float(np.max(counts.noise)))
+    log_term = math.sqrt(2 * math.log(4 * S * A * K * H / p))
+    Q, plain_Q = np.zeros((H, S, A)), np.zeros((H, S, A))
+    V, plain_V = [0.0] * S, [0.0] * S
+    for h in reversed(range(H)):
+        for s in range(S):
+            for a in range(A):
+                cell = counts.transitions[h, s, a].tolist()
+                n = max(1.0, sum(cell) + width)
+                bonus = log_term / math.sqrt(n) + 3 * width / n
+                bonus += H * log_term / math.sqrt(n) + H * (S + 2) * width / n
+                r = counts.rewards[h, s, a] / n
+                mean = sum(m * v for m, v in zip(cell, V, strict=True)) / n
+                plain = sum(m * v for m, v in zip(cell, plain_V, strict=True)) / n
+                Q[h, s, a] = min(max(r + mean + agent.scale * bonus, 0.0), H - h)
+                plain_Q[h, s, a] = min(max(r + plain, 0.0), H - h)
+        V = [max(Q[h, s]) for s in range(S)]
+        plain_V = [max(plain_Q[h, s]) for s in range(S)]
+    return Q, plain_Q
+
+
+def is_greedy(policy: Any, Q: np.ndarray) -> bool:
+    chosen = np.take_along_axis(Q, policy.actions[..., np.newaxis], axis=2)[..., 0]
+    return bool(np.allclose(chosen, Q.max(axis=2), rtol=0, atol=1e-9))
+
+
+SIZES = {
+    "seed": st.integers(0, 10**6),
+    "S": st.integers(1, 4),
+    "A": st.integers(1, 3),
+    "H": st.integers(1, 4),
+}
+
+
+@given(
+    **SIZES,
+    stationary=st.booleans(),
+    blocks=st.integers(1, 3),
+    size=st.sampled_from([3, 60, 1000]),
+    privacy=st.sampled_from([JOINT, JointDP(5.0, 0.0), LocalDP(20.0, 1e-6), NonPrivate()]),
+    counter=st.sampled_from(["auto", "binary tree"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_practical_values_equal_the_slow_reference(
+    seed: int,
+    S: int,
+    A: int,
+    H: int,
+    stationary: bool,
+    blocks: int,
+    size: int,
+    privacy: Any,
+    counter: str,
+) -> None:
+    world = random_world(seed, S, A, H, stationary)
+    agent = UCBVI(
+        world.spec,
+        3 * size,
+        privacy,
+        schedule=f"fixed:size={size}",
+        counter=counter,
+        scale=0.7,
+        seed=seed,
+        noise_seed=seed,
+    )
+    after_blocks(agent, world, blocks, seed)
+    Q, plain_Q = practical_reference(agent)
+    np.testing.assert_allclose(agent.q_values, Q, rtol=1e-7, atol=1e-9)
+    assert is_greedy(agent.policy, Q)
+    assert is_greedy(agent.greedy_policy, plain_Q)
+
+
+@given(
+    **SIZES,
+    blocks=st.integers(1, 3),
+    size=st.sampled_from([3, 1000, 10**6]),
+    privacy=st.sampled_from([JOINT, JointDP(5.0, 0.0), NonPrivate()]),
+)
+@settings(max_examples=40, deadline=None)
+def test_theory_values_equal_the_slow_reference(
+    seed: int, S: int, A: int, H: int, blocks: int, size: int, privacy: Any
+) -> None:
+    world = random_world(seed, S, A, H, stationary=False)
+    agent = UCBVI(
+        world.spec,
+        3 * size,
+        privacy,
+        stationary=False,
+        bonus="theory",
+        schedule=f"fixed:size={size}",
+        scale=0.3,
+        noise_seed=seed,
+    )
+    after_blocks(agent, world, blocks, seed)
+    Q, plain_Q = theory_reference(agent)
+    np.testing.assert_allclose(agent.q_values, Q, rtol=1e-9, atol=1e-9)
+    assert is_greedy(agent.policy, Q)
+    assert is_greedy(agent.greedy_policy, plain_Q)
+
+
+def test_a_cell_that_no_policy_could_reach_is_worth_all_it_could_be() -> None:
+    world = random_world(1, 3, 2, 3, stationary=False)
+    agent = UCBVI(world.spec, 10**5, NonPrivate(), stationary=False, schedule="fixed:size=50000")
+    first = np.array(agent.policy.actions)
+    after_blocks(agent, world, 1)
+    other = np.take_along_axis(agent.q_values, 1 - first[..., np.newaxis], axis=2)[..., 0]
+    assert (other == np.array([3.0, 2.0, 1.0])[:, np.newaxis]).all()
+
+
+def test_without_noise_the_greedy_policy_becomes_optimal() -> None:
+    world = random_world(3, 3, 2, 3, stationary=True)
+    agent = UCBVI(world.spec, 10**6, NonPrivate(), schedule="geometric:growth=2,first=10")
+    result = run(agent, world, 0, progress=False)
+    assert world.value(agent.greedy_policy) == pytest.approx(world.optimal_value, rel=1e-3)
+    assert result.score > 0.99
+
+
+# What theory promises.
+
+
+def optimal_q(world: TabularWorld) -> np.ndarray:
+    model = world.model
+    values, _ = optimal(model)
+    H, S = values.shape[0] - 1, values.shape[1]
+    rewards = model.reward_probabilities @ model.reward_values
+    L = len(rewards)
+    return np.stack(
+        [
+            rewards[min(h, L - 1)] + model.transitions[min(h, L - 1)] @ values[h + 1]
+            for h in range(H)
+        ]
+    ).reshape(H, S, -1)
+
+
+def pessimistic_runs(scale: float, runs: int, privacy: Any) -> tuple[int, float]:
+    """How many runs have a Q below the optimal one somewhere, and how far Q is above it."""
+    failures, excess = 0, []
+    for seed in range(runs):
+        world = random_world(seed, 3, 2, 2, stationary=False)
+        agent = UCBVI(
+            world.spec,
+            3 * 10**7,
+            privacy,
+            stationary=False,
+            bonus="theory",
+            scale=scale,
+            failure=0.1,
+            schedule="fixed:size=10000000",
+            seed=seed,
+            noise_seed=seed,
+        )
+        Q, rng, below = optimal_q(world), np.random.default_rng(seed), False
+        while agent.block_users:
+            agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+            below |= bool((agent.q_values < Q - 1e-9).any())
+        failures += below
+        excess.append(float((agent.q_values - Q).min()))
+    return failures, float(np.mean(excess))
+
+
+@pytest.mark.parametrize("privacy", [JointDP(1.0, 1e-6), NonPrivate()], ids=["joint", "none"])
+def test_optimism_holds_at_the_promised_rate(privacy: Any) -> None:
+    failures, excess = pessimistic_runs(1.0, 200, privacy)
+    # Ten percent are allowed; 200 runs of such a coin show more than 40 once in 1e6.
+    assert failures <= 40
+    # The bonus is small enough to be wrong: optimism is no consequence of cutting at H - h.
+    assert excess < 0.1
+    assert pessimistic_runs(1e-6, 20, privacy)[0] > 15
+
+
+def test_the_width_covers_the_noise_of_every_count() -> None:
+    world = random_world(0, 3, 2, 2, stationary=False)
+    options: dict[str, Any] = {"stationary": False, "bonus": "theory", "noise_seed": 0}
+    agent = UCBVI(world.spec, 10**4, JOINT, schedule="fixed:size=1000", failure=0.3, **options)
+    cells = 2 * 3 * 2 * (3 + 2)
+    assert count_width(agent, 2.0) == pytest.approx(2.0 * -ndtri(0.3 / (3 * cells * 10) / 2))
+    assert count_width(agent, 0.0) == 0.0
+    pure = UCBVI(
+        world.spec, 10**4, JointDP(5.0, 0.0), schedule="fixed:size=1000", failure=0.3, **options
+    )
+    # Laplace noise has heavier tails, which the bound knows: one variable of scale 1.
+    p = 0.3 / (3 * cells * 10)
+    assert count_width(pure, math.sqrt(2.0)) > math.log(1 / p)
+
+
+# The paper's calibration, and what is proven of it.
+
+
+def printed(users: int, privacy: Any, **options: Any) -> UCBVI:
+    spec = riverswim(3, 4).spec
+    return UCBVI(
+        spec, users, privacy, stationary=False, calibration="as_printed", noise_seed=0, **options
+    )
+
+
+def test_as_printed_has_the_papers_noise() -> None:
+    H, K, epsilon = 4, 64, 0.5
+    agent = printed(K, JointDP(epsilon, 1e-6))
+    world, rng = riverswim(3, 4), np.random.default_rng(0)
+    scale = 3 * H * math.log2(K) / epsilon
+    nodes = [1, 1, 2, 1, 2, 2, 3]
+    for k in nodes:
+        agent.learn(world.simulate(agent.policy, 1, rng, "episodes"))
+        # A Laplace variable of scale b has variance 2 b^2, and every node has its own.
+        assert agent.noise_std == pytest.approx(scale * math.sqrt(2 * k))
+
+
+@pytest.mark.parametrize("users", [2, 31, 32, 33])
+def test_as_printed_is_proven_for_twice_the_claim(users: int) -> None:
+    agent = printed(users, JointDP(0.5, 1e-6))
+    proven = 0.5 * 2 * (math.floor(math.log2(users)) + 1) / math.log2(users)
+    assert agent.guarantee.epsilon == pytest.approx(proven)
+    assert agent.guarantee.delta == 0.0
+    # The exact audit of the very counter, for the change that three counts of H steps make.
+    audit = audit_counter(agent._stream.counter)
+    assert agent._stream.counter.sensitivity == 6 * 4
+    assert audit.cost == pytest.approx(proven)
+
+
+def test_as_printed_at_ten_thousand_users() -> None:
+    agent = printed(10_000, JointDP(1.0, 1e-6))
+    assert agent.guarantee.epsilon == pytest.approx(2.107, abs=5e-4)
+    local = printed(10_000, LocalDP(1.0, 1e-6))
+    assert (local.guarantee.epsilon, local.guarantee.delta) == (2.0, 0.0)
+
+
+def test_nothing_prints_the_claim_as_a_guarantee() -> None:
+    agent = printed(16, JointDP(0.123, 1e-6))
+    result = run(agent, riverswim(3, 4), 0, progress=False)
+    proven = 0.123 * 2 * 5 / 4
+    for text in (str(agent.guarantee), agent.guarantee.short, agent.why, str(result)):
+        assert "0.123" not in text
+    assert f"{proven:.4f}" in agent.guarantee.short
+    assert result.guarantee.epsilon == pytest.approx(proven)
+
+
+# That it learns.
+
+
+def users_to_90(
+    privacy: Any, users: int, stationary: bool, seeds: int = 10, **options: Any
+) -> float:
+    """The median; a run that never gets there counts as infinite."""
+    world = riverswim(6, 20)
+    found = []
+    for seed in range(seeds):
+        agent = UCBVI(
+            world.spec,
+            users,
+            privacy,
+            stationary=stationary,
+            seed=seed,
+            noise_seed=noise_seed(seed),
+            **options,
+        )
+        needed = run(agent, world, seed, progress=False).users_to_90
+        found.append(math.inf if needed is None else needed)
+    return statistics.median(found)
+
+
+def test_it_learns_riverswim_with_a_thousand_users() -> None:
+    assert users_to_90(JointDP(10.0, 1e-6), 10_000, stationary=True) <= 1_200
+
+
+def test_it_learns_per_step_too() -> None:
+    assert users_to_90(JointDP(10.0, 1e-6), 200_000, stationary=False) <= 47_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("epsilon", "stationary", "users", "bound"),
+    [
+        (10.0, True, 1_000_000, 1_200),
+        (1.0, True, 1_000_000, 8_500),
+        (0.1, True, 1_000_000, 90_000),
+        (10.0, False, 1_000_000, 47_000),
+        (1.0, False, 10_000_000, 290_000),
+        (0.1, False, 100_000_000, 2_000_000),
+    ],
+)
+def test_learning_thresholds(epsilon: float, stationary: bool, users: int, bound: int) -> None:
+    assert users_to_90(JointDP(epsilon, 1e-6), users, stationary) <= bound
+
+
+def test_privacy_costs_users_and_less_noise_needs_fewer() -> None:
+    needed = [
+        users_to_90(privacy, 200_000, stationary=True, seeds=5)
+        for privacy in (NonPrivate(), JointDP(10.0, 1e-6), JointDP(1.0, 1e-6))
+    ]
+    assert needed == sorted(needed)
+    assert needed[0] < needed[2]
+
+
+# Arguments, and going on.
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"users": 0},
+        {"users": 2.5},
+        {"users": True},
+        {"privacy": 1.0},
+        {"scale": 0.0},
+        {"scale": math.nan},
+        {"failure": 1.0},
+        {"bonus": "large"},
+        {"calibration": "loose"},
+        {"bonus": "theory", "stationary": True},
+        {"calibration": "as_printed", "stationary": True},
+        {"calibration": "as_printed", "stationary": False, "schedule": "fixed:size=10"},
+        {"calibration": "as_printed", "stationary": False, "counter": "square root"},
+        {"calibration": "as_printed", "stationary": False, "users": 1},
+        {"schedule": "sometimes"},
+        {"schedule": Schedule("mine", (5,))},
+        {"counter": "abacus"},
+        {"privacy": NonPrivate(), "ledger": "somewhere"},
+    ],
+    ids=str,
+)
+def test_arguments_are_checked(options: dict[str, Any]) -> None:
+    arguments = {"users": 100, "privacy": JOINT, "noise_seed": 0} | options
+    with pytest.raises(InvalidArgument):
+        UCBVI(riverswim(3, 4).spec, **arguments)
+
+
+def make(**options: Any) -> UCBVI:
+    arguments = {"users": 90, "privacy": JOINT, "schedule": "fixed:size=30", "noise_seed": 1}
+    return UCBVI(riverswim(3, 4).spec, **arguments | options)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"users": 120},
+        {"scale": 0.5},
+        {"stationary": False},
+        {"schedule": "fixed:size=15"},
+        {"constants": Constants(cap=1)},
+        {"privacy": JointDP(4.0, 1e-6)},
+    ],
+    ids=str,
+)
+def test_a_save_of_another_agent_is_refused_and_stays_loadable(other: Any, tmp_path: Any) -> None:
+    ledger, path = tmp_path / "ledger", tmp_path / "state"
+    agent = after_blocks(make(noise_seed=None, ledger=ledger, stationary=True), FORCED, 1)
+    agent.save(path)
+    with pytest.raises(InvalidArgument, match="another agent"):
+        make(**{"noise_seed": None} | other).load(path, ledger=ledger)
+    resumed = make(noise_seed=None).load(path, ledger=ledger)
+    assert resumed.releases == 1
+    with pytest.raises(DoubleSpend):
+        make(noise_seed=None).load(path, ledger=ledger)
+
+
+class _Forced:
+    """riverswim as episodes, whatever form an agent asks for."""
+
+    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: str) -> Any:
+        return riverswim(3, 4).simulate(policy, users, rng, "episodes")
+
+
+FORCED: Any = _Forced()
+
+
+def test_a_killed_process_resumes_from_its_autosave(tmp_path: Any) -> None:
+    """The save is written before the policy is published: loading it plans that policy."""
+    path = tmp_path / "state"
+    agent = after_blocks(make(autosave=path), FORCED, 2)
+    resumed = make(seed=5).load(path)
+    assert resumed.releases == 2
+    assert resumed.served == 60
+    assert (resumed.policy.actions == agent.policy.actions).all()
+    assert resumed.policy.version == agent.policy.version
+
+
+def test_a_file_that_is_no_agent_is_refused(tmp_path: Any) -> None:
+    path = tmp_path / "state"
+    JOINT.curator(noise_seed=0).save(path)
+    with pytest.raises(CorruptFile):
+        make().load(path)
+    path.write_bytes(b"nonsense")
+    with pytest.raises(CorruptFile):
+        make().load(path)
+
+
+def test_ids_keep_everybody_to_one_episode() -> None:
+    """Somebody who comes again is counted as nobody, and ids of the wrong number are refused."""
+    world, rng = riverswim(3, 4), np.random.default_rng(0)
+    agent = make(privacy=NonPrivate())
+    with pytest.raises(InvalidArgument, match="as many ids"):
+        agent.learn(world.simulate(agent.policy, 30, rng, "episodes"), user_ids=[1, 2])
+    with pytest.raises(InvalidArgument, match="integers or strings"):
+        agent.learn(world.simulate(agent.policy, 2, rng, "episodes"), user_ids=[1.5, 2.5])
+    assert agent.block_users == 30
+    joint = make()
+    joint.learn(world.simulate(joint.policy, 30, rng, "episodes"), user_ids=["ann"] * 30)
+    only = make()
+    empty = world.simulate(only.policy, 30, rng, "episodes").block()
+    states = np.full_like(empty["states"], -1)
+    only.learn(type(empty)(30, dict(empty.arrays) | {"states": states}), user_ids=range(30))
+    # One user more than nobody: the same noise, and at most one user's counts apart.
+    gap = np.abs(joint.evidence.transitions - only.evidence.transitions).sum()
+    weight = 30 / joint.noise_std**2
+    assert 0 < gap / weight <= 4 + 1e-9
+
+
+def test_more_users_than_declared_are_refused() -> None:
+    agent = after_blocks(make(), FORCED, 3)
+    assert agent.block_users == 0
+    with pytest.raises(HorizonExceeded, match="90 users"):
+        agent.learn(FORCED.simulate(agent.policy, 1, np.random.default_rng(0), "episodes"))
+
+
+def test_it_says_what_it_chose() -> None:
+    assert "3 releases (fixed:size=30)" in make().why
+    assert "binary tree" in make(counter="binary tree").why
