@@ -738,3 +738,19 @@ def test_the_entry_point_exists():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     module, _, name = scripts["tacit"].partition(":")
     assert callable(getattr(importlib.import_module(module), name))
+
+
+def test_figures_by_name(monkeypatch, tmp_path):
+    from tacit.experiments import counter_errors
+    from tacit.experiments.figure_names import FIGURES
+
+    assert call("figure", "--list").stdout.split() == list(FIGURES)
+    one_line(call("figure", "nonsense"))
+    one_line(call("figure"))
+    for module in FIGURES.values():
+        assert callable(importlib.import_module(module).main)
+    asked = []
+    monkeypatch.setattr(counter_errors, "main", lambda arguments: asked.append(arguments) or 0)
+    path = str(tmp_path / "c.png")
+    assert call("figure", "counter-errors", "--output", path).exit_code == 0
+    assert asked == [[f"--output={path}"]]

@@ -431,6 +431,31 @@ def show_command(
 
 
 @app.command(
+    name="figure",
+    help="Draw a figure of the documentation again, with the numbers behind it.\n\n"
+    "\b\nExamples:\n  tacit figure tabular-orders --output orders.png\n  tacit figure --list",
+)
+def figure_command(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which figure.")] = None,
+    output: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The PNG to write; NAME.png by default.")
+    ] = None,
+    names: Annotated[bool, typer.Option("--list", help="Print the names of all figures.")] = False,
+) -> None:
+    """Draws one figure."""
+    from importlib import import_module
+
+    from tacit.experiments.figure_names import FIGURES
+
+    if names:
+        typer.echo("\n".join(FIGURES))
+        return
+    if name is None or name not in FIGURES:
+        raise InvalidArgument(f"figure is {name!r}, but must be one of {', '.join(FIGURES)}")
+    raise typer.Exit(import_module(FIGURES[name]).main([f"--output={output or f'{name}.png'}"]))
+
+
+@app.command(
     name="doctor",
     help="What is installed, what works, and what is slow. Exit code 1 if something is broken.\n\n"
     "\b\nExample:\n  tacit doctor --json",
