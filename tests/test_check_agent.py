@@ -149,6 +149,7 @@ class ReusesWarmUp(UCBVI):
             user_ids = None if ids is None else [*ids, *user_ids]
             arrays = {k: np.concatenate([b[k] for b in both]) for k in block.arrays}
             block = Block(sum(b.users for b in both), arrays)
+            self.served -= first.users
         super()._release(block, user_ids)
 
 

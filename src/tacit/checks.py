@@ -10,24 +10,32 @@ is not tried, passes. It does not replace the proof.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import hashlib
 import math
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import wraps
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.episodes import Episodes
 from tacit.loop import Form, PermutedWorld, World, run
+from tacit.made_up_users import (
+    Sample,
+    block_of_strangers,
+    hostile_blocks,
+    joined,
+    of_version,
+    raw_block,
+    sampler_of,
+    some_rows,
+    with_floats,
+    with_row,
+)
 from tacit.privacy.audit import audit_counter
 from tacit.privacy.budget import Budget
 from tacit.privacy.check_statistics import check_statistic
@@ -43,9 +51,8 @@ from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import LocalCurator, noise_scale
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate
-from tacit.privacy.statistic import Block, Floats, Statistic
-
-Sample: TypeAlias = Callable[[np.random.Generator, int], Block]
+from tacit.privacy.statistic import Block, Floats
+from tacit.watched_gate import Passage, WatchedGate, difference, snapshot
 
 # Six standard deviations: a false alarm in 1e9 tests.
 _SIGMAS = 6.0
@@ -146,297 +153,13 @@ def check_agent(
 
 
 @dataclass(frozen=True, eq=False)
-class _Passage:
-    """One release: who asked for what, about whom, and what came out."""
-
-    gate: Curator
-    stream: Stream | None
-    statistic: Statistic
-    blocks: tuple[int, ...]
-    options: str
-    mask: Mapping[str, Any] | None
-    release: Release
-    std: float
-
-    @property
-    def request(self) -> tuple[Any, ...]:
-        """All that must not depend on anybody's data, given the releases before."""
-        return (self.statistic.fingerprint, self.blocks, self.options, self.release.users)
-
-
-@dataclass(eq=False)
-class _Gate:
-    """Watches all curators; plays ``script`` back in place of what they release."""
-
-    script: Sequence[Release] = ()
-    passages: list[_Passage] = field(default_factory=list)
-    blocks: dict[tuple[Curator, int], Block] = field(default_factory=dict)
-    inside: bool = False
-
-    @contextlib.contextmanager
-    def open(self) -> Iterator[_Gate]:
-        """Replaces the methods of all curators and streams for a while."""
-        originals: list[tuple[type, str, Any]] = [(Curator, "add", Curator.add)]
-        originals += [(cls, "release", cls.__dict__["release"]) for cls in _with_release()]
-        try:
-            for cls, name, original in originals:
-                setattr(cls, name, self._adding(original) if name == "add" else self._out(original))
-            yield self
-        finally:
-            for cls, name, original in originals:
-                setattr(cls, name, original)
-
-    def _adding(self, original: Callable[..., int]) -> Callable[..., int]:
-        @wraps(original)
-        def add(curator: Curator, *args: Any, **options: Any) -> int:
-            number = original(curator, *args, **options)
-            self.blocks[curator, number] = curator._raw(number)
-            return number
-
-        return add
-
-    def _out(self, original: Callable[..., Release]) -> Callable[..., Release]:
-        @wraps(original)
-        def release(gate: Curator | Stream, *args: Any, **options: Any) -> Release:
-            # A stream may ask its curator for the release: it is one.
-            if self.inside:
-                return original(gate, *args, **options)
-            self.inside = True
-            try:
-                curator: Curator = gate if isinstance(gate, Curator) else gate._curator  # type: ignore[attr-defined]
-                here = curator.blocks
-                result = original(gate, *args, **options)
-            finally:
-                self.inside = False
-            return self._write_down(gate, curator, here, args, options, result)
-
-        return release
-
-    def _write_down(
-        self,
-        gate: Curator | Stream,
-        curator: Curator,
-        here: tuple[int, ...],
-        args: tuple[Any, ...],
-        options: dict[str, Any],
-        result: Release,
-    ) -> Release:
-        std = math.nan
-        if isinstance(gate, Stream):
-            block = args[0] if args else options.get("block")
-            newest = len(curator._block_users) - 1
-            numbers: tuple[int, ...] = (block,) if isinstance(block, int) else (newest,)
-            statistic, stated = gate.statistic, f"stream {gate.name}"
-            if isinstance(gate, JointStream):
-                std = gate.counter.std_at(gate.counter.released)
-        else:
-            statistic = args[0] if args else options["statistic"]
-            chosen = options.get("blocks")
-            numbers = here if chosen is None else tuple(int(b) for b in chosen)
-            names = ("weights", "mu", "epsilon", "decay")
-            stated = repr({name: options.get(name) for name in names})
-            stated += _digest(options.get("mask"))
-        place = len(self.passages)
-        if place < len(self.script):
-            result = curator.last_release = self.script[place]
-        self.passages.append(
-            _Passage(
-                curator,
-                gate if isinstance(gate, Stream) else None,
-                statistic,
-                numbers,
-                stated,
-                options.get("mask"),
-                result,
-                std,
-            )
-        )
-        return result
-
-    def contributions(self, passage: _Passage) -> dict[int, Floats]:
-        """The vectors of the users of every block that was asked."""
-        return {
-            number: passage.statistic.contributions(self.blocks[passage.gate, number])
-            for number in passage.blocks
-        }
-
-
-def _with_release() -> list[type]:
-    """Every class of curators and streams that releases in a way of its own."""
-    found: list[type] = []
-    waiting: list[type] = [Curator, Stream]
-    while waiting:
-        cls = waiting.pop()
-        waiting += cls.__subclasses__()
-        method = cls.__dict__.get("release")
-        if method is not None and not getattr(method, "__isabstractmethod__", False):
-            found.append(cls)
-    return found
-
-
-# What is public of an agent, bit for bit.
-
-
-def _digest(value: object) -> str:
-    digest = hashlib.sha256()
-    _feed(digest, value, set())
-    return digest.hexdigest()
-
-
-def _feed(digest: Any, value: object, above: set[int]) -> None:
-    """Values, arrays, and the public attributes of objects; generators and gates are left out."""
-    digest.update(type(value).__name__.encode())
-    if isinstance(value, (str, bytes, int, float, complex, np.generic, type(None))):
-        digest.update(repr(value).encode())
-    elif isinstance(value, np.ndarray):
-        digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
-    elif callable(value) or isinstance(value, (Curator, Stream, np.random.Generator)):
-        return
-    elif id(value) not in above:
-        if isinstance(value, Mapping):
-            items = [(repr(key), item) for key, item in value.items()]
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            items = [("", item) for item in value]
-        else:
-            items = _attributes(value)
-        for name, item in items:
-            digest.update(name.encode())
-            _feed(digest, item, above | {id(value)})
-
-
-def _attributes(value: object) -> list[tuple[str, object]]:
-    if dataclasses.is_dataclass(value):
-        names = [f.name for f in dataclasses.fields(value)]
-    else:
-        names = sorted(getattr(value, "__dict__", {}))
-    return [(name, getattr(value, name)) for name in names if not name.startswith("_")]
-
-
-def _snapshot(agent: Any) -> dict[str, str]:
-    """All that is public of an agent, by name."""
-    names = ("policy", "greedy_policy", "block_users", "form", "releases", "users")
-    public = {name: _digest(getattr(agent, name)) for name in names}
-    return public | {name: _digest(value) for name, value in _attributes(agent)}
-
-
-def _difference(first: dict[str, str], second: dict[str, str]) -> list[str]:
-    return [name for name in first if first[name] != second.get(name)]
-
-
-# Users.
-
-
-def _raw(data: Episodes | Block) -> Block:
-    return data.block() if isinstance(data, Episodes) else data
-
-
-def _joined(blocks: Sequence[Block]) -> Block:
-    arrays = {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0].arrays}
-    return Block(sum(b.users for b in blocks), arrays)
-
-
-def _rows(block: Block, rows: NDArray[np.int64]) -> Block:
-    return Block(len(rows), {name: array[rows] for name, array in block.arrays.items()})
-
-
-def _with_row(block: Block, row: int, other: Block) -> Block:
-    """The block with one user taken from another."""
-    arrays = {name: np.array(array) for name, array in block.arrays.items()}
-    for name, array in arrays.items():
-        array[row] = other[name][row]
-    return Block(block.users, arrays)
-
-
-def _strangers(block: Block, rng: np.random.Generator) -> Block:
-    """Other users, with values of the same ranges; versions stay."""
-    arrays = {}
-    for name, array in block.arrays.items():
-        if name == "versions":
-            arrays[name] = array
-        elif array.dtype.kind == "f":
-            arrays[name] = rng.choice(np.unique(array), array.shape).astype(array.dtype)
-        else:
-            values = rng.integers(int(array.min()), int(array.max()) + 1, array.shape)
-            arrays[name] = values.astype(array.dtype)
-    return Block(block.users, arrays)
-
-
-def _floats(block: Block, *values: float) -> Block:
-    """Every number that may be a fraction becomes one of these, in turn."""
-    arrays = dict(block.arrays)
-    for name, array in arrays.items():
-        if array.dtype.kind == "f":
-            arrays[name] = np.resize(np.array(values, dtype=array.dtype), array.shape)
-    return Block(block.users, arrays)
-
-
-def _integers(block: Block, value: Callable[[NDArray[Any]], int]) -> Block:
-    """All integers become a value made from their array; versions stay."""
-    arrays = dict(block.arrays)
-    for name, array in arrays.items():
-        if array.dtype.kind == "i" and name != "versions":
-            arrays[name] = np.full_like(array, value(array))
-    return Block(block.users, arrays)
-
-
-def _of_version(block: Block, version: int) -> Block:
-    """The same users, who followed another policy."""
-    versions = np.full_like(block["versions"], version)
-    return Block(block.users, dict(block.arrays) | {"versions": versions})
-
-
-def _hostile(block: Block, rng: np.random.Generator) -> dict[str, Block]:
-    """The block with all users hostile, by kind."""
-    return {
-        "not a number": _floats(block, math.nan),
-        "infinite": _floats(block, math.inf, -math.inf),
-        "huge": _integers(_floats(block, 1e308, -1e308), lambda a: int(np.iinfo(a.dtype).max)),
-        "out of range": _integers(_floats(block, 2.0, -1.0), lambda a: int(a.max()) + 1),
-        "negative": _integers(block, lambda a: -1),
-        "the most negative": _integers(block, lambda a: int(np.iinfo(a.dtype).min)),
-        "somebody else's": _strangers(block, rng),
-    }
-
-
-def _sample_of(block: Block, policy: Any) -> Sample:
-    """Users like the block's, strangers, lazy users, and strangers who follow the policy."""
-    table = getattr(policy, "actions", None)
-
-    def sample(rng: np.random.Generator, users: int) -> Block:
-        chosen = _rows(block, rng.integers(0, block.users, users))
-        other = _strangers(chosen, rng)
-        arrays = {}
-        kind = rng.integers(0, 4, users)
-        for name, array in chosen.arrays.items():
-            shape = (users,) + (1,) * (array.ndim - 1)
-            mixed = np.where((kind > 0).reshape(shape), other[name], array)
-            if array.ndim > 1:
-                # Lazy users do the same all the time.
-                mixed = np.where((kind == 1).reshape(shape), mixed[:, :1], mixed)
-            if array.dtype.kind == "f":
-                extreme = rng.integers(0, 2, shape).astype(array.dtype)
-                mixed = np.where((kind % 2 == 1).reshape(shape), extreme, mixed)
-            arrays[name] = mixed
-        if isinstance(table, np.ndarray) and {"states", "actions"} <= set(arrays):
-            states, actions = arrays["states"].astype(np.int64), arrays["actions"]
-            steps = np.arange(actions.shape[1])
-            inside = (states >= 0) & (states < table.shape[1])
-            follow = table[steps, np.where(inside, states, 0)[:, : len(steps)]]
-            obedient = ((kind == 1) | (kind == 2))[:, np.newaxis]
-            arrays["actions"] = np.where(obedient, follow, actions)
-        return Block(users, arrays)
-
-    return sample
-
-
-@dataclass(frozen=True, eq=False)
 class _Run:
     """A whole run, from both sides."""
 
     blocks: list[Block]
     policies: list[Any]
     snapshots: list[dict[str, str]]
-    gate: _Gate
+    gate: WatchedGate
     guarantee: str
 
     @property
@@ -541,8 +264,8 @@ class _Trial:
         agent = self.make() if agent is None else agent
         rng = self.rng(stream)
         seen: list[Block] = []
-        policies, snapshots = [agent.policy], [_snapshot(agent)]
-        with _Gate(script).open() as gate:
+        policies, snapshots = [agent.policy], [snapshot(agent)]
+        with WatchedGate(script).open() as gate:
             while agent.block_users > 0:
                 releases = agent.releases
                 if users is None:
@@ -550,14 +273,14 @@ class _Trial:
                 else:
                     served = users[len(seen)]
                 agent.learn(served)
-                seen.append(_raw(served))
+                seen.append(raw_block(served))
                 if agent.releases != releases + 1:
                     raise CheckFailed(
                         f"a whole block of {seen[-1].users} users must lead to one release, but "
                         f"releases went from {releases} to {agent.releases}"
                     )
                 policies.append(agent.policy)
-                snapshots.append(_snapshot(agent))
+                snapshots.append(snapshot(agent))
         return _Run(seen, policies, snapshots, gate, repr(agent.guarantee))
 
     def serve(
@@ -576,7 +299,7 @@ class _Trial:
         """Everything public at every release is that of the first run."""
         expected = self.first if expected is None else expected
         for r, (mine, theirs) in enumerate(zip(expected.snapshots, other.snapshots, strict=False)):
-            differing = _difference(mine, theirs)
+            differing = difference(mine, theirs)
             if differing:
                 raise CheckFailed(f"{what}: {', '.join(differing)} differ at release {r}")
         if expected.guarantee != other.guarantee:
@@ -638,7 +361,7 @@ class _Trial:
                         f"{agent.block_users}"
                     )
                 agent.learn(block.take(slice(start, stop)))
-            differing = _difference(self.first.snapshots[r + 1], _snapshot(agent))
+            differing = difference(self.first.snapshots[r + 1], snapshot(agent))
             if differing:
                 raise CheckFailed(
                     f"users in {pieces} portions instead of one: {', '.join(differing)} differ at "
@@ -650,8 +373,8 @@ class _Trial:
         apart, together = self.make(), self.make()
         apart.learn(block)
         apart.learn(late)
-        together.learn(_joined([block, late]))
-        differing = _difference(_snapshot(apart), _snapshot(together))
+        together.learn(joined([block, late]))
+        differing = difference(snapshot(apart), snapshot(together))
         if differing:
             raise CheckFailed(f"users of two blocks at once: {', '.join(differing)} differ")
 
@@ -678,14 +401,14 @@ class _Trial:
         for mine, theirs in zip(
             reversed(self.first.snapshots), reversed(rest_of_run.snapshots), strict=False
         ):
-            differing = _difference(mine, theirs)
+            differing = difference(mine, theirs)
             if differing:
                 raise CheckFailed(f"after refusals {', '.join(differing)} differ")
         self._refuse(agent, block.take(slice(0, 1)), HorizonExceeded)
 
     def _too_many(self, users: int) -> Block:
         block = self.first.blocks[0]
-        return _rows(block, np.arange(users) % block.users)
+        return some_rows(block, np.arange(users) % block.users)
 
     def _wrong_shapes(self, block: Block) -> Iterator[Block]:
         """Each array a column short or left out, or with an axis too many."""
@@ -699,9 +422,9 @@ class _Trial:
     def _refuse(
         self, agent: Any, data: Episodes | Block, error: type[TacitError], what: str = ""
     ) -> None:
-        before = _snapshot(agent)
-        shapes = {name: array.shape for name, array in _raw(data).arrays.items()}
-        what = what or f"{_raw(data).users} users with arrays {shapes}"
+        before = snapshot(agent)
+        shapes = {name: array.shape for name, array in raw_block(data).arrays.items()}
+        what = what or f"{raw_block(data).users} users with arrays {shapes}"
         try:
             agent.learn(data)
         except error:
@@ -710,7 +433,7 @@ class _Trial:
             raise CheckFailed(f"{what}: {other!r}, not {error.__name__}") from other
         else:
             raise CheckFailed(f"{what}: must raise {error.__name__}, but was accepted")
-        differing = _difference(before, _snapshot(agent))
+        differing = difference(before, snapshot(agent))
         if differing:
             raise CheckFailed(f"{what}: refused, and yet {', '.join(differing)} changed")
 
@@ -724,7 +447,7 @@ class _Trial:
         for place in sorted(some)[:_STATISTICS]:
             passage = passages[place]
             raw = self.first.gate.blocks[passage.gate, passage.blocks[-1]]
-            sample = self.sample or _sample_of(raw, self.first.policies[min(place, len(passages))])
+            sample = self.sample or sampler_of(raw, self.first.policies[min(place, len(passages))])
             report = check_statistic(
                 passage.statistic, sample, users=100, rounds=15, seed=self.seed
             )
@@ -803,7 +526,7 @@ class _Trial:
                 f"cost demand"
             )
 
-    def _audit_stream(self, stream: JointStream, passage: _Passage) -> None:
+    def _audit_stream(self, stream: JointStream, passage: Passage) -> None:
         counter = stream.counter
         privacy = stream._curator.privacy
         needed = stream.statistic.sensitivity(privacy.relation, "l1" if privacy.pure else "l2")
@@ -821,13 +544,13 @@ class _Trial:
 
     def check_data_flow(self) -> None:
         rng = self.rng(3)
-        strangers = [_strangers(block, rng) for block in self.first.blocks]
+        strangers = [block_of_strangers(block, rng) for block in self.first.blocks]
         self._replay("with everybody replaced", strangers)
         last = len(self.first.blocks) - 1
         for where in sorted({0, last // 2, last}):
             row = int(rng.integers(0, self.first.blocks[where].users))
             changed = list(self.first.blocks)
-            changed[where] = _with_row(changed[where], row, strangers[where])
+            changed[where] = with_row(changed[where], row, strangers[where])
             self._one_changed("one user replaced", changed)
 
     def _replay(self, what: str, users: Sequence[Block]) -> _Run:
@@ -865,20 +588,20 @@ class _Trial:
         last = len(self.first.blocks) - 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            hostile = [_hostile(block, rng) for block in self.first.blocks]
+            hostile = [hostile_blocks(block, rng) for block in self.first.blocks]
             for kind in hostile[0]:
                 where = int(rng.integers(0, last + 1))
                 row = int(rng.integers(0, self.first.blocks[where].users))
                 changed = list(self.first.blocks)
-                changed[where] = _with_row(changed[where], row, hostile[where][kind])
+                changed[where] = with_row(changed[where], row, hostile[where][kind])
                 self._one_changed(f"one user's values {kind}", changed)
                 self._replay(f"with everybody's values {kind}", [b[kind] for b in hostile])
             if "versions" in self.first.blocks[0].arrays:
                 first = self.first.policies[0].version
                 changed = list(self.first.blocks)
-                changed[last] = _with_row(changed[last], 0, _of_version(changed[last], first))
+                changed[last] = with_row(changed[last], 0, of_version(changed[last], first))
                 self._one_changed("one user of an old policy", changed)
-                old = [_of_version(block, first) for block in self.first.blocks]
+                old = [of_version(block, first) for block in self.first.blocks]
                 self._replay("with everybody of an old policy", old)
         self._check_masks()
 
@@ -891,7 +614,7 @@ class _Trial:
             table = getattr(policy, "actions", None)
             if table is None or policy.n_actions < 2 or "versions" not in raw.arrays:
                 continue
-            version = _of_version(raw, policy.version + 1)
+            version = of_version(raw, policy.version + 1)
             actions = np.asarray(raw["actions"])
             other = Block(
                 raw.users, dict(raw.arrays) | {"actions": (actions + 1) % policy.n_actions}
@@ -920,17 +643,17 @@ class _Trial:
         if half:
             agent.learn(block.take(slice(0, half)))
         agent.save(path)
-        before = _snapshot(agent)
+        before = snapshot(agent)
         # Another seed: everything that matters must be in the file.
         fresh = self.make(1)
         fresh.load(path)
-        after = _snapshot(fresh)
+        after = snapshot(fresh)
         # What is made by planning need not be in the file.
-        differing = [name for name in _difference(before, after) if name in after]
+        differing = [name for name in difference(before, after) if name in after]
         if differing:
             raise CheckFailed(f"right after loading, {', '.join(differing)} differ")
         fresh.learn(block.take(slice(half, block.users)))
-        differing = _difference(self.first.snapshots[middle + 1], _snapshot(fresh))
+        differing = difference(self.first.snapshots[middle + 1], snapshot(fresh))
         if differing:
             raise CheckFailed(f"one release after loading, {', '.join(differing)} differ")
         rest = self.play(fresh, users=self.first.blocks[middle + 1 :])
@@ -953,7 +676,7 @@ class _Trial:
         for _ in range(2):
             fresh = self.make(real=True)
             fresh.load(path)
-            with _Gate().open() as gate:
+            with WatchedGate().open() as gate:
                 fresh.learn(self.first.blocks[1])
             released.append(gate.passages[-1].release)
         parts = released[0].parts
@@ -1042,8 +765,8 @@ class _Constant:
         return 0.0
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Block:
-        block = _raw(self.world.simulate(policy, users, rng, form))
-        return _floats(block, 0.0)
+        block = raw_block(self.world.simulate(policy, users, rng, form))
+        return with_floats(block, 0.0)
 
 
 def _chance_of_means(samples: Floats, expected: float) -> float:
@@ -1066,7 +789,7 @@ def _named(block: Block, first: int) -> Episodes:
     return Episodes(**arrays, user_ids=range(first, first + block.users))
 
 
-def _noise_of(gate: _Gate) -> tuple[Floats, float] | None:
+def _noise_of(gate: WatchedGate) -> tuple[Floats, float] | None:
     """All noise of a run, in the standard deviation it must have, and the variance of its square.
 
     Of a stream only the last release: the noise of its releases is correlated. ``None`` where

@@ -139,6 +139,34 @@ class Agent(Protocol):
         ...
 
 
+class ServedPart(Protocol):
+    """Users whom an agent's own loop served in one go, each by a policy of her own."""
+
+    @property
+    def users(self) -> int:
+        """How many."""
+        ...
+
+    def values(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """By user, the exact values of her policy and of the greedy one published beside it."""
+        ...
+
+
+class ClosedLoop(Protocol):
+    """What an agent may have besides: a loop of its own for users of whom everything is known.
+
+    Only simulations have such users, and only an agent without privacy may look at them outside of
+    its gate. Its loop has to serve and learn as :func:`run` would, with a release per user.
+    """
+
+    def closed_loop(self, world: World, rng: np.random.Generator) -> Iterator[ServedPart] | None:
+        """Serves and learns from all users that are left, part by part as it is asked for them.
+
+        Returns ``None``, with nothing done, where it is not for this agent or this world.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class PermutedWorld:
     """A world whose actions have other labels.
@@ -244,7 +272,7 @@ def run(agent: Agent, world: World, seed: int = 0, progress: Progress = True) ->
     """Lets an agent serve and learn from all users it is declared for.
 
     An agent that has learnt from users before goes on where it is; the result is about the users
-    it serves here.
+    it serves here. An agent with a :class:`ClosedLoop` uses it where it can.
 
     Args:
         agent: any agent for this world's spec.
@@ -270,6 +298,18 @@ def run(agent: Agent, world: World, seed: int = 0, progress: Progress = True) ->
     value = _Values(users_world)
     served, values, greedy_values = [0], [], []
     with _bar(f"{_name(agent)} on {world.name}", agent.users, progress) as advance:
+        parts = _closed_loop(agent, users_world, rng)
+        while parts is not None:
+            with clock("simulate and learn"):
+                part = next(parts, None)
+            if part is None:
+                break
+            with clock("evaluate"):
+                of_policies, of_greedy = part.values()
+            values.extend(of_policies.tolist())
+            greedy_values.extend(of_greedy.tolist())
+            served.extend(range(served[-1] + 1, served[-1] + part.users + 1))
+            advance(part.users)
         while (block := agent.block_users) > 0:
             with clock("evaluate"):
                 values.append(value(agent.policy))
@@ -297,6 +337,15 @@ def run(agent: Agent, world: World, seed: int = 0, progress: Progress = True) ->
         guarantee=agent.guarantee,
         seconds=clock.seconds(),
     )
+
+
+def _closed_loop(
+    agent: Agent, world: World, rng: np.random.Generator
+) -> Iterator[ServedPart] | None:
+    """The parts that the agent's own loop serves, where it has one for this world."""
+    if not hasattr(agent, "closed_loop"):
+        return None
+    return cast(ClosedLoop, agent).closed_loop(world, rng)
 
 
 AgentMaker: TypeAlias = Callable[[Any, int], Agent] | Mapping[str, Any]

@@ -8,6 +8,7 @@ guarantee allows, and no better.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 S, A, H, BLOCK, BLOCKS = 2, 2, 2, 8, 3
 PRIVACY = JointDP(4.0, 1e-5)
-RUNS = 4000
+RUNS = 3000
 
 DESIGNS: dict[str, tuple[type[UCBVI], dict[str, Any]]] = {
     "stationary, masked and capped": (UCBVI, {"stationary": True}),
@@ -54,18 +55,28 @@ def world() -> TabularWorld:
     return TabularWorld(rng.dirichlet(np.ones(S), (S, A)), rng.random((S, A)), horizon=H, start=0)
 
 
-def make(design: str, seed: int, halved: bool = False) -> UCBVI:
+@cache
+def steady_seed(design: str) -> int:
+    """A seed whose first policy acts the same at all steps: then a life can stay in one cell."""
+    for seed in range(100):
+        table = build(design, seed, 0).policy.table()
+        if (table == table[0]).all():
+            return seed
+    raise AssertionError("no such seed")
+
+
+def build(design: str, seed: int, noise_seed: int) -> UCBVI:
     cls, options = DESIGNS[design]
-    agent = cls(
-        world().spec,
-        BLOCK * BLOCKS,
-        PRIVACY,
-        schedule=f"fixed:size={BLOCK}",
-        # The first policy, and so what the user can do, is the same in all runs.
-        seed=0,
-        noise_seed=seed,
-        **options,
+    size = f"fixed:size={BLOCK}"
+    users = BLOCK * BLOCKS
+    return cls(
+        world().spec, users, PRIVACY, schedule=size, seed=seed, noise_seed=noise_seed, **options
     )
+
+
+def make(design: str, seed: int, halved: bool = False) -> UCBVI:
+    # The first policy, and so what the user can do, is the same in all runs.
+    agent = build(design, steady_seed(design), seed)
     if halved:
         source = Halved(seed)
         agent._curator._source = source

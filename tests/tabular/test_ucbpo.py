@@ -119,6 +119,17 @@ def test_a_save_with_other_steps_is_refused(tmp_path: Any) -> None:
         UCBPO(spec, 100, JOINT, noise_seed=0, steps=4).load(path)
 
 
+def test_a_loaded_policy_is_the_same_to_the_bit(tmp_path: Any) -> None:
+    """Dividing probabilities by their sum once more would change some of them."""
+    world, path = random_world(0, 6, 5, 8, stationary=True), tmp_path / "state"
+    options: dict[str, Any] = {"schedule": "fixed:size=50", "noise_seed": 0}
+    agent = UCBPO(world.spec, 150, JOINT, **options)
+    agent.learn(world.simulate(agent.policy, 50, np.random.default_rng(0), "episodes"))
+    agent.save(path)
+    loaded = UCBPO(world.spec, 150, JOINT, **options).load(path)
+    assert np.array_equal(loaded.policy.table(), agent.policy.table())
+
+
 def test_every_action_stays_possible() -> None:
     world = riverswim(3, 4)
     agent = UCBPO(world.spec, 10**5, NonPrivate())

@@ -116,8 +116,8 @@ def theory_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
     for h in reversed(range(H)):
         for s in range(S):
             for a in range(A):
-                cell = counts.transitions[h, s, a].tolist()
-                n = max(1.0, sum(cell) + width)
+                cell = [max(m, 0.0) for m in counts.transitions[h, s, a].tolist()]
+                n = max(1.0, counts.visits[h, s, a] + width)
                 bonus = log_term / math.sqrt(n) + 3 * width / n
                 bonus += H * log_term / math.sqrt(n) + H * (S + 2) * width / n
                 r = counts.rewards[h, s, a] / n
@@ -474,6 +474,16 @@ class _Forced:
 FORCED: Any = _Forced()
 
 
+def test_theory_counts_visits_on_their_own() -> None:
+    """The sum of S noisy transitions would have more noise than the width covers."""
+    world = random_world(0, 4, 2, 2, stationary=False)
+    options: dict[str, Any] = {"stationary": False, "bonus": "theory", "noise_seed": 0}
+    agent = UCBVI(world.spec, 3000, JOINT, schedule="fixed:size=1000", **options)
+    counts = after_blocks(agent, world, 1).evidence.counts()
+    assert not np.allclose(counts.visits, counts.transitions.sum(axis=-1))
+    assert np.abs(counts.visits.sum(axis=(1, 2)) - 1000).max() < 6 * agent.noise_std * math.sqrt(8)
+
+
 def test_a_killed_process_resumes_from_its_autosave(tmp_path: Any) -> None:
     """The save is written before the policy is published: loading it plans that policy."""
     path = tmp_path / "state"
@@ -483,6 +493,8 @@ def test_a_killed_process_resumes_from_its_autosave(tmp_path: Any) -> None:
     assert resumed.served == 60
     assert (resumed.policy.actions == agent.policy.actions).all()
     assert resumed.policy.version == agent.policy.version
+    # Nothing more is asked of them, so nothing raw of them stays.
+    assert resumed._curator.blocks == ()
 
 
 def test_a_file_that_is_no_agent_is_refused(tmp_path: Any) -> None:

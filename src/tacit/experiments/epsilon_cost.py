@@ -76,6 +76,7 @@ LINES = (
     Line("UCBPO", "UCBPO", Pen("#56B4E9", "P"), False, {}),
     Line("UCBVI, per step", "UCBVI", Pen("#D55E00", "s"), False, PER_STEP),
     Line("UCBPO, per step", "UCBPO", Pen("#E69F00", "v"), False, PER_STEP),
+    Line("UCBVI, local", "UCBVI", Pen("#CC79A7", "^"), True, {}),
     Line("UCBVI, per step, local", "UCBVI", Pen("#009E73", "D"), True, PER_STEP),
 )
 

@@ -169,7 +169,7 @@ class JointCurator(Curator):
             BudgetExceeded: some block cannot afford it. Nothing is published or changed.
         """
         with self._lock:
-            self._ready()
+            self.check_ready()
             selection = self._selection(blocks, weights, self._blocks, decay)
             if self.privacy.disjoint and self.privacy.episodes_per_user > 1 and len(selection) > 1:
                 raise InvalidArgument("disjoint=True was declared: release one block at a time")
@@ -291,7 +291,7 @@ class JointCurator(Curator):
 
     # Accounts.
 
-    def _ready(self) -> None:
+    def check_ready(self) -> None:
         """Refuses in a forked process, and after a result that could not be saved."""
         self._owner.check("curator")
         if self._unsaved:
@@ -543,7 +543,7 @@ class JointStream(Stream):
         self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
     ) -> Release:
         curator = self._curator
-        curator._ready()
+        curator.check_ready()
         if self.counter.releases is not None and self.counter.released >= self.counter.releases:
             raise HorizonExceeded(
                 f"stream {self.name!r} was declared for {self.counter.releases} releases"

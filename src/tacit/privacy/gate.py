@@ -130,6 +130,10 @@ class Curator(ABC):
 
     # Public out.
 
+    def check_ready(self) -> None:
+        """Refuses in a forked process: parent and child would both go on from one state."""
+        self._owner.check("curator")
+
     @abstractmethod
     def release(
         self,

@@ -182,7 +182,8 @@ class TabularAgent(ABC):
         """How many more users the current policy serves until the next release."""
         if self.releases >= self.schedule.releases:
             return 0
-        return self.schedule.blocks[self.releases] - self._waiting
+        size = min(self.schedule.blocks[self.releases], self.users - self.served)
+        return size - self._waiting
 
     @property
     def form(self) -> Form:
@@ -214,6 +215,7 @@ class TabularAgent(ABC):
         if isinstance(data, Episodes):
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
+        self._curator.check_ready()
         left = self.users - self.served - self._waiting
         if data.users > left:
             raise HorizonExceeded(
@@ -237,7 +239,7 @@ class TabularAgent(ABC):
             part = data.take(slice(start, stop))
             self._pending.append((part, None if user_ids is None else user_ids[start:stop]))
             start = stop
-            if self.block_users == 0 or self._waiting >= self.schedule.blocks[self.releases]:
+            if self.block_users == 0:
                 block, ids = _joined(self._pending)
                 self._pending = []
                 self._release(block, ids)
@@ -287,7 +289,7 @@ class TabularAgent(ABC):
             )
         statistic = self._statistic()
         number = self._curator.collect(statistic, rows, user_ids)
-        self._incorporate(self._curator.release(statistic, blocks=[number]), statistic)
+        self._incorporate(self._curator.release(statistic, blocks=[number]), statistic, len(rows))
 
     def _check_versions(self, data: Block) -> None:
         """Which policy a user followed is public: one that was never published is a mistake."""
@@ -310,16 +312,21 @@ class TabularAgent(ABC):
         """One block through the gate, and the next policy."""
         statistic = self._statistic()
         number = self._curator.add(block, user_ids)
-        if self._stream is None:
-            release = self._curator.release(statistic, blocks=[number])
-        else:
-            release = self._stream.release(number)
-        if number in self._curator.blocks:
-            self._curator.forget(number)
-        self._incorporate(release, statistic)
+        try:
+            if self._stream is None:
+                release = self._curator.release(statistic, blocks=[number])
+            else:
+                release = self._stream.release(number)
+        except BaseException:
+            # They may have paid for a release that nobody will see: they are lost, not asked again.
+            self.served += block.users
+            raise
+        finally:
+            if number in self._curator.blocks:
+                self._curator.forget(number)
+        self._incorporate(release, statistic, block.users)
 
-    def _incorporate(self, release: Release, statistic: VisitCounts) -> None:
-        users = self.schedule.blocks[self.releases]
+    def _incorporate(self, release: Release, statistic: VisitCounts, users: int) -> None:
         if self.counter == "blocks":
             self.evidence.add(self._conserved(release, statistic), statistic, users)
         else:
@@ -503,7 +510,9 @@ class TabularAgent(ABC):
             last = self._curator.last_release
             if isinstance(self._curator, JointCurator) and last and last.index >= self.releases:
                 # Saved before it was published: the release is on disk, its policy is not.
-                self._incorporate(last, self._statistic())
+                self._incorporate(last, self._statistic(), self.block_users)
+                for number in self._curator.blocks:
+                    self._curator.forget(number)
         except (KeyError, TypeError) as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
         if autosave is not None and isinstance(self._curator, JointCurator):
@@ -582,7 +591,8 @@ class TabularAgent(ABC):
     def _policy_of(self, table: NDArray[Any], version: int) -> Policy:
         if table.ndim == 2:
             return Policy.deterministic(table, self.spec.actions, version=version)
-        return Policy.stochastic(table, version=version)
+        # Not Policy.stochastic, which divides by the sums again: it must be the same to the bit.
+        return Policy(table, None, version)
 
 
 def as_printed(privacy: Privacy, users: int) -> Privacy:

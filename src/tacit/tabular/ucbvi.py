@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from tacit.policy import Policy
+from tacit.privacy.models import NonPrivate
 from tacit.tabular.agent import TabularAgent
 from tacit.tabular.evidence import Counts
+
+if TYPE_CHECKING:
+    from tacit.loop import World
+    from tacit.tabular.closed_loop import Part
 
 Floats = NDArray[np.float64]
 
@@ -46,6 +53,17 @@ class UCBVI(TabularAgent):
     """
 
     name = "ucbvi"
+
+    def closed_loop(self, world: World, rng: np.random.Generator) -> Iterator[Part] | None:
+        """Without privacy and with a release per user, a run in one compiled loop.
+
+        See :mod:`tacit.tabular.closed_loop`, and :class:`tacit.loop.ClosedLoop` for the terms.
+        """
+        if not isinstance(self.privacy, NonPrivate):
+            return None
+        from tacit.tabular.closed_loop import play
+
+        return play(self, world, rng)
 
     def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
         if self.bonus == "theory":

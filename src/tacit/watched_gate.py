@@ -1,0 +1,201 @@
+"""What passes the gate while an agent runs, written down or played back; for ``check_agent``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from tacit.privacy.curator import JointStream
+from tacit.privacy.gate import Curator, Release, Stream
+from tacit.privacy.statistic import Block, Floats, Statistic
+
+
+@dataclass(frozen=True, eq=False)
+class Passage:
+    """One release: who asked for what, about whom, and what came out."""
+
+    gate: Curator
+    stream: Stream | None
+    statistic: Statistic
+    blocks: tuple[int, ...]
+    options: str
+    mask: Mapping[str, Any] | None
+    release: Release
+    std: float
+
+    @property
+    def request(self) -> tuple[Any, ...]:
+        """All that must not depend on anybody's data, given the releases before."""
+        return (self.statistic.fingerprint, self.blocks, self.options, self.release.users)
+
+
+@dataclass(eq=False)
+class WatchedGate:
+    """Watches all curators; plays ``script`` back in place of what they release."""
+
+    script: Sequence[Release] = ()
+    passages: list[Passage] = field(default_factory=list)
+    blocks: dict[tuple[Curator, int], Block] = field(default_factory=dict)
+    inside: bool = False
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[WatchedGate]:
+        """Replaces the methods of all curators and streams for a while."""
+        originals: list[tuple[type, str, Any]] = [(Curator, "add", Curator.add)]
+        originals += [(cls, "release", cls.__dict__["release"]) for cls in _with_release()]
+        try:
+            for cls, name, original in originals:
+                setattr(cls, name, self._adding(original) if name == "add" else self._out(original))
+            yield self
+        finally:
+            for cls, name, original in originals:
+                setattr(cls, name, original)
+
+    def _adding(self, original: Callable[..., int]) -> Callable[..., int]:
+        @wraps(original)
+        def add(curator: Curator, *args: Any, **options: Any) -> int:
+            number = original(curator, *args, **options)
+            self.blocks[curator, number] = curator._raw(number)
+            return number
+
+        return add
+
+    def _out(self, original: Callable[..., Release]) -> Callable[..., Release]:
+        @wraps(original)
+        def release(gate: Curator | Stream, *args: Any, **options: Any) -> Release:
+            # A stream may ask its curator for the release: it is one.
+            if self.inside:
+                return original(gate, *args, **options)
+            self.inside = True
+            try:
+                curator: Curator = gate if isinstance(gate, Curator) else gate._curator  # type: ignore[attr-defined]
+                here = curator.blocks
+                result = original(gate, *args, **options)
+            finally:
+                self.inside = False
+            return self._write_down(gate, curator, here, args, options, result)
+
+        return release
+
+    def _write_down(
+        self,
+        gate: Curator | Stream,
+        curator: Curator,
+        here: tuple[int, ...],
+        args: tuple[Any, ...],
+        options: dict[str, Any],
+        result: Release,
+    ) -> Release:
+        std = math.nan
+        if isinstance(gate, Stream):
+            block = args[0] if args else options.get("block")
+            newest = len(curator._block_users) - 1
+            numbers: tuple[int, ...] = (block,) if isinstance(block, int) else (newest,)
+            statistic, stated = gate.statistic, f"stream {gate.name}"
+            if isinstance(gate, JointStream):
+                std = gate.counter.std_at(gate.counter.released)
+        else:
+            statistic = args[0] if args else options["statistic"]
+            chosen = options.get("blocks")
+            numbers = here if chosen is None else tuple(int(b) for b in chosen)
+            names = ("weights", "mu", "epsilon", "decay")
+            stated = repr({name: options.get(name) for name in names})
+            stated += digest_of(options.get("mask"))
+        place = len(self.passages)
+        if place < len(self.script):
+            result = curator.last_release = self.script[place]
+        self.passages.append(
+            Passage(
+                curator,
+                gate if isinstance(gate, Stream) else None,
+                statistic,
+                numbers,
+                stated,
+                options.get("mask"),
+                result,
+                std,
+            )
+        )
+        return result
+
+    def contributions(self, passage: Passage) -> dict[int, Floats]:
+        """The vectors of the users of every block that was asked."""
+        return {
+            number: passage.statistic.contributions(self.blocks[passage.gate, number])
+            for number in passage.blocks
+        }
+
+
+def _with_release() -> list[type]:
+    """Every class of curators and streams that releases in a way of its own."""
+    found: list[type] = []
+    waiting: list[type] = [Curator, Stream]
+    while waiting:
+        cls = waiting.pop()
+        waiting += cls.__subclasses__()
+        method = cls.__dict__.get("release")
+        if method is not None and not getattr(method, "__isabstractmethod__", False):
+            found.append(cls)
+    return found
+
+
+# What is public of an agent, bit for bit.
+
+
+def digest_of(value: object) -> str:
+    """A hash of everything in a value, arrays to the last bit."""
+    digest = hashlib.sha256()
+    _feed(digest, value, set())
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, value: object, above: set[int]) -> None:
+    """Values, arrays, and the public attributes of objects; generators and gates are left out."""
+    digest.update(type(value).__name__.encode())
+    if isinstance(value, (str, bytes, int, float, complex, np.generic, type(None))):
+        digest.update(repr(value).encode())
+    elif isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
+    elif callable(value) or isinstance(value, (Curator, Stream, np.random.Generator)):
+        return
+    elif id(value) not in above:
+        if isinstance(value, Mapping):
+            items = [(repr(key), item) for key, item in value.items()]
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            items = [("", item) for item in value]
+        else:
+            items = _attributes(value)
+        for name, item in items:
+            digest.update(name.encode())
+            _feed(digest, item, above | {id(value)})
+
+
+def _attributes(value: object) -> list[tuple[str, object]]:
+    if dataclasses.is_dataclass(value):
+        names = [f.name for f in dataclasses.fields(value)]
+    else:
+        names = sorted(getattr(value, "__dict__", {}))
+    return [(name, getattr(value, name)) for name in names if not name.startswith("_")]
+
+
+def snapshot(agent: Any) -> dict[str, str]:
+    """All that is public of an agent, by name."""
+    names = ("policy", "greedy_policy", "block_users", "form", "releases", "users")
+    public = {name: digest_of(getattr(agent, name)) for name in names}
+    return public | {name: digest_of(value) for name, value in _attributes(agent)}
+
+
+def difference(first: dict[str, str], second: dict[str, str]) -> list[str]:
+    """What differs between two snapshots."""
+    return [name for name in first if first[name] != second.get(name)]
+
+
+# Users.
