@@ -63,6 +63,11 @@ class Row:
         private, plain = self.private.median, self.plain.median
         return private / plain if private is not None and plain else None
 
+    @property
+    def settled(self) -> bool:
+        """Whether both runs were long enough to rely on."""
+        return self.private.settled and self.plain.settled
+
 
 def measure_worlds(
     names: Sequence[str], seeds: Sequence[int], options: Mapping[str, Any]
@@ -95,7 +100,7 @@ def table(rows: Sequence[Row]) -> str:
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
-        ratio = "-" if row.ratio is None else f"{row.ratio:,.0f}"
+        ratio = "-" if row.ratio is None else f"{row.ratio:,.0f}{'' if row.settled else '*'}"
         size = ", ".join(map(str, row.size))
         lines.append(
             f"| {row.world} | {size} | {row.private} | {row.greedy} | {row.plain} | {ratio} | "
