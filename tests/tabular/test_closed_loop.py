@@ -217,6 +217,20 @@ def test_it_can_be_saved_and_goes_on(tmp_path: Path) -> None:
     assert loaded.evidence.transitions.sum() == 50 * 5
 
 
+def test_it_goes_on_after_what_is_impossible_here() -> None:
+    elsewhere, world = random_world(30, 2, 25), riverswim(states=30, horizon=25)
+    agent, rng = UCBVI(elsewhere.spec, 40, NonPrivate(), schedule="every"), np.random.default_rng(0)
+    for _ in range(20):
+        agent.learn(elsewhere.simulate(agent.policy, 1, rng, "episodes"))
+    before = agent.evidence.transitions.copy()
+    parts = agent.closed_loop(world, rng)
+    assert parts is not None
+    assert sum(part.users for part in parts) == 20
+    added = agent.evidence.transitions - before
+    assert added.sum() == 20 * 25
+    assert (added[world.model.transitions == 0] == 0).all()
+
+
 class Drifting(TabularWorld):
     """Its users are not those of its model."""
 

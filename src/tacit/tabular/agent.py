@@ -129,6 +129,7 @@ class TabularAgent(ABC):
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 4]))
         self._pending: list[tuple[Block, Sequence[int | str] | None]] = []
         self._with_ids = False
+        self._expected: Floats | None = None
         self._first_policy()
         self.counter = self._choose_counter(counter)
         self._gate = privacy if calibration == "tight" else as_printed(privacy, self.users)
@@ -154,6 +155,10 @@ class TabularAgent(ABC):
     @abstractmethod
     def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
         """The next policy to serve users with, and the greedy one beside it."""
+
+    def _expected_visits(self) -> Floats | None:
+        """(L, S, A), visits that one user of the next block is expected to make, if known."""
+        return None
 
     # The billboard.
 
@@ -328,12 +333,14 @@ class TabularAgent(ABC):
 
     def _incorporate(self, release: Release, statistic: VisitCounts, users: int) -> None:
         if self.counter == "blocks":
-            self.evidence.add(self._conserved(release, statistic), statistic, users)
+            conserved = self._conserved(release, statistic)
+            self.evidence.add(conserved, statistic, users, self._expected)
         else:
             self.evidence.replace(release, statistic, users)
         self.served += users
         self.releases += 1
         self._policy, self._greedy = self._plan(self.evidence.counts())
+        self._expected = self._expected_visits()
 
     def _conserved(self, release: Release, statistic: VisitCounts) -> Release:
         """The release with flow conserved, where its counts are per step and noisy."""
@@ -567,6 +574,8 @@ class TabularAgent(ABC):
             "policy": _table(self._policy),
             "greedy": _table(self._greedy),
         }
+        if self._expected is not None:
+            arrays["expected"] = self._expected
         if pending is not None:
             arrays |= {f"pending/{name}": array for name, array in pending[0].arrays.items()}
         return meta, arrays
@@ -581,6 +590,7 @@ class TabularAgent(ABC):
         self.evidence.reached = arrays["reached"]
         self._rng.bit_generator.state = meta["rng"]
         self._with_ids = meta["with_ids"]
+        self._expected = arrays.get("expected")
         self._policy = self._policy_of(arrays["policy"], meta["version"])
         self._greedy = self._policy_of(arrays["greedy"], meta["version"])
         self._pending = []

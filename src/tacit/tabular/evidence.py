@@ -1,11 +1,13 @@
 """What all releases together say about every cell, weighted by how much each block can know.
 
-A block of n users measures the visits of a cell, about n times a rate, with noise of standard
-deviation s. The best linear combination of such measurements weights each by w = n / s^2. Kept are
+A block measures the visits of a cell with noise of standard deviation s. If m visits are expected
+of it, the best linear combination of such measurements weights each by w = m / s^2. What is
+expected comes from the policy and the model that were public before the block, so a large block
+that hardly visits a cell does not drown what is known about it. A model can be wrong, so every
+block counts as if it had a few visits more: five standard deviations of a cell's noise. Kept are
 the weighted sums and their variances, sum w^2 s^2, over the blocks in which the cell could be
-reached. Under joint DP s is the same for all blocks of one kind, and later, larger ones count more;
-under local DP s^2 grows with n, and without privacy s is 0: all weights are then the same, and the
-sums are plain.
+reached. Under local DP s^2 grows with the users of a block, and without privacy s is 0: there all
+weights are the same, and the sums are plain.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from tacit.privacy.gate import Release
 from tacit.tabular.statistics import VisitCounts
 
 Floats = NDArray[np.float64]
+
+# Standard deviations of a cell's noise that every block is taken to have as visits.
+_FLOOR = 5.0
 
 
 @dataclass(frozen=True)
@@ -60,13 +65,31 @@ class Evidence:
         self.noise = 0.0
         self.reward_noise = 0.0
 
-    def add(self, release: Release, statistic: VisitCounts, users: int) -> None:
-        """Adds the release of a block of ``users`` users."""
+    def add(
+        self,
+        release: Release,
+        statistic: VisitCounts,
+        users: int,
+        expected: Floats | None = None,
+    ) -> None:
+        """Adds the release of a block of ``users`` users.
+
+        Args:
+            release: the noisy counts.
+            statistic: what was counted.
+            users: of the block.
+            expected: (L, S, A), visits that are expected of one user; the same everywhere if
+                nothing is known.
+        """
         at = statistic.where
         self.noise = float(np.max(release.std["transitions"]))
         self.reward_noise = float(np.max(release.std["rewards"]))
-        weight = 1.0 if self.plain else users / self.noise**2
-        self.transitions[at] += weight * release["transitions"]
+        weight = np.ones(statistic.size)
+        if not self.plain:
+            visits = users * (weight if expected is None else expected[at])
+            few = _FLOOR * self.noise * np.sqrt(self.transitions.shape[-1])
+            weight = (visits + few) / self.noise**2
+        self.transitions[at] += weight[:, np.newaxis] * release["transitions"]
         self.rewards[at] += weight * release["rewards"]
         own = "visits" in release.parts
         self.visits[at] += weight * (

@@ -98,6 +98,21 @@ class UCBVI(TabularAgent):
         sizes = self.spec.states * self.spec.actions * self.users * self.spec.horizon
         return math.sqrt(2.0 * math.log(4 * sizes / self.failure))
 
+    def _expected_visits(self) -> Floats | None:
+        """The policy's occupancy in the model that it was planned in; post-processing."""
+        actions = self._policy.actions
+        if not self._masked or actions is None or self.bonus == "theory":
+            return None
+        probabilities = self._world[0]
+        S, last = self.spec.states, len(probabilities) - 1
+        here = np.full(S, 1.0 / S) if self.spec.start is None else np.array(self.spec.start)
+        expected, everywhere = np.zeros(probabilities.shape[:3]), np.arange(S)
+        for h in range(self.spec.horizon):
+            at = min(h, last)
+            expected[at, everywhere, actions[h]] += here
+            here = here @ probabilities[at, everywhere, actions[h]]
+        return np.minimum(expected, self._cap or self.spec.horizon)
+
     def _best(self, q_values: Floats) -> Policy:
         """The best actions, ties broken at random, once."""
         ties = np.where(
