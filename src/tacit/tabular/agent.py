@@ -128,6 +128,7 @@ class TabularAgent(ABC):
         self.evidence = Evidence(shape, plain=not isinstance(privacy, JointDP))
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 4]))
         self._pending: list[tuple[Block, Sequence[int | str] | None]] = []
+        self._waiting = 0
         self._with_ids = False
         self._expected: Floats | None = None
         self._first_policy()
@@ -243,10 +244,11 @@ class TabularAgent(ABC):
             stop = min(data.users, start + self.block_users)
             part = data.take(slice(start, stop))
             self._pending.append((part, None if user_ids is None else user_ids[start:stop]))
+            self._waiting += part.users
             start = stop
             if self.block_users == 0:
                 block, ids = _joined(self._pending)
-                self._pending = []
+                self._pending, self._waiting = [], 0
                 self._release(block, ids)
 
     def _check_ids(self, data: Block, user_ids: Sequence[int | str] | None) -> None:
@@ -355,10 +357,6 @@ class TabularAgent(ABC):
         return replace(release, parts={**release.parts, "transitions": better})
 
     # Choices made before the first user comes.
-
-    @property
-    def _waiting(self) -> int:
-        return sum(block.users for block, _ in self._pending)
 
     @property
     def _cap(self) -> int | None:
@@ -593,7 +591,7 @@ class TabularAgent(ABC):
         self._expected = arrays.get("expected")
         self._policy = self._policy_of(arrays["policy"], meta["version"])
         self._greedy = self._policy_of(arrays["greedy"], meta["version"])
-        self._pending = []
+        self._pending, self._waiting = [], meta["pending"]
         if meta["pending"]:
             raw = _below(arrays, "pending/")
             self._pending = [(Block(meta["pending"], raw), meta["pending_ids"])]
