@@ -507,6 +507,16 @@ def test_a_file_that_is_no_agent_is_refused(tmp_path: Any) -> None:
         make().load(path)
 
 
+def test_reports_of_devices_need_the_model_they_are_made_by() -> None:
+    options = {"stationary": False, "calibration": "as_printed", "schedule": "auto"}
+    printed = make(privacy=LocalDP(1.0, 0.0), **options)
+    size = printed.statistic.layout.size
+    with pytest.raises(InvalidArgument, match="as printed"):
+        printed.learn_reports(np.zeros((printed.block_users, size)))
+    with pytest.raises(InvalidArgument, match="LocalDP"):
+        make().learn_reports(np.zeros((30, 1)))
+
+
 def test_ids_keep_everybody_to_one_episode() -> None:
     """Somebody who comes again is counted as nobody, and ids of the wrong number are refused."""
     world, rng = riverswim(3, 4), np.random.default_rng(0)

@@ -289,6 +289,9 @@ class TabularAgent(ABC):
         """
         if not isinstance(self._curator, LocalCurator):
             raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")
+        if self.calibration == "as_printed":
+            # Devices that report by ``privacy`` would add another noise than is accounted for.
+            raise InvalidArgument("as printed is for simulations: devices report by privacy itself")
         rows = np.asarray(reports, dtype=np.float64)
         if len(rows) != self.block_users:
             raise InvalidArgument(
