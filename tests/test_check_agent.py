@@ -28,9 +28,9 @@ from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 from tacit.tabular.ldpob import LDPOB
 from tacit.tabular.pucb import PUCB
-from tacit.tabular.statistics import VisitCounts
 from tacit.tabular.ucbpo import UCBPO
 from tacit.tabular.ucbvi import UCBVI
+from tacit.visits import VisitCounts
 
 WORLD = riverswim(3, 4)
 JOINT = JointDP(1.0, 1e-6)
@@ -369,8 +369,8 @@ class LoadsTwice(UCBVI):
 class FirstAction(UCBVI):
     """Ties go to the action with the smallest number."""
 
-    def _plan(self, counts: Any) -> tuple[Policy, Policy]:
-        _, greedy = super()._plan(counts)
+    def _plan(self) -> tuple[Policy, Policy]:
+        _, greedy = super()._plan()
         best = self.q_values.argmax(axis=-1)
         return Policy.deterministic(best, self.spec.actions, version=self.releases), greedy
 
@@ -378,8 +378,8 @@ class FirstAction(UCBVI):
 class LikesNumbers(UCBVI):
     """Later on it follows the action with the largest number."""
 
-    def _plan(self, counts: Any) -> tuple[Policy, Policy]:
-        policy, greedy = super()._plan(counts)
+    def _plan(self) -> tuple[Policy, Policy]:
+        policy, greedy = super()._plan()
         if self.releases < 3:
             return policy, greedy
         last = np.full(policy.actions.shape, self.spec.actions - 1)

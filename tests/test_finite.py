@@ -122,6 +122,16 @@ def outcome_of_counts(model, policy, users, rng, pooled):
     return signature((block["transitions"], block["rewards"]))
 
 
+def outcome_of_followed(model, policy, users, rng):
+    """The counts of a deterministic policy with their axis of actions put back."""
+    block = finite.simulate_followed(model, policy, users, rng)
+    H, S, A = model.horizon, model.states, model.actions
+    transitions, rewards = np.zeros((H, S, A, S), dtype=np.int64), np.zeros((H, S, A))
+    at = (np.arange(H)[:, np.newaxis], np.arange(S), block["actions"])
+    transitions[at], rewards[at] = block["transitions"], block["rewards"]
+    return signature((transitions, rewards))
+
+
 def outcome_of_episodes(model, policy, users, rng, pooled):
     e = finite.simulate_episodes(model, policy, users, rng)
     H, S, A = model.horizon, model.states, model.actions
@@ -157,6 +167,88 @@ def test_both_simulators_draw_whole_blocks_from_one_distribution(deterministic, 
         for draw in (outcome_of_counts, outcome_of_episodes)
     ]
     assert same_distribution(*draws) > ALARM
+
+
+def decided_model():
+    """Rewards are decided by the transition."""
+    P, R = np.full((1, 2, 2, 2), 0.5), np.full((1, 2, 2, 2), 0.5)
+    P[0, 1, 1] = R[0, 1, 1] = 0.25, 0.75
+    decided = np.array([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])
+    return FiniteModel(P, R, np.array([0.0, 1.0]), np.array([0.5, 0.5]), 2, decided)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        random_model(8, states=2, horizon=2, stationary=True, values=(0.0, 1.0)),
+        random_model(8, states=2, horizon=2, stationary=False, values=(0.0, 1.0)),
+        decided_model(),
+    ],
+    ids=["stationary", "per step", "decided"],
+)
+def test_what_a_deterministic_policy_leads_to_has_that_distribution_too(model):
+    policy = random_policy(9, model, True)
+    rng = np.random.default_rng(10)
+    first = [outcome_of_followed(model, policy, 2, rng) for _ in range(5000)]
+    for other in (outcome_of_counts, outcome_of_episodes):
+        second = [other(model, policy, 2, rng, False) for _ in range(5000)]
+        assert same_distribution(first, second) > ALARM
+
+
+@pytest.mark.parametrize("users", [0, 10**5, 10**12])
+def test_followed_counts_have_the_exact_means(users):
+    model = random_model(11, states=4)
+    policy = random_policy(12, model, True)
+    block = finite.simulate_followed(model, policy, users, np.random.default_rng(13))
+    counts, rewards = block["transitions"], block["rewards"]
+    assert block.aggregate
+    assert block.users == users
+    assert (block["actions"] == policy.actions).all()
+    assert counts.dtype == block["actions"].dtype == np.int64
+    assert counts.shape == (3, 4, 4)
+    assert rewards.shape == (3, 4)
+    assert (counts.sum(axis=(1, 2)) == users).all()
+    # Who arrives leaves.
+    assert (counts.sum(axis=1)[:-1] == counts.sum(axis=2)[1:]).all()
+    assert_binomial(counts, brute_counts(model, policy).sum(axis=2), users)
+    at = (np.arange(3)[:, np.newaxis], np.arange(4), policy.actions)
+    mean = model.mean_rewards[at]
+    second = (model.reward_probabilities @ model.reward_values**2)[at]
+    visits = counts.sum(axis=2)
+    z = (rewards - visits * mean) / np.sqrt(visits * (second - mean**2) + 1e-9)
+    assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
+
+
+def test_followed_counts_need_no_array_of_actions(monkeypatch):
+    """As much memory as counts without actions, and not a byte more may be asked for."""
+    model = random_model(34, states=20, actions=50, horizon=3)
+    policy = random_policy(35, model, True)
+    rng = np.random.default_rng(0)
+    finite.simulate_counts(model, policy, 10, rng)
+    monkeypatch.setattr(finite, "MOST_BYTES", 8 * 3 * 20 * 20)
+    assert finite.simulate_followed(model, policy, 10, rng)["transitions"].sum() == 30
+    with pytest.raises(InvalidArgument, match="bytes"):
+        finite.simulate_counts(model, policy, 10, rng)
+
+
+def test_a_stochastic_policy_cannot_be_followed():
+    model = random_model(36)
+    for policy in (random_policy(37, model, False), Policy.uniform(3, 3, 2)):
+        with pytest.raises(InvalidArgument, match=r"policy must be deterministic .* is stochastic"):
+            finite.simulate_followed(model, policy, 10, np.random.default_rng(0))
+
+
+def test_tables_may_lie_in_memory_in_any_order():
+    model = random_model(38)
+    arrays = (model.transitions, model.reward_probabilities)
+    turned = FiniteModel(*map(np.asfortranarray, arrays), model.reward_values, model.start, 3)
+    policy = random_policy(39, model, False)
+    e, same = (
+        finite.simulate_episodes(one, policy, 50, np.random.default_rng(1))
+        for one in (model, turned)
+    )
+    assert (e.states == same.states).all()
+    assert (e.rewards == same.rewards).all()
 
 
 def test_the_test_of_whole_blocks_sees_correlations():

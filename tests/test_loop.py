@@ -6,7 +6,7 @@ import json
 import math
 import os
 import stat
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -287,6 +287,17 @@ def test_an_agent_may_know_less_than_the_spec():
     with pytest.raises(InvalidArgument, match="stationary"):
         run(Learner(FiniteSpec(1, 3, 1, stationary=True)), world)
 
+    @dataclass(frozen=True)
+    class Richer(FiniteSpec):
+        colour: str = "red"
+
+    world.spec = Richer(1, 3, 1, stationary=True)
+    assert run(Learner(FiniteSpec(1, 3, 1, stationary=True)), world).users == 1000
+    with pytest.raises(InvalidArgument, match="horizon = 2"):
+        run(Learner(FiniteSpec(1, 3, 2, stationary=True)), world)
+    with pytest.raises(InvalidArgument, match="Richer"):
+        run(Learner(Richer(1, 3, 1, stationary=True)), Coins())
+
 
 def test_public_mistakes_are_refused():
     agent = Learner(Coins().spec)
@@ -369,6 +380,19 @@ def test_simulated_labels_are_those_the_policy_chose(form):
                 assert np.abs(counts[:, s, a].sum(axis=0) / n - row).max() < near
                 mean = world.model.reward_probabilities[0][s, order[a], 1]
                 assert abs(total / n - mean) < near
+
+
+def test_what_was_followed_has_the_labels_of_the_policy():
+    rng = np.random.default_rng(3)
+    world = small_world(rng)
+    permuted = PermutedWorld(world, (2, 0, 3, 1))
+    policy = some_policies(rng)[0]
+    data = permuted.simulate(policy, 10**6, np.random.default_rng(4), "followed")
+    assert (data["actions"] == policy.actions).all()
+    direct = world.simulate(permuted.translate(policy), 10**6, np.random.default_rng(4), "followed")
+    assert (direct["actions"] != policy.actions).any()
+    for name in ("transitions", "rewards"):
+        assert (data[name] == direct[name]).all()
 
 
 def test_hostile_actions_keep_their_values_under_other_labels():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.schedule import Schedule, every_episode, fixed, geometric
+from tacit.schedule import Schedule, every_episode, fixed, geometric, growing
 
 users_counts = st.integers(1, 10**15)
 
@@ -26,6 +26,13 @@ def test_geometric_blocks_cover_all_users_and_grow_by_the_factor(users, growth, 
     if len(blocks) > 1:
         assert 2 * blocks[-1] >= blocks[-2], "a tiny block at the end"
         assert ends[-2] * growth * 1.5 + 1.5 >= users, "the last block swallows too much"
+
+
+@given(users=st.integers(1, 10**6), first=st.integers(1, 10**5), growth=st.floats(1.02, 3.0))
+def test_growing_blocks_cover_all_users_and_none_is_tiny(users, first, growth):
+    blocks = growing(users, first, growth)
+    assert sum(blocks) == users
+    assert min(blocks) >= min(users, first / 2)
 
 
 def test_geometric_releases_are_few_where_users_are_many():

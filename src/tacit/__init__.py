@@ -32,10 +32,14 @@ from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
 if TYPE_CHECKING:
-    from tacit import tabular
+    from tacit import linear, tabular
     from tacit.checks import check_agent
     from tacit.episodes import Episodes
     from tacit.episodes import validate_episodes as validate
+    from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
+    from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
+    from tacit.linear.lsvi_ucb import LSVIUCB
+    from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
     from tacit.loop import run, run_seeds
     from tacit.policy import Policy
     from tacit.result import Result
@@ -47,14 +51,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _LAZY = {
+    "AdaptiveLSVIUCB": ("tacit.linear.adaptive_lsvi_ucb", "AdaptiveLSVIUCB"),
+    "BatchedLSVIUCB": ("tacit.linear.batched_lsvi_ucb", "BatchedLSVIUCB"),
     "Episodes": ("tacit.episodes", "Episodes"),
     "LDPOB": ("tacit.tabular.ldpob", "LDPOB"),
+    "LSVIUCB": ("tacit.linear.lsvi_ucb", "LSVIUCB"),
+    "LSVIUCBPlusPlus": ("tacit.linear.lsvi_ucb_plus_plus", "LSVIUCBPlusPlus"),
     "PUCB": ("tacit.tabular.pucb", "PUCB"),
     "Policy": ("tacit.policy", "Policy"),
     "Result": ("tacit.result", "Result"),
     "UCBPO": ("tacit.tabular.ucbpo", "UCBPO"),
     "UCBVI": ("tacit.tabular.ucbvi", "UCBVI"),
     "check_agent": ("tacit.checks", "check_agent"),
+    "linear": ("tacit.linear", None),
     "run": ("tacit.loop", "run"),
     "run_seeds": ("tacit.loop", "run_seeds"),
     "tabular": ("tacit.tabular", None),
@@ -63,9 +72,12 @@ _LAZY = {
 
 __all__ = [
     "LDPOB",
+    "LSVIUCB",
     "PUCB",
     "UCBPO",
     "UCBVI",
+    "AdaptiveLSVIUCB",
+    "BatchedLSVIUCB",
     "Block",
     "Budget",
     "BudgetExceeded",
@@ -81,6 +93,7 @@ __all__ = [
     "InvalidArgument",
     "JointCurator",
     "JointDP",
+    "LSVIUCBPlusPlus",
     "Layout",
     "Ledger",
     "LocalCurator",
@@ -102,6 +115,7 @@ __all__ = [
     "check_counter",
     "check_statistic",
     "counter",
+    "linear",
     "local",
     "run",
     "run_seeds",

@@ -1,10 +1,11 @@
 """Finite worlds: exact values by dynamic programming, and exact simulation of blocks of users.
 
-Two simulators draw from the same distribution. :func:`simulate_episodes` follows users one by
+All simulators draw from the same distribution. :func:`simulate_episodes` follows users one by
 one. :func:`simulate_counts` draws how many of a block's users go where, which is all that
 statistics linear in the counts need: while a policy is fixed, users are independent, so the users
 in a state split over actions, rewards and next states by multinomials. Its cost does not grow
-with the number of users.
+with the number of users. :func:`simulate_followed` does the same for policies that leave no choice
+of action, and keeps no counts of the others.
 
 L is the number of different steps: 1 for what does not depend on the step, else the horizon H.
 S, A and m are the numbers of states, actions and reward values.
@@ -74,7 +75,7 @@ class FiniteSpec:
         values = tuple(_reward_values(self.reward_values).tolist())
         object.__setattr__(self, "reward_values", values)
         if self.start is not None:
-            start = _distributions("start", self.start, (self.states,))
+            start = check_distributions("start", self.start, (self.states,))
             object.__setattr__(self, "start", tuple(start.tolist()))
 
 
@@ -120,12 +121,12 @@ class FiniteModel:
             )
         check_bytes("transitions", shape)
         fields = {
-            "transitions": _distributions("transitions", self.transitions, shape),
-            "reward_probabilities": _distributions(
+            "transitions": check_distributions("transitions", self.transitions, shape),
+            "reward_probabilities": check_distributions(
                 "reward_probabilities", self.reward_probabilities, given
             ),
             "reward_values": values,
-            "start": _distributions("start", self.start, (shape[1],)),
+            "start": check_distributions("start", self.start, (shape[1],)),
         }
         for name, array in fields.items():
             array.setflags(write=False)
@@ -283,30 +284,15 @@ def simulate_counts(
         to s' at a step, and ``rewards``, (H, S, A) float64, the sum of their rewards there. The
         first axis has length 1 when ``pooled``.
     """
-    from tacit.finite_kernels import count_moves, sum_rewards
+    from tacit.finite_kernels import sum_rewards
 
     check_policy(model, policy)
-    users = check_users(users)
-    H, S, A = model.horizon, model.states, model.actions
-    steps = 1 if pooled else H
-    check_bytes("transitions of a block (pooled=True makes them smaller)", (steps, S, A, S))
-    transitions = np.zeros((steps, S, A, S), dtype=np.int64)
-    visits = np.zeros((H, S, A), dtype=np.int64)
-    deterministic = policy.actions is not None
-    count_moves(
-        rng,
-        users,
-        model._first.successors[0],
-        model._first.conditional[0],
-        model._moves.successors,
-        model._moves.conditional,
-        deterministic,
-        _NO_ACTIONS if policy.actions is None else policy.actions,
-        _NO_CHOICES if deterministic else _conditional(policy.table()),
-        visits,
-        transitions,
-    )
-    rewards = np.zeros((steps, S, A))
+    steps = 1 if pooled else model.horizon
+    shape = (steps, model.states, model.actions, model.states)
+    check_bytes("transitions of a block (pooled=True makes them smaller)", shape)
+    transitions = np.zeros(shape, dtype=np.int64)
+    visits = _count_moves(model, policy, users, rng, transitions)
+    rewards = np.zeros(shape[:3])
     if model.transition_rewards is not None:
         for step in range(steps):
             rewards[step] = (transitions[step] * model.transition_rewards).sum(axis=2)
@@ -315,7 +301,60 @@ def simulate_counts(
             # The sum of binomials with one probability is a binomial.
             visits = visits.sum(axis=0, keepdims=True)
         sum_rewards(rng, visits, model._conditional_rewards, model.reward_values, rewards)
-    return Block(users, {"transitions": transitions, "rewards": rewards}, aggregate=True)
+    return Block(int(users), {"transitions": transitions, "rewards": rewards}, aggregate=True)
+
+
+def simulate_followed(
+    model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator
+) -> Block:
+    """How often a block's users did what, where a deterministic policy says what they do.
+
+    What :func:`simulate_counts` draws, without the actions that nobody takes: an array smaller by
+    the number of actions, at a cost free of ``users``.
+
+    Args:
+        model: the world.
+        policy: what every user of the block follows; deterministic.
+        users: how many, at most 10^12.
+        rng: the randomness of users and world.
+
+    Returns:
+        An aggregate block of ``actions``, (H, S) int64, those of the policy; ``transitions``,
+        (H, S, S) int64, how many users went from s by the policy's action to s' at a step; and
+        ``rewards``, (H, S) float64, the sum of their rewards there.
+
+    Raises:
+        InvalidArgument: the policy is stochastic.
+    """
+    from tacit.finite_kernels import sum_rewards
+
+    check_policy(model, policy)
+    actions = check_deterministic(policy)
+    H, S = model.horizon, model.states
+    check_bytes("transitions of a block", (H, S, S))
+    transitions = np.zeros((H, S, 1, S), dtype=np.int64)
+    visits = _count_moves(model, policy, users, rng, transitions)
+    rewards = np.zeros((H, S, 1))
+    everywhere = np.arange(S)
+    if model.transition_rewards is not None:
+        for step, taken in enumerate(actions):
+            paid = model.transition_rewards[everywhere, taken]
+            rewards[step, :, 0] = (transitions[step, :, 0] * paid).sum(axis=1)
+    else:
+        paying = np.minimum(np.arange(H), len(model.reward_probabilities) - 1)[:, np.newaxis]
+        table = model._conditional_rewards[paying, everywhere, actions]
+        sum_rewards(rng, visits, table[:, :, np.newaxis], model.reward_values, rewards)
+    return followed_block(users, actions, transitions, rewards)
+
+
+def followed_block(users: int, actions: Ints, transitions: Ints, rewards: Floats) -> Block:
+    """What users of a deterministic policy did, from arrays with an axis of only one action."""
+    arrays = {
+        "actions": actions,
+        "transitions": transitions[:, :, 0],
+        "rewards": rewards[:, :, 0],
+    }
+    return Block(int(users), arrays, aggregate=True)
 
 
 def simulate_episodes(
@@ -355,6 +394,35 @@ def simulate_episodes(
         rewards = model.transition_rewards[states[:, :-1], actions, states[:, 1:]]
     versions = np.full(users, policy.version, dtype=np.int64)
     return Episodes(states=states, actions=actions, rewards=rewards, versions=versions)
+
+
+def _count_moves(
+    model: FiniteModel,
+    policy: Policy,
+    users: int,
+    rng: np.random.Generator,
+    transitions: Ints,
+) -> Ints:
+    """Fills transitions, (H or 1, S, A or 1, S); returns visits, (H, S, A or 1)."""
+    from tacit.finite_kernels import count_moves
+
+    users = check_users(users)
+    visits = np.zeros((model.horizon, *transitions.shape[1:3]), dtype=np.int64)
+    deterministic = policy.actions is not None
+    count_moves(
+        rng,
+        users,
+        model._first.successors[0],
+        model._first.conditional[0],
+        model._moves.successors,
+        model._moves.conditional,
+        deterministic,
+        _NO_ACTIONS if policy.actions is None else policy.actions,
+        _NO_CHOICES if deterministic else _conditional(policy.table()),
+        visits,
+        transitions,
+    )
+    return visits
 
 
 class _Outcomes:
@@ -424,6 +492,16 @@ def check_policy(model: FiniteModel | FiniteSpec, policy: Policy) -> None:
         )
 
 
+def check_deterministic(policy: Policy) -> Ints:
+    """The actions of a policy, (H, S), which must be deterministic."""
+    if policy.actions is None:
+        raise InvalidArgument(
+            "policy must be deterministic where only its own actions are counted, "
+            "but it is stochastic"
+        )
+    return policy.actions
+
+
 def check_users(users: int) -> int:
     """A number of users, at most 10^12."""
     if isinstance(users, bool) or not isinstance(users, (int, np.integer)):
@@ -437,6 +515,13 @@ def check_size(name: str, value: int) -> int:
     """An integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise InvalidArgument(f"{name} must be an integer >= 1, got {value!r}")
+    return int(value)
+
+
+def check_seed(name: str, value: int) -> int:
+    """An integer of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise InvalidArgument(f"{name} must be an integer >= 0, got {value!r}")
     return int(value)
 
 
@@ -458,7 +543,7 @@ def _reward_values(values: ArrayLike) -> Floats:
     return array
 
 
-def _distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
+def check_distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """A copy whose last axis holds probabilities, with the rounding of their sums removed."""
     array = np.asarray(values)
     if array.shape != shape or array.dtype.kind not in "iuf":
@@ -471,7 +556,8 @@ def _distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floa
     if not good.all():
         index = tuple(np.argwhere(~good)[0].tolist()) if good.ndim else ()
         raise InvalidArgument(_bad_row(name, index, array[index], float(sums[index])))
-    result: Floats = array / sums[..., np.newaxis]
+    # Samplers take rows for granted that lie one behind the other.
+    result: Floats = np.divide(array, sums[..., np.newaxis], order="C")
     return result
 
 

@@ -129,11 +129,13 @@ def count_moves(
     visits: NDArray[np.int64],
     transitions: NDArray[np.int64],
 ) -> None:
-    """Adds a block's visits, (H, S, A), and transitions, (H or 1, S, A, S), to zeros.
+    """Adds a block's visits, (H, S, A or 1), and transitions, (H or 1, S, A or 1, S), to zeros.
 
     ``start``, ``moves`` and ``choices`` are probabilities given that no earlier outcome occurred.
+    The axis of actions may have length 1 where the policy is deterministic.
     """
-    horizon, states, n_actions = visits.shape
+    horizon, states, kept_actions = visits.shape
+    n_actions = moves.shape[2]
     last_move, last_row = moves.shape[0] - 1, transitions.shape[0] - 1
     here, there = np.zeros(states, dtype=np.int64), np.zeros(states, dtype=np.int64)
     split = np.zeros(max(states, n_actions), dtype=np.int64)
@@ -147,17 +149,21 @@ def count_moves(
         for state in range(states):
             if here[state] == 0:
                 continue
+            first, end = np.int64(0), np.int64(n_actions)
             if deterministic:
-                visits[step, state, actions[step, state]] = here[state]
+                first = actions[step, state]
+                end = first + 1
+                visits[step, state, min(first, kept_actions - 1)] = here[state]
             else:
                 _split(rng, here[state], choices[step, state], visits[step, state])
-            for action in range(n_actions):
-                count = visits[step, state, action]
+            for action in range(first, end):
+                kept = min(action, kept_actions - 1)
+                count = visits[step, state, kept]
                 if count == 0:
                     continue
                 at = min(step, last_move)
                 _split(rng, count, moves[at, state, action], moved)
-                into = transitions[min(step, last_row), state, action]
+                into = transitions[min(step, last_row), state, kept]
                 for k in range(len(moved)):
                     if moved[k] > 0:
                         into[successors[at, state, action, k]] += moved[k]

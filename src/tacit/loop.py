@@ -23,14 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.episodes import Episodes
+from tacit.finite_world import Form as Form
 from tacit.policy import Policy
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Block
 from tacit.result import Result
-
-Form: TypeAlias = Literal["episodes", "counts", "pooled"]
-"""What a world hands over: episodes one by one, exact sums per step, or sums over all steps."""
 
 Progress: TypeAlias = bool | Literal["always"]
 """Whether there is a progress bar: where a terminal is watched (True), nowhere, or always."""
@@ -70,7 +68,19 @@ class World(Protocol):
     def simulate(
         self, policy: Policy, users: int, rng: np.random.Generator, form: Form
     ) -> Episodes | Block:
-        """What happens to so many new users who follow the policy."""
+        """What happens to so many new users who follow the policy.
+
+        Args:
+            policy: what they all follow.
+            users: how many.
+            rng: the randomness of users and world.
+            form: ``"episodes"`` for an :class:`~tacit.episodes.Episodes`, or one of three
+                aggregate blocks, whose ``transitions`` count users and whose ``rewards`` add up
+                what they got: ``"counts"``, (H, S, A, S) and (H, S, A); ``"pooled"``, the same
+                summed over steps, with a first axis of 1; ``"followed"``, (H, S, S) and (H, S),
+                under a policy that must be deterministic and whose ``actions``, (H, S), come with
+                them. A world may refuse forms that it has no use for.
+        """
         ...
 
     def value(self, policy: Policy) -> float:
@@ -246,8 +256,10 @@ class PermutedWorld:
             )
         arrays: dict[str, NDArray[Any]] = {}
         for name, array in data.arrays.items():
-            if not data.aggregate:
-                arrays[name] = self._relabel(array) if name == "actions" else array
+            if name == "actions":
+                arrays[name] = self._relabel(array)
+            elif not data.aggregate or form == "followed":
+                arrays[name] = array
             elif name in _ACTION_AXES:
                 arrays[name] = np.take(array, self.permutation, axis=_ACTION_AXES[name])
             else:
@@ -526,14 +538,14 @@ def _check_match(agent: Agent, world: World) -> None:
     mine, theirs = agent.spec, world.spec
     if mine is theirs:
         return
-    if type(mine) is not type(theirs) or not is_dataclass(mine):
+    if not is_dataclass(mine) or not isinstance(theirs, type(mine)):
         if mine != theirs:
             raise InvalidArgument(f"agent is for {mine!r}, but the world has {theirs!r}")
         return
     for field in fields(mine):
         known, true = getattr(mine, field.name), getattr(theirs, field.name)
         # An agent may know less: an unknown is None, and what is stationary is also step-dependent.
-        if known is None or (field.name == "stationary" and not known):
+        if known is None or (field.name.startswith("stationary") and not known):
             continue
         if not np.array_equal(known, true):
             raise InvalidArgument(

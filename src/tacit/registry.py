@@ -34,9 +34,15 @@ _WORLDS = {
     "health_coach": "tacit.tabular.worlds:health_coach",
     "random_mdp": "tacit.tabular.worlds:random_mdp",
     "riverswim": "tacit.tabular.worlds:riverswim",
+    "simplex": "tacit.linear.worlds:simplex",
+    "two_state": "tacit.linear.worlds:two_state",
 }
 _AGENTS = {
+    "adaptive_lsvi_ucb": "tacit.linear.adaptive_lsvi_ucb:AdaptiveLSVIUCB",
+    "batched_lsvi_ucb": "tacit.linear.batched_lsvi_ucb:BatchedLSVIUCB",
     "ldpob": "tacit.tabular.ldpob:LDPOB",
+    "lsvi_ucb": "tacit.linear.lsvi_ucb:LSVIUCB",
+    "lsvi_ucb_plus_plus": "tacit.linear.lsvi_ucb_plus_plus:LSVIUCBPlusPlus",
     "pucb": "tacit.tabular.pucb:PUCB",
     "ucbpo": "tacit.tabular.ucbpo:UCBPO",
     "ucbvi": "tacit.tabular.ucbvi:UCBVI",

@@ -18,6 +18,9 @@ from typing import overload
 
 from tacit.privacy.budget import checked_number
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.local import noise_scale
+from tacit.privacy.models import LocalDP, NonPrivate, Privacy
+from tacit.privacy.statistic import Statistic
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,50 @@ def geometric(users: int, growth: float = 1.5, first: int = 1) -> tuple[int, ...
     if len(blocks) > 1 and 2 * blocks[-1] < blocks[-2]:
         blocks[-2:] = [blocks[-2] + blocks[-1]]
     return tuple(blocks)
+
+
+def growing(users: int, first: int, growth: float) -> tuple[int, ...]:
+    """Blocks of ``first`` users, and larger ones once ``growth`` allows for them.
+
+    From block to block the users served grow by the factor ``growth``, or by ``first`` users where
+    that is more. A block takes what is left where that would be less than half of its size.
+
+    Args:
+        users: the sum of all blocks.
+        first: users of the smallest block.
+        growth: factor between two ends, above 1.
+
+    >>> growing(100, first=10, growth=1.5)
+    (10, 10, 10, 15, 22, 33)
+    """
+    blocks, end = [], 0
+    while end < users:
+        size = max(first, math.floor((growth - 1.0) * end))
+        if users - end - size < size / 2:
+            size = users - end
+        blocks.append(size)
+        end += size
+    return tuple(blocks)
+
+
+def users_above_noise(statistic: Statistic, privacy: Privacy, multiple: float) -> int:
+    """How many users a block needs to be so many times the noise of one sum; 1 without noise.
+
+    Args:
+        statistic: what is summed.
+        privacy: what sets the noise.
+        multiple: in standard deviations of a sum with weight 1.
+    """
+    if isinstance(privacy, NonPrivate):
+        return 1
+    if isinstance(privacy, LocalDP):
+        # n reports have noise sqrt(n) s together, so n must exceed a multiple of s^2.
+        return math.ceil((multiple * noise_scale(statistic, privacy)) ** 2)
+    if privacy.pure:
+        noise = math.sqrt(2.0) * statistic.sensitivity(privacy.relation, "l1")
+        return math.ceil(multiple * noise / privacy.episode_limit)
+    noise = statistic.sensitivity(privacy.relation, "l2")
+    return math.ceil(multiple * noise / math.sqrt(privacy.episode_limit))
 
 
 def every_episode(users: int) -> Even:

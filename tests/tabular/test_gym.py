@@ -6,9 +6,10 @@ from gymnasium.utils.env_checker import check_env
 
 import tacit.tabular
 from tacit import InvalidArgument
+from tacit.finite_env import FiniteEnv
 from tacit.policy import Policy
 from tacit.tabular import build_world, riverswim
-from tacit.tabular.gym import ImportedWorld, SampledWorld, TabularEnv, from_gymnasium, register_envs
+from tacit.tabular.gym import ImportedWorld, SampledWorld, from_gymnasium, register_envs
 
 IDS = ["RiverSwim", "Grid", "DeepSea", "RandomMDP", "HealthCoach"]
 
@@ -200,6 +201,17 @@ def test_sampled_counts_are_those_of_the_episodes():
     assert (pooled["transitions"][0] == counts["transitions"].sum(axis=0)).all()
     assert (pooled["rewards"][0] == counts["rewards"].sum(axis=0)).all()
     assert pooled.aggregate
+    second = Policy.deterministic(np.ones((3, 5), dtype=np.int64), 2)
+    counts, followed = (
+        world.simulate(second, 200, np.random.default_rng(8), form)
+        for form in ("counts", "followed")
+    )
+    assert (followed["actions"] == 1).all()
+    for name in ("transitions", "rewards"):
+        assert (followed[name] == counts[name][:, :, 1]).all()
+        assert (counts[name][:, :, 0] == 0).all()
+    with pytest.raises(InvalidArgument, match="policy must be deterministic"):
+        world.simulate(uniform(world), 200, np.random.default_rng(8), "followed")
 
 
 def test_what_a_table_does_not_know_is_sampled():
@@ -224,7 +236,7 @@ def test_what_a_table_does_not_know_is_sampled():
         (lambda: from_gymnasium("CartPole-v1"), "observations must be Discrete"),
         (lambda: from_gymnasium("FrozenLake-v1", horizon=0), "horizon must be an integer >= 1"),
         (lambda: from_gymnasium(Coins(), 3, reward_range=(0, 0)), "reward_range must be finite"),
-        (lambda: TabularEnv("riverswim"), "world must be a TabularWorld, got str"),
+        (lambda: FiniteEnv("riverswim"), "world must be a FiniteWorld, got str"),
     ],
 )
 def test_mistakes_are_named(make, message):
@@ -255,7 +267,7 @@ def test_parameters_reach_the_world():
 
 def test_an_environment_plays_its_world():
     world = riverswim(states=3, horizon=8)
-    env = TabularEnv(world)
+    env = FiniteEnv(world)
     returns = environment_returns(env, world.optimal_policy, 2000, seed=0)
     assert abs(returns.mean() - world.optimal_value) < 5 * returns.std() / np.sqrt(2000)
     state, _ = env.reset(seed=3)

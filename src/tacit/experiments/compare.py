@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tacit.finite_world import FiniteWorld
 from tacit.loop import Progress, World, WorldMaker, run, run_seeds
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.registry import AgentChoice, build_world
 from tacit.result import Result
-from tacit.tabular.world import TabularWorld
 
 _FORMAT = "tacit-runs"
 _VERSION = 1
@@ -201,7 +201,7 @@ def recipe(world: World, text: str | None, workers: int) -> WorldMaker:
 
     Tables are sent as they are. An environment of Gymnasium may hold anything, so it is made anew.
     """
-    if workers == 1 or isinstance(world, TabularWorld):
+    if workers == 1 or isinstance(world, FiniteWorld):
         return world
     return partial(_rebuild, text or world.name)
 

@@ -30,9 +30,9 @@ from tacit.policy import Policy
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.statistic import Block
 from tacit.schedule import every_episode
-from tacit.tabular.statistics import VisitCounts
 from tacit.tabular.ucbvi import UCBVI
 from tacit.tabular.world import TabularWorld
+from tacit.visits import VisitCounts
 
 if TYPE_CHECKING:
     from tacit.loop import World
@@ -218,7 +218,7 @@ def _learn(
     agent.evidence.reached = reached
     agent.served += users
     agent.releases += users
-    agent._policy, agent._greedy = agent._plan(agent.evidence.counts())
+    agent._policy, agent._greedy = agent._plan()
 
 
 # The loop.

@@ -18,11 +18,13 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from tacit import finite
+from tacit.finite_env import FiniteEnv, Registered, register_worlds
+from tacit.finite_world import FORMS, FiniteWorld, Form
 from tacit.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.tabular import worlds
-from tacit.tabular.world import FORMS, Form, TabularWorld
+from tacit.tabular.world import TabularWorld
 
 if TYPE_CHECKING:
     from tacit.episodes import Episodes
@@ -54,8 +56,7 @@ class ImportedWorld(TabularWorld):
     def __init__(
         self, model: finite.FiniteModel, name: str, reward_offset: float, reward_scale: float
     ) -> None:
-        self.model = model
-        self.name = name
+        FiniteWorld.__init__(self, model, name)
         self.reward_offset = reward_offset
         self.reward_scale = reward_scale
 
@@ -124,6 +125,7 @@ class SampledWorld:
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         finite.check_policy(self.spec, policy)
+        followed = finite.check_deterministic(policy) if form == "followed" else None
         users = finite.check_users(users)
         states, actions, rewards = self._roll_out(policy, users, rng)
         if form == "episodes":
@@ -131,12 +133,16 @@ class SampledWorld:
             return Episodes(states=states, actions=actions, rewards=rewards, versions=versions)
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         steps = 1 if form == "pooled" else H
-        finite.check_bytes("transitions of a block", (steps, S, A, S))
-        transitions = np.zeros((steps, S, A, S), dtype=np.int64)
-        sums = np.zeros((steps, S, A))
+        kept = A if followed is None else 1
+        finite.check_bytes("transitions of a block", (steps, S, kept, S))
+        transitions = np.zeros((steps, S, kept, S), dtype=np.int64)
+        sums = np.zeros((steps, S, kept))
         at = np.broadcast_to(np.minimum(np.arange(H), steps - 1), actions.shape)
+        actions = np.minimum(actions, kept - 1)
         np.add.at(transitions, (at, states[:, :-1], actions, states[:, 1:]), 1)
         np.add.at(sums, (at, states[:, :-1], actions), rewards)
+        if followed is not None:
+            return finite.followed_block(users, followed, transitions, sums)
         return Block(users, {"transitions": transitions, "rewards": sums}, aggregate=True)
 
     def value(self, policy: Policy) -> float:
@@ -258,96 +264,17 @@ def from_gymnasium(
     return SampledWorld(env, horizon, name, reward_range, optimal_value, evaluation_users)
 
 
-class TabularEnv(gymnasium.Env[np.int64, np.int64]):
-    """A tabular world as a Gymnasium environment; an episode is truncated at the horizon.
-
-    Args:
-        world: the world.
-
-    >>> env = TabularEnv(worlds.riverswim())
-    >>> state, _ = env.reset(seed=0)
-    >>> int(state)
-    0
-    """
-
-    def __init__(self, world: TabularWorld) -> None:
-        if not isinstance(world, TabularWorld):
-            raise InvalidArgument(f"world must be a TabularWorld, got {type(world).__name__}")
-        self.metadata = {"render_modes": []}
-        self.world = world
-        self.observation_space = spaces.Discrete(world.spec.states)
-        self.action_space = spaces.Discrete(world.spec.actions)
-        self._state = 0
-        self._step = 0
-
-    @property
-    def initial_state_distrib(self) -> Floats:
-        """The distribution of the first state, under Gymnasium's name."""
-        return self.world.model.start
-
-    @cached_property
-    def P(self) -> dict[int, dict[int, list[tuple[float, int, float, bool]]]]:  # noqa: N802
-        """The table as Gymnasium's toy environments have it; stationary worlds only."""
-        model = self.world.model
-        if not model.stationary:
-            raise AttributeError("P is for stationary worlds")
-        return {
-            s: {a: _outcomes(model, s, a) for a in range(model.actions)}
-            for s in range(model.states)
-        }
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.int64, dict[str, Any]]:
-        """A new user."""
-        super().reset(seed=seed)
-        model = self.world.model
-        self._step = 0
-        self._state = int(self.np_random.choice(model.states, p=model.start))
-        return np.int64(self._state), {}
-
-    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
-        """One step of the user."""
-        if not self.action_space.contains(action):
-            raise InvalidArgument(f"action must be in {self.action_space}, got {action!r}")
-        model = self.world.model
-        if self._step >= model.horizon:
-            raise InvalidArgument(f"the episode is over after {model.horizon} steps: reset first")
-        s, a = self._state, int(action)
-        row = model.transitions_at(self._step)[s, a]
-        self._state = int(self.np_random.choice(model.states, p=row))
-        if model.transition_rewards is not None:
-            reward = float(model.transition_rewards[s, a, self._state])
-        else:
-            level = min(self._step, len(model.reward_probabilities) - 1)
-            reward = float(
-                self.np_random.choice(
-                    model.reward_values, p=model.reward_probabilities[level, s, a]
-                )
-            )
-        self._step += 1
-        return np.int64(self._state), reward, False, self._step >= model.horizon, {}
-
-
 def register_envs() -> None:
     """Registers the built-in worlds with Gymnasium; once is enough, twice does no harm."""
-    for name, world, defaults in _REGISTERED:
-        full = f"tacit/{name}-v0"
-        if full not in gymnasium.registry:
-            gymnasium.register(
-                full,
-                entry_point="tacit.tabular.gym:make_env",
-                kwargs={"world": world, **defaults},
-            )
+    register_worlds("tacit.tabular.gym:make_env", _REGISTERED)
 
 
-def make_env(world: str, **parameters: Any) -> TabularEnv:
+def make_env(world: str, **parameters: Any) -> FiniteEnv:
     """The environment of a built-in world; what ``gymnasium.make`` calls."""
-    build = getattr(worlds, world)
-    return TabularEnv(build(**parameters))
+    return FiniteEnv(getattr(worlds, world)(**parameters))
 
 
-_REGISTERED: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+_REGISTERED: tuple[Registered, ...] = (
     ("RiverSwim", "riverswim", {}),
     ("Grid", "grid", {}),
     ("DeepSea", "deep_sea", {}),
@@ -442,22 +369,8 @@ def _ends(
     return entered - passed, copies
 
 
-def _outcomes(model: finite.FiniteModel, s: int, a: int) -> list[tuple[float, int, float, bool]]:
-    row = model.transitions[0, s, a]
-    if model.transition_rewards is not None:
-        decided = model.transition_rewards[s, a]
-        return [(float(row[t]), int(t), float(decided[t]), False) for t in np.flatnonzero(row)]
-    rewards = list(zip(model.reward_probabilities[0, s, a], model.reward_values, strict=True))
-    return [
-        (float(row[t] * q), int(t), float(r), False)
-        for t in np.flatnonzero(row)
-        for q, r in rewards
-        if q > 0
-    ]
-
-
 def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
-    if isinstance(env.unwrapped, TabularEnv):
+    if isinstance(env.unwrapped, FiniteEnv):
         return env.unwrapped.world.spec.horizon
     return None if env.spec is None else env.spec.max_episode_steps
 

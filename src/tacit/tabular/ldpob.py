@@ -16,9 +16,8 @@ from tacit.privacy.local import flip_probability, noise_scale
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.schedule import Schedule
 from tacit.tabular.agent import Form
-from tacit.tabular.evidence import Counts
 from tacit.tabular.pucb import ThreeCounts
-from tacit.tabular.statistics import VisitCounts
+from tacit.visits import VisitCounts
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +42,7 @@ class LDPOB(ThreeCounts):
     is right for any V, whatever the signs of the estimates.
 
     Private statistics: n(s, a), r(s, a) and n(s, a, s') of one episode, pooled over steps when
-    stationary: :class:`~tacit.tabular.statistics.VisitCounts` with visits, all zeros included. The
+    stationary: :class:`~tacit.visits.VisitCounts` with visits, all zeros included. The
     device adds Laplace noise of scale 6 H / epsilon, or Gaussian noise (squared L2 sensitivity 6 H
     per step, at most 6 H^2 pooled), or randomises the bits of its one-hots (per step only). The
     noise of k reports grows like sqrt(k).
@@ -143,7 +142,8 @@ class LDPOB(ThreeCounts):
         sizes = (self.spec.states, self.spec.actions, self.spec.horizon)
         return VisitCounts(*sizes, pooled=self.stationary, visits=True)
 
-    def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
+    def _plan(self) -> tuple[Policy, Policy]:
+        counts = self.evidence.counts()
         c = self._widths(self.served)
         n_r = np.maximum(1.0, counts.visits + _ALPHA * c.visits)
         n_p = np.maximum(1.0, counts.transitions.sum(axis=-1) + _ALPHA * c.row)

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.finite import FiniteSpec
+from tacit.learner import Calibration
 from tacit.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.schedule import Schedule
-from tacit.tabular.agent import Calibration
-from tacit.tabular.evidence import Counts
 from tacit.tabular.ucbvi import UCBVI, count_width
 
 Floats = NDArray[np.float64]
@@ -72,7 +71,7 @@ class PUCB(ThreeCounts):
     Together that is below (1 + S H) 3 E / n.
 
     Private statistics: per step, n(s, a), r(s, a) and n(s, a, s'):
-    :class:`~tacit.tabular.statistics.VisitCounts` with visits, through one counter over all
+    :class:`~tacit.visits.VisitCounts` with visits, through one counter over all
     releases. L1 sensitivity 6 H, squared L2 sensitivity 6 H under replace-one.
 
     Guarantee: that of its curator; see ``guarantee``. Joint DP only.
@@ -148,7 +147,8 @@ class PUCB(ThreeCounts):
             autosave=autosave,
         )
 
-    def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
+    def _plan(self) -> tuple[Policy, Policy]:
+        counts = self.evidence.counts()
         E = count_width(self, float(counts.noise.max()))
         known = counts.visits >= 2.0 * E
         n = np.where(known, np.maximum(counts.visits, 1.0), 1.0)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from tacit.policy import Policy
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.evidence import Counts
 from tacit.tabular.ucbvi import UCBVI
 
 Floats = NDArray[np.float64]
@@ -66,9 +65,9 @@ class UCBPO(UCBVI):
     def _identity(self) -> dict[str, Any]:
         return super()._identity() | {"eta": self.eta, "steps": self.steps}
 
-    def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
+    def _plan(self) -> tuple[Policy, Policy]:
         # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
-        _, greedy = super()._plan(counts)
+        _, greedy = super()._plan()
         # In practice nothing that was learned from less is held against an action for ever.
         floor = 1e-30 if self.bonus == "theory" else 1e-3
         logits = np.log(np.maximum(self._policy.table(), floor))

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from tacit.evidence import Counts
 from tacit.policy import Policy
 from tacit.privacy.models import NonPrivate
 from tacit.tabular.agent import TabularAgent
-from tacit.tabular.evidence import Counts
 
 if TYPE_CHECKING:
     from tacit.loop import World
@@ -29,7 +29,7 @@ class UCBVI(TabularAgent):
     what is uncertain, by sampling or by privacy noise, and follow the best policy of that
     optimistic world.
 
-    Private statistics: :class:`~tacit.tabular.statistics.VisitCounts` of every block.
+    Private statistics: :class:`~tacit.visits.VisitCounts` of every block.
 
     Guarantee: that of its curator; see ``guarantee``.
 
@@ -65,7 +65,8 @@ class UCBVI(TabularAgent):
 
         return play(self, world, rng)
 
-    def _plan(self, counts: Counts) -> tuple[Policy, Policy]:
+    def _plan(self) -> tuple[Policy, Policy]:
+        counts = self.evidence.counts()
         if self.bonus == "theory":
             return self._plan_in_theory(counts)
         return self._plan_in_practice(counts)
@@ -113,15 +114,9 @@ class UCBVI(TabularAgent):
             here = here @ probabilities[at, everywhere, actions[h]]
         return np.minimum(expected, self._cap or self.spec.horizon)
 
-    def _best(self, q_values: Floats) -> Policy:
-        """The best actions, ties broken at random, once."""
-        ties = np.where(
-            q_values == q_values.max(axis=-1, keepdims=True), self._rng.random(q_values.shape), -1.0
-        )
-        return Policy.deterministic(ties.argmax(axis=-1), self.spec.actions, version=self.releases)
-
     def _plan_in_practice(self, counts: Counts) -> tuple[Policy, Policy]:
-        from tacit.tabular.kernels import plan, project
+        from tacit.projection import project
+        from tacit.tabular.kernels import plan
 
         spec, constants = self.spec, self.constants
         H, S, A = spec.horizon, spec.states, spec.actions

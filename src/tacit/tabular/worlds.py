@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.finite import check_bytes, check_size
+from tacit.finite import check_bytes, check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.world import TabularWorld
 
@@ -152,11 +152,10 @@ def random_mdp(states: int, actions: int, horizon: int, seed: int) -> TabularWor
         check_size("actions", actions),
         check_size("horizon", horizon),
     )
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise InvalidArgument(f"seed must be an integer >= 0, got {seed!r}")
+    seed = check_seed("seed", seed)
     check_bytes("transitions", (1, S, A, S))
-    rng = np.random.default_rng(int(seed))
-    name = f"random_mdp:states={S},actions={A},horizon={H},seed={int(seed)}"
+    rng = np.random.default_rng(seed)
+    name = f"random_mdp:states={S},actions={A},horizon={H},seed={seed}"
     for _ in range(_ATTEMPTS):
         P = rng.dirichlet(np.full(S, 0.1), size=(S, A))
         R = rng.beta(0.2, 1.0, size=(S, A))

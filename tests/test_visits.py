@@ -10,7 +10,7 @@ import pytest
 
 from tacit import Block, Relation, check_statistic
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.statistics import VisitCounts
+from tacit.visits import VisitCounts
 
 H, S, A = 4, 3, 2
 

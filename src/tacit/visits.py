@@ -1,4 +1,4 @@
-"""What tabular agents ask of users: how often they went where, and what they were paid there."""
+"""What is asked of users in finite worlds: how often they went where, and what it paid them."""
 
 from __future__ import annotations
 
@@ -168,37 +168,63 @@ class VisitCounts(Statistic):
         return total
 
     def aggregate(self, block: Block) -> Floats:
-        """From a simulated block's transitions (H or 1, S, A, S) and rewards (H or 1, S, A)."""
+        """From a simulated block's transitions and rewards.
+
+        They are (H or 1, S, A, S) and (H or 1, S, A), or for what followed one policy (H, S, S) and
+        (H, S) beside its actions (H, S).
+        """
         if self.cap is not None and self.cap < self.horizon:
             raise InvalidArgument("capped counts need users one by one, not an aggregate block")
-        transitions, rewards = block["transitions"], block["rewards"]
-        steps = transitions.shape[0] if transitions.ndim == 4 else 0
-        shape = (steps, self.states, self.actions, self.states)
-        allowed = (1, self.horizon) if self.pooled else (self.horizon,)
-        if steps not in allowed or transitions.shape != shape or rewards.shape != shape[:3]:
-            raise InvalidArgument(
-                f"transitions must be (steps, S, A, S) with steps in {allowed} and rewards "
-                f"(steps, S, A), got {transitions.shape} and {rewards.shape}"
-            )
-        counts, sums = np.asarray(transitions, dtype=np.float64), np.asarray(rewards, np.float64)
-        if self.pooled:
-            counts, sums = counts.sum(axis=0, keepdims=True), sums.sum(axis=0, keepdims=True)
-        at = self.where
-        values = {"transitions": counts[at], "rewards": sums[at], "visits": counts[at].sum(axis=-1)}
+        counts = np.asarray(block["transitions"], dtype=np.float64)
+        sums = np.asarray(block["rewards"], dtype=np.float64)
+        if "actions" in block.arrays:
+            counts, sums = self._of_followed(block["actions"], counts, sums)
+        else:
+            counts, sums = self._of_counts(counts, sums)
+        values = {"transitions": counts, "rewards": sums, "visits": counts.sum(axis=-1)}
         return self.layout.pack(values)
 
+    def _of_counts(self, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
+        steps = counts.shape[0] if counts.ndim == 4 else 0
+        shape = (steps, self.states, self.actions, self.states)
+        allowed = (1, self.horizon) if self.pooled else (self.horizon,)
+        if steps not in allowed or counts.shape != shape or sums.shape != shape[:3]:
+            raise InvalidArgument(
+                f"transitions must be (steps, S, A, S) with steps in {allowed} and rewards "
+                f"(steps, S, A), got {counts.shape} and {sums.shape}"
+            )
+        if self.pooled:
+            counts, sums = counts.sum(axis=0, keepdims=True), sums.sum(axis=0, keepdims=True)
+        return counts[self.where], sums[self.where]
+
+    def _of_followed(
+        self, actions: NDArray[np.generic], counts: Floats, sums: Floats
+    ) -> tuple[Floats, Floats]:
+        shape = (self.horizon, self.states)
+        if actions.shape != shape or counts.shape != (*shape, self.states) or sums.shape != shape:
+            raise InvalidArgument(
+                f"what followed a policy must have actions and rewards of shape {shape} and "
+                f"transitions of shape {(*shape, self.states)}, got {actions.shape}, {sums.shape} "
+                f"and {counts.shape}"
+            )
+        steps = np.arange(self.horizon)[:, np.newaxis]
+        cells = self.cells[steps, np.arange(self.states), np.asarray(actions, dtype=np.int64)]
+        kept = cells >= 0
+        of_cells, of_rewards = np.zeros((self.size, self.states)), np.zeros(self.size)
+        np.add.at(of_cells, cells[kept], counts[kept])
+        np.add.at(of_rewards, cells[kept], sums[kept])
+        return of_cells, of_rewards
+
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.tabular.kernels import count_visits
+        from tacit.visit_kernels import count_visits
 
         users, H = block.users, self.horizon
-        states = _codes(block, "states", (users, H + 1))
-        actions = _codes(block, "actions", (users, H))
-        rewards = _plain(block, "rewards", (users, H))
-        with np.errstate(all="ignore"):
-            rewards = np.clip(np.where(np.isfinite(rewards), rewards, np.nan), 0.0, 1.0)
+        states = read_codes(block, "states", (users, H + 1))
+        actions = read_codes(block, "actions", (users, H))
+        rewards = read_rewards(block, "rewards", (users, H))
         admitted = np.ones(users, dtype=bool)
         if self.policy is not None:
-            admitted = _codes(block, "versions", (users,)) == self.version
+            admitted = read_codes(block, "versions", (users,)) == self.version
         rows = users if separate else 1
         transitions = np.zeros((rows, self.size, self.states))
         sums, visits = np.zeros((rows, self.size)), np.zeros((rows, self.size))
@@ -219,15 +245,17 @@ class VisitCounts(Statistic):
         return self.layout.pack(values, users=rows)
 
 
-def _plain(block: Block, name: str, shape: tuple[int, ...]) -> Floats:
+def read_rewards(block: Block, name: str, shape: tuple[int, ...]) -> Floats:
+    """Numbers cut to [0, 1]; what is not finite is NaN."""
     array = block[name]
     if array.shape != shape:
         raise InvalidArgument(f"{name!r} must have shape {shape}, got {array.shape}")
     with np.errstate(all="ignore"):
-        return np.ascontiguousarray(array, dtype=np.float64)
+        values = np.ascontiguousarray(array, dtype=np.float64)
+        return np.clip(np.where(np.isfinite(values), values, np.nan), 0.0, 1.0)
 
 
-def _codes(block: Block, name: str, shape: tuple[int, ...]) -> Ints:
+def read_codes(block: Block, name: str, shape: tuple[int, ...]) -> Ints:
     """Integers as they are; numbers that are none as -1."""
     array = block[name]
     if array.shape != shape:

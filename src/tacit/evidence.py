@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.gate import Release
-from tacit.tabular.statistics import VisitCounts
+from tacit.visits import VisitCounts
 
 Floats = NDArray[np.float64]
 

@@ -1,0 +1,536 @@
+"""What all agents share: the gate, the schedule, real episodes, save and resume.
+
+An agent serves users with ``policy``. When the users of a block are through, it asks its curator
+for a release about them, adds it to what is known, and publishes the next policy. Everything after
+the release is post-processing. A family of agents says what it asks, what it makes of the answer
+and how it plans; it never sees who was asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.episodes import Episodes
+from tacit.policy import Policy
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.gate import Curator, Release, Stream
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.local import LocalCurator
+from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
+from tacit.privacy.noise import Noise, saved_source
+from tacit.privacy.statistic import Block, Statistic
+from tacit.privacy.storage import read_state, write_state
+from tacit.schedule import Schedule
+
+Floats = NDArray[np.float64]
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+Bonus = Literal["practical", "theory"]
+Calibration = Literal["tight", "as_printed"]
+Asked = TypeVar("Asked", bound=Statistic)
+
+
+class Sizes(Protocol):
+    """What every agent knows of its world."""
+
+    @property
+    def states(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def actions(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode."""
+        ...
+
+
+class Learner(ABC, Generic[Asked]):
+    """An agent without its algorithm. ``Asked`` is the kind of statistic it asks of a block.
+
+    The constructor calls the hooks ``_check_options``, ``_choose_counter``, ``_make_schedule`` and,
+    for a running sum, ``_statistic``: a subclass first sets what its hooks read, then calls it.
+
+    Args:
+        spec: sizes and horizon.
+        users: how many users are declared.
+        privacy: JointDP, LocalDP or NonPrivate.
+        bonus: ``"practical"`` or ``"theory"``.
+        scale: multiplies the bonus.
+        failure: with which probability the theory's confidence bounds may fail.
+        calibration: ``"tight"``, or ``"as_printed"`` for a paper's own noise.
+        schedule: when a policy is republished; see :mod:`tacit.schedule`.
+        counter: ``"blocks"`` or a kind of :func:`tacit.counter` over all releases.
+        seed: of ties and of the first, random policy; not of the noise.
+        noise_seed: reproducible noise, for simulations only.
+        ledger: file that records what was spent.
+        autosave: file that is written before each publication.
+    """
+
+    name: ClassVar[str]
+    deterministic: ClassVar[bool] = True
+    spec: Sizes
+
+    def __init__(
+        self,
+        spec: Sizes,
+        users: int,
+        privacy: Privacy,
+        *,
+        bonus: Bonus = "practical",
+        scale: float = 1.0,
+        failure: float = 0.1,
+        calibration: Calibration = "tight",
+        schedule: str | Schedule = "auto",
+        counter: str = "auto",
+        seed: int = 0,
+        noise_seed: int | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+        autosave: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if not isinstance(privacy, (JointDP, LocalDP, NonPrivate)):
+            raise InvalidArgument(
+                f"privacy must be JointDP, LocalDP or NonPrivate, got {privacy!r}"
+            )
+        if isinstance(users, bool) or int(users) != users or users < 1:
+            raise InvalidArgument(f"users must be an integer >= 1, got {users!r}")
+        if not (math.isfinite(scale) and scale > 0):
+            raise InvalidArgument(f"scale must be > 0, got {scale!r}")
+        self.spec = spec
+        self.users = int(users)
+        self.privacy = privacy
+        self.scale = float(scale)
+        self.bonus, self.calibration, self.failure = bonus, calibration, float(failure)
+        self._check_options(schedule)
+        self.served = 0
+        self.releases = 0
+        self._rng = np.random.default_rng(np.random.SeedSequence([seed, 4]))
+        self._pending: list[tuple[Block, Sequence[int | str] | None]] = []
+        self._waiting = 0
+        self._with_ids = False
+        self._policy = self._greedy = self._first_policy()
+        self.counter = self._choose_counter(counter)
+        gate = privacy if calibration == "tight" else self._as_printed()
+        self.schedule = self._make_schedule(schedule)
+        options: dict[str, Any] = {"users": self.users, "noise_seed": noise_seed}
+        if isinstance(privacy, JointDP):
+            options |= {"ledger": ledger}
+        elif ledger is not None or autosave is not None:
+            raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
+        self._curator: Curator = gate.curator(**options)
+        self._stream: Stream | None = None
+        if self.counter != "blocks" and isinstance(privacy, JointDP):
+            self._stream = self._curator.stream(
+                self._statistic(), releases=self.schedule.releases, kind=self.counter
+            )
+        if isinstance(self._curator, JointCurator):
+            self._curator.attach(self._dump)
+            if autosave is not None:
+                self._curator.autosave_to(autosave)
+
+    # What a family must define.
+
+    @abstractmethod
+    def _statistic(self) -> Asked:
+        """What is asked of the current block; it may depend on anything that is public by now."""
+
+    @abstractmethod
+    def _absorb(self, release: Release, statistic: Asked, users: int) -> None:
+        """Takes a release into what is known, before anything counts its block as served.
+
+        Args:
+            release: the noisy sums.
+            statistic: what was asked.
+            users: of the block.
+        """
+
+    @abstractmethod
+    def _plan(self) -> tuple[Policy, Policy]:
+        """The next policy to serve users with, and the greedy one beside it.
+
+        ``served`` and ``releases`` already count the last block; the policies' version is
+        ``releases``.
+        """
+
+    @abstractmethod
+    def _make_schedule(self, schedule: str | Schedule) -> Schedule:
+        """The schedule for the argument of the constructor; ``"auto"`` is the family's own."""
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        """What is known, for a save: JSON values and arrays, by names that :meth:`_dump` lacks."""
+
+    @abstractmethod
+    def _set_state(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """Puts back what :meth:`_state` returned; it is among what the save holds."""
+
+    # What a family may define.
+
+    @property
+    def _masked(self) -> bool:
+        """Whether the statistic counts only those who followed the block's own policy.
+
+        Then episodes must say which version their users followed.
+        """
+        return False
+
+    def _check_options(self, schedule: str | Schedule) -> None:
+        """Refuses arguments that do not go together; nothing is made yet."""
+        if self.bonus not in ("practical", "theory"):
+            raise InvalidArgument(f"bonus must be practical or theory, got {self.bonus!r}")
+        if self.calibration not in ("tight", "as_printed"):
+            raise InvalidArgument(
+                f"calibration must be tight or as_printed, got {self.calibration!r}"
+            )
+        if not 0.0 < self.failure < 1.0:
+            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
+
+    def _choose_counter(self, counter: str) -> str:
+        """``"blocks"`` for single releases, or the kind of counter that all blocks go through.
+
+        Reports and exact sums add up as they are: without JointDP nothing is gained by a counter.
+        """
+        if counter == "auto" or not isinstance(self.privacy, JointDP):
+            return "blocks"
+        return counter
+
+    def _as_printed(self) -> Privacy:
+        """The model that adds exactly the paper's noise, with what is really proven for it."""
+        raise InvalidArgument(f"calibration of {type(self).__name__} must be tight")
+
+    def _first_policy(self) -> Policy:
+        """Before anything is known: random actions, drawn once, or all with the same chance."""
+        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
+        if self.deterministic:
+            return Policy.deterministic(self._rng.integers(0, A, (H, S)), A, version=0)
+        return Policy.uniform(H, S, A)
+
+    def _forget_blocks(self) -> None:
+        """Drops raw data that is not asked again, after the releases of a block: all of it."""
+        for number in self._curator.blocks:
+            self._curator.forget(number)
+
+    # The billboard.
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that serves users now."""
+        return self._policy
+
+    @property
+    def greedy_policy(self) -> Policy:
+        """The best policy for what is known now, without exploring; from the same release."""
+        return self._greedy
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What is proven for every user; ``None`` without privacy."""
+        return self._curator.guarantee
+
+    @property
+    def block_users(self) -> int:
+        """How many more users the current policy serves until the next release."""
+        if self.releases >= self.schedule.releases:
+            return 0
+        size = min(self.schedule.blocks[self.releases], self.users - self.served)
+        return size - self._waiting
+
+    @property
+    def statistic(self) -> Asked:
+        """What is asked of the users of the current block; devices need it for their reports."""
+        return self._statistic()
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public policy; any device with NumPy can load it."""
+        self._policy.publish(path)
+
+    # Learning.
+
+    def learn(self, data: Episodes | Block, user_ids: Sequence[int | str] | None = None) -> None:
+        """Takes users that ``policy`` served; publishes the next policy when a block is full.
+
+        Args:
+            data: episodes of any number of users, or the sums of exactly one block (simulations).
+            user_ids: who they are; see :meth:`tacit.Curator.add`.
+        """
+        if isinstance(data, Episodes):
+            user_ids = data.user_ids if user_ids is None else user_ids
+            data = data.block()
+        self._curator.check_ready()
+        left = self.users - self.served - self._waiting
+        if data.users > left:
+            raise HorizonExceeded(
+                f"this agent was declared for {self.users} users; {left} are left, "
+                f"{data.users} came"
+            )
+        self._statistic().check(data)
+        self._check_ids(data, user_ids)
+        if self._masked and not data.aggregate:
+            self._check_versions(data)
+        if data.aggregate:
+            if self._pending or data.users != self.block_users:
+                raise InvalidArgument(
+                    f"sums must be of one whole block: {self.block_users} users, got {data.users}"
+                )
+            self._release(data, None)
+            return
+        start = 0
+        while start < data.users:
+            stop = min(data.users, start + self.block_users)
+            part = data.take(slice(start, stop))
+            self._pending.append((part, None if user_ids is None else user_ids[start:stop]))
+            self._waiting += part.users
+            start = stop
+            if self.block_users == 0:
+                block, ids = _joined(self._pending)
+                self._pending, self._waiting = [], 0
+                self._release(block, ids)
+
+    def _check_ids(self, data: Block, user_ids: Sequence[int | str] | None) -> None:
+        """Refuses what the curator would refuse when the block is full, before anything changes."""
+        privacy, given = self.privacy, user_ids is not None
+        if isinstance(privacy, LocalDP) and not self._curator.source.simulation:
+            raise InvalidArgument("raw data is for simulations (give noise_seed): devices report")
+        if given != self._with_ids and (self.served or self._pending):
+            raise InvalidArgument("user_ids must be given for all users or for none")
+        many = isinstance(privacy, JointDP) and privacy.disjoint and privacy.episodes_per_user > 1
+        if many and not given:
+            raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
+        if user_ids is not None:
+            if data.aggregate:
+                raise InvalidArgument("an aggregate block has no user_ids")
+            if len(user_ids) != data.users:
+                raise InvalidArgument(f"{data.users} users need as many ids, got {len(user_ids)}")
+            kinds = {type(user) for user in user_ids}
+            if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
+                raise InvalidArgument(f"user ids must be integers or strings, got {kinds}")
+        if data.users:
+            self._with_ids = given
+
+    def _check_versions(self, data: Block) -> None:
+        """Which policy a user followed is public: one that was never published is a mistake."""
+        versions = np.asarray(data["versions"])
+        if versions.size and not (
+            versions.dtype.kind in "iu"
+            and (versions >= 0).all()
+            and (versions <= self._policy.version).all()
+        ):
+            raise InvalidArgument(
+                f"versions must say which published policy each user followed, 0 to "
+                f"{self._policy.version}; others were never published"
+            )
+
+    def learn_reports(
+        self, reports: ArrayLike, user_ids: Sequence[int | str] | None = None
+    ) -> None:
+        """Takes the local reports of all users of the current block; see :mod:`tacit.local`.
+
+        Args:
+            reports: one row per user, made on her device by ``tacit.local.report`` from
+                ``statistic`` and ``privacy``.
+            user_ids: who sent them.
+        """
+        if not isinstance(self._curator, LocalCurator):
+            raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")
+        if self.calibration == "as_printed":
+            # Devices that report by ``privacy`` would add another noise than is accounted for.
+            raise InvalidArgument("as printed is for simulations: devices report by privacy itself")
+        rows = np.asarray(reports, dtype=np.float64)
+        if len(rows) != self.block_users:
+            raise InvalidArgument(
+                f"the current block has {self.block_users} users, got {len(rows)} reports"
+            )
+        statistic = self._statistic()
+        number = self._curator.collect(statistic, rows, user_ids)
+        self._absorb(self._curator.release(statistic, blocks=[number]), statistic, len(rows))
+        self._advance(len(rows))
+
+    def _release(self, block: Block, user_ids: Sequence[int | str] | None) -> None:
+        """One block through the gate, and the next policy."""
+        statistic = self._statistic()
+        number = self._curator.add(block, user_ids)
+        with self._at_the_gate(block.users):
+            if self._stream is None:
+                release = self._curator.release(statistic, blocks=[number])
+            else:
+                release = self._stream.release(number)
+        self._absorb(release, statistic, block.users)
+        self._advance(block.users)
+
+    @contextlib.contextmanager
+    def _at_the_gate(self, users: int) -> Iterator[None]:
+        """While a block's releases are made: whatever happens, its raw data is not kept by chance.
+
+        If anything is raised its users may have paid for a release that nobody will see: they are
+        lost, not asked again.
+        """
+        try:
+            yield
+        except BaseException:
+            self.served += users
+            raise
+        finally:
+            self._forget_blocks()
+
+    def _advance(self, users: int) -> None:
+        """A block is served and absorbed: it counts, and the next policy is planned."""
+        self.served += users
+        self.releases += 1
+        self._policy, self._greedy = self._plan()
+
+    def _best(self, q_values: Floats) -> Policy:
+        """The best actions by (H, S, A) values, ties broken at random, once."""
+        ties = np.where(
+            q_values == q_values.max(axis=-1, keepdims=True), self._rng.random(q_values.shape), -1.0
+        )
+        return Policy.deterministic(ties.argmax(axis=-1), self.spec.actions, version=self.releases)
+
+    # Save and resume.
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes everything, secrets included (mode 0600), for going on later."""
+        if isinstance(self._curator, JointCurator):
+            self._curator.save(path)
+            return
+        meta, arrays = self._dump()
+        state: dict[str, Any] = {"agent": meta, "noise": saved_source(self._curator.source)}
+        arrays |= self._curator._participants.dump(state)
+        write_state(path, "agent", state, arrays)
+
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        ledger: str | os.PathLike[str] | None = None,
+        autosave: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Resumes a save into this freshly made agent, which must have the same arguments."""
+        try:
+            if isinstance(self.privacy, JointDP):
+                # First of all: a ledger lets a save be loaded once.
+                self._check_same(read_state(path, "curator").meta["extra"])
+                curator = JointCurator.load(path, ledger=ledger)
+                meta, arrays = curator.extra
+                if self._stream is not None:
+                    self._stream = curator.resume_stream("stream", self._statistic())
+                self._curator = curator
+                curator.attach(self._dump)
+            else:
+                state = read_state(path, "agent")
+                meta, arrays = state.meta["agent"], state.arrays
+                self._check_same(meta)
+                source = Noise.from_state(state.meta["noise"])
+                self._curator.restart(meta["served"], source)
+                self._curator._participants.restore(state.meta, arrays)
+            self._restore(meta, arrays)
+            if isinstance(self._curator, JointCurator):
+                self._catch_up()
+        except (KeyError, TypeError) as error:
+            raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
+        if autosave is not None and isinstance(self._curator, JointCurator):
+            self._curator.autosave_to(autosave)
+        return self
+
+    def _catch_up(self) -> None:
+        """Publishes what was saved before it was published: a release on disk, without policy."""
+        last = self._curator.last_release
+        if last and last.index >= self.releases:
+            users = self.block_users
+            self._absorb(last, self._statistic(), users)
+            self._advance(users)
+            self._forget_blocks()
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for a save to be resumed, as JSON values; subclasses add to it."""
+        return {
+            "class": type(self).__name__,
+            "spec": repr(self.spec),
+            "users": self.users,
+            "privacy": repr(self.privacy),
+            "bonus": self.bonus,
+            "calibration": self.calibration,
+            "scale": self.scale,
+            "failure": self.failure,
+            "counter": self.counter,
+            "schedule": repr(self.schedule),
+        }
+
+    def _check_same(self, meta: dict[str, Any]) -> None:
+        mine, saved = self._identity(), meta["identity"]
+        differing = [key for key in mine if mine[key] != saved.get(key)]
+        if differing:
+            raise InvalidArgument(
+                f"the save is of another agent: {', '.join(differing)} differ "
+                f"(saved {saved.get(differing[0])}, this one {mine[differing[0]]})"
+            )
+
+    def _dump(self) -> tuple[dict[str, Any], Arrays]:
+        pending = _joined(self._pending) if self._pending else None
+        meta, arrays = self._state()
+        meta |= {
+            "identity": self._identity(),
+            "served": self.served,
+            "releases": self.releases,
+            "version": self._policy.version,
+            "rng": self._rng.bit_generator.state,
+            "with_ids": self._with_ids,
+            "pending": 0 if pending is None else pending[0].users,
+            "pending_ids": None if pending is None or pending[1] is None else list(pending[1]),
+        }
+        arrays |= {"policy": _table(self._policy), "greedy": _table(self._greedy)}
+        if pending is not None:
+            arrays |= {f"pending/{name}": array for name, array in pending[0].arrays.items()}
+        return meta, arrays
+
+    def _restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        self._set_state(meta, arrays)
+        self.served, self.releases = meta["served"], meta["releases"]
+        self._rng.bit_generator.state = meta["rng"]
+        self._with_ids = meta["with_ids"]
+        self._policy = self._policy_of(arrays["policy"], meta["version"])
+        self._greedy = self._policy_of(arrays["greedy"], meta["version"])
+        self._pending, self._waiting = [], meta["pending"]
+        if meta["pending"]:
+            raw = below(arrays, "pending/")
+            self._pending = [(Block(meta["pending"], raw), meta["pending_ids"])]
+
+    def _policy_of(self, table: NDArray[Any], version: int) -> Policy:
+        if table.ndim == 2:
+            return Policy.deterministic(table, self.spec.actions, version=version)
+        # Not Policy.stochastic, which divides by the sums again: it must be the same to the bit.
+        return Policy(table, None, version)
+
+
+def _table(policy: Policy) -> NDArray[Any]:
+    return np.array(policy.table() if policy.actions is None else policy.actions)
+
+
+def below(arrays: Arrays, prefix: str) -> Arrays:
+    """The arrays whose names begin with a prefix, without it."""
+    return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
+
+
+def _joined(
+    pending: list[tuple[Block, Sequence[int | str] | None]],
+) -> tuple[Block, Sequence[int | str] | None]:
+    """Parts of a block as one; ids were given for all parts or for none."""
+    blocks = [block for block, _ in pending]
+    names = blocks[0].arrays
+    arrays = {name: np.concatenate([block[name] for block in blocks]) for name in names}
+    ids = [user_ids for _, user_ids in pending]
+    if any(user_ids is None for user_ids in ids):
+        return Block(sum(b.users for b in blocks), arrays), None
+    joined = [user for user_ids in ids if user_ids is not None for user in user_ids]
+    return Block(sum(b.users for b in blocks), arrays), joined

@@ -1,0 +1,569 @@
+"""What linear agents ask of users: sums over their steps of features, and of what followed them.
+
+phi(s, a) is cut to length 1 when a statistic is made: features are public, but nobody promises
+that they are short, and every bound below rests on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.finite import check_seed, check_size
+from tacit.finite_world import numbers
+from tacit.linear.spec import check_features
+from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
+from tacit.visits import read_codes, read_rewards
+
+# The most pairs of steps that are looked at; above, bounds that hold for any features.
+_MOST_PAIRS = 1 << 25
+# Rows of the table of all pairs that are made at a time.
+_PAIR_ROWS = 256
+# The largest table of all phi phi' that is made.
+_OUTER = 1 << 22
+# Rounding of the running length; a billionth of the budget is nobody's loss.
+_ROUNDING = 1e-9
+# Shorter vectors than this are zero: their squares would be rounded away.
+_SHORTEST = 1e-100
+
+
+def unit_features(features: ArrayLike) -> Floats:
+    """Features (S, A, d), read-only, each cut to length 1."""
+    table = check_features(features)
+    largest = np.abs(table).max(axis=-1, keepdims=True)
+    # Squares of the longest features would be infinite.
+    scaled = table / np.where(largest > 0, largest, 1.0)
+    length = np.linalg.norm(scaled, axis=-1, keepdims=True)
+    long = length > 1.0 / np.maximum(largest, _SHORTEST)
+    table = np.where(long, scaled / np.maximum(length, 1.0), table)
+    table.setflags(write=False)
+    return table
+
+
+def any_features(gram: float, cross: float) -> float:
+    """A bound on |y - y'|^2 for y = (sqrt(a) phi phi', phi q'), |phi| <= 1, |q|^2 <= m, any signs.
+
+    With t = <phi, phi'> and c = <q, q'>, |y - y'|^2 = |y|^2 + |y'|^2 - 2 (a t^2 + t c), where
+    |y|^2 <= a + m and a t^2 + t c >= -c^2 / (4 a) >= -m^2 / (4 a): in all 2 (a + m / 2)^2 / a.
+    Also for y times weights in [0, 1]: |w y - w' y'|^2 is convex in each, so largest at 0 or 1.
+    """
+    return 2.0 * (gram + cross / 2.0) ** 2 / gram
+
+
+def weighted_grams(features: Floats, weights: Floats) -> Floats:
+    """Sums over states and actions of w(s, a) phi phi', for weights (..., S, A)."""
+    d = features.shape[2]
+    table = features.reshape(-1, d)
+    flat = weights.reshape(*weights.shape[:-2], len(table))
+    if table.size * d <= _OUTER:
+        outer = (table[:, :, np.newaxis] * table[:, np.newaxis]).reshape(len(table), -1)
+        summed: Floats = (flat @ outer).reshape(*flat.shape[:-1], d, d)
+        return summed
+    grams = np.empty((*flat.shape[:-1], d, d))
+    for index in np.ndindex(flat.shape[:-1]):
+        grams[index] = (table.T * flat[index]) @ table
+    return grams
+
+
+def followed(block: Block, shape: tuple[int, int]) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Actions (H, S), transitions (H, S, S) and reward sums (H, S) of a simulated block."""
+    actions, counts, rewards = block["actions"], block["transitions"], block["rewards"]
+    if actions.shape != shape or counts.shape != (*shape, shape[1]) or rewards.shape != shape:
+        raise InvalidArgument(
+            f"an aggregate block must have actions and rewards of shape {shape} and transitions "
+            f"of shape {(*shape, shape[1])}, got {actions.shape}, {rewards.shape}, {counts.shape}"
+        )
+    return (
+        np.asarray(actions, dtype=np.int64),
+        np.asarray(counts, dtype=np.float64),
+        np.asarray(rewards, dtype=np.float64),
+    )
+
+
+def _unit_weights(weights: ArrayLike, features: Floats, horizon: int) -> Floats:
+    """Weights (1 or H, S, A), read-only, cut to [0, 1]."""
+    table = numbers("weights", weights)
+    shape = features.shape[:2]
+    if table.shape not in ((1, *shape), (horizon, *shape)) or not np.isfinite(table).all():
+        raise InvalidArgument(
+            f"weights must be finite, of shape (1 or {horizon}, {shape[0]}, {shape[1]}), "
+            f"got {table.shape}"
+        )
+    cut: Floats = np.clip(table, 0.0, 1.0).astype(np.float64)
+    cut.setflags(write=False)
+    return cut
+
+
+def _products(table: Floats) -> Iterator[tuple[slice, Floats]]:
+    """Some rows of a table at a time, and their inner products with all of them."""
+    for start in range(0, len(table), _PAIR_ROWS):
+        some = slice(start, start + _PAIR_ROWS)
+        yield some, table[some] @ table.T
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSums(Statistic):
+    """Sums over a user's steps of w phi phi', w phi e_{s'}' and w r phi, bounded.
+
+    Everything that linear value iteration needs of a finite world, for every value function at
+    once: with U = sum w phi e_{s'}', the regression target of a value V is U V.
+
+    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). A step counts if its
+    state, action, next state and reward are valid; rewards are cut to [0, 1]. Parts: ``gram``
+    (L, d, d), ``next`` (L, d, S) and ``rewards`` (L, d), where L is the horizon, or 1 if
+    ``pooled``. Gram and rewards have squared weights a and b against ``next``, whose own n is 1,
+    or 0 where it is left out.
+
+    The weight w of a step is at most its public ``weights`` entry, and is lowered where the user's
+    vector could become longer than ``clip`` *whatever the next state and reward turn out to be*.
+    So w depends on the past and the present state and action only, and what follows a weighted
+    step is still an unbiased sample: a clip that biases nothing.
+
+    Sensitivity. One step is y = (sqrt(a) phi phi', phi x') with x = (sqrt(n) e_{s'}, sqrt(b) r),
+    so |x|^2 <= m = n + b; with q = |phi|^2 <= 1, |y|^2 = a q^2 + |x|^2 q. Two steps have
+    <y, y'> = a t^2 + t c, where t = <phi, phi'> and c = <x, x'>. Let Y = sum w y be a user's vector
+    (a dropped step has w = 0). Lengths l_h *add up* to sqrt(sum l_h^2) per step, where steps have
+    entries of their own, and to sum l_h when pooled.
+
+    * |Y| <= C: ``clip``, or what the longest steps add up to if that is less.
+    * |Y - Y'|^2 = |Y|^2 + |Y'|^2 - 2 <Y, Y'>. Without negative features <Y, Y'> >= 0: 2 C^2. Else
+      a t^2 + t c >= -c^2 / (4 a) >= -m^2 / (4 a), so 2 C^2 + m^2 W^2 / (2 a) with W what the
+      largest public weights add up to; and of course 4 C^2.
+    * Per step, <Y, Y'> = sum_h w w' <y_h, y'_h> >= -rho sum_h |w y_h| |w' y'_h| >= -rho C^2, where
+      rho is the largest of 0 and -cos(y, y') over pairs of steps: 2 (1 + rho) C^2. <y, y'> < 0 only
+      for t < 0. As c <= |x| |x'|, -cos is then at most (-t - a t^2 / (|x| |x'|)) / (k k') with
+      k^2 = a q^2 / |x|^2 + q, which increases with |x| and |x'|: it is largest for the same next
+      state and rewards of 1.
+    * |Y - Y'| is at most what the distances |w y_h - w' y'_h| of steps add up to; per step it is
+      equal. A distance is convex in each weight, so largest for 0 or for the largest weight that a
+      clip leaves, C / |y| at most. It depends on the next states only by whether they are the
+      same, and they are the states of the step after. So the most over H steps is a dynamic
+      programme over two cases (same state or not), after a look at all pairs of the table. Per
+      step and without a clip the bound is therefore exact.
+
+    The least of these is declared; where pairs are too many to look at, of the first two. With
+    ``triangle`` all of them hold too, as it only leaves entries out.
+
+    Attributes:
+        features: phi, (S, A, d).
+        horizon: steps of an episode.
+        pooled: one sum for all steps, instead of one per step.
+        clip: the longest vector a user may have; ``None`` for what steps can add up to.
+        gram: squared weight a of the Gram matrix.
+        reward: squared weight b of the rewards; 0 leaves them out.
+        weights: public weights in [0, 1], (1 or H, S, A); ``None`` for 1.
+        following: whether next states are asked for; without, ``next`` is left out.
+        triangle: noise of one size on the upper triangle of the Gram matrix, as in the papers,
+            instead of noise that is the same in all directions of the Frobenius norm.
+    """
+
+    features: Floats
+    horizon: int
+    pooled: bool = False
+    clip: float | None = None
+    gram: float = 1.0
+    reward: float = 1.0
+    weights: Floats | None = None
+    following: bool = True
+    triangle: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", unit_features(self.features))
+        object.__setattr__(self, "horizon", check_size("horizon", self.horizon))
+        for name in ("pooled", "following", "triangle"):
+            object.__setattr__(self, name, bool(getattr(self, name)))
+        for name, least in (("gram", 1e-12), ("reward", 0.0)):
+            value = float(getattr(self, name))
+            if not (math.isfinite(value) and value >= least):
+                raise InvalidArgument(f"{name} must be >= {least:g}, got {value!r}")
+            object.__setattr__(self, name, value)
+        if self.clip is not None:
+            if not (math.isfinite(self.clip) and self.clip > _SHORTEST):
+                raise InvalidArgument(f"clip must be > 0, got {self.clip!r}")
+            object.__setattr__(self, "clip", float(self.clip))
+        weights = np.ones((1, *self.features.shape[:2])) if self.weights is None else self.weights
+        object.__setattr__(self, "weights", _unit_weights(weights, self.features, self.horizon))
+        if self.pooled and len(self._weights) > 1:
+            raise InvalidArgument("pooled sums have one table of weights for all steps")
+        if not self._longest > _SHORTEST:
+            raise InvalidArgument("all features or weights are zero: there is nothing to learn")
+        object.__setattr__(self, "name", "feature sums")
+
+    @property
+    def _weights(self) -> Floats:
+        assert self.weights is not None  # noqa: S101
+        return self.weights
+
+    @property
+    def dimension(self) -> int:
+        """Of the features, d."""
+        return int(self.features.shape[2])
+
+    @property
+    def states(self) -> int:
+        """S."""
+        return int(self.features.shape[0])
+
+    @property
+    def _cross(self) -> float:
+        """The sum of n and b."""
+        return float(self.following) + self.reward
+
+    @property
+    def rows(self) -> int:
+        """L."""
+        return 1 if self.pooled else self.horizon
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``gram``, ``next`` and ``rewards``."""
+        L, d, S = self.rows, self.dimension, self.states
+        shape = (L, d * (d + 1) // 2) if self.triangle else (L, d, d)
+        symmetric = not self.triangle
+        parts = [Part("gram", shape, symmetric=symmetric, weight=math.sqrt(self.gram))]
+        if self.following:
+            parts.append(Part("next", (L, d, S)))
+        if self.reward > 0.0:
+            parts.append(Part("rewards", (L, d), weight=math.sqrt(self.reward)))
+        return Layout(tuple(parts))
+
+    def gram_of(self, part: Floats) -> Floats:
+        """The matrices (L, d, d) of a released ``gram``."""
+        if not self.triangle:
+            return part
+        d = self.dimension
+        matrix = np.zeros((self.rows, d, d))
+        rows, columns = np.triu_indices(d)
+        matrix[:, rows, columns] = part
+        matrix[:, columns, rows] = part
+        return matrix
+
+    # Bounds.
+
+    @cached_property
+    def _lengths(self) -> Floats:
+        """|phi|^2, (S, A)."""
+        lengths: Floats = (self.features**2).sum(axis=-1)
+        return lengths
+
+    @cached_property
+    def _longest(self) -> float:
+        """What the longest steps add up to."""
+        return self._add_up(self._weights * self._step_lengths)
+
+    @cached_property
+    def _step_lengths(self) -> Floats:
+        """The largest |y|, (S, A)."""
+        q = self._lengths
+        lengths: Floats = np.sqrt(self.gram * q * q + self._cross * q)
+        return lengths
+
+    def _add_up(self, lengths: Floats) -> float:
+        """What the largest of a table (1 or H, S, A) of lengths add up to; see the class."""
+        tops = np.broadcast_to(lengths.max(axis=(1, 2)), (self.horizon,))
+        return float(tops.sum() if self.pooled else np.linalg.norm(tops))
+
+    @property
+    def clips(self) -> bool:
+        """Whether some user's steps may be weighted down."""
+        return self.clip is not None and self.clip < self._longest
+
+    @property
+    def bound(self) -> float:
+        """C."""
+        return float(self.clip) if self.clips and self.clip is not None else self._longest
+
+    @cached_property
+    def _replace(self) -> float:
+        C, pairs = self.bound, self._lengths.size**2
+        if (self.features >= 0).all():
+            best = math.sqrt(2.0) * C
+        else:
+            extra = self._cross * self._add_up(self._weights)
+            best = min(2.0 * C, math.sqrt(2.0 * C**2 + extra**2 / (2.0 * self.gram)))
+            if not self.pooled and pairs <= _MOST_PAIRS:
+                best = min(best, math.sqrt(2.0 * (1.0 + self._opposition())) * C)
+        if pairs * len(self._weights) <= _MOST_PAIRS:
+            best = min(best, self._farthest())
+        return max(best, C)
+
+    def _opposition(self) -> float:
+        """The rho of the class."""
+        length = self._step_lengths.reshape(-1)
+        length = np.where(length > 0, length, np.inf)
+        rho = 0.0
+        for some, t in _products(self.features.reshape(-1, self.dimension)):
+            cosine = (self.gram * t * t + self._cross * t) / (length[some, np.newaxis] * length)
+            rho = max(rho, -float(cosine.min()))
+        return rho
+
+    def _farthest(self) -> float:
+        """What the distances of two users' steps add up to, at most."""
+        power = 1 if self.pooled else 2
+        most_weight = self.bound / np.maximum(self._step_lengths, _SHORTEST)
+        tables = [self._distances(np.minimum(w, most_weight)) ** power for w in self._weights]
+        # The most from here on, for two users in the same state and for two in different ones.
+        most = np.zeros(2)
+        for step in reversed(range(self.horizon)):
+            most = (tables[min(step, len(tables) - 1)] + most).max(axis=1)
+        return float(most.max() ** (1.0 / power))
+
+    def _distances(self, weights: Floats) -> Floats:
+        """The largest distance of two steps, [same state or not][same next state or not].
+
+        It is convex in each reward, so rewards are 0 or 1.
+        """
+        S, A = weights.shape
+        w, q = weights.reshape(-1), self._lengths.reshape(-1)
+        own, squares = w * w * q, self.gram * (w * q) ** 2
+        # One of the two may be a dropped step.
+        most: Floats = np.full((2, 2), (squares + self._cross * own).max())
+        for some, t in _products(self.features.reshape(S * A, -1)):
+            here = np.arange(len(t)), np.arange(S * A)[some] // A
+            products = w[some, np.newaxis] * w * t
+            both = own[some, np.newaxis] + own
+            apart = both - 2.0 * products
+            common = squares[some, np.newaxis] + squares - 2.0 * self.gram * products * t
+            common += self.reward * np.maximum(apart, np.maximum(own[some, np.newaxis], own))
+            for other, of_next in enumerate((apart, both)):
+                pairs = common + float(self.following) * of_next
+                largest = pairs.reshape(-1, S, A).max(axis=2)
+                most[0, other] = max(most[0, other], largest[here].max())
+                largest[here] = 0.0
+                most[1, other] = max(most[1, other], largest.max())
+        if S == 1:
+            most[1], most[:, 1] = 0.0, 0.0
+        distances: Floats = np.sqrt(most)
+        return distances
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        if checked_relation(relation) is Relation.ZERO_OUT:
+            return self.bound
+        return self._replace
+
+    # Sums.
+
+    def vectors(self, block: Block) -> Floats:
+        """One dense vector per user."""
+        return self._sums(block, separate=True)
+
+    def total(self, block: Block) -> Floats:
+        """The sum over users, without making their vectors."""
+        if block.aggregate:
+            return self.aggregate(block)
+        total: Floats = self._sums(block, separate=False)[0]
+        return total
+
+    def aggregate(self, block: Block) -> Floats:
+        """From a simulated block whose users followed one policy; see :func:`followed`."""
+        if self.clips:
+            raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
+        shape = (self.horizon, self.states)
+        actions, counts, rewards = followed(block, shape)
+        at = np.arange(self.states)
+        chosen = self.features[at, actions]  # (H, S, d)
+        steps = np.arange(self.horizon)[:, np.newaxis] if len(self._weights) > 1 else 0
+        weights = self._weights[steps, at, actions]
+        visits = weights * counts.sum(axis=-1)
+        weighted = chosen * weights[..., np.newaxis]
+        if self.pooled:
+            visits, chosen = visits.reshape(1, -1), chosen.reshape(1, -1, self.dimension)
+            weighted = weighted.reshape(1, -1, self.dimension)
+            counts, rewards = counts.reshape(1, -1, self.states), rewards.reshape(1, -1)
+        turned = np.swapaxes(chosen, 1, 2)
+        following = np.zeros((1, 1, 1))
+        if self.following:
+            following = np.swapaxes(weighted, 1, 2) @ counts
+        paid = (np.swapaxes(weighted, 1, 2) @ rewards[..., np.newaxis])[..., 0]
+        return self._pack((turned * visits[:, np.newaxis]) @ chosen, following, paid, None)
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        from tacit.linear.kernels import sum_features
+
+        users, H = block.users, self.horizon
+        states = read_codes(block, "states", (users, H + 1))
+        actions = read_codes(block, "actions", (users, H))
+        rewards = read_rewards(block, "rewards", (users, H))
+        rows, L, d = users if separate else 1, self.rows, self.dimension
+        visits = np.zeros((rows, L, *self.features.shape[:2]))
+        following = np.zeros((rows, L, d, self.states if self.following else 1))
+        paid = np.zeros((rows, L, d))
+        limit = self.bound**2 * (1.0 - _ROUNDING) if self.clips else math.inf
+        sum_features(
+            states,
+            actions,
+            rewards,
+            self.features,
+            self._weights,
+            self._lengths,
+            limit,
+            self.gram,
+            float(self.following),
+            self.reward,
+            self.pooled,
+            separate,
+            visits,
+            following,
+            paid,
+        )
+        return self._pack(weighted_grams(self.features, visits), following, paid, rows)
+
+    def _pack(self, gram: Floats, following: Floats, paid: Floats, users: int | None) -> Floats:
+        if self.triangle:
+            gram = gram[..., *np.triu_indices(self.dimension)]
+        values = {"gram": gram, "next": following, "rewards": paid}
+        return self.layout.pack(values, users=users)
+
+
+@dataclass(frozen=True, eq=False)
+class TargetSums(Statistic):
+    """Sums at one step of w phi v_j(s') for k public functions v_j of the next state.
+
+    For any number of states: nothing here has one entry per state. A new function is a new
+    question to all users, and is paid for again.
+
+    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H), of which step ``step``
+    counts if its state, action, next state and reward are valid, as in :class:`FeatureSums`, whose
+    Gram matrix belongs to it. One part, ``targets`` (k, d). Targets are cut to [-1, 1].
+
+    Sensitivity. With v the vector of the k values at the next state, a user is w phi v', of length
+    w sqrt(q) |v|, q = |phi|^2 <= 1. Two users are w^2 q |v|^2 + w'^2 q' |v'|^2 - 2 t <v, v'> apart,
+    squared, where t = w w' <phi, phi'>. The bound is the largest of it over all pairs, of next
+    states too, and so exact. It is convex in each of v and v': for k = 1 only the least and the
+    largest target matter. Where pairs are too many, |v|^2 is the largest there is and <v, v'> in
+    the range it has. Where pairs of states and actions alone are too many, distances are at most
+    twice the largest length, or sqrt(2) times if neither features nor targets are negative.
+    """
+
+    features: Floats
+    horizon: int
+    step: int
+    targets: Floats
+    weights: Floats | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", unit_features(self.features))
+        object.__setattr__(self, "horizon", check_size("horizon", self.horizon))
+        object.__setattr__(self, "step", check_seed("step", self.step))
+        if self.step >= self.horizon:
+            raise InvalidArgument(f"step must be in 0..{self.horizon - 1}, got {self.step!r}")
+        targets = numbers("targets", self.targets)
+        if targets.ndim != 2 or targets.shape[1] != self.states or not np.isfinite(targets).all():
+            raise InvalidArgument(
+                f"targets must be finite, of shape (k, {self.states}), got {targets.shape}"
+            )
+        targets = np.clip(targets, -1.0, 1.0).astype(np.float64)
+        targets.setflags(write=False)
+        object.__setattr__(self, "targets", targets)
+        weights = np.ones(self.features.shape[:2]) if self.weights is None else self.weights
+        table = _unit_weights(np.asarray(weights)[np.newaxis], self.features, self.horizon)[0]
+        object.__setattr__(self, "weights", table)
+        if not self._longest > _SHORTEST:
+            raise InvalidArgument("all features, weights or targets are zero: nothing to learn")
+        object.__setattr__(self, "name", "target sums")
+
+    @property
+    def states(self) -> int:
+        """S."""
+        return int(self.features.shape[0])
+
+    @property
+    def _weights(self) -> Floats:
+        assert self.weights is not None  # noqa: S101
+        return self.weights
+
+    @property
+    def layout(self) -> Layout:
+        """``targets``."""
+        return Layout((Part("targets", (len(self.targets), self.features.shape[2])),))
+
+    @cached_property
+    def _weighted(self) -> Floats:
+        """Features times weights, (S A, d)."""
+        weighted: Floats = self.features * self._weights[..., np.newaxis]
+        return weighted.reshape(-1, self.features.shape[2])
+
+    @cached_property
+    def _longest(self) -> float:
+        most = np.linalg.norm(self._weighted, axis=1).max() * np.linalg.norm(self.targets, axis=0)
+        return float(most.max())
+
+    @cached_property
+    def _replace(self) -> float:
+        table, targets, alone = self._weighted, self.targets, self._longest**2
+        nonnegative = (table >= 0).all() and (targets >= 0).all()
+        most = (2.0 if nonnegative else 4.0) * alone
+        if max(len(table), self.states) ** 2 > _MOST_PAIRS:
+            return math.sqrt(most)
+        if len(targets) == 1:
+            targets = np.array([[targets.min(), targets.max()]])
+        products = targets.T @ targets
+        squares = products.diagonal()
+        # |v|^2, |v'|^2 and <v, v'> of pairs of next states.
+        if products.size * len(table) ** 2 <= _MOST_PAIRS:
+            cases = [
+                (squares[i], squares[j], products[i, j]) for i, j in np.ndindex(products.shape)
+            ]
+        else:
+            cases = [(squares.max(), squares.max(), c) for c in (products.min(), products.max())]
+        q = (table**2).sum(axis=1)
+        farthest = alone
+        for some, t in _products(table):
+            for v, u, c in cases:
+                pairs = v * q[some, np.newaxis] + u * q - 2.0 * c * t
+                farthest = max(farthest, float(pairs.max()))
+        return math.sqrt(min(farthest, most))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        if checked_relation(relation) is Relation.ZERO_OUT:
+            return self._longest
+        return self._replace
+
+    def vectors(self, block: Block) -> Floats:
+        """One dense vector per user."""
+        return self._sums(block, separate=True)
+
+    def total(self, block: Block) -> Floats:
+        """The sum over users, without making their vectors."""
+        if block.aggregate:
+            return self.aggregate(block)
+        total: Floats = self._sums(block, separate=False)[0]
+        return total
+
+    def aggregate(self, block: Block) -> Floats:
+        """From a simulated block whose users followed one policy."""
+        actions, counts, _ = followed(block, (self.horizon, self.states))
+        at, taken = np.arange(self.states), actions[self.step]
+        weighted = self.features[at, taken] * self._weights[at, taken][:, np.newaxis]
+        return self.layout.pack({"targets": (counts[self.step] @ self.targets.T).T @ weighted})
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        from tacit.linear.kernels import sum_targets
+
+        users, H, h = block.users, self.horizon, self.step
+        states = read_codes(block, "states", (users, H + 1))
+        actions = read_codes(block, "actions", (users, H))
+        rewards = read_rewards(block, "rewards", (users, H))
+        rows = users if separate else 1
+        sums = np.zeros((rows, len(self.targets), self.features.shape[2]))
+        sum_targets(
+            np.ascontiguousarray(states[:, h]),
+            np.ascontiguousarray(actions[:, h]),
+            np.ascontiguousarray(states[:, h + 1]),
+            np.ascontiguousarray(rewards[:, h]),
+            self.features,
+            self._weights,
+            self.targets,
+            separate,
+            sums,
+        )
+        return self.layout.pack({"targets": sums}, users=rows)

@@ -1,0 +1,141 @@
+"""Linear MDPs: simulated users in a finite world whose probabilities are linear in features."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit import finite
+from tacit.finite_world import (
+    BERNOULLI,
+    FiniteWorld,
+    bernoulli,
+    numbers,
+    start_distribution,
+)
+from tacit.linear.spec import LinearSpec, check_features, read_only
+from tacit.privacy.errors import InvalidArgument
+
+Floats = NDArray[np.float64]
+
+# What an exact product of features and factors may lack by rounding.
+_ROUNDING = 1e-9
+
+
+class LinearWorld(FiniteWorld):
+    """A finite world given by its features and factors.
+
+    P_h(s' | s, a) = <phi(s, a), mu_h(s')>; rewards are Bernoulli with the mean
+    <phi(s, a), theta_h>. Labels of actions are not exchangeable: the features, which agents know,
+    tell actions apart.
+
+    Args:
+        features: phi, (S, A, d).
+        measures: mu, (1, d, S), or (H, d, S) where it depends on the step. A factor's measure
+            need not be a distribution, only what features make of it.
+        rewards: theta, (1, d), or (H, d) where it depends on the step.
+        horizon: H, steps of an episode.
+        start: the first state, or the distribution of it, (S,).
+        known_rewards: whether agents are told the mean rewards.
+        name: what it is called; the built-in worlds have names that rebuild them.
+
+    Attributes:
+        features: as given, read-only like all of them.
+        measures: as given.
+        rewards: as given.
+        model: the probabilities that they make, checked.
+        name: as given.
+
+    >>> world = LinearWorld(features=[[[1.0, 0.0], [0.0, 1.0]]] * 2, measures=[np.eye(2)],
+    ...                     rewards=[[0.1, 0.9]], horizon=3)
+    >>> world.spec.dimension, round(world.optimal_value, 12), round(world.baseline_value, 12)
+    (2, 2.7, 1.5)
+    """
+
+    exchangeable_actions = False
+
+    def __init__(
+        self,
+        features: ArrayLike,
+        measures: ArrayLike,
+        rewards: ArrayLike,
+        horizon: int,
+        *,
+        start: int | ArrayLike = 0,
+        known_rewards: bool = False,
+        name: str | None = None,
+    ) -> None:
+        horizon = finite.check_size("horizon", horizon)
+        self.features = check_features(features)
+        S, _, d = self.features.shape
+        self.measures = _factors("measures", measures, horizon, (d, S))
+        self.rewards = _factors("rewards", rewards, horizon, (d,))
+        self.known_rewards = bool(known_rewards)
+        model = finite.FiniteModel(
+            transitions=_transitions(self.features, self.measures),
+            reward_probabilities=bernoulli(
+                "<features, rewards>", _mean_rewards(self.features, self.rewards)
+            ),
+            reward_values=BERNOULLI,
+            start=start_distribution(start, S),
+            horizon=horizon,
+        )
+        super().__init__(model, "linear" if name is None else str(name))
+
+    @cached_property
+    def spec(self) -> LinearSpec:
+        """What an agent may know."""
+        of_model = self.model.spec
+        return LinearSpec(
+            states=of_model.states,
+            actions=of_model.actions,
+            horizon=of_model.horizon,
+            reward_values=of_model.reward_values,
+            start=of_model.start,
+            features=self.features,
+            stationary_transitions=len(self.measures) == 1,
+            stationary_rewards=len(self.rewards) == 1,
+            known_rewards=self.model.mean_rewards if self.known_rewards else None,
+            weight_bound=self._weight_bound(),
+        )
+
+    def _weight_bound(self) -> float:
+        """Every |v| <= 1 gives factor i at most sum_s' |mu_i(s')|."""
+        of_values = np.linalg.norm(np.abs(self.measures).sum(axis=-1), axis=-1).max()
+        return float(max(of_values, np.linalg.norm(self.rewards, axis=-1).max()))
+
+
+def _factors(name: str, values: ArrayLike, horizon: int, shape: tuple[int, ...]) -> Floats:
+    """A read-only copy of what belongs to the factors, with an axis of steps in front."""
+    array = numbers(name, values)
+    if array.ndim != len(shape) + 1 or array.shape[1:] != shape or len(array) not in (1, horizon):
+        sizes = ", ".join(map(str, shape))
+        raise InvalidArgument(
+            f"{name} must have shape (1 or {horizon}, {sizes}), got {array.shape}"
+        )
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        step, factor, *_ = bad[0].tolist()
+        raise InvalidArgument(
+            f"{name} at step {step}, factor {factor} must be finite, got {array[tuple(bad[0])]}"
+        )
+    return read_only(array)
+
+
+def _transitions(features: Floats, measures: Floats) -> Floats:
+    S, A, _ = features.shape
+    shape = (len(measures), S, A, S)
+    finite.check_bytes("transitions", shape)
+    P = np.empty(shape)
+    for h, measure in enumerate(measures):
+        np.matmul(features, measure, out=P[h])
+    P[(P < 0) & (P >= -_ROUNDING)] = 0.0
+    return finite.check_distributions("<features, measures>", P, shape)
+
+
+def _mean_rewards(features: Floats, rewards: Floats) -> Floats:
+    means = np.moveaxis(features @ rewards.T, -1, 0)
+    near = np.clip(means, 0.0, 1.0)
+    return np.where(np.abs(means - near) <= _ROUNDING, near, means)

@@ -1,0 +1,279 @@
+"""Built-in linear MDPs. Rewards are Bernoulli, so they all lie in {0, 1}."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.finite import FiniteModel, check_bytes, check_seed, check_size
+from tacit.linear.world import LinearWorld
+from tacit.privacy.errors import InvalidArgument
+
+Floats = NDArray[np.float64]
+
+_CODES, _BITS = 100, 8
+
+# Up to these sizes accepted worlds are common enough to be found by drawing.
+_DRAWN_STATES, _DRAWN_STATES_PER_STEP, _DRAWN_ACTIONS, _DRAWN_DIMENSION = 100, 50, 20, 20
+_ATTEMPTS = 2000
+
+# Weights of the factors that count in worlds that are built.
+_GATE, _RICH, _POOR = 0.9, 0.9, 0.25
+
+
+def two_state(
+    seed: int = 0, softness: float = 0.9, horizon: int = 20, known_rewards: bool = False
+) -> LinearWorld:
+    """Two states and a hundred actions, one of which is to be taken in one state alone.
+
+    State:
+        0 (the start) and 1.
+    Actions:
+        0 to 99, each with a code of its own in {-1, 1}^8. The seed draws the codes, a star among
+        the actions and a bit for every step. Right is the star in state 0 and everything else in
+        state 1. What is right leads to state 0 with probability ``softness`` where the step's bit
+        is 0 and 1 - ``softness`` where it is 1; what is wrong the other way round. The 10
+        features are (code, right, wrong) / 3, so that eight of them are a distraction.
+    Reward:
+        Bernoulli with mean .99 for what is right and .01 for what is wrong; unknown to agents
+        unless ``known_rewards`` (then what pays most at once is best, and known).
+    Optimum:
+        .99 ``horizon``, by doing what is right.
+    Source:
+        After the experiments of Min, Wang, Zhou and Gu, 2021 (Variance-aware off-policy evaluation
+        with linear function approximation), with transitions that are not deterministic and a
+        star that may be any action.
+
+    >>> world = two_state()
+    >>> round(world.optimal_value, 4), world.spec.dimension, world.spec.stationary_transitions
+    (19.8, 10, False)
+    """
+    seed, H = check_seed("seed", seed), check_size("horizon", horizon)
+    if isinstance(softness, bool) or not isinstance(softness, (int, float)):
+        raise InvalidArgument(f"softness must be a number, got {softness!r}")
+    if not 0 <= softness <= 1:
+        raise InvalidArgument(f"softness must be in [0, 1], got {softness!r}")
+    rng = np.random.default_rng(seed)
+    drawn = rng.choice(2**_BITS, size=_CODES, replace=False)
+    codes = 2.0 * (drawn[:, np.newaxis] >> np.arange(_BITS) & 1) - 1.0
+    star = int(rng.integers(_CODES))
+    bits = rng.integers(2, size=H)
+    right = np.zeros((2, _CODES))
+    right[0, star] = 1.0
+    right[1] = 1.0 - right[0]
+    features = np.concatenate(
+        [np.broadcast_to(codes, (2, _CODES, _BITS)), np.stack([right, 1.0 - right], axis=-1)],
+        axis=-1,
+    )
+    to_0 = np.where(bits[:, np.newaxis] == [1, 0], 1.0 - softness, softness)
+    measures = np.zeros((H, _BITS + 2, 2))
+    measures[:, _BITS:] = 3.0 * np.stack([to_0, 1.0 - to_0], axis=-1)
+    rewards = np.zeros((1, _BITS + 2))
+    rewards[0, _BITS:] = 3.0 * np.array([0.99, 0.01])
+    known = check_flag("known_rewards", known_rewards)
+    name = f"two_state:seed={seed},softness={float(softness)},horizon={H}{_named(known)}"
+    return LinearWorld(features / 3.0, measures, rewards, H, known_rewards=known, name=name)
+
+
+def simplex(
+    dimension: int = 5,
+    states: int = 20,
+    actions: int = 10,
+    horizon: int = 10,
+    seed: int = 0,
+    stationary: bool = True,
+    known_rewards: bool = False,
+) -> LinearWorld:
+    """Actions that mix a few latent factors, in which it pays to go where the reward is first.
+
+    State:
+        0 (the start) to ``states - 1``, without meaning.
+    Actions:
+        0 to ``actions - 1``. The features of an action in a state are weights of ``dimension``
+        latent factors, drawn from Dirichlet(.2); those of the factor that pays are multiplied by
+        .1 and all are normalised again. Every factor has a distribution of next states, drawn
+        from Dirichlet(.1), for every step anew unless ``stationary``.
+    Reward:
+        Bernoulli. Of the factors one has the mean 1, one .05 and the others 0, at every step;
+        unknown to agents unless ``known_rewards``.
+    Optimum:
+        Depends on the seed. Uniform has less than .5 of it, the myopic policy, which takes what
+        pays most at once, less than .88.
+    Source:
+        Invented for this library. Simplex features are those of Jin, Yang, Wang and Jordan, 2020
+        (Provably efficient reinforcement learning with linear function approximation).
+
+    Small worlds are drawn until one is accepted by that criterion: those of at most 100 states
+    (50 unless ``stationary``), 20 actions and dimension 20. Larger ones, and those of which none
+    of 2,000 is accepted, are built to meet it: half of the states are rich. One action of each
+    state harvests, with weight .9 on the factor that pays where the state is rich and .25 where
+    it is poor. Another is a gate, with weight .9 on a factor without reward whose next states are
+    rich; those of all other factors are poor. What is left is drawn from Dirichlet(.2) on the
+    other factors.
+
+    >>> world = simplex()
+    >>> world.baseline_value < 0.5 * world.optimal_value
+    True
+    """
+    d = _at_least(3, "dimension", dimension)
+    S = _at_least(2, "states", states)
+    A = _at_least(2, "actions", actions)
+    H = _at_least(2, "horizon", horizon)
+    seed = check_seed("seed", seed)
+    stationary = check_flag("stationary", stationary)
+    known = check_flag("known_rewards", known_rewards)
+    L = 1 if stationary else H
+    check_bytes("transitions", (L, S, A, S))
+    rng = np.random.default_rng(seed)
+    most = _DRAWN_STATES if stationary else _DRAWN_STATES_PER_STEP
+    small = most >= S and A <= _DRAWN_ACTIONS and d <= _DRAWN_DIMENSION
+    found = _drawn(rng, (S, A, d), L, H) if small else None
+    if found is None:
+        found = _built(rng, (S, A, d), L)
+    if not _accepted(*found, H):
+        raise InvalidArgument(
+            f"no world with dimension={d}, states={S}, actions={A}, horizon={H} was found whose "
+            "uniform and myopic policies are far enough below the optimum: take three actions"
+        )
+    name = (
+        f"simplex:dimension={d},states={S},actions={A},horizon={H},seed={seed},"
+        f"stationary={stationary}{_named(known)}"
+    )
+    features, measures, rewards = found
+    return LinearWorld(features, measures, rewards[np.newaxis], H, known_rewards=known, name=name)
+
+
+def linear_from_tabular(world: Any) -> LinearWorld:
+    """A finite world as a linear MDP: one feature for every state and action, so d = S A.
+
+    Users, values and losses are those of the world.
+
+    Args:
+        world: any world with a ``model``, such as the tabular ones; or a model.
+
+    >>> from tacit.registry import build_world
+    >>> linear_from_tabular(build_world("riverswim")).spec.dimension
+    12
+    """
+    return _OneHotWorld(world)
+
+
+def check_flag(name: str, value: bool) -> bool:
+    """True or False, and nothing that merely counts as it."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidArgument(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def _named(known_rewards: bool) -> str:
+    """In the name of a world only where it is not as usual."""
+    return ",known_rewards=True" if known_rewards else ""
+
+
+def _at_least(least: int, name: str, value: int) -> int:
+    size = check_size(name, value)
+    if size < least:
+        raise InvalidArgument(
+            f"{name} must be >= {least}, got {value!r}: with less, what pays most at once is best"
+        )
+    return size
+
+
+class _OneHotWorld(LinearWorld):
+    def __init__(self, world: Any) -> None:
+        model = world if isinstance(world, FiniteModel) else getattr(world, "model", None)
+        if not isinstance(model, FiniteModel):
+            raise InvalidArgument(
+                f"world must be a FiniteModel or have one, got {type(world).__name__}"
+            )
+        S, A = model.states, model.actions
+        check_bytes("features", (S, A, S * A))
+        super().__init__(
+            np.eye(S * A).reshape(S, A, S * A),
+            model.transitions.reshape(-1, S * A, S),
+            model.mean_rewards.reshape(-1, S * A),
+            model.horizon,
+            start=model.start,
+            name=f"linear_from_tabular({getattr(world, 'name', 'model')})",
+        )
+        # Rewards need not be Bernoulli, nor independent of the next state.
+        self.model = model
+        self._reference = float(getattr(world, "reference_value", 0.0))
+
+    @property
+    def reference_value(self) -> float:
+        return self._reference
+
+
+_Parts = tuple[Floats, Floats, Floats]
+"""Features (S, A, d), measures (L, d, S) and factor rewards (d,)."""
+
+
+def _drawn(
+    rng: np.random.Generator, shape: tuple[int, int, int], steps: int, horizon: int
+) -> _Parts | None:
+    """The first accepted world."""
+    S, _, d = shape
+    for _ in range(_ATTEMPTS):
+        features = rng.dirichlet(np.full(d, 0.2), shape[:2])
+        measures = rng.dirichlet(np.full(S, 0.1), (steps, d))
+        pays, crumbs = rng.permutation(d)[:2]
+        features[..., pays] *= 0.1
+        features /= features.sum(axis=-1, keepdims=True)
+        parts = features, measures, _factor_rewards(d, pays, crumbs)
+        if _accepted(*parts, horizon):
+            return parts
+    return None
+
+
+def _built(rng: np.random.Generator, shape: tuple[int, int, int], steps: int) -> _Parts:
+    """A world that is accepted by design if there are at least three actions.
+
+    Myopic users always harvest, which leads to poor states: at most .2875 per step. Going through
+    the gate and harvesting gives at least .9 * .9 + .1 * .25 = .835 in two steps, from anywhere.
+    """
+    S, A, d = shape
+    pays, crumbs, gate = rng.permutation(d)[:3]
+    others = np.delete(np.arange(d), [pays, gate])
+    features = np.zeros(shape)
+    features[..., others] = rng.dirichlet(np.full(d - 2, 0.2), (S, A))
+    rich = np.zeros(S, dtype=bool)
+    rich[1 + rng.permutation(S - 1)[: math.ceil((S - 1) / 2)]] = True
+    roles = rng.permuted(np.tile(np.arange(A), (S, 1)), axis=1)[:, :2]
+    everywhere = np.arange(S)
+    weights = (np.where(rich, _RICH, _POOR), np.full(S, _GATE))
+    for action, factor, weight in zip(roles.T, (pays, gate), weights, strict=True):
+        features[everywhere, action] *= 1.0 - weight[:, np.newaxis]
+        features[everywhere, action, factor] = weight
+    measures = np.zeros((steps, d, S))
+    poor = np.flatnonzero(~rich)
+    measures[:, :, poor] = rng.dirichlet(np.full(len(poor), 0.1), (steps, d))
+    measures[:, gate] = 0.0
+    measures[:, gate, rich] = rng.dirichlet(np.full(rich.sum(), 0.1), steps)
+    return features, measures, _factor_rewards(d, pays, crumbs)
+
+
+def _factor_rewards(d: int, pays: int, crumbs: int) -> Floats:
+    rewards = np.zeros(d)
+    rewards[pays], rewards[crumbs] = 1.0, 0.05
+    return rewards
+
+
+def _accepted(features: Floats, measures: Floats, rewards: Floats, horizon: int) -> bool:
+    """Whether uniform has less than .5 and myopic less than .88 of the optimum.
+
+    Values are linear in the features, so no transitions between states are needed.
+    """
+    S = len(features)
+    uniform = features.mean(axis=1)
+    myopic = features[np.arange(S), (features @ rewards).argmax(axis=1)]
+    best, of_uniform, of_myopic = np.zeros(S), np.zeros(S), np.zeros(S)
+    for h in range(horizon - 1, -1, -1):
+        mu = measures[min(h, len(measures) - 1)]
+        best = (features @ (rewards + mu @ best)).max(axis=1)
+        of_uniform = uniform @ (rewards + mu @ of_uniform)
+        of_myopic = myopic @ (rewards + mu @ of_myopic)
+    return bool(of_uniform[0] < 0.5 * best[0] and of_myopic[0] < 0.88 * best[0])

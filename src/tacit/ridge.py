@@ -1,0 +1,41 @@
+"""Ridge regression on noisy sums, whose noise is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def ridge_inverse(gram: Floats, ridge: float) -> Floats:
+    """(max(G, 0) + ridge I)^-1 for symmetric matrices G (..., d, d).
+
+    A noisy Gram matrix can have negative eigenvalues; the true one has none, so cutting them at
+    zero brings it no farther from the truth.
+
+    >>> ridge_inverse(np.array([[3.0, 0.0], [0.0, -1.0]]), 1.0).tolist()
+    [[0.25, 0.0], [0.0, 1.0]]
+    """
+    values, vectors = np.linalg.eigh(gram)
+    scaled = vectors / (np.maximum(values, 0.0) + ridge)[..., np.newaxis, :]
+    inverse: Floats = scaled @ np.swapaxes(vectors, -1, -2)
+    return inverse
+
+
+def operator_bound(std: float, dimension: int, failure: float) -> float:
+    """What the operator norm of symmetric noise exceeds with probability ``failure`` at most.
+
+    The noise has independent entries of standard deviation ``std`` on the diagonal and
+    ``std / sqrt(2)`` beside it, mirrored. By Sudakov-Fernique its expected largest eigenvalue is at
+    most std sqrt(2 d), and it concentrates as a std-Lipschitz function of Gaussians; both signs.
+    """
+    return std * (math.sqrt(2.0 * dimension) + math.sqrt(2.0 * math.log(2.0 / failure)))
+
+
+def rectangle_bound(std: float, rows: int, columns: int, failure: float) -> float:
+    """The same for a matrix (or, with one column, a vector) of independent normal entries."""
+    spread = math.sqrt(rows) + (math.sqrt(columns) if columns > 1 else 0.0)
+    return std * (spread + math.sqrt(2.0 * math.log(1.0 / failure)))

@@ -1,0 +1,243 @@
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import tacit.linear.gym
+from tacit import InvalidArgument
+from tacit.linear import simplex, two_state
+from tacit.policy import Policy
+from tacit.registry import build_world
+
+BUILT_IN = {
+    "two_state": two_state,
+    "simplex": simplex,
+    "simplex_per_step": lambda: simplex(dimension=4, states=8, stationary=False, seed=3),
+    "simplex_built": lambda: simplex(dimension=6, states=120, actions=4, horizon=5, seed=1),
+}
+
+
+@pytest.fixture(params=BUILT_IN, scope="module")
+def world(request):
+    return BUILT_IN[request.param]()
+
+
+def uniform(world):
+    return Policy.uniform(world.spec.horizon, world.spec.states, world.spec.actions)
+
+
+def myopic_value(world):
+    """What pays most at once, from the model's tables."""
+    H = world.spec.horizon
+    actions = [world.model.mean_rewards_at(h).argmax(axis=1) for h in range(H)]
+    return world.value(Policy.deterministic(actions, world.spec.actions))
+
+
+def test_values_agree_with_each_other(world):
+    assert world.value(world.optimal_policy) == pytest.approx(world.optimal_value, abs=1e-12)
+    assert world.value(uniform(world)) == world.baseline_value
+    assert 0.0 == world.reference_value < world.baseline_value < world.optimal_value / 2
+
+
+def test_the_name_rebuilds_the_world(world):
+    again = build_world(world.name)
+    assert again.name == world.name
+    assert again.spec == world.spec
+    assert (again.measures == world.measures).all()
+    assert (again.rewards == world.rewards).all()
+
+
+def test_features_are_short_and_all_directions_are_used(world):
+    assert (np.linalg.norm(world.features, axis=-1) <= 1 + 1e-12).all()
+    flat = world.features.reshape(-1, world.spec.dimension)
+    assert np.linalg.matrix_rank(flat) == world.spec.dimension
+
+
+def test_simulated_returns_have_the_exact_mean(world):
+    rng = np.random.default_rng(0)
+    n = 10**9
+    block = world.simulate(world.optimal_policy, n, rng, "followed")
+    assert block["transitions"].sum() == world.spec.horizon * n
+    # Five standard errors, of returns that lie in [0, H]: a false alarm in a million.
+    error = 5 * world.spec.horizon / 2 / np.sqrt(n)
+    assert abs(block["rewards"].sum() / n - world.optimal_value) < error
+
+
+@pytest.mark.parametrize("build", [two_state, simplex])
+def test_docstrings_have_the_headings(build):
+    lines = [line.strip() for line in build.__doc__.splitlines()]
+    places = [
+        lines.index(f"{word}:") for word in ("State", "Actions", "Reward", "Optimum", "Source")
+    ]
+    assert places == sorted(places)
+
+
+# Two states.
+
+
+@pytest.mark.parametrize("softness", [0.0, 0.6, 0.9, 1.0])
+def test_two_state(softness):
+    world = two_state(seed=5, softness=softness, horizon=7)
+    spec = world.spec
+    assert (spec.states, spec.actions, spec.dimension, spec.horizon) == (2, 100, 10, 7)
+    assert not spec.stationary_transitions
+    assert spec.stationary_rewards
+    assert spec.known_rewards is None
+    codes = 3 * world.features[..., :8]
+    assert (np.abs(codes) == 1).all()
+    assert (codes[0] == codes[1]).all()
+    assert len(np.unique(codes[0], axis=0)) == 100
+    right = np.round(3 * world.features[..., 8])
+    assert (np.round(3 * world.features[..., 9]) == 1 - right).all()
+    star = int(right[0].argmax())
+    assert right[0].sum() == 1
+    assert (right[1] == 1 - right[0]).all()
+    np.testing.assert_allclose(world.model.mean_rewards[0], 0.99 * right + 0.01 * (1 - right))
+    # What is right and what is wrong lead to state 0 the one way or the other, by the step's bit.
+    for to_0 in world.model.transitions[..., 0]:
+        of_right, of_wrong = to_0[0, star], to_0[1, star]
+        assert {round(of_right, 9), round(of_wrong, 9)} == {softness, round(1 - softness, 9)}
+        np.testing.assert_allclose(to_0, np.where(right == 1, of_right, of_wrong))
+    assert world.optimal_value == pytest.approx(0.99 * 7)
+    best = world.optimal_policy.actions
+    assert (right[[0, 1], best] == 1).all()
+
+
+def test_two_state_depends_on_the_seed():
+    worlds = [two_state(seed) for seed in range(20)]
+    assert len({world.spec for world in worlds}) == 20
+    stars = {int(world.features[0, :, 8].argmax()) for world in worlds}
+    assert len(stars) > 10
+    bits = {tuple((world.model.transitions[:, 0, 0, 0] > 0.5).tolist()) for world in worlds}
+    assert len(bits) == 20
+    assert two_state(3).spec == two_state(3).spec
+    assert (two_state(3).measures == two_state(3).measures).all()
+
+
+# Simplex.
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {},
+        {"stationary": False},
+        {"states": 100},
+        {"dimension": 3, "states": 30, "actions": 3},
+        {"dimension": 20, "actions": 5, "horizon": 4},
+        {"states": 300},
+        {"states": 300, "dimension": 20, "stationary": False, "horizon": 3},
+        {"states": 150, "dimension": 100, "horizon": 2},
+        {"states": 1000, "dimension": 3, "actions": 3, "horizon": 3},
+    ],
+)
+def test_simplex_worlds_are_accepted(sizes):
+    seeds = range(20) if sizes.get("states", 20) <= 300 else range(3)
+    seen = set()
+    for seed in seeds:
+        world = simplex(**sizes, seed=seed)
+        assert world.baseline_value < 0.5 * world.optimal_value
+        assert myopic_value(world) < 0.88 * world.optimal_value
+        assert world.spec.nonnegative
+        np.testing.assert_allclose(world.features.sum(axis=-1), 1.0)
+        np.testing.assert_allclose(world.measures.sum(axis=-1), 1.0)
+        assert (world.measures >= 0).all()
+        rest = [0.0] * (world.spec.dimension - 2)
+        assert sorted(world.rewards[0].tolist()) == [*rest, 0.05, 1.0]
+        assert world.spec.stationary_transitions == sizes.get("stationary", True)
+        assert world.spec.stationary_rewards
+        seen.add(world.spec)
+    assert len(seen) == len(seeds)
+
+
+def test_simplex_draws_measures_per_step():
+    world = simplex(stationary=False)
+    assert world.measures.shape == (10, 5, 20)
+    assert len(np.unique(world.measures, axis=0)) == 10
+    assert len(world.rewards) == 1
+    assert not world.spec.stationary
+
+
+def test_simplex_depends_on_the_seed_alone():
+    for sizes in ({}, {"states": 120}):
+        first, again, other = (simplex(**sizes, seed=seed) for seed in (0, 0, 1))
+        assert first.spec == again.spec != other.spec
+        assert (first.measures == again.measures).all()
+        assert (first.measures != other.measures).any()
+
+
+def test_built_worlds_have_a_gate():
+    """As documented: one action of every state leads to the rich states, with .9."""
+    world = simplex(dimension=8, states=201, actions=6, seed=2)
+    pays = int((world.rewards[0] == 1).argmax())
+    harvest = world.features[..., pays].max(axis=1)
+    rich = harvest > 0.5
+    assert set(np.round(harvest, 12).tolist()) == {0.9, 0.25}
+    assert rich.sum() == 100
+    assert not rich[0]
+    to_rich = world.model.transitions[0][..., rich].sum(axis=-1)
+    assert (np.sort(to_rich, axis=1)[:, :-1] == 0).all()
+    np.testing.assert_allclose(to_rich.max(axis=1), 0.9)
+    # Which action it is has nothing to do with its label, nor with who harvests.
+    gates, harvesters = to_rich.argmax(axis=1), world.features[..., pays].argmax(axis=1)
+    assert len(set(gates.tolist())) == len(set(harvesters.tolist())) == 6
+    assert (gates != harvesters).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: two_state(seed=-1), "seed must be an integer >= 0, got -1"),
+        (lambda: two_state(softness=1.5), r"softness must be in \[0, 1\], got 1.5"),
+        (lambda: two_state(softness="soft"), "softness must be a number, got 'soft'"),
+        (lambda: two_state(softness=float("nan")), r"softness must be in \[0, 1\], got nan"),
+        (lambda: two_state(horizon=0), "horizon must be an integer >= 1"),
+        (lambda: simplex(dimension=2), "dimension must be >= 3, got 2"),
+        (lambda: simplex(dimension=1.5), "dimension must be an integer"),
+        (lambda: simplex(states=1), "states must be >= 2, got 1"),
+        (lambda: simplex(actions=1), "actions must be >= 2, got 1"),
+        (lambda: simplex(horizon=1), "horizon must be >= 2, got 1"),
+        (lambda: simplex(seed=0.5), "seed must be an integer >= 0, got 0.5"),
+        (lambda: simplex(stationary="no"), "stationary must be True or False, got 'no'"),
+        (lambda: simplex(states=10**5), "bytes"),
+        (lambda: simplex(states=300, actions=2), "no world with .* was found .* three actions"),
+    ],
+)
+def test_mistakes_are_named(make, message):
+    with pytest.raises(InvalidArgument, match=message):
+        make()
+
+
+# Gymnasium.
+
+
+@pytest.mark.parametrize("name", ["TwoState", "Simplex"])
+def test_registered_worlds_pass_gymnasiums_checker(name):
+    env = gymnasium.make(f"tacit/{name}-v0").unwrapped
+    # Warnings are errors here.
+    check_env(env)
+    assert env.spec.to_json()
+
+
+def test_parameters_reach_the_world():
+    env = gymnasium.make("tacit/Simplex-v0", states=7, seed=4).unwrapped
+    expected = "simplex:dimension=5,states=7,actions=10,horizon=10,seed=4,stationary=True"
+    assert env.world.name == expected
+    tacit.linear.gym.register_envs()
+
+
+def test_an_environment_plays_its_world():
+    env = gymnasium.make("tacit/TwoState-v0", horizon=3).unwrapped
+    policy = env.world.optimal_policy
+    rng = np.random.default_rng(0)
+    returns = []
+    for user in range(2000):
+        state, _ = env.reset(seed=0 if user == 0 else None)
+        earned = 0.0
+        for step in range(3):
+            state, reward, _, over, _ = env.step(policy.act(step, int(state), rng))
+            earned += reward
+        assert over
+        returns.append(earned)
+    # Five standard errors: a false alarm in a million.
+    assert abs(np.mean(returns) - env.world.optimal_value) < 5 * np.std(returns) / np.sqrt(2000)
