@@ -447,7 +447,7 @@ class _Trial:
         for place in sorted(some)[:_STATISTICS]:
             passage = passages[place]
             raw = self.first.gate.blocks[passage.gate, passage.blocks[-1]]
-            sample = self.sample or sampler_of(raw, self.first.policies[min(place, len(passages))])
+            sample = self.sample or sampler_of(raw, self.first.policies[passage.blocks[-1]])
             report = check_statistic(
                 passage.statistic, sample, users=100, rounds=15, seed=self.seed
             )
@@ -608,9 +608,9 @@ class _Trial:
     def _check_masks(self) -> None:
         """A statistic that knows its policy counts those who followed it, in both senses."""
         gate = self.first.gate
-        for place, passage in enumerate(gate.passages[: len(self.first.policies) - 1]):
+        for place, passage in enumerate(gate.passages):
             raw = gate.blocks[passage.gate, passage.blocks[-1]]
-            policy = self.first.policies[place]
+            policy = self.first.policies[passage.blocks[-1]]
             table = getattr(policy, "actions", None)
             if table is None or policy.n_actions < 2 or "versions" not in raw.arrays:
                 continue
@@ -822,11 +822,14 @@ def _noise_of(gate: WatchedGate) -> tuple[Floats, float] | None:
             if passage.stream is not None:
                 sums[passage.stream] = sums.get(passage.stream, np.zeros(1)) + sum(totals)
                 last[passage.stream] = (vector - sums[passage.stream]) / passage.std
-            elif "'weights': None" in passage.options and "'decay': None" in passage.options:
+            elif "'weights': None" in passage.options:
                 relation = passage.gate.privacy.relation
                 sensitivity = statistic.sensitivity(relation, "l1" if pure else "l2")
                 scale = sensitivity / float(release.cost or 0.0) * math.sqrt(2.0 if pure else 1.0)
-                noise = (vector - sum(totals)) / scale
+                ages = range(len(totals) - 1, -1, -1)
+                shares = [(passage.decay or 1.0) ** -age for age in ages]
+                total = sum(share * part for share, part in zip(shares, totals, strict=True))
+                noise = (vector - total) / scale
                 if passage.mask is not None:
                     noise = noise[statistic.layout.pack_mask(passage.mask)]
                 values.append(noise)

@@ -28,6 +28,7 @@ class Passage:
     blocks: tuple[int, ...]
     options: str
     mask: Mapping[str, Any] | None
+    decay: float | None
     release: Release
     std: float
 
@@ -120,6 +121,7 @@ class WatchedGate:
                 numbers,
                 stated,
                 options.get("mask"),
+                options.get("decay"),
                 result,
                 std,
             )

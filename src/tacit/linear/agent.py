@@ -143,6 +143,7 @@ class LinearAgent(Learner[Statistic]):
         self._answered = 0
         self._seen = 0
         self._planned: tuple[Floats, Floats] | None = None
+        self.q_values: Floats | None = None
         self.switches = 0
         self.statistic_kind, self._reason = self._choose_statistic(
             spec, privacy, statistic, bonus, calibration
@@ -607,7 +608,7 @@ class LinearAgent(Learner[Statistic]):
         else:
             meta |= {"sums": self._sums.meta()}
             arrays |= {f"sums/{name}": array for name, array in self._sums.arrays.items()}
-        for name in ("_variances", "_last_precision"):
+        for name in _KEPT:
             if getattr(self, name) is not None:
                 arrays[name.lstrip("_")] = getattr(self, name)
         if self.statistic_kind == "targets":
@@ -625,8 +626,8 @@ class LinearAgent(Learner[Statistic]):
                 setattr(self._counts, name, arrays[f"counts/{name}"])
         else:
             self._sums = SumEvidence.revive(meta["sums"], below(arrays, "sums/"))
-        self._variances = arrays.get("variances")
-        self._last_precision = arrays.get("last_precision")
+        for name in _KEPT:
+            setattr(self, name, arrays.get(name.lstrip("_")))
         if self.statistic_kind == "targets":
             self._seen = meta["seen"]
             self._answers = [
@@ -635,6 +636,7 @@ class LinearAgent(Learner[Statistic]):
             ]
 
 
+_KEPT = ("q_values", "_variances", "_last_precision")
 _COUNTS = ("transitions", "rewards", "visits", "variance", "reached")
 
 

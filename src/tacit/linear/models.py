@@ -408,6 +408,11 @@ class AnswerModel:
         """See :class:`Model`; this is where users are asked."""
         middles, halves = np.array([middle_of(value) for value in values]).T
         targets = (values - middles[:, np.newaxis]) / halves[:, np.newaxis]
+        shape = (len(values), *self._shape)
+        if not targets.any():
+            # Values that are the same everywhere need not be asked about.
+            known = np.broadcast_to(middles[:, np.newaxis, np.newaxis], shape)
+            return known, np.zeros(shape)
         # All questions share one budget, of which the first gets most.
         shares = np.array([1.0] + [_LATER_QUESTIONS] * (len(values) - 1))
         answers, noise = self._ask(step, targets * shares[:, np.newaxis])
@@ -421,7 +426,6 @@ class AnswerModel:
         long = np.minimum((weights**2).sum(axis=1), self._features.shape[1])
         noises = (noise / shares) ** 2 + self._sums.gram_noise**2 * long
         squares = variance[:, np.newaxis] * leverage + noises[:, np.newaxis] * (x**2).sum(axis=1)
-        shape = (len(values), *self._shape)
         back = halves[:, np.newaxis]
         return (
             (means * back + middles[:, np.newaxis]).reshape(shape),
