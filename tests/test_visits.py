@@ -10,7 +10,7 @@ import pytest
 
 from tacit import Block, Relation, check_statistic
 from tacit.privacy.errors import InvalidArgument
-from tacit.visits import VisitCounts
+from tacit.visits import VisitCounts, read_codes, read_rewards
 
 H, S, A = 4, 3, 2
 
@@ -140,6 +140,111 @@ def test_aggregates_equal_episodes(options: dict) -> None:
         rewards[h, s, a] += arrays["rewards"][user, h]
     summed = Block(100, {"transitions": transitions, "rewards": rewards}, aggregate=True)
     assert np.allclose(statistic.total(summed), statistic.total(Block(100, arrays)))
+
+
+OTHER = 1 - POLICY
+
+
+def followed(policy: np.ndarray, users: int = 100) -> tuple[Block, Block]:
+    """Users who followed a policy: their episodes, and the sums of their own actions."""
+    rng = np.random.default_rng(3)
+    states, rewards = rng.integers(0, S, (users, H + 1)), rng.random((users, H))
+    arrays = {
+        "states": states,
+        "actions": policy[np.arange(H), states[:, :H]],
+        "rewards": rewards,
+        "versions": np.zeros(users, dtype=np.int64),
+    }
+    transitions, sums = np.zeros((H, S, S), dtype=np.int64), np.zeros((H, S))
+    for h in range(H):
+        np.add.at(transitions[h], (states[:, h], states[:, h + 1]), 1)
+        np.add.at(sums[h], states[:, h], rewards[:, h])
+    summed = {"actions": policy, "transitions": transitions, "rewards": sums}
+    return Block(users, arrays), Block(users, summed, aggregate=True)
+
+
+@pytest.mark.parametrize("policy", [POLICY, OTHER], ids=["same", "other"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"visits": True, "weight": 0.5},
+        {"pooled": True},
+        {"policy": POLICY},
+        {"pooled": True, "policy": POLICY},
+        {"pooled": True, "cap": H},
+    ],
+    ids=str,
+)
+def test_sums_of_a_policys_own_actions_equal_episodes(options: dict, policy: np.ndarray) -> None:
+    statistic = VisitCounts(S, A, H, **options)
+    episodes, summed = followed(policy)
+    total = statistic.total(summed)
+    assert np.allclose(total, statistic.total(episodes))
+    # What followed another policy is dropped, and they agree nowhere.
+    assert total.any() == (policy is POLICY or "policy" not in options)
+
+
+def test_a_policys_own_actions_of_another_shape_are_refused() -> None:
+    _, summed = followed(POLICY)
+    for name in ("actions", "transitions", "rewards"):
+        arrays = {**summed.arrays, name: np.asarray(summed[name])[:-1]}
+        with pytest.raises(InvalidArgument, match="followed a policy"):
+            VisitCounts(S, A, H).total(Block(100, arrays, aggregate=True))
+    with pytest.raises(InvalidArgument, match="one by one"):
+        VisitCounts(S, A, H, pooled=True, cap=2).total(summed)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "expected"),
+    [
+        ("i8", [0, 7, -3, 2**62, -(2**63)], [0, 7, -3, 2**62, -(2**63)]),
+        ("i1", [0, 1, -1, 127, -128], [0, 1, -1, 127, -128]),
+        (">i4", [0, 1, 2, 3, -4], [0, 1, 2, 3, -4]),
+        ("u1", [0, 1, 2, 3, 255], [0, 1, 2, 3, 255]),
+        ("u8", [0, 1, 2**53, 2**63, 2**64 - 1], [0, 1, -1, -1, -1]),
+        ("?", [False, True, True, False, True], [0, 1, 1, 0, 1]),
+        ("f8", [1.0, -0.0, 0.5, 2.0**53, -(2.0**52)], [1, 0, -1, -1, -(2**52)]),
+        ("f8", [np.nan, np.inf, -np.inf, 1e308, 5e-324], [-1] * 5),
+        ("f4", [2.0, 1.5, np.nan, 3e38, np.inf], [2, -1, -1, -1, -1]),
+    ],
+)
+def test_codes_are_whole_numbers_or_invalid(dtype: str, values: list, expected: list) -> None:
+    array = np.array(values, dtype=dtype)
+    codes = read_codes(Block(5, {"codes": array}), "codes", (5,))
+    assert codes.tolist() == expected
+    assert codes.dtype == np.int64
+    # Every other one: what kernels get has no holes.
+    assert read_codes(Block(3, {"codes": array[::2]}), "codes", (3,)).flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "expected"),
+    [
+        ("f8", [0.3, -0.1, 1.1, 1e308, -1e308], [0.3, 0.0, 1.0, 1.0, 0.0]),
+        ("f8", [np.nan, np.inf, -np.inf, 5e-324, -0.0], [np.nan, np.nan, np.nan, 5e-324, 0.0]),
+        ("f4", [0.5, 2.0, np.inf, np.nan, -3e38], [0.5, 1.0, np.nan, np.nan, 0.0]),
+        ("i8", [0, 1, 2, -(2**63), 2**62], [0.0, 1.0, 1.0, 0.0, 1.0]),
+        ("u1", [0, 1, 2, 254, 255], [0.0, 1.0, 1.0, 1.0, 1.0]),
+        ("?", [False, True, True, False, True], [0.0, 1.0, 1.0, 0.0, 1.0]),
+    ],
+)
+def test_rewards_are_cut_or_invalid(dtype: str, values: list, expected: list) -> None:
+    rewards = read_rewards(Block(5, {"r": np.array(values, dtype=dtype)}), "r", (5,))
+    assert np.array_equal(rewards, expected, equal_nan=True)
+    assert rewards.dtype == np.float64
+
+
+def test_readers_refuse_other_shapes_and_leave_the_block_alone() -> None:
+    array = np.array([[0.5, np.nan], [7.0, -1.0]])
+    block = Block(2, {"x": array.copy()})
+    for read in (read_codes, read_rewards):
+        with pytest.raises(InvalidArgument, match="'x' must have shape"):
+            read(block, "x", (2, 3))
+        with pytest.raises(InvalidArgument, match="no array 'y'"):
+            read(block, "y", (2, 2))
+        read(block, "x", (2, 2))
+        assert np.array_equal(block["x"], array, equal_nan=True)
 
 
 def test_refusals() -> None:

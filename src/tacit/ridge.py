@@ -25,6 +25,16 @@ def ridge_inverse(gram: Floats, ridge: float) -> Floats:
     return inverse
 
 
+def positive_part(gram: Floats) -> Floats:
+    """Symmetric matrices without their negative eigenvalues."""
+    values, vectors = np.linalg.eigh(gram)
+    if values.min() >= 0.0:
+        return gram
+    scaled = vectors * np.maximum(values, 0.0)[..., np.newaxis, :]
+    part: Floats = scaled @ np.swapaxes(vectors, -1, -2)
+    return part
+
+
 def operator_bound(std: float, dimension: int, failure: float) -> float:
     """What the operator norm of symmetric noise exceeds with probability ``failure`` at most.
 

@@ -12,9 +12,10 @@ The first two ask every user once, with the whole budget; sums over blocks are p
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -31,11 +32,11 @@ from tacit.linear.models import (
     KnownRewards,
     Model,
     SumModel,
-    Sums,
     Widths,
 )
 from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import FeatureSums, TargetSums
+from tacit.linear.sums import SumEvidence
 from tacit.policy import Policy
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import InvalidArgument
@@ -56,8 +57,10 @@ _ONE_BY_ONE = 1 << 18
 _FORGOTTEN = 1e-3
 # Above this many (step, state) pairs the equations of flow conservation are too many to solve.
 _LARGEST_FLOW = 1500
-# Above this many states, asking for values is cheaper than asking for all next states.
-_MANY_STATES = 200
+# Above this many states it pays to ask for values instead of for all next states; where sums are
+# pooled over steps, which values cannot be, later.
+_MANY_STATES = 60
+_MANY_STATES_POOLED = 400
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Constants:
     bonus: float = 0.3
     ridge: float = 1.0
     growth: float = 1.3
-    target_growth: float = 2.0
+    target_growth: float = 1.5
     first: float = 4.0
     clip: float = 1.1
     pooled_clip: float = 2.0
@@ -137,6 +140,7 @@ class LinearAgent(Learner[Statistic]):
         self._factor = max(1.0, longest)
         self._features: Floats = spec.features / self._factor
         self._asked: Statistic | None = None
+        self._fixed: dict[bool, Statistic] = {}
         self._variances: Floats | None = None
         self._last_precision: Floats | None = None
         self._answers: list[Release] = []
@@ -151,7 +155,7 @@ class LinearAgent(Learner[Statistic]):
         # What is asked at every release anyway is used at every release.
         own = "schedule" if self.statistic_kind == "targets" else self.default_switching
         self.switching = own if switching == "auto" else switching
-        self._sums = SumEvidence()
+        self._sums = SumEvidence(plain=bonus == "theory")
         self._counts: Evidence | None = None
         if self.statistic_kind == "counts":
             shape = (1 if self._pooled_for(spec) else spec.horizon, spec.states, spec.actions)
@@ -189,6 +193,11 @@ class LinearAgent(Learner[Statistic]):
             )
         if bonus == "theory" and asked not in ("auto", "features"):
             raise InvalidArgument("bonus='theory' is derived for statistic='features'")
+        if bonus == "theory" and (calibration == "as_printed" or _needs_l1(privacy)):
+            raise InvalidArgument(
+                "bonus='theory' is derived for statistic='features', which has Gaussian noise "
+                "(delta > 0) and tight calibration"
+            )
         if calibration == "as_printed" and asked not in ("auto", "targets"):
             raise InvalidArgument("as printed, values are asked for: statistic='targets'")
         kinds: dict[str, Kind] = {k: k for k in ("features", "counts", "targets")}
@@ -207,7 +216,8 @@ class LinearAgent(Learner[Statistic]):
                 f"{spec.states} states are few beside {spec.dimension} features, and a policy "
                 "reaches one action in each"
             )
-        if spec.states > _MANY_STATES:
+        pooled = self.stationary and spec.stationary_rewards
+        if spec.states > (_MANY_STATES_POOLED if pooled else _MANY_STATES):
             return "targets", (
                 f"{spec.states} states are many: only values of them are asked for, again after "
                 "every block"
@@ -249,8 +259,17 @@ class LinearAgent(Learner[Statistic]):
 
     def _statistic(self) -> Statistic:
         if self._asked is None:
-            self._asked = self._make_statistic(self._one_by_one)
+            self._asked = self._current_statistic()
         return self._asked
+
+    def _current_statistic(self) -> Statistic:
+        one_by_one = self._one_by_one
+        if self.statistic_kind == "counts" or self._variances is not None:
+            return self._make_statistic(one_by_one)
+        # It does not depend on what was learnt, and bounds by all pairs of a table take time.
+        if one_by_one not in self._fixed:
+            self._fixed[one_by_one] = self._make_statistic(one_by_one)
+        return self._fixed[one_by_one]
 
     @property
     def _one_by_one(self) -> bool:
@@ -460,12 +479,23 @@ class LinearAgent(Learner[Statistic]):
             super()._release(block, user_ids)
             return
         self._curator.add(block, user_ids)
-        self._answers = []
+        self._forget_the_poor()
         self._ask_about_values(block.users)
+
+    def _forget_the_poor(self) -> None:
+        """Drops blocks that cannot pay for another round: a crash made them pay for nothing."""
+        curator = self._curator
+        assert isinstance(curator, JointCurator)  # noqa: S101
+        price = self._gram_mu**2 + (self.spec.horizon - 1) * self._target_mu**2
+        newest = max(curator.blocks)
+        for number in curator.blocks:
+            share = 1.0 if self.calibration == "as_printed" else self._decay ** (number - newest)
+            if curator.remaining(number) < price * share**2 * (1.0 - 1e-9):
+                curator.forget(number)
 
     def _ask_about_values(self, users: int) -> None:
         """One release of Grams and rewards, then one of values per step, last step first."""
-        with self._at_the_gate(users):
+        with self._at_the_gate(users), self._round():
             self._answered = 0
             grams = self._ask(self._statistic(), self._gram_mu)
             sums = SumEvidence()
@@ -478,8 +508,15 @@ class LinearAgent(Learner[Statistic]):
                 self.spec.stationary_rewards,
             )
             self._planned = self._values(self._with_rewards(model))
-        self._answers = []
         self._advance(users)
+
+    @contextlib.contextmanager
+    def _round(self) -> Iterator[None]:
+        """Answers are of one round: whatever ends it, no later one begins with them."""
+        try:
+            yield
+        finally:
+            self._answers, self._seen = [], self._curator.releases
 
     def _ask_targets(self, step: int, targets: Floats) -> tuple[Floats, float]:
         weights = self._step_weights
@@ -501,7 +538,7 @@ class LinearAgent(Learner[Statistic]):
         decay = None if self.calibration == "as_printed" else self._decay
         assert isinstance(self._curator, JointCurator)  # noqa: S101
         self._answers.append(self._curator.release(statistic, mu=mu, decay=decay))
-        self._seen += 1
+        self._seen = self._answers[-1].index + 1
         return self._answers[-1]
 
     @property
@@ -532,7 +569,8 @@ class LinearAgent(Learner[Statistic]):
         if self.statistic_kind == "targets":
             kept = self.schedule.releases
             if self.calibration == "tight":
-                kept = math.ceil(math.log(1.0 / _FORGOTTEN) / math.log(self._decay))
+                # The oldest of these will weigh decay^-kept in the next round.
+                kept = math.floor(math.log(1.0 / _FORGOTTEN) / math.log(self._decay))
         for number in sorted(self._curator.blocks)[: -kept or None]:
             self._curator.forget(number)
 
@@ -544,7 +582,7 @@ class LinearAgent(Learner[Statistic]):
         if last is not None and last.index >= self._seen:
             # Saved before it was published.
             self._answers.append(last)
-            self._seen += 1
+            self._seen = last.index + 1
         if self._answers:
             self._ask_about_values(self.block_users)
 
@@ -571,10 +609,24 @@ class LinearAgent(Learner[Statistic]):
                 raise InvalidArgument(
                     "statistic='targets' asks at every release, so it switches by schedule"
                 )
-            if _needs_l1(self.privacy):
-                raise InvalidArgument("statistic='targets' needs Gaussian noise: delta > 0")
+            if isinstance(self.privacy, JointDP) and self.privacy.disjoint:
+                raise InvalidArgument(
+                    "statistic='targets' asks the users of several blocks at once: leave "
+                    "disjoint=True out"
+                )
+        if self.statistic_kind != "counts" and _needs_l1(self.privacy):
+            raise InvalidArgument(
+                f"statistic={self.statistic_kind!r} needs Gaussian noise: delta > 0"
+            )
         if self.statistic_kind == "counts" and self.gram_noise != "frobenius":
             raise InvalidArgument("statistic='counts' has no Gram matrix: leave gram_noise out")
+        if self.bonus == "theory" and self.gram_noise != "frobenius":
+            raise InvalidArgument("bonus='theory' is derived for gram_noise='frobenius'")
+        bits = isinstance(self.privacy, LocalDP) and self.privacy.mechanism == "randomised response"
+        if bits and self._pooled:
+            raise InvalidArgument(
+                "randomised response is for counts per step: give stationary=False"
+            )
 
     def _make_schedule(self, schedule: str | Schedule) -> Schedule:
         if not isinstance(schedule, str) or schedule != "auto":
@@ -625,7 +677,7 @@ class LinearAgent(Learner[Statistic]):
             for name in _COUNTS:
                 setattr(self._counts, name, arrays[f"counts/{name}"])
         else:
-            self._sums = SumEvidence.revive(meta["sums"], below(arrays, "sums/"))
+            self._sums.restore(meta["sums"], below(arrays, "sums/"))
         for name in _KEPT:
             setattr(self, name, arrays.get(name.lstrip("_")))
         if self.statistic_kind == "targets":
@@ -638,63 +690,6 @@ class LinearAgent(Learner[Statistic]):
 
 _KEPT = ("q_values", "_variances", "_last_precision")
 _COUNTS = ("transitions", "rewards", "visits", "variance", "reached")
-
-
-class SumEvidence:
-    """Feature sums of all blocks, each weighted by what it knows. Public.
-
-    A block of n users has signal n and noise s, so the best linear combination weights it by
-    n / s^2; without noise all weigh the same.
-    """
-
-    def __init__(self) -> None:
-        self.arrays: Arrays = {}
-        self.variance = 0.0
-        self.top = 0.0
-        self.shares = (1.0, 1.0)
-
-    def add(self, release: Release, statistic: Statistic, users: int) -> None:
-        """Adds the release of a block of ``users`` users."""
-        assert isinstance(statistic, FeatureSums)  # noqa: S101
-        noise = float(np.max(release.std["gram"])) * math.sqrt(statistic.gram)
-        weight = users / noise**2 if noise > 0.0 else 1.0
-        d, L = statistic.dimension, statistic.rows
-        parts = {
-            "gram": statistic.gram_of(release["gram"]),
-            "next": release["next"] if statistic.following else np.zeros((L, d, 1)),
-            "rewards": release["rewards"] if statistic.reward > 0.0 else np.zeros((L, d)),
-        }
-        for name, part in parts.items():
-            self.arrays[name] = self.arrays.get(name, 0.0) + weight * part
-        self.variance += (weight * noise) ** 2
-        self.top = max(self.top, weight)
-        self.shares = (statistic.gram, statistic.reward)
-
-    def sums(self) -> Sums:
-        """On the scale on which the block that weighs most counts in full."""
-        noise = math.sqrt(self.variance) / self.top
-        gram, reward = self.shares
-        return Sums(
-            self.arrays["gram"] / self.top,
-            self.arrays["next"] / self.top,
-            self.arrays["rewards"] / self.top,
-            noise,
-            noise / math.sqrt(gram),
-            noise / math.sqrt(reward) if reward > 0.0 else 0.0,
-        )
-
-    def meta(self) -> dict[str, Any]:
-        """What a save holds beside the arrays."""
-        return {"variance": self.variance, "top": self.top, "shares": list(self.shares)}
-
-    @staticmethod
-    def revive(meta: dict[str, Any], arrays: Arrays) -> SumEvidence:
-        """From what a save holds."""
-        made = SumEvidence()
-        made.arrays = arrays
-        made.variance, made.top = meta["variance"], meta["top"]
-        made.shares = (meta["shares"][0], meta["shares"][1])
-        return made
 
 
 def _needs_l1(privacy: Privacy) -> bool:

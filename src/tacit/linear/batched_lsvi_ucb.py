@@ -40,7 +40,7 @@ class BatchedLSVIUCB(LinearAgent):
         batches: int | None = None,
         **options: Any,
     ) -> None:
-        if batches is not None and (isinstance(batches, bool) or not 1 <= batches <= users):
+        if batches is not None and not (type(batches) is int and 1 <= batches <= users):
             raise InvalidArgument(f"batches must be in 1..{users}, got {batches!r}")
         self.batches = batches
         super().__init__(spec, users, privacy, **options)

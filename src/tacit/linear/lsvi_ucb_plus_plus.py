@@ -12,6 +12,7 @@ from tacit.linear.agent import LinearAgent
 from tacit.privacy.budget import compose, epsilon_from_mu
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, Privacy
+from tacit.schedule import Schedule
 
 
 class LSVIUCBPlusPlus(LinearAgent):
@@ -75,6 +76,12 @@ class LSVIUCBPlusPlus(LinearAgent):
         """See the class."""
         bounds = getattr(self, "_bounds", None) or self._first_bounds()
         return np.array(bounds["pessimistic"])
+
+    def _check_options(self, schedule: str | Schedule) -> None:
+        super()._check_options(schedule)
+        if self.calibration == "as_printed":
+            # What is proven of the paper's noise depends on the number of releases.
+            self.schedule = self._make_schedule(schedule)
 
     def _as_printed(self) -> Privacy:
         """What is proven for the paper's noise.

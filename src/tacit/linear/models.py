@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.evidence import Counts
-from tacit.ridge import operator_bound, rectangle_bound, ridge_inverse
+from tacit.ridge import operator_bound, positive_part, rectangle_bound, ridge_inverse
 
 Floats = NDArray[np.float64]
 
@@ -153,8 +154,10 @@ class SumModel:
     + |N_U| B sqrt(S / l) + 3 sqrt(l) W B. The first term is the self-normalised bound for
     B-sub-Gaussian noise, for all V at once by a net of (1 + sqrt n)^S functions at distance
     B / sqrt n; W is ``weight_bound``; weights in [0, 1] of steps and blocks only help. The same
-    for rewards with B = 1/2, no net, and |theta| <= W. Each of the events (Gram, next, two
-    concentrations) in each row and release gets failure / (4 L m).
+    for rewards with B = 1/2, no net, and |theta| <= W. Each of the six events (of next states and
+    of rewards: Gram, noise, concentration) in each row and release gets failure / (6 L m). Cutting
+    negative eigenvalues of G + N adds at most l I to Lambda, and leaves Lambda >= 2 l I, so that
+    the last term becomes 4 l W B / sqrt(2 l), which is less.
     """
 
     def __init__(
@@ -166,8 +169,7 @@ class SumModel:
         self._horizon = horizon
         self._sums = sums
         self._reward_sums = rewards
-        self._ridge, self._inverse = self._invert(sums)
-        self._rewards = self._fit_rewards(rewards)
+        self._ridge = self._ridge_of(sums)
         self._probabilities: dict[int, Floats | None] = {}
 
     @property
@@ -175,21 +177,26 @@ class SumModel:
         return int(self._features.shape[1])
 
     def _event(self, rows: int) -> float:
-        return self._widths.failure / (4.0 * rows * self._widths.releases)
+        return self._widths.failure / (6.0 * rows * self._widths.releases)
 
-    def _invert(self, sums: Sums) -> tuple[float, Floats]:
-        """The ridge, and the inverses of the regularised Grams."""
+    def _ridge_of(self, sums: Sums) -> float:
         d = self._dimension
-        if self._widths.theory:
-            noise = operator_bound(sums.gram_noise, d, self._event(len(sums.gram)))
-            ridge = 2.0 * max(noise, 1.0)
-        else:
-            ridge = 1.0 + self._widths.ridge * sums.gram_noise * math.sqrt(d)
-        return ridge, ridge_inverse(sums.gram, ridge)
+        if not self._widths.theory:
+            return 1.0 + self._widths.ridge * sums.gram_noise * math.sqrt(d)
+        noise = operator_bound(sums.gram_noise, d, self._event(len(sums.gram)))
+        return 2.0 * max(noise, 1.0)
 
-    def _fit_rewards(self, sums: Sums) -> tuple[Floats, Floats]:
+    @cached_property
+    def inverse(self) -> Floats:
+        """The inverses of the regularised Grams (L, d, d)."""
+        return ridge_inverse(self._sums.gram, self._ridge)
+
+    @cached_property
+    def _rewards(self) -> tuple[Floats, Floats]:
         """Mean rewards and widths, (L, S, A)."""
-        ridge, inverse = self._invert(sums)
+        sums = self._reward_sums
+        ridge = self._ridge_of(sums)
+        inverse = ridge_inverse(sums.gram, ridge)
         weights = (inverse @ sums.rewards[..., np.newaxis])[..., 0]
         x = self._features @ inverse
         leverage = np.maximum((x * self._features).sum(axis=-1), 0.0)
@@ -231,8 +238,8 @@ class SumModel:
 
     def next_values(self, step: int, values: Floats) -> tuple[Floats, Floats]:
         """See :class:`Model`."""
-        at = min(step, len(self._inverse) - 1)
-        inverse, sums = self._inverse[at], self._sums
+        at = min(step, len(self.inverse) - 1)
+        inverse, sums = self.inverse[at], self._sums
         x = self._features @ inverse
         leverage = np.maximum((x * self._features).sum(axis=1), 0.0)
         length = (x**2).sum(axis=1)
@@ -263,14 +270,15 @@ class SumModel:
             S = self._shape[0]
             rows = None
             if len(self._features) * S <= _MOST_PROBABILITIES:
-                raw = self._features @ (self._inverse[at] @ self._sums.following[at])
+                raw = self._features @ (self.inverse[at] @ self._sums.following[at])
                 rows = distributions(raw)
             self._probabilities[at] = rows
         return self._probabilities[at]
 
     def precision(self) -> Floats:
         """Regularised Grams in units of their ridge."""
-        return np.asarray(np.linalg.inv(self._inverse) / self._ridge, dtype=np.float64)
+        units = np.eye(self._dimension)
+        return positive_part(self._sums.gram) / self._ridge + units
 
 
 class CellModel:
@@ -417,7 +425,7 @@ class AnswerModel:
         shares = np.array([1.0] + [_LATER_QUESTIONS] * (len(values) - 1))
         answers, noise = self._ask(step, targets * shares[:, np.newaxis])
         answers = answers / shares[:, np.newaxis]
-        inverse = self._base._inverse[step]
+        inverse = self._base.inverse[step]
         weights = answers @ inverse  # in units of half the range
         x = self._features @ inverse
         leverage = np.maximum((x * self._features).sum(axis=1), 0.0)

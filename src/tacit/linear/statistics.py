@@ -1,7 +1,7 @@
 """What linear agents ask of users: sums over their steps of features, and of what followed them.
 
 phi(s, a) is cut to length 1 when a statistic is made: features are public, but nobody promises
-that they are short, and every bound below rests on it.
+that they are short, and a few long ones would set the noise for all.
 """
 
 from __future__ import annotations
@@ -133,14 +133,14 @@ class FeatureSums(Statistic):
     entries of their own, and to sum l_h when pooled.
 
     * |Y| <= C: ``clip``, or what the longest steps add up to if that is less.
-    * |Y - Y'|^2 = |Y|^2 + |Y'|^2 - 2 <Y, Y'>. Without negative features <Y, Y'> >= 0: 2 C^2. Else
-      a t^2 + t c >= -c^2 / (4 a) >= -m^2 / (4 a), so 2 C^2 + m^2 W^2 / (2 a) with W what the
-      largest public weights add up to; and of course 4 C^2.
-    * Per step, <Y, Y'> = sum_h w w' <y_h, y'_h> >= -rho sum_h |w y_h| |w' y'_h| >= -rho C^2, where
-      rho is the largest of 0 and -cos(y, y') over pairs of steps: 2 (1 + rho) C^2. <y, y'> < 0 only
-      for t < 0. As c <= |x| |x'|, -cos is then at most (-t - a t^2 / (|x| |x'|)) / (k k') with
-      k^2 = a q^2 / |x|^2 + q, which increases with |x| and |x'|: it is largest for the same next
-      state and rewards of 1.
+    * |Y - Y'|^2 = |Y|^2 + |Y'|^2 - 2 <Y, Y'> <= 2 C^2 + 2 g, where g is the least known bound on
+      -<Y, Y'>: 0 without negative features; C^2; m^2 W^2 / (4 a), with W what the largest public
+      weights add up to, as a t^2 + t c >= -c^2 / (4 a); and rho C^2 per step or rho R^2 pooled,
+      where rho is the largest of 0 and -cos(y, y') over pairs of steps and R is what the longest
+      steps add up to, as -<Y, Y'> is a sum of -w w' <y, y'> <= rho |w y| |w' y'|.
+      <y, y'> < 0 only for t < 0. As c <= |x| |x'|, -cos is then at most
+      (-t - a t^2 / (|x| |x'|)) / (k k') with k^2 = a q^2 / |x|^2 + q, which increases with |x| and
+      |x'|: it is largest for the same next state and rewards of 1.
     * |Y - Y'| is at most what the distances |w y_h - w' y'_h| of steps add up to; per step it is
       equal. A distance is convex in each weight, so largest for 0 or for the largest weight that a
       clip leaves, C / |y| at most. It depends on the next states only by whether they are the
@@ -148,8 +148,8 @@ class FeatureSums(Statistic):
       programme over two cases (same state or not), after a look at all pairs of the table. Per
       step and without a clip the bound is therefore exact.
 
-    The least of these is declared; where pairs are too many to look at, of the first two. With
-    ``triangle`` all of them hold too, as it only leaves entries out.
+    The least is declared. Where pairs are too many to look at, rho and distances are not known.
+    With ``triangle`` all of it holds too, as it only leaves entries out.
 
     Attributes:
         features: phi, (S, A, d).
@@ -181,8 +181,8 @@ class FeatureSums(Statistic):
             object.__setattr__(self, name, bool(getattr(self, name)))
         for name, least in (("gram", 1e-12), ("reward", 0.0)):
             value = float(getattr(self, name))
-            if not (math.isfinite(value) and value >= least):
-                raise InvalidArgument(f"{name} must be >= {least:g}, got {value!r}")
+            if not least <= value <= 1e12:
+                raise InvalidArgument(f"{name} must be in [{least:g}, 1e12], got {value!r}")
             object.__setattr__(self, name, value)
         if self.clip is not None:
             if not (math.isfinite(self.clip) and self.clip > _SHORTEST):
@@ -282,22 +282,25 @@ class FeatureSums(Statistic):
 
     @cached_property
     def _replace(self) -> float:
-        C, pairs = self.bound, self._lengths.size**2
-        if (self.features >= 0).all():
-            best = math.sqrt(2.0) * C
-        else:
-            extra = self._cross * self._add_up(self._weights)
-            best = min(2.0 * C, math.sqrt(2.0 * C**2 + extra**2 / (2.0 * self.gram)))
-            if not self.pooled and pairs <= _MOST_PAIRS:
-                best = min(best, math.sqrt(2.0 * (1.0 + self._opposition())) * C)
-        if pairs * len(self._weights) <= _MOST_PAIRS:
+        C, W = self.bound, self._add_up(self._weights)
+        reach = self._longest if self.pooled else C
+        # The largest -<Y, Y'>.
+        against = min(
+            self._opposition() * reach**2, (self._cross * W) ** 2 / (4.0 * self.gram), C**2
+        )
+        best = math.sqrt(2.0 * (C**2 + against))
+        if self._lengths.size**2 * len(self._weights) <= _MOST_PAIRS:
             best = min(best, self._farthest())
         return max(best, C)
 
     def _opposition(self) -> float:
-        """The rho of the class."""
-        length = self._step_lengths.reshape(-1)
-        length = np.where(length > 0, length, np.inf)
+        """The rho of the class, or 1 where pairs are too many."""
+        if (self.features >= 0).all():
+            return 0.0
+        if self._lengths.size**2 > _MOST_PAIRS:
+            return 1.0
+        counts = (self._weights * self._step_lengths).max(axis=0) > 0
+        length = np.where(counts, self._step_lengths, np.inf).reshape(-1)
         rho = 0.0
         for some, t in _products(self.features.reshape(-1, self.dimension)):
             cosine = (self.gram * t * t + self._cross * t) / (length[some, np.newaxis] * length)
@@ -362,10 +365,21 @@ class FeatureSums(Statistic):
         total: Floats = self._sums(block, separate=False)[0]
         return total
 
-    def aggregate(self, block: Block) -> Floats:
-        """From a simulated block whose users followed one policy; see :func:`followed`."""
+    def check(self, block: Block) -> None:
+        """Looks at shapes only: sums are made at the gate."""
+        if not block.aggregate:
+            super().check(block)
+            return
+        self._check_unclipped()
+        followed(block, (self.horizon, self.states))
+
+    def _check_unclipped(self) -> None:
         if self.clips:
             raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
+
+    def aggregate(self, block: Block) -> Floats:
+        """From a simulated block whose users followed one policy; see :func:`followed`."""
+        self._check_unclipped()
         shape = (self.horizon, self.states)
         actions, counts, rewards = followed(block, shape)
         at = np.arange(self.states)
@@ -505,6 +519,10 @@ class TargetSums(Statistic):
             return math.sqrt(most)
         if len(targets) == 1:
             targets = np.array([[targets.min(), targets.max()]])
+            # One phi with opposite targets often is the worst pair there can be.
+            apart = (table**2).sum(axis=1).max() * (targets[0, 1] - targets[0, 0]) ** 2
+            if apart >= most * (1.0 - 1e-12):
+                return math.sqrt(most)
         products = targets.T @ targets
         squares = products.diagonal()
         # |v|^2, |v'|^2 and <v, v'> of pairs of next states.

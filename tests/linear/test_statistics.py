@@ -1,0 +1,600 @@
+"""Sums of features: attacked, enumerated, unbiased, and equal however they are computed."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tacit import Block, Relation, check_statistic
+from tacit.linear import kernels, simplex, statistics, two_state
+from tacit.linear.statistics import (
+    FeatureSums,
+    TargetSums,
+    any_features,
+    followed,
+    unit_features,
+    weighted_grams,
+)
+from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.privacy.statistic import Statistic
+
+Floats = NDArray[np.float64]
+
+# Three states, two actions, two dimensions: without negative features, with, and with short ones.
+PLAIN = np.array([[[1, 0], [0.6, 0.4]], [[0, 1], [0.3, 0.7]], [[0.2, 0.8], [0.9, 0.1]]])
+SIGNED = np.array([[[0.6, 0.8], [-0.6, -0.8]], [[1, 0], [-0.8, 0.6]], [[0, -1], [0.5, 0.5]]])
+SHORT = 0.2 * SIGNED
+S, A, d, H = 3, 2, 2, 4
+
+STEPWISE = np.linspace(0.2, 1.0, H * S * A).reshape(H, S, A)
+TARGETS = np.array([[0.1, 0.9, 0.4], [-0.5, 0.2, 1.0]])
+
+
+def sample_of(S: int, A: int, H: int) -> Callable[[np.random.Generator, int], Block]:
+    """Random users, users who stay where they are, and users who drop every other step."""
+
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        states = rng.integers(0, S, (users, H + 1))
+        actions = rng.integers(0, A, (users, H))
+        rewards = rng.choice([0.0, 1.0, 0.5, np.nan], (users, H), p=[0.2, 0.6, 0.1, 0.1])
+        lazy = rng.random(users) < 0.5
+        states[lazy] = rng.integers(0, S, (lazy.sum(), 1))
+        actions[lazy] = rng.integers(0, A, (lazy.sum(), 1))
+        rewards[lazy] = rng.integers(0, 2, (lazy.sum(), 1))
+        hops = rng.random(users) < 0.2
+        rewards[hops, :: 1 + rng.integers(2)] = np.nan
+        return Block(users, {"states": states, "actions": actions, "rewards": rewards})
+
+    return sample
+
+
+def everyone(S: int, A: int, H: int, rewards: tuple[float, ...] = (0.0, 1.0, math.nan)) -> Block:
+    """Every episode there is; a reward of NaN drops a step and leaves states as they are."""
+    rows = itertools.product(
+        itertools.product(range(S), repeat=H + 1),
+        itertools.product(range(A), repeat=H),
+        itertools.product(rewards, repeat=H),
+    )
+    states, actions, paid = (np.array(column) for column in zip(*rows, strict=True))
+    return Block(len(states), {"states": states, "actions": actions, "rewards": paid})
+
+
+def extent(vectors: Floats) -> tuple[float, float]:
+    """The longest vector and the largest distance, the zero vector included."""
+    vectors = np.unique(vectors, axis=0)
+    squares = (vectors**2).sum(axis=1)
+    longest = float(squares.max(initial=0.0))
+    farthest = longest
+    for vector, square in zip(vectors, squares, strict=True):
+        farthest = max(farthest, float((squares + square - 2.0 * vectors @ vector).max()))
+    return math.sqrt(longest), math.sqrt(farthest)
+
+
+def bounds(statistic: Statistic) -> tuple[float, float]:
+    return statistic.l2(Relation.ZERO_OUT), statistic.l2(Relation.REPLACE_ONE)
+
+
+# Sensitivities, attacked.
+
+DESIGNS: list[tuple[str, Statistic]] = [
+    ("per step", FeatureSums(PLAIN, H)),
+    ("per step, signed", FeatureSums(SIGNED, H)),
+    ("per step, weighted", FeatureSums(SIGNED, H, weights=STEPWISE, gram=0.4, reward=2.0)),
+    ("per step, no rewards", FeatureSums(SIGNED, H, reward=0.0)),
+    ("per step, no next states", FeatureSums(SIGNED, H, following=False)),
+    ("per step, clipped", FeatureSums(PLAIN, H, clip=1.5)),
+    ("per step, signed, clipped", FeatureSums(SIGNED, H, clip=1.5)),
+    ("per step, signed, clipped hard", FeatureSums(SIGNED, H, clip=0.2)),
+    ("pooled", FeatureSums(PLAIN, H, pooled=True)),
+    ("pooled, signed", FeatureSums(SIGNED, H, pooled=True)),
+    ("pooled, weighted", FeatureSums(SIGNED, H, pooled=True, weights=STEPWISE[:1])),
+    ("pooled, clipped", FeatureSums(PLAIN, H, pooled=True, clip=3.0)),
+    ("pooled, clipped hard", FeatureSums(PLAIN, H, pooled=True, clip=0.5, gram=0.3)),
+    ("pooled, signed, hardly clipped", FeatureSums(SIGNED, H, pooled=True, clip=6.5)),
+    ("pooled, short, clipped", FeatureSums(SHORT, H, pooled=True, clip=0.3)),
+    ("one target", TargetSums(SIGNED, H, 1, TARGETS[:1])),
+    ("one signed target", TargetSums(PLAIN, H, 0, TARGETS[1:], weights=STEPWISE[0])),
+    ("two targets", TargetSums(SIGNED, H, H - 1, TARGETS)),
+]
+
+
+@pytest.mark.parametrize("statistic", [s for _, s in DESIGNS], ids=[name for name, _ in DESIGNS])
+def test_sensitivities_hold_and_are_attained(statistic: Statistic) -> None:
+    check_statistic(statistic, sample_of(S, A, H), users=150, rounds=80, attained=0.95)
+
+
+def test_pooled_signed_sums_that_are_clipped_hard_have_a_loose_bound() -> None:
+    statistic = FeatureSums(SIGNED, H, pooled=True, clip=1.0)
+    report = check_statistic(statistic, sample_of(S, A, H), users=150, rounds=80)
+    assert statistic.l2(Relation.REPLACE_ONE) == 2.0
+    assert report.tightness["replace-one l2"] > 0.8
+    assert report.tightness["zero-out l2"] > 0.999
+
+
+def test_built_in_worlds_are_attained() -> None:
+    for world, options in ((two_state(horizon=5), {}), (simplex(horizon=5), {"pooled": True})):
+        spec = world.spec
+        statistic = FeatureSums(spec.features, 5, **options)
+        sample = sample_of(spec.states, spec.actions, 5)
+        check_statistic(statistic, sample, users=300, rounds=60, attained=0.95)
+
+
+def test_numbers_by_hand() -> None:
+    one_hot = np.eye(6).reshape(3, 2, 6)
+    per_step = FeatureSums(one_hot, H)
+    assert bounds(per_step) == pytest.approx((math.sqrt(3 * H), math.sqrt(6 * H)))
+    assert bounds(FeatureSums(one_hot, H, pooled=True))[1] == pytest.approx(math.sqrt(6) * H)
+    assert bounds(FeatureSums(one_hot, H, clip=2.0)) == pytest.approx((2.0, 2.0 * math.sqrt(2.0)))
+    opposite = np.array([[[1.0], [-1.0]]])
+    assert bounds(FeatureSums(opposite, H)) == pytest.approx((math.sqrt(3 * H), math.sqrt(8 * H)))
+    assert any_features(1.0, 2.0) == pytest.approx(8.0)
+    # A step that never counts opposes nobody.
+    masked = FeatureSums(opposite, H, clip=1.0, weights=np.array([[[1.0, 0.0]]]))
+    assert bounds(masked)[1] <= math.sqrt(2.0) + 1e-12
+    # Negative entries alone oppose nobody either.
+    turned = FeatureSums(-PLAIN, H, pooled=True, clip=1.0)
+    assert bounds(turned) == pytest.approx((1.0, math.sqrt(2.0)))
+    # One cell and one next state: nobody is farther from anybody than from nobody.
+    assert bounds(FeatureSums([[[1.0]]], H)) == pytest.approx((math.sqrt(3 * H),) * 2)
+
+
+# Sensitivities, enumerated.
+
+
+@st.composite
+def tiny(draw: st.DrawFn) -> tuple[Floats, int, dict[str, Any]]:
+    """Features, a horizon and options of a statistic with few possible users."""
+    S, A, H = draw(st.sampled_from([(1, 1, 2), (1, 3, 2), (2, 1, 3), (2, 2, 1), (3, 1, 2)]))
+    d = draw(st.integers(1, 3))
+    entry = st.sampled_from([-3.0, -1.0, -0.5, 0.0, 0.1, 0.6, 1.0])
+    sizes = draw(st.lists(entry, min_size=S * A * d, max_size=S * A * d))
+    pooled = draw(st.booleans())
+    rows = 1 if pooled else draw(st.sampled_from([1, H]))
+    entry = st.sampled_from([0.0, 0.3, 1.0, 5.0])
+    weights = draw(st.lists(entry, min_size=rows * S * A, max_size=rows * S * A))
+    options = {
+        "pooled": pooled,
+        "gram": draw(st.sampled_from([0.01, 1.0, 4.0])),
+        "reward": draw(st.sampled_from([0.0, 0.5, 1.0])),
+        "following": draw(st.booleans()),
+        "weights": np.reshape(weights, (rows, S, A)),
+        "triangle": draw(st.booleans()),
+    }
+    return np.reshape(sizes, (S, A, d)), H, options
+
+
+def made(features: Floats, horizon: int, **options: Any) -> FeatureSums | None:
+    """A statistic, or None where there is nothing to learn."""
+    try:
+        return FeatureSums(features, horizon, **options)
+    except InvalidArgument:
+        return None
+
+
+@settings(max_examples=120, deadline=None)
+@given(case=tiny(), share=st.sampled_from([None, 0.1, 0.5, 0.9]))
+def test_enumeration(case: tuple[Floats, int, dict[str, Any]], share: float | None) -> None:
+    features, horizon, options = case
+    statistic = made(features, horizon, **options)
+    if statistic is None:
+        return
+    if share is not None:
+        statistic = FeatureSums(features, horizon, clip=share * statistic.bound, **options)
+    longest, farthest = extent(statistic.vectors(everyone(*features.shape[:2], horizon)))
+    zero, replace = bounds(statistic)
+    assert longest <= zero * (1 + 1e-9)
+    assert farthest <= replace * (1 + 1e-9)
+    if not statistic.triangle:
+        assert longest == pytest.approx(zero, rel=1e-8)
+        if horizon == 1 or not (statistic.pooled or statistic.clips):
+            assert farthest == pytest.approx(replace, rel=1e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=tiny(), share=st.sampled_from([None, 0.5]))
+def test_bounds_without_pairs(
+    case: tuple[Floats, int, dict[str, Any]], share: float | None
+) -> None:
+    features, horizon, options = case
+    statistic = made(features, horizon, **options)
+    if statistic is None:
+        return
+    options["clip"] = None if share is None else share * statistic.bound
+    few = FeatureSums(features, horizon, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "_MOST_PAIRS", 0)
+        many = FeatureSums(features, horizon, **options)
+        assert bounds(many)[0] == bounds(few)[0]
+        assert bounds(few)[1] <= bounds(many)[1] <= 2.0 * bounds(many)[0]
+
+
+def test_large_tables_have_bounds() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(9_000, 2, 3))
+    statistic = FeatureSums(features, 2)
+    assert bounds(statistic) == pytest.approx((math.sqrt(6.0), 4.0), rel=1e-6)
+    zero, replace = bounds(TargetSums(features, 2, 0, rng.random((1, 9_000))))
+    assert replace == 2.0 * zero
+    zero, replace = bounds(TargetSums(np.abs(features), 2, 0, rng.random((1, 9_000))))
+    assert replace == pytest.approx(math.sqrt(2.0) * zero)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    features=st.lists(st.sampled_from([-2.0, -0.4, 0.0, 0.5, 1.0]), min_size=8, max_size=8),
+    targets=st.lists(st.sampled_from([-3.0, -0.5, 0.0, 0.2, 1.0]), min_size=2, max_size=6),
+    weight=st.sampled_from([0.5, 1.0]),
+)
+def test_targets_are_enumerated(features: list[float], targets: list[float], weight: float) -> None:
+    values = np.reshape(targets[: len(targets) // 2 * 2], (-1, 2))
+    table = np.reshape(features, (2, 2, 2))
+    weights = np.array([[1.0, weight], [weight, 1.0]])
+    try:
+        statistic = TargetSums(table, 1, 0, values, weights)
+    except InvalidArgument:
+        assert not table.any() or not values.any()
+        return
+    found = extent(statistic.vectors(everyone(2, 2, 1)))
+    assert found == pytest.approx(bounds(statistic), rel=1e-8)
+    for most in (0, 16):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(statistics, "_MOST_PAIRS", most)
+            rough = bounds(TargetSums(table, 1, 0, values, weights))
+        assert found[1] <= rough[1] * (1 + 1e-9)
+        assert found[0] == pytest.approx(rough[0])
+
+
+# Hostile values.
+
+HOSTILE = [math.nan, math.inf, -math.inf, 1e308, -1.0, -0.0, 0.5, 1.0, 2.0, 3.0, 2.0**53, 5e-324]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    numbers=st.lists(st.sampled_from(HOSTILE), min_size=130, max_size=130),
+    features=st.sampled_from([PLAIN, SIGNED, 3.0 * SIGNED, SHORT]),
+    pooled=st.booleans(),
+    clip=st.sampled_from([None, 1e-3, 1.0]),
+    kind=st.sampled_from([np.float64, np.float32]),
+)
+def test_bounds_hold_for_hostile_values(
+    numbers: list[float], features: Floats, pooled: bool, clip: float | None, kind: Any
+) -> None:
+    values = np.array(numbers).reshape(10, 13)
+    with np.errstate(over="ignore"):
+        values = values.astype(kind)
+    arrays = {"states": values[:, :5], "actions": values[:, 5:9], "rewards": values[:, 9:]}
+    block = Block(10, arrays)
+    for statistic in (
+        FeatureSums(features, H, pooled=pooled, clip=clip),
+        TargetSums(features, H, 2, TARGETS),
+    ):
+        vectors = statistic.vectors(block)
+        assert np.isfinite(vectors).all()
+        longest, farthest = extent(vectors)
+        zero, replace = bounds(statistic)
+        assert longest <= zero * (1 + 1e-9)
+        assert farthest <= replace * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1", "u8", ">i4", "f4", ">f8"])
+def test_dtypes_do_not_matter(kind: str) -> None:
+    block = sample_of(S, A, H)(np.random.default_rng(3), 50)
+    arrays = dict(block.arrays)
+    arrays["rewards"] = (np.nan_to_num(arrays["rewards"]) > 0.5).astype(np.float64)
+    other = Block(50, {name: array.astype(kind) for name, array in arrays.items()})
+    for statistic in (
+        FeatureSums(SIGNED, H, pooled=True, clip=1.0),
+        TargetSums(SIGNED, H, 2, TARGETS),
+    ):
+        assert np.array_equal(statistic.vectors(other), statistic.vectors(Block(50, arrays)))
+
+
+def test_many_steps_do_not_add_up_to_rounding_errors() -> None:
+    steps = 400
+    rng = np.random.default_rng(4)
+    sample = sample_of(2, 2, steps)(rng, 60)
+    features = np.array([[[1.0, 0.0], [-1.0, 0.0]], [[0.6, 0.8], [-0.6, -0.8]]])
+    for gram, clip in ((1e-12, 1e-3), (1e-12, 0.5), (1.0, 20.0), (1e9, 1e3)):
+        statistic = FeatureSums(features, steps, pooled=True, gram=gram, clip=clip)
+        assert statistic.clips
+        assert np.linalg.norm(statistic.vectors(sample), axis=1).max() <= clip
+
+
+# The clip that biases nothing.
+
+MEASURES = np.array([[0.8, 0.2], [0.1, 0.9]])
+THETA = np.array([0.9, 0.2])
+MIXED = np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.2, 0.8], [0.0, 1.0]]])
+
+
+def biases(pooled: bool, clip: float) -> tuple[float, float]:
+    """The largest entries of E[next - gram measures] and E[rewards - gram theta]: exact.
+
+    They are the expected errors of next states and rewards around their means given the present,
+    in a linear MDP of two states and actions where users choose uniformly.
+    """
+    steps = 3
+    statistic = FeatureSums(MIXED, steps, pooled=pooled, clip=clip)
+    assert statistic.clips
+    block = everyone(2, 2, steps, rewards=(0.0, 1.0))
+    states, actions = np.asarray(block["states"]), np.asarray(block["actions"])
+    chances = np.full(block.users, 0.5)
+    for h in range(steps):
+        phi = MIXED[states[:, h], actions[:, h]]
+        paid = phi @ THETA
+        reward = np.asarray(block["rewards"])[:, h]
+        moves = (phi @ MEASURES)[np.arange(block.users), states[:, h + 1]]
+        chances *= 0.5 * moves * np.where(reward == 1.0, paid, 1.0 - paid)
+    assert chances.sum() == pytest.approx(1.0)
+    parts = statistic.layout.unpack(chances @ statistic.vectors(block))
+    free = FeatureSums(MIXED, steps, pooled=pooled)
+    whole = free.layout.unpack(chances @ free.vectors(block))
+    assert np.trace(parts["gram"].sum(axis=0)) < 0.9 * np.trace(whole["gram"].sum(axis=0))
+    return (
+        float(np.abs(parts["next"] - parts["gram"] @ MEASURES).max()),
+        float(np.abs(parts["rewards"] - parts["gram"] @ THETA).max()),
+    )
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("clip", [0.3, 1.3, 2.1])
+def test_what_follows_a_clipped_step_is_unbiased(pooled: bool, clip: float) -> None:
+    assert max(biases(pooled, clip)) < 1e-12
+
+
+# One number, computed in several ways.
+
+
+@pytest.mark.parametrize("options", [{}, {"pooled": True}, {"weights": STEPWISE}], ids=str)
+def test_sums_by_hand(options: dict[str, Any]) -> None:
+    statistic = FeatureSums(3.0 * SIGNED, H, gram=0.5, reward=2.0, **options)
+    block = sample_of(S, A, H)(np.random.default_rng(5), 40)
+    parts = statistic.layout.unpack(statistic.total(block))
+    expected = {name: np.zeros_like(part) for name, part in parts.items()}
+    weights = options.get("weights", np.ones((H, S, A)))
+    phi = 3.0 * SIGNED / np.linalg.norm(3.0 * SIGNED, axis=-1, keepdims=True).clip(1.0)
+    for user, h in itertools.product(range(40), range(H)):
+        s, t = block["states"][user, h : h + 2]
+        a, r = block["actions"][user, h], block["rewards"][user, h]
+        if np.isnan(r):
+            continue
+        row, w = 0 if options.get("pooled") else h, weights[h, s, a]
+        expected["gram"][row] += w * np.outer(phi[s, a], phi[s, a])
+        expected["next"][row, :, t] += w * phi[s, a]
+        expected["rewards"][row] += w * r * phi[s, a]
+    for name, part in parts.items():
+        assert np.allclose(part, expected[name], atol=1e-12)
+    of_targets = TargetSums(3.0 * SIGNED, H, 2, TARGETS, weights=weights[2])
+    targets = of_targets.layout.unpack(of_targets.total(block))["targets"]
+    if not options.get("pooled"):
+        assert np.allclose(targets, TARGETS @ expected["next"][2].T, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"pooled": True}, {"weights": STEPWISE}], ids=str)
+@pytest.mark.parametrize("form", [{}, {"following": False}, {"reward": 0.0, "triangle": True}])
+def test_aggregates_equal_episodes(options: dict[str, Any], form: dict[str, Any]) -> None:
+    rng = np.random.default_rng(6)
+    policy = rng.integers(0, A, (H, S))
+    states = rng.integers(0, S, (80, H + 1))
+    rewards = rng.random((80, H))
+    actions = policy[np.arange(H), states[:, :H]]
+    episodes = Block(80, {"states": states, "actions": actions, "rewards": rewards})
+    counts, sums = np.zeros((H, S, S), dtype=np.int64), np.zeros((H, S))
+    for h in range(H):
+        np.add.at(counts[h], (states[:, h], states[:, h + 1]), 1)
+        np.add.at(sums[h], states[:, h], rewards[:, h])
+    summed = Block(80, {"actions": policy, "transitions": counts, "rewards": sums}, aggregate=True)
+    statistic = FeatureSums(SIGNED, H, **options, **form)
+    assert np.allclose(statistic.total(summed), statistic.total(episodes))
+    targets = TargetSums(SIGNED, H, 1, TARGETS, weights=STEPWISE[0])
+    assert np.allclose(targets.total(summed), targets.total(episodes))
+    clipped = FeatureSums(SIGNED, H, clip=0.5, **options, **form)
+    with pytest.raises(InvalidArgument, match="one by one"):
+        clipped.total(summed)
+    # A clip that nobody reaches is none.
+    wide = FeatureSums(SIGNED, H, clip=1e3, **options, **form)
+    assert not wide.clips
+    assert np.allclose(wide.total(summed), statistic.total(summed))
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_a_triangle_is_half_a_symmetric_matrix(pooled: bool, clip: float | None) -> None:
+    block = sample_of(S, A, H)(np.random.default_rng(7), 30)
+    whole = FeatureSums(SIGNED, H, pooled=pooled, clip=clip, gram=0.7)
+    half = FeatureSums(SIGNED, H, pooled=pooled, clip=clip, gram=0.7, triangle=True)
+    of_whole = whole.layout.unpack(whole.total(block))
+    of_half = half.layout.unpack(half.total(block))
+    assert np.allclose(half.gram_of(of_half["gram"]), whole.gram_of(of_whole["gram"]))
+    assert np.allclose(of_half["next"], of_whole["next"])
+    assert np.allclose(of_half["rewards"], of_whole["rewards"])
+    assert half.layout.size == whole.layout.size
+    assert bounds(half) == bounds(whole)
+    shorter = np.linalg.norm(half.vectors(block), axis=1)
+    assert (shorter <= np.linalg.norm(whole.vectors(block), axis=1) + 1e-12).all()
+
+
+def test_grams_of_large_tables_equal_those_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = np.random.default_rng(8).random((5, H, S, A))
+    expected = weighted_grams(SIGNED, weights)
+    assert np.allclose(expected, np.einsum("nhsa,sai,saj->nhij", weights, SIGNED, SIGNED))
+    monkeypatch.setattr(statistics, "_OUTER", 0)
+    assert np.allclose(weighted_grams(SIGNED, weights), expected)
+
+
+def long_features_are_cut() -> None:
+    statistic = FeatureSums(3.0 * PLAIN, H)
+    assert bounds(statistic)[0] == pytest.approx(math.sqrt(3 * H))
+    arrays = {"states": [[0, 1, 0, 1, 0]], "actions": [[0] * H], "rewards": [[1.0] * H]}
+    one = Block(1, {name: np.array(values) for name, values in arrays.items()})
+    assert np.linalg.norm(statistic.vectors(one)) == pytest.approx(math.sqrt(3 * H))
+
+
+def test_long_features_are_cut() -> None:
+    long_features_are_cut()
+    assert np.linalg.norm(unit_features(3.0 * SIGNED), axis=-1) == pytest.approx(np.ones((S, A)))
+    # Short ones are left alone, and no size is too much.
+    assert np.array_equal(unit_features(SHORT), SHORT)
+    huge = unit_features([[[1.7e308, -1.7e308], [5e-324, 0.0], [0.0, 0.0]]])
+    assert huge[0, 0] == pytest.approx([math.sqrt(0.5), -math.sqrt(0.5)])
+    assert np.array_equal(huge[0, 1:], [[5e-324, 0.0], [0.0, 0.0]])
+
+
+def test_weights_and_targets_are_cut() -> None:
+    wild = FeatureSums(SIGNED, H, weights=10.0 * (STEPWISE - 0.5))
+    tame = FeatureSums(SIGNED, H, weights=(10.0 * (STEPWISE - 0.5)).clip(0.0, 1.0))
+    assert wild.fingerprint == tame.fingerprint
+    wild_targets = TargetSums(SIGNED, H, 0, 9.0 * TARGETS, weights=10.0 * (STEPWISE[0] - 0.3))
+    assert np.abs(wild_targets.targets).max() == 1.0
+    assert bounds(wild_targets)[0] <= math.sqrt(2.0)
+
+
+def test_fingerprints() -> None:
+    first = FeatureSums(SIGNED, H, clip=2.0)
+    same = [
+        FeatureSums(SIGNED.tolist(), np.int64(H), clip=np.float64(2.0), gram=1, reward=1),
+        FeatureSums(SIGNED, H, clip=2, weights=np.ones((1, S, A), dtype=np.float32)),
+    ]
+    assert {s.fingerprint for s in same} == {first.fingerprint}
+    others = [
+        {"clip": 2.5},
+        {"pooled": True},
+        {"gram": 0.5},
+        {"reward": 0.5},
+        {"weights": STEPWISE},
+        {"following": False},
+        {"triangle": True},
+    ]
+    prints = {FeatureSums(SIGNED, H, **{"clip": 2.0, **other}).fingerprint for other in others}
+    prints.add(FeatureSums(SIGNED[::-1], H, clip=2.0).fingerprint)
+    assert len(prints) == len(others) + 1
+    assert first.fingerprint not in prints
+    targets = TargetSums(SIGNED, H, 0, TARGETS)
+    assert targets.fingerprint == TargetSums(SIGNED, H, np.int64(0), TARGETS.tolist()).fingerprint
+    assert targets.fingerprint != TargetSums(SIGNED, H, 1, TARGETS).fingerprint
+    assert targets.fingerprint != TargetSums(SIGNED, H, 0, TARGETS[::-1]).fingerprint
+
+
+def test_refusals() -> None:
+    nan = np.full((1, S, A), np.nan)
+    for options in (
+        {"clip": 0.0},
+        {"clip": math.nan},
+        {"gram": 0.0},
+        {"gram": math.inf},
+        {"reward": -1.0},
+        {"reward": math.nan},
+        {"weights": np.ones((H + 1, S, A))},
+        {"weights": nan},
+        {"weights": np.zeros((1, S, A))},
+        {"weights": STEPWISE, "pooled": True},
+        {"horizon": 2.5},
+        {"horizon": 0},
+        {"features": SIGNED[0]},
+        {"features": 0.0 * SIGNED},
+        {"features": np.full((S, A, d), np.inf)},
+    ):
+        with pytest.raises(InvalidArgument):
+            FeatureSums(**{"features": SIGNED, "horizon": H, **options})
+    for options in (
+        {"step": H},
+        {"step": -1},
+        {"step": 0.5},
+        {"targets": TARGETS[0]},
+        {"targets": 0.0 * TARGETS},
+        {"targets": np.nan * TARGETS},
+        {"weights": nan[0]},
+    ):
+        arguments = {"features": SIGNED, "horizon": H, "step": 0, "targets": TARGETS}
+        with pytest.raises(InvalidArgument):
+            TargetSums(**{**arguments, **options})
+    wrong = Block(1, {name: np.zeros((1, H)) for name in ("states", "actions", "rewards")})
+    with pytest.raises(InvalidArgument, match="states"):
+        FeatureSums(SIGNED, H).vectors(wrong)
+    arrays = {"actions": np.zeros((H, S)), "transitions": np.zeros((H, S)), "rewards": nan}
+    with pytest.raises(InvalidArgument, match="aggregate block"):
+        followed(Block(1, arrays, aggregate=True), (H, S))
+
+
+# Mutants: each of these mistakes is caught by a test above.
+
+
+def mutant(old: str, new: str) -> Callable[..., None]:
+    """The kernel with a mistake, not compiled."""
+    source = inspect.getsource(getattr(kernels.sum_features, "py_func", kernels.sum_features))
+    assert source.count(old) == 1, old
+    space = {**vars(kernels), "compiled": lambda function: function}
+    exec("from __future__ import annotations\n" + source.replace(old, new), space)  # noqa: S102
+    return space["sum_features"]
+
+
+def test_a_kernel_that_is_not_compiled_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = sample_of(S, A, H)(np.random.default_rng(9), 30)
+    statistic = FeatureSums(SIGNED, H, pooled=True, clip=2.0)
+    expected = statistic.vectors(block)
+    monkeypatch.setattr(kernels, "sum_features", mutant("count += 1", "count += 1"))
+    assert np.allclose(statistic.vectors(block), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("next_share * most", "next_share * actual"),
+        ("max(of_reward, 0.0)", "max(reward * of_reward, 0.0)"),
+        ("(next_share + reward_share) * q", "(next_share + reward_share * reward) * q"),
+    ],
+)
+def test_a_clip_that_looks_at_what_follows_is_caught(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    monkeypatch.setattr(kernels, "sum_features", mutant(old, new))
+    assert max(biases(pooled=True, clip=2.1)) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("limit < math.inf", "limit < 0.0"),
+        ("gram_share * of_gram + next_share * most", "gram_share * of_gram"),
+        ("used += 2.0 * weight * inner + weight * weight * own", "used += weight * weight * own"),
+    ],
+)
+def test_a_clip_that_does_not_clip_is_caught(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    statistic = FeatureSums(PLAIN, H, pooled=True, clip=3.0)
+    monkeypatch.setattr(kernels, "sum_features", mutant(old, new))
+    with pytest.raises(CheckFailed, match=r"sensitivity .* was found"):
+        check_statistic(statistic, sample_of(S, A, H), users=50, rounds=5)
+
+
+def test_features_that_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "unit_features", np.array)
+    with pytest.raises(AssertionError):
+        long_features_are_cut()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "options"),
+    [
+        ("_opposition", lambda self: 0.0, {"clip": 0.5}),
+        ("_farthest", lambda self: 0.9 * math.sqrt(2.0) * self.bound, {"clip": 0.5}),
+        ("_distances", lambda self, w: 1.2 * np.ones((2, 2)), {}),
+    ],
+)
+def test_bounds_that_are_too_small_are_caught(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: Any, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(FeatureSums, name, value)
+    with pytest.raises(CheckFailed, match=r"replace-one l2 sensitivity .* was found"):
+        check_statistic(FeatureSums(SIGNED, H, **options), sample_of(S, A, H), users=80, rounds=30)
