@@ -32,7 +32,7 @@ from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
 if TYPE_CHECKING:
-    from tacit import linear, tabular
+    from tacit import linear, mixture, tabular
     from tacit.checks import check_agent
     from tacit.episodes import Episodes
     from tacit.episodes import validate_episodes as validate
@@ -64,6 +64,7 @@ _LAZY = {
     "UCBVI": ("tacit.tabular.ucbvi", "UCBVI"),
     "check_agent": ("tacit.checks", "check_agent"),
     "linear": ("tacit.linear", None),
+    "mixture": ("tacit.mixture", None),
     "run": ("tacit.loop", "run"),
     "run_seeds": ("tacit.loop", "run_seeds"),
     "tabular": ("tacit.tabular", None),
@@ -117,6 +118,7 @@ __all__ = [
     "counter",
     "linear",
     "local",
+    "mixture",
     "run",
     "run_seeds",
     "tabular",

@@ -31,7 +31,10 @@ T = TypeVar("T")
 _WORLDS = {
     "deep_sea": "tacit.tabular.worlds:deep_sea",
     "grid": "tacit.tabular.worlds:grid",
+    "hard_mixture": "tacit.mixture.worlds:hard_mixture",
     "health_coach": "tacit.tabular.worlds:health_coach",
+    "keyboard": "tacit.mixture.worlds:keyboard",
+    "mixture_of_models": "tacit.mixture.worlds:mixture_of_models",
     "random_mdp": "tacit.tabular.worlds:random_mdp",
     "riverswim": "tacit.tabular.worlds:riverswim",
     "simplex": "tacit.linear.worlds:simplex",

@@ -8,6 +8,8 @@ FIGURES: Mapping[str, str] = {
     "counter-errors": "tacit.experiments.counter_errors",
     "epsilon-cost": "tacit.experiments.epsilon_cost",
     "first-agent": "tacit.experiments.first_agent",
+    "linear-budgets": "tacit.experiments.linear_budgets",
+    "linear-comparison": "tacit.experiments.linear_comparison",
     "running-count": "tacit.experiments.running_count",
     "tabular-orders": "tacit.experiments.tabular_orders",
 }

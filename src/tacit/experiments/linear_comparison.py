@@ -6,7 +6,7 @@ random, rewards are unknown, every run has a world of its own, and all private a
 budget under the same accountant. So what is compared is when they publish and what they weigh, and
 not how their noise was once calibrated.
 
-One line is the paper's own noise, drawn anew for every release as its proof needs it. It is labelled
+One line is the paper's own noise, drawn anew for every release as its proof needs it, and labelled
 with what is proven for it. Read literally the paper draws its noise once for all users: then
 differences of releases are free of noise, nothing is private, and there is nothing to draw.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -45,7 +45,7 @@ EPSILON, DELTA = 1.0, 1e-6
 RUNS, WORKERS = 10, 2
 # What counts as close, as a factor of the regret.
 CLOSE = 2.0
-# Fewer runs than this in ten could be chance that one of two is better in so many of them.
+# A count of runs as uneven as seen that is more probable than this may be chance.
 SIGNIFICANT = 0.05
 # As printed, with releases that are few enough to learn from all users at each of them.
 PRINTED_SCHEDULE = "geometric:growth=1.5,first=100"
@@ -64,29 +64,40 @@ class Job:
 
     Attributes:
         world: its name and options, all but the seed.
-        agent: the class.
+        kind: the class of the agent.
         privacy: its model and budget.
         users: how many are declared.
         options: of the agent.
     """
 
     world: str
-    agent: str
+    kind: str
     privacy: Privacy
     users: int
     options: tuple[tuple[str, Any], ...] = ()
 
-    def run(self, seed: int) -> Run:
-        """One run, in the world of that seed."""
-        world = _world(f"{self.world}{',' if ':' in self.world else ':'}seed={seed}")
-        agent = getattr(tacit, self.agent)(
-            world.spec,
+    def with_options(self, **options: Any) -> Job:
+        """The same with other options of the agent."""
+        return replace(self, options=tuple({**dict(self.options), **options}.items()))
+
+    def with_world(self, **options: Any) -> Job:
+        """The same with options of the world."""
+        return replace(self, world=_with(self.world, options))
+
+    def agent(self, seed: int) -> Any:
+        """The agent, before its first user."""
+        return getattr(tacit, self.kind)(
+            _world(_with(self.world, {"seed": seed})).spec,
             users=self.users,
             privacy=self.privacy,
             seed=seed,
             noise_seed=noise_seed(seed),
             **dict(self.options),
         )
+
+    def run(self, seed: int) -> Run:
+        """One run, in the world of that seed."""
+        agent, world = self.agent(seed), _world(_with(self.world, {"seed": seed}))
         result = tacit.run(agent, world, seed, progress=False)
         return Run(result, agent.switches, agent.releases, agent.statistic_kind)
 
@@ -106,6 +117,16 @@ class Run:
     switches: int
     releases: int
     statistic: str
+
+
+def _with(world: str, options: Mapping[str, Any]) -> str:
+    """A world's name with more options.
+
+    >>> _with("simplex", {"seed": 3}), _with("simplex:states=100", {"seed": 3})
+    ('simplex:seed=3', 'simplex:states=100,seed=3')
+    """
+    more = ",".join(f"{key}={value}" for key, value in options.items())
+    return f"{world}{',' if ':' in world else ':'}{more}" if more else world
 
 
 @lru_cache(maxsize=16)
@@ -131,9 +152,7 @@ def run_jobs(
     return {job: [found[job, seed] for seed in seeds] for job in jobs}
 
 
-def _running(
-    pairs: Sequence[tuple[Job, int]], workers: int
-) -> Iterator[tuple[Job, int, Run]]:
+def _running(pairs: Sequence[tuple[Job, int]], workers: int) -> Iterator[tuple[Job, int, Run]]:
     if workers == 1:
         yield from map(_run_pair, pairs)
         return
@@ -158,7 +177,7 @@ def _run_pair(pair: tuple[Job, int]) -> tuple[Job, int, Run]:
         return job, seed, job.run(seed)
     except Exception as error:
         raise SeedFailed(
-            seed, f"{job.agent} on {job.world}: {type(error).__name__}: {error}"
+            seed, f"{job.kind} on {job.world}: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -186,11 +205,11 @@ class Line:
     def job(self, world: str, users: int) -> Job:
         """It in a world."""
         privacy = tacit.JointDP(EPSILON, DELTA) if self.private else tacit.NonPrivate()
+        job = Job(world, self.agent, privacy, users)
         if not self.printed:
-            return Job(world, self.agent, privacy, users)
-        known = f"{world}{',' if ':' in world else ':'}known_rewards=True"
-        options = (("calibration", "as_printed"), ("schedule", PRINTED_SCHEDULE))
-        return Job(known, self.agent, privacy, users, options)
+            return job
+        known = job.with_world(known_rewards=True)
+        return known.with_options(calibration="as_printed", schedule=PRINTED_SCHEDULE)
 
 
 OURS = Line("DP-LSVI-UCB++", "LSVIUCBPlusPlus", Pen("#0072B2", "o"))
@@ -264,58 +283,78 @@ class Verdict:
     Attributes:
         ratio: of the medians.
         wins: runs in which it is below,
-        losses: and above; equal ones are neither.
+        losses: in which it is above,
+        ties: and in which both are equal.
     """
 
     ratio: float
     wins: int
     losses: int
+    ties: int = 0
 
     @classmethod
     def of(cls, mine: Floats, other: Floats) -> Verdict:
         """From the regrets of both, one per seed."""
         middle = float(np.median(other))
         ratio = float(np.median(mine)) / middle if middle > 0 else math.inf
-        return cls(ratio, int((mine < other).sum()), int((mine > other).sum()))
+        same = np.isclose(mine, other)
+        below = int((~same & (mine < other)).sum())
+        return cls(ratio, below, int((~same).sum()) - below, int(same.sum()))
 
     @property
     def chance(self) -> float:
         """How probable such an uneven count is if both are equally good (sign test)."""
         n = self.wins + self.losses
         most = max(self.wins, self.losses)
-        tail = sum(math.comb(n, k) for k in range(most, n + 1)) / 2**n
+        tail: float = sum(math.comb(n, k) for k in range(most, n + 1)) / 2**n
         return min(1.0, 2.0 * tail)
 
     @property
-    def answer(self) -> Literal["holds", "does not hold", "these runs do not tell"]:
+    def answer(
+        self,
+    ) -> Literal["holds", "does not hold", "they are equal", "these runs do not tell"]:
         """In words.
 
         >>> Verdict(0.5, 10, 0).answer, Verdict(0.9, 6, 4).answer, Verdict(3.0, 0, 10).answer
         ('holds', 'these runs do not tell', 'does not hold')
+        >>> Verdict(1.0, 1, 0, 9).answer
+        'they are equal'
         """
-        if self.chance > SIGNIFICANT:
-            return "these runs do not tell"
-        return "holds" if self.wins > self.losses else "does not hold"
+        if self.chance <= SIGNIFICANT:
+            return "holds" if self.wins > self.losses else "does not hold"
+        most = self.ties > self.wins + self.losses
+        return "they are equal" if most else "these runs do not tell"
 
     def __str__(self) -> str:
-        """
+        """The answer and the numbers.
+
         >>> str(Verdict(0.5, 9, 1))
-        'holds (regret 0.5 times, lower in 9 of 10 runs)'
-        >>> str(Verdict(1.0, 2, 1))
-        'these runs do not tell (regret 1 times, lower in 2 of 3 runs)'
+        'holds (regret 0.50 times, lower in 9 of 10 runs)'
+        >>> str(Verdict(1.0, 1, 0, 9))
+        'they are equal (regret 1.00 times, lower in 1 and equal in 9 of 10 runs)'
         """
-        n = self.wins + self.losses
-        count = f"lower in {self.wins} of {n} runs" if n else "equal in all runs"
-        return f"{self.answer} (regret {self.ratio:.3g} times, {count})"
+        equal = f" and equal in {self.ties}" if self.ties else ""
+        runs = self.wins + self.losses + self.ties
+        count = f"lower in {self.wins}{equal} of {runs} runs"
+        return f"{self.answer} (regret {times(self.ratio)} times, {count})"
+
+
+def times(ratio: float) -> str:
+    """A ratio for people.
+
+    >>> times(0.512), times(6.83), times(113.2)
+    ('0.51', '6.8', '113')
+    """
+    return f"{ratio:.2f}" if ratio < 2 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
 
 
 def close_words(ratio: float) -> str:
     """Whether a ratio of regrets is close, in words.
 
     >>> close_words(1.2), close_words(80.0)
-    ('holds (regret 1.2 times)', 'does not hold (regret 80 times)')
+    ('holds (regret 1.20 times)', 'does not hold (regret 80 times)')
     """
-    return f"{'holds' if ratio <= CLOSE else 'does not hold'} (regret {ratio:.3g} times)"
+    return f"{'holds' if ratio <= CLOSE else 'does not hold'} (regret {times(ratio)} times)"
 
 
 def what_holds(measured: Measured) -> str:
@@ -334,25 +373,54 @@ def what_holds(measured: Measured) -> str:
             f"- better than private LSVI-UCB at an equal budget: {against(PRIVATE)};",
             f"- close to its non-private twin: {close_words(against(TWIN).ratio)};",
             f"- better than non-private LSVI-UCB: {against(PLAIN)}.",
-            f"  {_printed_words(measured, world)}",
+            "Besides:",
+            f"- privacy costs {cost_words(ours, measured.regrets(world, TWIN), users)};",
+            "- without privacy LSVI-UCB++ is better than LSVI-UCB: "
+            f"{Verdict.of(measured.regrets(world, TWIN), measured.regrets(world, PLAIN))};",
+            *_printed_words(measured, world),
             "",
         ]
     lines.append(f"Close is a regret of at most {CLOSE:g} times. {LITERAL}")
     return "\n".join(lines)
 
 
-def _printed_words(measured: Measured, world: str) -> str:
+def cost_words(private: Floats, plain: Floats, users: int) -> str:
+    """What privacy adds to the median regret, in all and as a share of what there is to get."""
+    cost = float(np.median(private)) - float(np.median(plain))
+    return f"{cost:,.0f} optimal returns, which is {100 * cost / users:.2g} % of {users:,}"
+
+
+def _printed_words(measured: Measured, world: str) -> list[str]:
     """What the paper's noise is worth, and does."""
-    first = measured.results[world][PRINTED][0]
-    gap = (first.optimal_value - first.baseline_value) / (
-        first.optimal_value - first.reference_value
-    )
-    ratio = float(np.median(measured.regrets(world, PRINTED))) / measured.users[world]
-    return (
-        f"As printed it has {proven(measured, world)} and not the {EPSILON:g} that is claimed, a "
-        f"regret of {ratio:.2g} optimal returns per user, and knows the rewards. Random actions "
-        f"have {gap:.2g} in the world of seed {first.seed}."
-    )
+    users, results = measured.users[world], measured.results[world][PRINTED]
+    guarantee = results[0].guarantee
+    per_user = PRINTED.job(world, users).with_options(schedule="every").agent(0).guarantee
+    loss = float(np.median(measured.regrets(world, PRINTED))) / users
+    myopic = float(np.median([myopic_loss(run.world) for run in results]))
+    return [
+        f"- as printed, with noise for epsilon {EPSILON:g}, {_epsilon(guarantee)} is proven for "
+        f"these {len(results[0].served) - 1} releases, {_epsilon(per_user)} for one per user;",
+        f"  it knows the rewards, and its users lose {loss:.2g} of the optimum; those of the "
+        f"myopic policy, which knows them too and learns from nobody, lose {myopic:.2g}.",
+    ]
+
+
+def _epsilon(guarantee: tacit.Guarantee | None) -> str:
+    return "nothing" if guarantee is None else f"epsilon {guarantee.epsilon:.2g}"
+
+
+def myopic_loss(world: str) -> float:
+    """What users lose who always take what pays most at once.
+
+    >>> myopic_loss("two_state:seed=0"), myopic_loss("simplex:seed=0") > 0.12
+    (0.0, True)
+    """
+    built = _world(world)
+    best = built.model.mean_rewards.argmax(axis=-1)
+    actions = np.broadcast_to(best, (built.spec.horizon, built.spec.states))
+    value = built.value(tacit.Policy.deterministic(actions, built.spec.actions, version=0))
+    loss = (built.optimal_value - value) / (built.optimal_value - built.reference_value)
+    return float(round(loss, 12)) + 0.0
 
 
 def proven(measured: Measured, world: str) -> str:
@@ -369,10 +437,10 @@ def paint(path: Path, measured: Measured) -> None:
     with drawing(
         path,
         f"Linear agents at one budget: ε = {EPSILON:g}, δ = 1e-6",
-        f"Regret of all users so far, in optimal returns. Lines: medians of {measured.runs} runs in "
-        "as many worlds; bands: 10th to 90th percentile.",
+        f"Regret of all users so far, in optimal returns. Lines: medians of {measured.runs} runs "
+        "in as many worlds; bands: 10th to 90th percentile.",
         panels=len(measured.users),
-        size=(13.5, 6.2),
+        size=(13.5, 5.7),
     ) as panels:
         for axes, world in zip(panels, measured.users, strict=True):
             user_axis(axes, [run for runs in measured.results[world].values() for run in runs])
@@ -382,7 +450,8 @@ def paint(path: Path, measured: Measured) -> None:
         footnote(
             panels[0],
             "As printed: the paper's own noise, drawn anew for every release, and known rewards; "
-            f"its label is what is proven for it, not what is claimed.\n{LITERAL}",
+            "its label is what is proven for it, not what is claimed. In two_state what pays most "
+            f"at once is best, so that known rewards are enough.\n{LITERAL}",
         )
         for axes, labels in zip(panels, ends, strict=True):
             label_ends(axes, labels)
@@ -390,7 +459,8 @@ def paint(path: Path, measured: Measured) -> None:
 
 def _draw(axes: Axes, measured: Measured, world: str) -> list[EndLabel]:
     labels = []
-    for line, results in measured.results[world].items():
+    # What the figure is about is drawn last, on top of the others.
+    for line, results in reversed(list(measured.results[world].items())):
         name = f"{line.label}, {proven(measured, world)}" if line.printed else line.label
         labels += _draw_regret(axes, _curves(results, relative=True), name, line.pen)
     return labels

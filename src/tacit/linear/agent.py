@@ -35,7 +35,7 @@ from tacit.linear.models import (
     Widths,
 )
 from tacit.linear.spec import LinearSpec
-from tacit.linear.statistics import FeatureSums, TargetSums
+from tacit.linear.statistics import FeatureSums, TargetSums, unit_features
 from tacit.linear.sums import SumEvidence
 from tacit.policy import Policy
 from tacit.privacy.curator import JointCurator
@@ -138,7 +138,7 @@ class LinearAgent(Learner[Statistic]):
         bound = spec.weight_bound if weight_bound is None else float(weight_bound)
         self.weight_bound = math.sqrt(spec.dimension) if bound is None else bound
         self._factor = max(1.0, longest)
-        self._features: Floats = spec.features / self._factor
+        self._features = unit_features(spec.features / self._factor)
         self._asked: Statistic | None = None
         self._fixed: dict[bool, Statistic] = {}
         self._variances: Floats | None = None
@@ -558,7 +558,7 @@ class LinearAgent(Learner[Statistic]):
         share = (1.0 - self.constants.split) / max(1, self.spec.horizon - 1)
         return math.sqrt(share * self._epoch_limit)
 
-    @property
+    @cached_property
     def _epoch_limit(self) -> float:
         """mu^2 of the newest users for one round: with decaying weights all rounds add up to 1."""
         assert isinstance(self.privacy, JointDP)  # noqa: S101

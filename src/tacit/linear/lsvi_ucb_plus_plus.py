@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.learner import Arrays, Floats
 from tacit.linear.agent import LinearAgent
-from tacit.privacy.budget import compose, epsilon_from_mu
+from tacit.privacy.budget import Relation, compose, epsilon_from_mu
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, Privacy
 from tacit.schedule import Schedule
@@ -79,9 +79,18 @@ class LSVIUCBPlusPlus(LinearAgent):
 
     def _check_options(self, schedule: str | Schedule) -> None:
         super()._check_options(schedule)
-        if self.calibration == "as_printed":
-            # What is proven of the paper's noise depends on the number of releases.
-            self.schedule = self._make_schedule(schedule)
+        if self.calibration == "tight":
+            return
+        if not isinstance(self.privacy, JointDP) or self.privacy.pure:
+            raise InvalidArgument("as printed, the model is joint DP with delta > 0")
+        if self.privacy.relation is not Relation.REPLACE_ONE:
+            raise InvalidArgument("as printed, the relation is replace-one")
+        if self.privacy.episodes_per_user > 1:
+            raise InvalidArgument("as printed, a user has one episode")
+        if self.spec.known_rewards is None:
+            raise InvalidArgument("as printed, rewards are known: give them in the spec")
+        # What is proven of the paper's noise depends on the number of releases.
+        self.schedule = self._make_schedule(schedule)
 
     def _as_printed(self) -> Privacy:
         """What is proven for the paper's noise.
@@ -93,12 +102,7 @@ class LSVIUCBPlusPlus(LinearAgent):
         replace-one one of them costs 2 H (1/H)^2 2 rho_0 = 4 rho_0 / H for the Grams of all steps
         and, at each step that has a next one, 2 rho_0 / (4 H^2) for values around their middle.
         """
-        if not isinstance(self.privacy, JointDP) or self.privacy.pure:
-            raise InvalidArgument("as printed, the model is joint DP with delta > 0")
-        if self.privacy.episodes_per_user > 1:
-            raise InvalidArgument("as printed, a user has one episode")
-        if self.spec.known_rewards is None:
-            raise InvalidArgument("as printed, rewards are known: give them in the spec")
+        assert isinstance(self.privacy, JointDP)  # noqa: S101
         releases = self.schedule.releases
         one = [self._gram_mu, *[self._target_mu] * (self.spec.horizon - 1)]
         total = compose(*one) * math.sqrt(releases)

@@ -171,6 +171,7 @@ class SumModel:
         self._reward_sums = rewards
         self._ridge = self._ridge_of(sums)
         self._probabilities: dict[int, Floats | None] = {}
+        self._lengths: dict[int, tuple[Floats, Floats]] = {}
 
     @property
     def _dimension(self) -> int:
@@ -240,9 +241,7 @@ class SumModel:
         """See :class:`Model`."""
         at = min(step, len(self.inverse) - 1)
         inverse, sums = self.inverse[at], self._sums
-        x = self._features @ inverse
-        leverage = np.maximum((x * self._features).sum(axis=1), 0.0)
-        length = (x**2).sum(axis=1)
+        leverage, length = self.lengths(at)
         probabilities = None if self._widths.theory else self._projected(at)
         means, widths = [], []
         for value in values:
@@ -263,6 +262,14 @@ class SumModel:
             widths.append(self._widths.scale * np.sqrt(variance * leverage + noise * length))
         shape = (len(values), *self._shape)
         return np.array(means).reshape(shape), np.array(widths).reshape(shape)
+
+    def lengths(self, at: int) -> tuple[Floats, Floats]:
+        """Of all states and actions, phi' Lambda^-1 phi and |Lambda^-1 phi|^2."""
+        if at not in self._lengths:
+            x = self._features @ self.inverse[at]
+            leverage = np.maximum(np.einsum("nd,nd->n", x, self._features), 0.0)
+            self._lengths[at] = leverage, np.einsum("nd,nd->n", x, x)
+        return self._lengths[at]
 
     def _projected(self, at: int) -> Floats | None:
         """Predicted probabilities (S A, S) as distributions; ``None`` where they are too many."""
@@ -427,13 +434,12 @@ class AnswerModel:
         answers = answers / shares[:, np.newaxis]
         inverse = self._base.inverse[step]
         weights = answers @ inverse  # in units of half the range
-        x = self._features @ inverse
-        leverage = np.maximum((x * self._features).sum(axis=1), 0.0)
+        leverage, length = self._base.lengths(step)
         means = np.clip(weights @ self._features.T, -1.0, 1.0)
         variance = np.array([spread_of(target, 1.0) for target in targets])
         long = np.minimum((weights**2).sum(axis=1), self._features.shape[1])
         noises = (noise / shares) ** 2 + self._sums.gram_noise**2 * long
-        squares = variance[:, np.newaxis] * leverage + noises[:, np.newaxis] * (x**2).sum(axis=1)
+        squares = variance[:, np.newaxis] * leverage + noises[:, np.newaxis] * length
         back = halves[:, np.newaxis]
         return (
             (means * back + middles[:, np.newaxis]).reshape(shape),

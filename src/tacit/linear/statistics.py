@@ -7,6 +7,7 @@ that they are short, and a few long ones would set the noise for all.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,8 +35,14 @@ _ROUNDING = 1e-9
 _SHORTEST = 1e-100
 
 
+# Tables that were cut here: an agent makes many statistics of one.
+_CUT: weakref.WeakValueDictionary[int, Floats] = weakref.WeakValueDictionary()
+
+
 def unit_features(features: ArrayLike) -> Floats:
     """Features (S, A, d), read-only, each cut to length 1."""
+    if isinstance(features, np.ndarray) and _CUT.get(id(features)) is features:
+        return features
     table = check_features(features)
     largest = np.abs(table).max(axis=-1, keepdims=True)
     # Squares of the longest features would be infinite.
@@ -44,6 +51,7 @@ def unit_features(features: ArrayLike) -> Floats:
     long = length > 1.0 / np.maximum(largest, _SHORTEST)
     table = np.where(long, scaled / np.maximum(length, 1.0), table)
     table.setflags(write=False)
+    _CUT[id(table)] = table
     return table
 
 
@@ -72,7 +80,9 @@ def weighted_grams(features: Floats, weights: Floats) -> Floats:
     return grams
 
 
-def followed(block: Block, shape: tuple[int, int]) -> tuple[NDArray[np.int64], Floats, Floats]:
+def followed(
+    block: Block, shape: tuple[int, int]
+) -> tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.generic]]:
     """Actions (H, S), transitions (H, S, S) and reward sums (H, S) of a simulated block."""
     actions, counts, rewards = block["actions"], block["transitions"], block["rewards"]
     if actions.shape != shape or counts.shape != (*shape, shape[1]) or rewards.shape != shape:
@@ -80,11 +90,7 @@ def followed(block: Block, shape: tuple[int, int]) -> tuple[NDArray[np.int64], F
             f"an aggregate block must have actions and rewards of shape {shape} and transitions "
             f"of shape {(*shape, shape[1])}, got {actions.shape}, {rewards.shape}, {counts.shape}"
         )
-    return (
-        np.asarray(actions, dtype=np.int64),
-        np.asarray(counts, dtype=np.float64),
-        np.asarray(rewards, dtype=np.float64),
-    )
+    return np.asarray(actions, dtype=np.int64), counts, rewards
 
 
 def _unit_weights(weights: ArrayLike, features: Floats, horizon: int) -> Floats:
@@ -386,7 +392,7 @@ class FeatureSums(Statistic):
         chosen = self.features[at, actions]  # (H, S, d)
         steps = np.arange(self.horizon)[:, np.newaxis] if len(self._weights) > 1 else 0
         weights = self._weights[steps, at, actions]
-        visits = weights * counts.sum(axis=-1)
+        visits: Floats = weights * np.sum(counts, axis=-1)
         weighted = chosen * weights[..., np.newaxis]
         if self.pooled:
             visits, chosen = visits.reshape(1, -1), chosen.reshape(1, -1, self.dimension)
@@ -395,8 +401,9 @@ class FeatureSums(Statistic):
         turned = np.swapaxes(chosen, 1, 2)
         following = np.zeros((1, 1, 1))
         if self.following:
-            following = np.swapaxes(weighted, 1, 2) @ counts
-        paid = (np.swapaxes(weighted, 1, 2) @ rewards[..., np.newaxis])[..., 0]
+            following = np.swapaxes(weighted, 1, 2) @ np.asarray(counts, dtype=np.float64)
+        sums = np.asarray(rewards, dtype=np.float64)[..., np.newaxis]
+        paid = (np.swapaxes(weighted, 1, 2) @ sums)[..., 0]
         return self._pack((turned * visits[:, np.newaxis]) @ chosen, following, paid, None)
 
     def _sums(self, block: Block, separate: bool) -> Floats:
@@ -562,22 +569,32 @@ class TargetSums(Statistic):
         actions, counts, _ = followed(block, (self.horizon, self.states))
         at, taken = np.arange(self.states), actions[self.step]
         weighted = self.features[at, taken] * self._weights[at, taken][:, np.newaxis]
-        return self.layout.pack({"targets": (counts[self.step] @ self.targets.T).T @ weighted})
+        here = np.asarray(counts[self.step], dtype=np.float64)
+        return self.layout.pack({"targets": (here @ self.targets.T).T @ weighted})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.linear.kernels import sum_targets
 
         users, H, h = block.users, self.horizon, self.step
-        states = read_codes(block, "states", (users, H + 1))
-        actions = read_codes(block, "actions", (users, H))
-        rewards = read_rewards(block, "rewards", (users, H))
+        shapes = {"states": (users, H + 1), "actions": (users, H), "rewards": (users, H)}
+        for name, shape in shapes.items():
+            if block[name].shape != shape:
+                raise InvalidArgument(f"{name!r} must have shape {shape}, got {block[name].shape}")
+        # One step of all users: nothing else is read.
+        columns = {
+            "states": block["states"][:, h],
+            "after": block["states"][:, h + 1],
+            "actions": block["actions"][:, h],
+            "rewards": block["rewards"][:, h],
+        }
+        here = Block(users, columns)
         rows = users if separate else 1
         sums = np.zeros((rows, len(self.targets), self.features.shape[2]))
         sum_targets(
-            np.ascontiguousarray(states[:, h]),
-            np.ascontiguousarray(actions[:, h]),
-            np.ascontiguousarray(states[:, h + 1]),
-            np.ascontiguousarray(rewards[:, h]),
+            read_codes(here, "states", (users,)),
+            read_codes(here, "actions", (users,)),
+            read_codes(here, "after", (users,)),
+            read_rewards(here, "rewards", (users,)),
             self.features,
             self._weights,
             self.targets,

@@ -165,11 +165,11 @@ class Layout:
         lead = () if users is None else (users,)
         packed = []
         for part in self.parts:
-            array = np.broadcast_to(
-                np.asarray(values[part.name], dtype=np.float64), lead + part.shape
-            )
-            vectors = pack(array) if part.symmetric else array
-            packed.append(part.weight * vectors.reshape((*lead, part.size)))
+            array = np.asarray(values[part.name], dtype=np.float64)
+            if array.shape != lead + part.shape:
+                array = np.broadcast_to(array, lead + part.shape)
+            vectors = (pack(array) if part.symmetric else array).reshape((*lead, part.size))
+            packed.append(vectors if part.weight == 1.0 else part.weight * vectors)
         return np.concatenate(packed, axis=-1)
 
     def unpack(self, vector: Floats) -> dict[str, Floats]:
@@ -200,8 +200,11 @@ class Layout:
         return {part.name: scale / part.weight for part in self.parts}
 
     def _pieces(self, vector: Floats) -> Sequence[Floats]:
-        ends = np.cumsum([part.size for part in self.parts])[:-1]
-        return np.split(vector, ends)
+        pieces, start = [], 0
+        for part in self.parts:
+            pieces.append(vector[start : start + part.size])
+            start += part.size
+        return pieces
 
 
 @dataclass(frozen=True)

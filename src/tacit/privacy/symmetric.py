@@ -10,6 +10,7 @@ s / sqrt 2 off it. For the same privacy it is smaller than s on every entry of t
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +59,11 @@ def unpack(vectors: Floats, dimension: int) -> Floats:
     return matrices
 
 
+@lru_cache(maxsize=64)
 def _triangle(dimension: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
     """Row and column indices of the lower triangle, and what (M_ij + M_ji) is multiplied by."""
     rows, columns = np.tril_indices(dimension)
     scale = np.where(rows == columns, 0.5, math.sqrt(0.5))
+    for array in (rows, columns, scale):
+        array.setflags(write=False)
     return rows, columns, scale

@@ -1,0 +1,19 @@
+"""Linear mixture MDPs: transitions that mix known features by unknown weights."""
+
+from tacit.mixture.spec import MixtureSpec
+from tacit.mixture.world import MixtureWorld
+from tacit.mixture.worlds import (
+    hard_mixture,
+    keyboard,
+    mixture_from_tabular,
+    mixture_of_models,
+)
+
+__all__ = [
+    "MixtureSpec",
+    "MixtureWorld",
+    "hard_mixture",
+    "keyboard",
+    "mixture_from_tabular",
+    "mixture_of_models",
+]

@@ -1,0 +1,237 @@
+"""What an agent may know of a linear mixture MDP: the features, and where the weights lie."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.finite import FiniteSpec, check_bytes
+from tacit.finite_world import numbers
+from tacit.privacy.errors import InvalidArgument
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MixtureSpec(FiniteSpec):
+    """What an agent may know of a finite linear mixture MDP.
+
+    Probabilities are linear in d features psi(s' | s, a) of the next state too, which everybody
+    knows: P_h(s' | s, a) = <psi(s' | s, a), theta_h>. The d weights theta_h are unknown. Public is
+    only that they are center + directions @ eta_h, where nobody knows eta_h in R^k, and that
+    |eta_h| <= radius. Mean rewards are known, or <varphi(s, a), omega_h> with m known features
+    varphi and unknown omega_h, or both. It is a :class:`~tacit.finite.FiniteSpec` too, so that
+    agents which make no use of features run on the same worlds.
+
+    Specs are equal if all they say is equal. Their arrays are read-only; those that the caller
+    can still change are copied.
+
+    Attributes:
+        states: how many.
+        actions: how many.
+        horizon: steps of an episode, H.
+        stationary: whether transitions and rewards are the same at every step.
+        reward_values: the values that a reward can have, in [0, 1].
+        start: the distribution of the first state, or ``None`` if it is not known.
+        transition_features: psi, (S, A, d, S), indexed [s, a, i, s'].
+        stationary_transitions: whether theta is the same at every step.
+        stationary_rewards: whether mean rewards are the same at every step.
+        reward_features: varphi, (S, A, m), or ``None`` where rewards are known.
+        known_rewards: mean rewards, (1 or H, S, A), where they are known, else ``None``.
+        center: (d,); zero if not given.
+        directions: (d, k); the identity if not given.
+        radius: > 0; sqrt(d) if not given.
+
+    >>> spec = MixtureSpec(states=1, actions=2, horizon=3, known_rewards=[[[0.0, 1.0]]],
+    ...                    transition_features=[[[[1.0], [1.0]]] * 2],
+    ...                    stationary_transitions=True, stationary_rewards=True,
+    ...                    center=[0.5, 0.5], directions=[[1.0], [-1.0]])
+    >>> spec.dimension, spec.free, round(spec.radius, 4)
+    (2, 1, 1.4142)
+    """
+
+    stationary: bool = field(init=False)
+    transition_features: Floats = field(kw_only=True)
+    stationary_transitions: bool = field(kw_only=True)
+    stationary_rewards: bool = field(kw_only=True)
+    reward_features: Floats | None = field(default=None, kw_only=True)
+    known_rewards: Floats | None = field(default=None, kw_only=True)
+    # Never None once made; None stands for the defaults, which depend on d.
+    center: Floats = field(default=None, kw_only=True)  # type: ignore[arg-type]
+    directions: Floats = field(default=None, kw_only=True)  # type: ignore[arg-type]
+    radius: float = field(default=None, kw_only=True)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        for name in ("stationary_transitions", "stationary_rewards"):
+            object.__setattr__(self, name, bool(getattr(self, name)))
+        both = self.stationary_transitions and self.stationary_rewards
+        object.__setattr__(self, "stationary", both)
+        super().__post_init__()
+        S, A = self.states, self.actions
+        features = check_transition_features(self.transition_features)
+        if features.shape[:2] != (S, A):
+            raise InvalidArgument(
+                f"transition_features must have shape ({S}, {A}, d, {S}), got {features.shape}"
+            )
+        object.__setattr__(self, "transition_features", features)
+        if self.reward_features is None and self.known_rewards is None:
+            raise InvalidArgument("reward_features and known_rewards must not both be None")
+        if self.reward_features is not None:
+            varphi = check_reward_features(self.reward_features, S, A)
+            object.__setattr__(self, "reward_features", varphi)
+        if self.known_rewards is not None:
+            object.__setattr__(self, "known_rewards", self._known(self.known_rewards))
+        known = check_weight_set(self.dimension, self.center, self.directions, self.radius)
+        for name, value in zip(("center", "directions", "radius"), known, strict=True):
+            object.__setattr__(self, name, value)
+
+    @property
+    def dimension(self) -> int:
+        """How many features and weights of transitions, d."""
+        return int(self.transition_features.shape[2])
+
+    @property
+    def free(self) -> int:
+        """How many numbers of theta_h are unknown, k."""
+        return int(self.directions.shape[1])
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of all that the short form does not show."""
+        digest = hashlib.blake2b(digest_size=8)
+        for values in (
+            self.transition_features,
+            self.reward_features,
+            self.start,
+            self.reward_values,
+            self.known_rewards,
+            self.center,
+            self.directions,
+            self.radius,
+        ):
+            array = np.zeros(0) if values is None else np.ascontiguousarray(values)
+            # Minus zero equals zero.
+            digest.update(repr(array.shape).encode() + (array + 0.0).tobytes())
+        return digest.hexdigest()
+
+    def _known(self, values: ArrayLike) -> Floats:
+        table = check_rewards("known_rewards", values, self.horizon, (self.states, self.actions))
+        if not ((table >= 0) & (table <= 1)).all():
+            raise InvalidArgument("known_rewards must be in [0, 1]")
+        return table
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
+        )
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        return (
+            f"MixtureSpec(states={self.states}, actions={self.actions}, horizon={self.horizon}, "
+            f"dimension={self.dimension}, free={self.free}, "
+            f"stationary_transitions={self.stationary_transitions}, "
+            f"stationary_rewards={self.stationary_rewards}, "
+            f"rewards={'unknown' if self.known_rewards is None else 'known'}, "
+            f"digest={self.digest!r})"
+        )
+
+
+# What descriptions of linear mixture MDPs consist of.
+
+
+def check_transition_features(values: ArrayLike) -> Floats:
+    """Read-only features of next states, (S, A, d, S)."""
+    array = numbers("transition_features", values)
+    if array.ndim != 4 or 0 in array.shape or array.shape[0] != array.shape[3]:
+        raise InvalidArgument(
+            f"transition_features must have shape (S, A, d, S), got {array.shape}"
+        )
+    check_bytes("transition_features", array.shape)
+    return _finite("transition_features", array)
+
+
+def check_reward_features(values: ArrayLike, states: int, actions: int) -> Floats:
+    """Read-only features of rewards, (S, A, m)."""
+    array = numbers("reward_features", values)
+    if array.ndim != 3 or 0 in array.shape or array.shape[:2] != (states, actions):
+        raise InvalidArgument(
+            f"reward_features must have shape ({states}, {actions}, m), got {array.shape}"
+        )
+    return _finite("reward_features", array)
+
+
+def check_rewards(name: str, values: ArrayLike, horizon: int, sizes: tuple[int, int]) -> Floats:
+    """Read-only mean rewards, (1 or H, S, A); of any size."""
+    table = numbers(name, values)
+    if table.ndim != 3 or len(table) not in (1, horizon) or table.shape[1:] != sizes:
+        raise InvalidArgument(
+            f"{name} must have shape (1 or {horizon}, {sizes[0]}, {sizes[1]}), got {table.shape}"
+        )
+    return read_only(table)
+
+
+def check_weight_set(
+    dimension: int,
+    center: ArrayLike | None,
+    directions: ArrayLike | None,
+    radius: float | None,
+) -> tuple[Floats, Floats, float]:
+    """What is public of the weights; what is not given says nothing, but for a norm of sqrt(d)."""
+    d = dimension
+    middle = numbers("center", np.zeros(d) if center is None else center)
+    if middle.shape != (d,) or not np.isfinite(middle).all():
+        raise InvalidArgument(
+            f"center must be {d} finite numbers, one for each feature, got shape {middle.shape}"
+        )
+    if directions is None:
+        check_bytes("directions", (d, d))
+        directions = np.eye(d)
+    basis = numbers("directions", directions)
+    if basis.ndim != 2 or len(basis) != d or basis.shape[1] == 0 or not np.isfinite(basis).all():
+        raise InvalidArgument(
+            f"directions must be finite numbers of shape ({d}, k), got shape {basis.shape}"
+        )
+    if radius is None:
+        radius = math.sqrt(d)
+    good = isinstance(radius, (int, float, np.integer, np.floating)) and not isinstance(
+        radius, bool
+    )
+    if not good or not 0.0 < radius < math.inf:
+        raise InvalidArgument(f"radius must be a number > 0 and finite, got {radius!r}")
+    return read_only(middle), read_only(basis), float(radius)
+
+
+def read_only(values: ArrayLike) -> Floats:
+    """An array that cannot be changed: a copy, unless it is one already."""
+    if (
+        isinstance(values, np.ndarray)
+        and values.dtype == np.float64
+        and values.flags.owndata
+        and values.flags.c_contiguous
+        and not values.flags.writeable
+    ):
+        return values
+    array = np.array(values, dtype=np.float64, order="C")
+    array.setflags(write=False)
+    return array
+
+
+def _finite(name: str, array: NDArray[np.generic]) -> Floats:
+    good = np.isfinite(array)
+    if not good.all():
+        state, action, *entry = np.argwhere(~good)[0].tolist()
+        raise InvalidArgument(
+            f"{name} at state {state}, action {action} must be finite, but entry "
+            f"{', '.join(map(str, entry))} is {array[state, action][tuple(entry)]}"
+        )
+    return read_only(array)

@@ -1,0 +1,462 @@
+"""Built-in linear mixture MDPs. Rewards are Bernoulli, so they all lie in {0, 1}."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.finite import FiniteModel, check_bytes, check_seed, check_size
+from tacit.mixture.world import MixtureWorld
+from tacit.privacy.errors import InvalidArgument
+
+Floats = NDArray[np.float64]
+
+# How many worlds are drawn at most, and how many probabilities of base models for all of them.
+_ATTEMPTS, _DRAWN_PROBABILITIES = 2000, 20_000_000
+
+# Worlds that are built: how surely the right action leads to the goal in the heaviest model, and
+# what the decoy has of that on the whole.
+_SURE, _DECOY = 0.7, 0.6
+
+# Features of tabular worlds above this are refused: agents that use them need several times more.
+_MOST_ONE_HOT_BYTES = 256 * 2**20
+
+# The keyboard: which class of word each style likes best after each class, how often, how often
+# people take what they did not want, how often they bear with a wrong suggestion, and how often
+# they look, by attention.
+_CLASSES, _LEVELS = 4, 3
+_LIKED = ((1, 3, 0, 2), (3, 0, 1, 2), (2, 3, 0, 0), (1, 2, 3, 0), (3, 2, 0, 1))
+_HABIT = 0.85
+_SWAYED = (0.1, 0.05, 0.05, 0.3, 0.15)
+_PATIENT = (0.5, 0.9, 0.8, 0.3, 0.6)
+_LOOKS = (0.35, 0.7, 0.95)
+_KEYBOARD_START = 3 * _LEVELS + 1
+
+
+def hard_mixture(
+    dimension: int = 5,
+    horizon: int = 6,
+    per_step: bool = False,
+    gap: float = 0.03,
+    seed: int = 0,
+    known_rewards: bool = True,
+) -> MixtureWorld:
+    """A chain that users leave for a goal, a little sooner if every bit of the action is right.
+
+    State:
+        0 (the start) to ``horizon`` on a chain, and the goal, ``horizon + 1``. The end of the
+        chain and the goal absorb.
+    Actions:
+        All 2^(``dimension`` - 1) vectors a of {-1, 1}^(``dimension`` - 1), in an order drawn by
+        the seed. On the chain an action leads to the goal with probability 1 / ``horizon`` +
+        <theta, a>, else one further. The seed draws theta from {-``gap``, ``gap``}^(``dimension``
+        - 1), for every step anew if ``per_step``. The last of the ``dimension`` features has the
+        weight 1, the others have theta. Agents know that, and |theta| <= 2 ``gap``
+        sqrt(``dimension`` - 1): twice what it is.
+    Reward:
+        1 in the goal; known, or linear in two features, (goal, not goal), unless
+        ``known_rewards``.
+    Optimum:
+        With p = 1 / ``horizon`` + ``gap`` (``dimension`` - 1), the sum over steps h = 1 to
+        ``horizon`` - 1 of 1 - (1 - p)^h: 2.9712 at the defaults, by the action with the signs of
+        theta. Uniform has the same with p = 1 / ``horizon``: 2.0094.
+    Source:
+        The lower bound of Zhou, Gu and Szepesvari, 2021 (Nearly minimax optimal reinforcement
+        learning for linear mixture Markov decision processes), where theta depends on the step.
+
+    >>> world = hard_mixture()
+    >>> round(world.optimal_value, 4), world.spec.actions, world.spec.dimension, world.spec.free
+    (2.9712, 16, 5, 4)
+    """
+    d, H = _at_least(2, "dimension", dimension), _at_least(2, "horizon", horizon)
+    seed, per_step = check_seed("seed", seed), _flag("per_step", per_step)
+    known = _flag("known_rewards", known_rewards)
+    bits = d - 1
+    # No more than 64 bits, so that the number of actions can be written down.
+    S, A = H + 2, 2 ** min(bits, 64)
+    check_bytes("transition_features", (S, A, d, S))
+    most = min(1.0 / H, 1.0 - 1.0 / H) / bits
+    if isinstance(gap, bool) or not isinstance(gap, (int, float)) or not 0 < gap <= most:
+        raise InvalidArgument(
+            f"gap must be a number in (0, {most:.6g}] at dimension={d}, horizon={H}, so that there "
+            f"are probabilities, got {gap!r}"
+        )
+    rng = np.random.default_rng(seed)
+    vectors = 2.0 * (rng.permutation(A)[:, np.newaxis] >> np.arange(bits) & 1) - 1.0
+    signs = rng.integers(2, size=(H if per_step else 1, bits)) * 2.0 - 1.0
+    features = np.zeros((S, A, d, S))
+    for x in range(H):
+        features[x, :, :bits, x + 1] = -vectors
+        features[x, :, bits, x + 1] = 1.0 - 1.0 / H
+        features[x, :, :bits, H + 1] = vectors
+        features[x, :, bits, H + 1] = 1.0 / H
+    for x in (H, H + 1):
+        features[x, :, bits, x] = 1.0
+    in_goal = np.zeros((S, A))
+    in_goal[H + 1] = 1.0
+    name = f"hard_mixture:dimension={d},horizon={H},per_step={per_step},gap={float(gap)}"
+    return MixtureWorld(
+        _frozen(features),
+        np.concatenate([gap * signs, np.ones((len(signs), 1))], axis=1),
+        in_goal[np.newaxis],
+        H,
+        reward_features=np.stack([in_goal, 1.0 - in_goal], axis=-1),
+        known_rewards=known,
+        center=np.eye(d)[bits],
+        directions=np.eye(d)[:, :bits],
+        radius=2.0 * gap * math.sqrt(bits),
+        name=f"{name},seed={seed}{_named(known)}",
+    )
+
+
+def mixture_of_models(
+    dimension: int = 4,
+    states: int = 10,
+    actions: int = 4,
+    horizon: int = 10,
+    seed: int = 0,
+    known_rewards: bool = True,
+) -> MixtureWorld:
+    """A few models of the world that everybody knows, and weights of them that nobody knows.
+
+    State:
+        0 (the start) to ``states - 1``, without meaning.
+    Actions:
+        0 to ``actions - 1``. In each of ``dimension`` base models every state and action has a
+        distribution of next states, drawn from Dirichlet(.1). Next states are drawn from the base
+        models with the weights .7, .15, .1 and .05 in an order drawn by the seed; with another
+        dimension than 4, each weight is half of the next larger one. Agents know that the weights
+        add up to 1.
+    Reward:
+        1 in one state, which is not the start; known, or linear in one feature for every state
+        unless ``known_rewards``.
+    Optimum:
+        Depends on the seed. Uniform has less than .5 of it, and the policy that were optimal if
+        all weights were the same less than .8.
+    Source:
+        Invented for this library. Mixtures of base models are those of Modi, Jiang, Tewari and
+        Singh, 2020 (Sample complexity of reinforcement learning using linearly combined model
+        ensembles).
+
+    Worlds are drawn until one is accepted by that criterion, at most 2,000 and as many as have
+    20 million probabilities in all, but one at least. If none is, the world is built to meet it:
+    in every state one action leads to the rewarding state with probability .7 in the heaviest
+    model, and another, the decoy, in all other models, with a probability that makes it .6 as
+    good. Nothing else leads there, and what is left of the probabilities is drawn from
+    Dirichlet(.1) on the other states.
+
+    >>> world = mixture_of_models()
+    >>> world.baseline_value < 0.5 * world.optimal_value
+    True
+    """
+    d = _at_least(2, "dimension", dimension)
+    S = _at_least(2, "states", states)
+    A = _at_least(2, "actions", actions)
+    H = _at_least(2, "horizon", horizon)
+    seed, known = check_seed("seed", seed), _flag("known_rewards", known_rewards)
+    check_bytes("transition_features", (S, A, d, S))
+    rng = np.random.default_rng(seed)
+    found = _drawn(rng, (S, A, d), H)
+    if found is None:
+        found = _built(rng, (S, A, d))
+        if not _accepted(*found, H):
+            raise InvalidArgument(
+                f"no world with dimension={d}, states={S}, actions={A}, horizon={H} was found "
+                "whose uniform policy, and whose optimum for uniform weights, are far enough below "
+                "the optimum: take four actions"
+            )
+    models, weights, goal = found
+    rewards = np.zeros((1, S, A))
+    rewards[:, goal] = 1.0
+    center, directions = _sum_to_one(d)
+    name = f"mixture_of_models:dimension={d},states={S},actions={A},horizon={H},seed={seed}"
+    return MixtureWorld(
+        _frozen(models),
+        weights[np.newaxis],
+        rewards,
+        H,
+        reward_features=np.repeat(np.eye(S)[:, np.newaxis], A, axis=1),
+        known_rewards=known,
+        center=center,
+        directions=directions,
+        radius=1.0,
+        name=name + _named(known),
+    )
+
+
+def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> MixtureWorld:
+    """A keyboard suggests the next word to people who mix five styles of writing.
+
+    Before each word the keyboard suggests one of some class. Which class is wanted depends on the
+    word before and on the style: notes, letters, stories, chat or questions. The styles are known
+    from books. In which proportions people mix them, word by word, is not.
+
+    State:
+        3 * class + attention, 12 states. Classes of the last word: 0 noun, 1 verb, 2 describing
+        word, 3 small word. Attention: 0 annoyed, 1 willing, 2 has just taken a suggestion. The
+        start is 10: after a small word, willing.
+    Actions:
+        The class of the suggested word, 0 to 3. Each style likes one class best after each of the
+        four and wants it with .85, the others with .05: after 0, 1, 2, 3 notes like 1, 3, 0, 2,
+        letters 3, 0, 1, 2, stories 2, 3, 0, 0, chat 1, 2, 3, 0, and questions 3, 2, 0, 1. With
+        attention 0, 1, 2 people look at the suggestion with .35, .7, .95. If they look and it is
+        of the wanted class, they take it, and attention is 2. If it is not, they still take it
+        with .1, .05, .05, .3, .15 by style; else they write what they want, and attention falls
+        by one, but only from 2 to 1 with .5, .9, .8, .3, .6 by style. Who does not look writes
+        what she wants, with attention 1 after it, or 0 with .5 if it was 0.
+    Reward:
+        1 in the states of attention 2: a suggestion was taken. Known, or linear in two features,
+        (taken, not taken), unless ``known_rewards``.
+    Optimum:
+        Depends on the seed, which draws the weights of the styles from Dirichlet(.5) until uniform
+        has less than .6 of the optimum and the policy that were optimal if all weights were the
+        same less than .8. Agents know the styles, and that the weights add up to 1.
+    Source:
+        Invented for this library.
+
+    >>> world = keyboard()
+    >>> world.spec.states, world.spec.actions, world.spec.horizon, world.spec.dimension
+    (12, 4, 8, 5)
+    >>> round(world.optimal_value, 4), round(world.baseline_value, 4)
+    (3.3808, 1.645)
+    """
+    H = _at_least(2, "horizon", horizon)
+    seed, known = check_seed("seed", seed), _flag("known_rewards", known_rewards)
+    models = _styles()
+    S, A, d, _ = models.shape
+    taken = np.zeros((S, A))
+    taken[_LEVELS - 1 :: _LEVELS] = 1.0
+    rng = np.random.default_rng(seed)
+    for _ in range(_ATTEMPTS):
+        weights = rng.dirichlet(np.full(d, 0.5))
+        best, unknowing, uniform = _values(models, weights, taken[:, 0], H)[:, _KEYBOARD_START]
+        if unknowing < 0.8 * best and uniform < 0.6 * best:
+            break
+    else:
+        raise InvalidArgument(f"no weights were found with horizon={H}: take a shorter one")
+    center, directions = _sum_to_one(d)
+    return MixtureWorld(
+        _frozen(models),
+        weights[np.newaxis],
+        taken[np.newaxis],
+        H,
+        reward_features=np.stack([taken, 1.0 - taken], axis=-1),
+        start=_KEYBOARD_START,
+        known_rewards=known,
+        center=center,
+        directions=directions,
+        radius=1.0,
+        name=f"keyboard:horizon={H},seed={seed}{_named(known)}",
+    )
+
+
+def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorld:
+    """A finite world as a linear mixture MDP: a feature for each state, action and next state.
+
+    So d = S A S, and the weights are the probabilities themselves; agents know that those of a
+    state and an action add up to 1. Rewards have a feature for each state and action. Users,
+    values and losses are those of the world. Features have S^4 A^2 entries, so this is for small
+    worlds: those with features of more than 256 MiB are refused.
+
+    Args:
+        world: any world with a ``model``, such as the tabular ones; or a model.
+        known_rewards: whether agents are told the mean rewards.
+
+    >>> from tacit.registry import build_world
+    >>> spec = mixture_from_tabular(build_world("riverswim")).spec
+    >>> spec.dimension, spec.free
+    (72, 60)
+    """
+    return _OneHotWorld(world, _flag("known_rewards", known_rewards))
+
+
+class _OneHotWorld(MixtureWorld):
+    def __init__(self, world: Any, known_rewards: bool) -> None:
+        model = world if isinstance(world, FiniteModel) else getattr(world, "model", None)
+        if not isinstance(model, FiniteModel):
+            raise InvalidArgument(
+                f"world must be a FiniteModel or have one, got {type(world).__name__}"
+            )
+        S, A = model.states, model.actions
+        if S < 2:
+            raise InvalidArgument("world must have at least 2 states: with one, all is known")
+        d = S * A * S
+        needed = 8 * S * A * d * S
+        if needed > _MOST_ONE_HOT_BYTES:
+            raise InvalidArgument(
+                f"world has {S} states and {A} actions, so that there are {d:,} features of each "
+                f"next state, which need {needed:,} bytes; at most {_MOST_ONE_HOT_BYTES:,} are "
+                "allowed"
+            )
+        features = np.zeros((S * A, d, S))
+        for row in range(S * A):
+            features[row, row * S : (row + 1) * S] = np.eye(S)
+        center, directions = _sum_to_one(S)
+        super().__init__(
+            features.reshape(S, A, d, S),
+            model.transitions.reshape(-1, d),
+            model.mean_rewards,
+            model.horizon,
+            reward_features=np.eye(S * A).reshape(S, A, S * A),
+            start=model.start,
+            known_rewards=known_rewards,
+            center=np.tile(center, S * A),
+            directions=np.kron(np.eye(S * A), directions),
+            # That of worlds without chance, which no row exceeds.
+            radius=math.sqrt(S * A * (1.0 - 1.0 / S)),
+            name=f"mixture_from_tabular({getattr(world, 'name', 'model')})",
+        )
+        # Rewards need not be Bernoulli, nor independent of the next state.
+        self.model = model
+        self._reference = float(getattr(world, "reference_value", 0.0))
+
+    @property
+    def reference_value(self) -> float:
+        return self._reference
+
+
+# What agents know of weights that add up to 1.
+
+
+def _sum_to_one(d: int) -> tuple[Floats, Floats]:
+    """The middle of the simplex, (d,), and an orthonormal basis of its directions, (d, d - 1).
+
+    Column j is (1, .., 1, -j, 0, ..), normalised, with j ones: Helmert's. No weights on the
+    simplex are further than 1 from its middle.
+    """
+    basis = np.triu(np.ones((d, d - 1)))
+    j = np.arange(1, d)
+    basis[j, j - 1] = -j
+    return np.full(d, 1.0 / d), basis / np.sqrt(j * (j + 1.0))
+
+
+# Mixtures of base models.
+
+_Parts = tuple[Floats, Floats, int]
+"""Base models (S, A, d, S), their weights (d,) and the state that pays."""
+
+
+def _drawn(rng: np.random.Generator, shape: tuple[int, int, int], horizon: int) -> _Parts | None:
+    """The first accepted world."""
+    S = shape[0]
+    allowed = _DRAWN_PROBABILITIES // (math.prod(shape) * S)
+    for _ in range(max(1, min(_ATTEMPTS, allowed))):
+        models = rng.dirichlet(np.full(S, 0.1), shape)
+        weights = rng.permutation(_sorted_weights(shape[2]))
+        parts = models, weights, int(rng.integers(1, S))
+        if _accepted(*parts, horizon):
+            return parts
+    return None
+
+
+def _built(rng: np.random.Generator, shape: tuple[int, int, int]) -> _Parts:
+    """A world that is accepted by design if there are at least four actions.
+
+    From everywhere the right action leads to the goal with c = .7 w, where w is the largest
+    weight, the decoy with .6 c, and nothing else does. With uniform weights they have .7 / d and
+    .42 w (d - 1) / (d (1 - w)), which is more for all d: users who believe in them have .6 of the
+    optimum. Uniform has 1.6 / A.
+    """
+    S, A, d = shape
+    weights = rng.permutation(_sorted_weights(d))
+    heaviest = int(weights.argmax())
+    goal = int(rng.integers(1, S))
+    models = np.zeros((S, A, d, S))
+    models[..., np.arange(S) != goal] = rng.dirichlet(np.full(S - 1, 0.1), shape)
+    roles = rng.permuted(np.tile(np.arange(A), (S, 1)), axis=1)[:, :2]
+    w = weights[heaviest]
+    to_goal = np.zeros((2, d))
+    to_goal[0, heaviest] = _SURE
+    to_goal[1] = _DECOY * _SURE * w / (1.0 - w)
+    to_goal[1, heaviest] = 0.0
+    everywhere = np.arange(S)
+    for action, chances in zip(roles.T, to_goal, strict=True):
+        models[everywhere, action] *= 1.0 - chances[:, np.newaxis]
+        models[everywhere, action, :, goal] = chances
+    return models, weights, goal
+
+
+def _sorted_weights(d: int) -> Floats:
+    if d == 4:
+        return np.array([0.7, 0.15, 0.1, 0.05])
+    halved = 0.5 ** np.arange(d, dtype=np.float64)
+    weights: Floats = halved / halved.sum()
+    return weights
+
+
+def _accepted(models: Floats, weights: Floats, goal: int, horizon: int) -> bool:
+    """Whether uniform has less than .5 and the optimum for uniform weights less than .8."""
+    rewards = np.zeros(len(models))
+    rewards[goal] = 1.0
+    best, unknowing, uniform = _values(models, weights, rewards, horizon)[:, 0]
+    return bool(unknowing < 0.8 * best and uniform < 0.5 * best)
+
+
+def _values(models: Floats, weights: Floats, rewards: Floats, horizon: int) -> Floats:
+    """Values (3, S): the optimum, the optimum for uniform weights, and acting uniformly."""
+    S = len(models)
+    P, believed = np.matmul(weights, models), models.mean(axis=2)
+    everywhere = np.arange(S)
+    best, belief, unknowing, uniform = np.zeros((4, S))
+    for _ in range(horizon):
+        expected = believed @ belief
+        taken = P[everywhere, expected.argmax(axis=1)]
+        best = rewards + (P @ best).max(axis=1)
+        belief = rewards + expected.max(axis=1)
+        unknowing = rewards + taken @ unknowing
+        uniform = rewards + (P @ uniform).mean(axis=1)
+    return np.stack([best, unknowing, uniform])
+
+
+# The keyboard.
+
+
+def _styles() -> Floats:
+    """Next states of each style of writing, (S, A, d, S)."""
+    C, L, d = _CLASSES, _LEVELS, len(_LIKED)
+    P = np.zeros((C, L, C, d, C, L))
+    for c, level, a, style, wanted in np.ndindex(C, L, C, d, C):
+        wants = _HABIT if _LIKED[style][c] == wanted else (1.0 - _HABIT) / (C - 1)
+        looks = wants * _LOOKS[level]
+        takes = looks if wanted == a else looks * _SWAYED[style]
+        P[c, level, a, style, a, 2] += takes
+        to = P[c, level, a, style, wanted]
+        to[min(level, 1)] += (looks - takes) * _PATIENT[style]
+        to[max(level - 1, 0)] += (looks - takes) * (1.0 - _PATIENT[style])
+        recovers = 1.0 if level else 0.5
+        to[1] += (wants - looks) * recovers
+        to[0] += (wants - looks) * (1.0 - recovers)
+    return P.reshape(C * L, C, d, C * L)
+
+
+# Arguments.
+
+
+def _frozen(features: Floats) -> Floats:
+    """Not to be changed, and so not to be copied either."""
+    features.setflags(write=False)
+    return features
+
+
+def _flag(name: str, value: bool) -> bool:
+    """True or False, and nothing that merely counts as it."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidArgument(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def _named(known_rewards: bool) -> str:
+    """In the name of a world only where it is not as usual."""
+    return "" if known_rewards else ",known_rewards=False"
+
+
+def _at_least(least: int, name: str, value: int) -> int:
+    size = check_size(name, value)
+    if size < least:
+        raise InvalidArgument(
+            f"{name} must be >= {least}, got {value!r}: with less there is nothing to learn"
+        )
+    return size

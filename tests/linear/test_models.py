@@ -1,0 +1,981 @@
+"""What linear models predict and linear agents plan, by slow and obvious references.
+
+The references go through episodes one by one and through states and actions one by one, straight
+from the formulas in the docstrings. Releases are without noise here: noise that is announced still
+enters ridges and widths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tacit import JointDP, NonPrivate, Relation
+from tacit.evidence import Counts
+from tacit.linear import LinearWorld, linear_from_tabular, models
+from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
+from tacit.linear.agent import Constants, LinearAgent
+from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
+from tacit.linear.lsvi_ucb import LSVIUCB
+from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
+from tacit.linear.models import AnswerModel, CellModel, KnownRewards, SumModel, Sums, Widths
+from tacit.linear.statistics import FeatureSums, TargetSums
+from tacit.privacy.statistic import Block
+from tacit.tabular import riverswim
+from tacit.visits import VisitCounts
+
+Floats = NDArray[np.float64]
+
+JOINT = JointDP(3.0, 1e-6)
+# Nobody's steps are weighted down: what a clip does is the business of the statistics' own tests.
+UNCLIPPED = Constants(clip=1e9, pooled_clip=1e9)
+
+
+class Silent:
+    """Noise that is announced and never comes."""
+
+    simulation = True
+
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        return np.zeros(shape)
+
+    def laplace(self, shape: tuple[int, ...]) -> Floats:
+        return np.zeros(shape)
+
+
+def random_world(
+    seed: int,
+    S: int = 3,
+    A: int = 2,
+    d: int = 2,
+    H: int = 3,
+    stationary: tuple[bool, bool] = (True, True),
+    signed: bool = False,
+    length: float = 1.0,
+    known: bool = False,
+) -> LinearWorld:
+    """A world whose transitions and rewards are each stationary or not."""
+    rng = np.random.default_rng(seed)
+    features = rng.dirichlet(np.full(d, 0.5), (S, A))
+    measures = rng.dirichlet(np.full(S, 0.5), (1 if stationary[0] else H, d))
+    rewards = rng.random((1 if stationary[1] else H, d))
+    if signed:
+        # Another basis of the same factors.
+        turn = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        features, rewards = features @ turn.T, rewards @ turn.T
+        measures = np.einsum("ij,ljs->lis", turn, measures)
+    return LinearWorld(
+        features * length, measures / length, rewards / length, H, known_rewards=known
+    )
+
+
+# References.
+
+
+def solved(gram: Floats, ridge: float, right: Floats) -> Floats:
+    """(max(G, 0) + ridge I)^-1 times a vector."""
+    values, vectors = np.linalg.eigh(gram)
+    cut = sum(max(v, 0.0) * np.outer(u, u) for v, u in zip(values, vectors.T, strict=True))
+    answer: Floats = np.linalg.solve(cut + ridge * np.eye(len(gram)), right)
+    return answer
+
+
+def nearest_distribution(row: Sequence[float]) -> list[float]:
+    """The nearest one to a row, after the same number was added to all for a sum of 1."""
+    level = [p + (1.0 - sum(row)) / len(row) for p in row]
+    low, high = min(level) - 1.0, max(level)
+    for _ in range(200):
+        middle = (low + high) / 2
+        if sum(max(p - middle, 0.0) for p in level) > 1.0:
+            low = middle
+        else:
+            high = middle
+    return [max(p - high, 0.0) for p in level]
+
+
+def middle_of(value: Sequence[float]) -> tuple[float, float, float]:
+    """Middle, half range, and the guess at the variance of a value function."""
+    middle, half = (min(value) + max(value)) / 2, (max(value) - min(value)) / 2
+    half = max(half, 1e-9)
+    if len(value) <= 2:
+        return middle, half, half**2
+    return middle, half, sum((v - middle) ** 2 for v in value) / len(value) + 1e-18
+
+
+@dataclass
+class Slow:
+    """Feature sums of episodes, one after the other."""
+
+    features: Floats
+    H: int
+    gram: Floats = field(init=False)
+    following: Floats = field(init=False)
+    rewards: Floats = field(init=False)
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        S, _, d = self.features.shape
+        self.gram = np.zeros((self.H, d, d))
+        self.following = np.zeros((self.H, d, S))
+        self.rewards = np.zeros((self.H, d))
+
+    def add(self, block: Block, factor: float = 1.0, weights: Floats | None = None) -> None:
+        states, actions, rewards = block["states"], block["actions"], block["rewards"]
+        for user in range(block.users):
+            for h in range(self.H):
+                s, a, after = states[user, h], actions[user, h], states[user, h + 1]
+                w = factor if weights is None else factor * weights[min(h, len(weights) - 1), s, a]
+                phi = self.features[s, a]
+                self.gram[h] += w * np.outer(phi, phi)
+                self.following[h, :, after] += w * phi
+                self.rewards[h] += w * rewards[user, h] * phi
+
+    def sums(self, pooled: bool, summed_before: bool) -> Sums:
+        """As models take them; noise is per row of the release, which may be pooled before."""
+        more = math.sqrt(self.H) if pooled and not summed_before else 1.0
+        parts = (self.gram, self.following, self.rewards)
+        if pooled:
+            parts = tuple(part.sum(axis=0, keepdims=True) for part in parts)
+        return Sums(*parts, *[self.noise * more] * 3)
+
+
+@dataclass
+class SlowSums:
+    """The reference of SumModel; without ``project`` and with ``answer`` that of AnswerModel."""
+
+    features: Floats
+    sums: Sums
+    reward_sums: Sums
+    widths: Widths
+    H: int
+    project: bool = True
+
+    def ridge(self, sums: Sums) -> float:
+        d = self.features.shape[2]
+        if self.widths.theory:
+            return 2.0 * self.level(sums)
+        return 1.0 + self.widths.ridge * sums.gram_noise * math.sqrt(d)
+
+    # Theory.
+
+    def event(self, sums: Sums) -> float:
+        return self.widths.failure / (6 * len(sums.gram) * self.widths.releases)
+
+    def level(self, sums: Sums) -> float:
+        d, p = self.features.shape[2], self.event(sums)
+        noise = sums.gram_noise * (math.sqrt(2 * d) + math.sqrt(2 * math.log(2 / p)))
+        return max(noise, 1.0)
+
+    def beta(self, sums: Sums, net: bool) -> float:
+        """In units of half the range of values; of rewards, that is 1."""
+        S, _, d = self.features.shape
+        p, level = self.event(sums), self.level(sums)
+        n = self.widths.samples * (self.H if len(sums.gram) == 1 else 1)
+        logs = 2 * math.log(1 / p) + d * math.log(1 + n / (d * level))
+        tail = math.sqrt(2 * math.log(1 / p))
+        bias = 3 * math.sqrt(level) * self.widths.weight_bound
+        if not net:
+            noise = sums.reward_noise * (math.sqrt(d) + tail)
+            return 0.5 * math.sqrt(logs) + noise / math.sqrt(level) + bias
+        logs += 2 * S * math.log(1 + math.sqrt(n))
+        noise = sums.noise * (math.sqrt(d) + (math.sqrt(S) if S > 1 else 0.0) + tail)
+        return math.sqrt(logs) + 2 + noise * math.sqrt(S / level) + bias
+
+    # Predictions.
+
+    def rewards(self, h: int) -> tuple[Floats, Floats]:
+        S, A, d = self.features.shape
+        sums, w = self.reward_sums, self.widths
+        row = min(h, len(sums.gram) - 1)
+        gram, ridge = sums.gram[row], self.ridge(sums)
+        theta = solved(gram, ridge, sums.rewards[row])
+        means, widths = np.zeros((S, A)), np.zeros((S, A))
+        for s in range(S):
+            for a in range(A):
+                phi = self.features[s, a]
+                x = solved(gram, ridge, phi)
+                means[s, a] = phi @ theta
+                if w.theory:
+                    widths[s, a] = self.beta(sums, net=False) * math.sqrt(phi @ x)
+                    continue
+                noise = sums.reward_noise**2 + sums.gram_noise**2 * min(theta @ theta, d)
+                widths[s, a] = w.scale * math.sqrt(0.25 * (phi @ x) + noise * (x @ x))
+        return means, widths
+
+    def next_values(
+        self, h: int, values: Sequence[Floats], noises: Sequence[float] | None = None
+    ) -> tuple[Floats, Floats]:
+        S, A, d = self.features.shape
+        sums = self.sums
+        row = min(h, len(sums.gram) - 1)
+        gram, ridge = sums.gram[row], self.ridge(sums)
+        means, widths = np.zeros((2, len(values), S, A))
+        for k, value in enumerate(values):
+            middle, half, variance = middle_of(value.tolist())
+            centred = value - middle
+            weights = solved(gram, ridge, sums.following[row] @ centred)
+            beta = self.beta(sums, net=True) * half if self.widths.theory else 0.0
+            of_next = sums.noise**2 * (centred @ centred)
+            if noises is not None:
+                of_next = (half * noises[k]) ** 2
+            noise = of_next + sums.gram_noise**2 * min(weights @ weights, d * half**2)
+            for s in range(S):
+                for a in range(A):
+                    phi = self.features[s, a]
+                    x = solved(gram, ridge, phi)
+                    mean = min(max(phi @ weights, -half), half)
+                    if self.project and not self.widths.theory:
+                        row_of = [
+                            float(phi @ solved(gram, ridge, u)) for u in sums.following[row].T
+                        ]
+                        mean = float(np.dot(nearest_distribution(row_of), centred))
+                    means[k, s, a] = middle + mean
+                    widths[k, s, a] = self.widths.scale * math.sqrt(
+                        variance * (phi @ x) + noise * (x @ x)
+                    )
+                    if self.widths.theory:
+                        widths[k, s, a] = beta * math.sqrt(phi @ x)
+        return means, widths
+
+
+@dataclass
+class SlowCells:
+    """The reference of CellModel."""
+
+    features: Floats
+    counts: Counts
+    known: float
+    scale: float
+    pooled: tuple[bool, bool]
+    variances: Floats | None = None
+
+    def cells(self, row: int | None) -> list[tuple[int, int, int]]:
+        """Those that are known, of one row or of all."""
+        S = self.features.shape[0]
+        found = []
+        for index in np.ndindex(self.counts.rewards.shape):
+            total = sum(self.counts.transitions[index].tolist())
+            noise = float(self.counts.noise[index])
+            used = self.counts.reached[index] and total > 0
+            if used and total > self.known * noise * math.sqrt(S) and row in (None, index[0]):
+                found.append(index)
+        return found
+
+    def rewards(self, h: int) -> tuple[Floats, Floats]:
+        S, A, d = self.features.shape
+        row = None if self.pooled[1] or len(self.counts.rewards) == 1 else h
+        precision, right = np.eye(d) * 4.0 / d, np.zeros(d)
+        for index in self.cells(row):
+            phi, n = self.features[index[1:]], self.counts.transitions[index].sum()
+            of_visits = 0.25 * S * self.counts.noise[index] ** 2
+            error = 0.25 * n + self.counts.reward_noise[index] ** 2 + of_visits
+            precision += n * n / error * np.outer(phi, phi)
+            right += n / error * self.counts.rewards[index] * phi
+        theta = np.linalg.solve(precision, right)
+        means, widths = np.zeros((2, S, A))
+        for s in range(S):
+            for a in range(A):
+                phi = self.features[s, a]
+                means[s, a] = phi @ theta
+                widths[s, a] = self.scale * math.sqrt(phi @ np.linalg.solve(precision, phi))
+        return means, widths
+
+    def next_values(self, h: int, values: Sequence[Floats]) -> tuple[Floats, Floats]:
+        S, A, d = self.features.shape
+        row = None if self.pooled[0] or len(self.counts.rewards) == 1 else h
+        middle, half, guess = middle_of(values[0].tolist())
+        centred = values[0] - middle
+        precision, right = np.eye(d) / (d * half**2), np.zeros((d, S))
+        for index in self.cells(row):
+            phi, moves = self.features[index[1:]], self.counts.transitions[index]
+            n, variance = moves.sum(), guess
+            if self.variances is not None:
+                own = self.variances[min(index[0], len(self.variances) - 1), index[1], index[2]]
+                variance = max(own, 0.1 * guess)
+            error = n * variance + self.counts.noise[index] ** 2 * (centred @ centred)
+            precision += n * n / error * np.outer(phi, phi)
+            right += n / error * np.outer(phi, moves - n / S)
+        weights = np.linalg.solve(precision, right)
+        means, widths = np.zeros((2, len(values), S, A))
+        for s in range(S):
+            for a in range(A):
+                phi = self.features[s, a]
+                P = nearest_distribution((phi @ weights + 1.0 / S).tolist())
+                width = self.scale * math.sqrt(phi @ np.linalg.solve(precision, phi))
+                for k, value in enumerate(values):
+                    means[k, s, a] = np.dot(P, value)
+                    widths[k, s, a] = width * middle_of(value.tolist())[1] / half
+        return means, widths
+
+
+def plan(
+    model: Any,
+    H: int,
+    names: Sequence[str],
+    *,
+    known: Floats | None = None,
+    square: bool = False,
+    bounds: dict[str, Floats] | None = None,
+) -> tuple[dict[str, Floats], Floats]:
+    """Value iteration for every value function, and the variances of next values."""
+    S, A = model.features.shape[:2]
+    Q = {name: np.zeros((H, S, A)) for name in {*names, "greedy"}}
+    V = {name: np.zeros(S) for name in names}
+    variances = np.zeros((H, S, A))
+    for h in reversed(range(H)):
+        if known is None:
+            rewards, reward_widths = model.rewards(h)
+        else:
+            rewards, reward_widths = known[min(h, len(known) - 1)], np.zeros((S, A))
+        asked = [V[name] for name in names] + ([V["optimistic"] ** 2] if square else [])
+        means, widths = np.zeros((2, len(asked), S, A))
+        if h < H - 1:
+            means, widths = model.next_values(h, asked)
+        for s in range(S):
+            for a in range(A):
+                reward = min(max(rewards[s, a], 0.0), 1.0)
+                for k, name in enumerate(names):
+                    sign = {"optimistic": 1, "greedy": 0, "pessimistic": -1}[name]
+                    width = min(reward_widths[s, a], 1.0) + widths[k, s, a]
+                    q = min(max(reward + means[k, s, a] + sign * width, 0.0), H - h)
+                    if bounds is not None and name in bounds:
+                        tighter = min if name == "optimistic" else max
+                        q = bounds[name][h, s, a] = tighter(q, bounds[name][h, s, a])
+                    Q[name][h, s, a] = q
+                if "greedy" not in names:
+                    Q["greedy"][h, s, a] = min(max(reward + means[0, s, a], 0.0), H - h)
+                if square and h < H - 1:
+                    mean = means[0, s, a]
+                    variances[h, s, a] = max(means[-1, s, a] - mean**2, 0.0)
+                    if "pessimistic" in names:
+                        below = means[list(names).index("pessimistic"), s, a]
+                        variances[h, s, a] += max(mean - below, 0.0) ** 2
+        V = {name: Q[name][h].max(axis=1) for name in names}
+    return Q, variances
+
+
+def step_weights(variances: Floats) -> Floats:
+    """The median over the variance where that is above it, but not below .05."""
+    weights = np.ones(variances.shape)
+    for row, of_row in enumerate(variances):
+        typical = float(np.median(of_row))
+        for s, a in np.ndindex(of_row.shape):
+            if of_row[s, a] > typical:
+                weights[row, s, a] = min(max(typical / of_row[s, a], 0.05), 1.0)
+    return weights
+
+
+# Models.
+
+SIZES = {
+    "seed": st.integers(0, 10**6),
+    "S": st.integers(1, 4),
+    "A": st.integers(1, 3),
+    "d": st.integers(1, 4),
+    "L": st.sampled_from([1, 3]),
+    "noise": st.sampled_from([0.0, 0.3, 5.0]),
+}
+H = 3
+
+
+def noisy_sums(
+    seed: int, S: int, A: int, d: int, L: int, noise: float
+) -> tuple[Floats, Sums, np.random.Generator]:
+    """Features of length 1 at most, and sums as if 50 users had come, with noise."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(S, A, d))
+    features /= np.maximum(np.linalg.norm(features, axis=-1, keepdims=True), 1.0)
+    gram, following, rewards = np.zeros((L, d, d)), np.zeros((L, d, S)), np.zeros((L, d))
+    for _ in range(50):
+        row, s, a = rng.integers(L), rng.integers(S), rng.integers(A)
+        phi = features[s, a]
+        gram[row] += np.outer(phi, phi)
+        following[row, :, rng.integers(S)] += phi
+        rewards[row] += rng.random() * phi
+    disturbed = rng.normal(0.0, noise, gram.shape)
+    gram += (disturbed + np.swapaxes(disturbed, 1, 2)) / 2
+    following += rng.normal(0.0, noise, following.shape)
+    rewards += rng.normal(0.0, noise, rewards.shape)
+    return features, Sums(gram, following, rewards, noise, noise, noise), rng
+
+
+def value_functions(rng: np.random.Generator, S: int) -> Floats:
+    """Some, one of which is the same everywhere."""
+    return np.stack([rng.random(S) * 3.0, rng.normal(size=S), np.full(S, 1.7)])
+
+
+def assert_pair(mine: tuple[Floats, Floats], slow: tuple[Floats, Floats]) -> None:
+    for one, other in zip(mine, slow, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
+
+
+@given(**SIZES)
+@settings(max_examples=40, deadline=None)
+def test_sums_predict_what_the_slow_reference_predicts(
+    seed: int, noise: float, **sizes: int
+) -> None:
+    features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
+    widths = Widths(scale=0.7, ridge=1.3)
+    model = SumModel(features, sums, sums.pooled(), widths, H)
+    slow = SlowSums(features, sums, sums.pooled(), widths, H)
+    values = value_functions(rng, sizes["S"])
+    for h in range(H):
+        assert_pair(model.rewards(h), slow.rewards(h))
+        assert_pair(model.next_values(h, values), slow.next_values(h, list(values)))
+    for row, precision in enumerate(model.precision()):
+        for unit in np.eye(sizes["d"]):
+            ridge = slow.ridge(sums)
+            np.testing.assert_allclose(
+                precision @ solved(sums.gram[row], ridge, unit) * ridge, unit, atol=1e-8
+            )
+
+
+@given(**SIZES)
+@settings(max_examples=40, deadline=None)
+def test_theory_predicts_what_the_slow_reference_predicts(
+    seed: int, noise: float, **sizes: int
+) -> None:
+    features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
+    widths = Widths(
+        1.0, 1.0, theory=True, failure=0.2, samples=50, releases=7, weight_bound=1.0 + rng.random()
+    )
+    model = SumModel(features, sums, sums.pooled(), widths, H)
+    slow = SlowSums(features, sums, sums.pooled(), widths, H)
+    values = value_functions(rng, sizes["S"])
+    for h in range(H):
+        assert_pair(model.rewards(h), slow.rewards(h))
+        assert_pair(model.next_values(h, values), slow.next_values(h, list(values)))
+
+
+@given(**SIZES)
+@settings(max_examples=40, deadline=None)
+def test_answers_predict_what_the_slow_reference_predicts(
+    seed: int, noise: float, **sizes: int
+) -> None:
+    features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
+    widths = Widths(scale=0.7, ridge=1.3)
+    asked = []
+
+    def ask(step: int, targets: Floats) -> tuple[Floats, float]:
+        asked.append((step, targets))
+        return targets @ sums.following[step].T, 0.4
+
+    model = AnswerModel(features, sums, ask, widths, pooled_rewards=True)
+    slow = SlowSums(features, sums, sums.pooled(), widths, H, project=False)
+    values = value_functions(rng, sizes["S"])
+    for h in range(sizes["L"]):
+        assert_pair(model.rewards(h), slow.rewards(h))
+        # What the first question gets twice as much of, it hears with half the noise.
+        mine = model.next_values(h, values)
+        if sizes["S"] > 1:
+            assert_pair(mine, slow.next_values(h, list(values), [0.4, 0.8, 0.8]))
+            assert np.abs(asked[-1][1]).max() <= 1.0 + 1e-12
+    # With one state all values are the same everywhere, and nobody is asked.
+    assert [step for step, _ in asked] == (list(range(sizes["L"])) if sizes["S"] > 1 else [])
+
+
+def test_values_that_are_the_same_everywhere_are_not_asked_about() -> None:
+    features, sums, _ = noisy_sums(0, 3, 2, 2, 1, 0.5)
+
+    def ask(step: int, targets: Floats) -> tuple[Floats, float]:
+        raise AssertionError
+
+    model = AnswerModel(features, sums, ask, Widths(0.7, 1.0), pooled_rewards=False)
+    means, widths = model.next_values(0, np.full((2, 3), 1.25))
+    assert (means == 1.25).all()
+    assert (widths == 0.0).all()
+
+
+@given(**SIZES)
+@settings(max_examples=30, deadline=None)
+def test_features_and_targets_agree(seed: int, noise: float, **sizes: int) -> None:
+    """Both are the same regression; only rows that are no distributions are treated otherwise."""
+    features, sums, rng = noisy_sums(seed, noise=0.0, **sizes)
+    widths = Widths(scale=0.7, ridge=1.3)
+    answers = AnswerModel(
+        features,
+        sums,
+        lambda step, targets: (targets @ sums.following[step].T, 0.0),
+        widths,
+        pooled_rewards=False,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models, "_MOST_PROBABILITIES", 0)
+        features_model = SumModel(features, sums, sums, widths, H)
+        values = value_functions(rng, sizes["S"])
+        for h in range(sizes["L"]):
+            assert_pair(answers.rewards(h), features_model.rewards(h))
+            assert_pair(answers.next_values(h, values), features_model.next_values(h, values))
+
+
+def random_counts(seed: int, S: int, A: int, L: int, noise: float) -> Counts:
+    rng = np.random.default_rng(seed)
+    reached = rng.random((L, S, A)) < 0.8
+    visits = rng.integers(0, 30, (L, S, A)) * reached
+    moves = rng.multinomial(visits, rng.dirichlet(np.ones(S), (L, S, A))).astype(float)
+    moves += noise * rng.normal(size=moves.shape) * reached[..., np.newaxis]
+    stds = noise * rng.uniform(0.5, 2.0, (L, S, A)) * reached
+    paid = visits * rng.random((L, S, A)) + noise * rng.normal(size=(L, S, A)) * reached
+    return Counts(moves, paid, moves.sum(axis=-1), reached, stds, 0.7 * stds)
+
+
+@given(**SIZES, pooled=st.tuples(st.booleans(), st.booleans()), weighted=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_cells_predict_what_the_slow_reference_predicts(
+    seed: int,
+    S: int,
+    A: int,
+    d: int,
+    L: int,
+    noise: float,
+    pooled: tuple[bool, bool],
+    weighted: bool,
+) -> None:
+    features, _, rng = noisy_sums(seed, S, A, d, L, 0.0)
+    counts = random_counts(seed, S, A, L, noise)
+    variances = rng.random((1 if pooled[0] else L, S, A)) if weighted else None
+    arguments = (features, counts, 1.1, 0.7, pooled, variances)
+    model, slow = CellModel(*arguments), SlowCells(*arguments)
+    values = value_functions(rng, S)
+    for h in range(L):
+        assert_pair(model.rewards(h), slow.rewards(h))
+        assert_pair(model.next_values(h, values), slow.next_values(h, list(values)))
+
+
+def test_one_hot_cells_become_plain_frequencies() -> None:
+    """The ridge pulls a cell with n visits towards uniform by a share of order 1 / n."""
+    world = linear_from_tabular(riverswim(4, 5))
+    counts = random_counts(3, 4, 2, 1, 0.0)
+    value = np.random.default_rng(0).random(4)
+    visited = counts.visits > 0
+    frequencies = counts.transitions[visited] / counts.visits[visited][:, np.newaxis]
+    pay = counts.rewards[visited] / counts.visits[visited]
+    gaps, errors = [], []
+    for times in (1.0, 1e3, 1e6, 1e9):
+        more = Counts(
+            times * counts.transitions,
+            times * counts.rewards,
+            times * counts.visits,
+            counts.reached,
+            counts.noise,
+            counts.reward_noise,
+        )
+        model = CellModel(world.spec.features, more, 1.0, 0.3, (True, True))
+        means = model.next_values(0, value[np.newaxis])[0][0][visited[0]]
+        gaps.append(np.abs(means - frequencies @ value).max())
+        errors.append(np.abs(model.rewards(0)[0][visited[0]] - pay).max())
+        # By the very share that the ridge has beside the visits.
+        _, half, variance = middle_of(value.tolist())
+        n = times * counts.visits[visited]
+        share = (n / variance) / (n / variance + 1.0 / (8 * half**2))
+        shrunk = share * (frequencies @ value) + (1 - share) * value.mean()
+        np.testing.assert_allclose(means, shrunk, rtol=1e-9)
+    for found in (gaps, errors):
+        assert found[0] > 1e-4
+        assert found[3] < 1e-8
+        assert found[3] < found[2] < found[1] < found[0]
+
+
+def test_known_rewards_are_certain() -> None:
+    features, sums, rng = noisy_sums(1, 3, 2, 2, 1, 0.5)
+    base = SumModel(features, sums, sums, Widths(0.7, 1.0), H)
+    table = rng.random((H, 3, 2))
+    model = KnownRewards(base, table)
+    for h in range(H):
+        rewards, widths = model.rewards(h)
+        assert (rewards == table[h]).all()
+        assert not widths.any()
+    same = KnownRewards(base, table[:1])
+    assert (same.rewards(2)[0] == table[0]).all()
+    values = value_functions(rng, 3)
+    assert_pair(model.next_values(1, values), base.next_values(1, values))
+    assert (model.precision() == base.precision()).all()
+
+
+# Agents.
+
+NAMES = {
+    LSVIUCB: ("optimistic", "greedy"),
+    BatchedLSVIUCB: ("optimistic", "greedy"),
+    AdaptiveLSVIUCB: ("optimistic", "greedy"),
+    LSVIUCBPlusPlus: ("optimistic", "greedy", "pessimistic"),
+}
+SIZE, MANY = 12, 10**7
+
+
+def made(
+    world: LinearWorld, privacy: Any, statistic: str, cls: Any = LSVIUCB, **options: Any
+) -> LinearAgent:
+    """An agent for three blocks whose releases have no noise."""
+    defaults = {"constants": UNCLIPPED, "switching": "schedule", "scale": 0.8, "noise_seed": 0}
+    arguments = defaults | {"schedule": f"fixed:size={SIZE}"} | options
+    users = arguments.pop("users", 3 * SIZE)
+    agent = cls(world.spec, users, privacy, statistic=statistic, **arguments)
+    if isinstance(privacy, JointDP):
+        agent._curator._source = Silent()
+    return agent
+
+
+def blocks_of(agent: LinearAgent, world: LinearWorld, seed: int) -> Any:
+    """Serves block after block; hands out the raw block, and the agent that has just planned."""
+    rng = np.random.default_rng(seed)
+    while agent.block_users:
+        policy = agent.policy
+        episodes = world.simulate(policy, agent.block_users, rng, "episodes")
+        statistic = agent.statistic
+        agent.learn(episodes)
+        yield episodes.block(), policy, statistic
+
+
+def summed(block: Block, actions: Any, spec: Any, times: int = 1) -> Block:
+    """What users who followed a policy did, in sums; each of them so many times."""
+    H, S = spec.horizon, spec.states
+    moves, paid = np.zeros((H, S, S), dtype=np.int64), np.zeros((H, S))
+    for user in range(block.users):
+        for h in range(H):
+            s, after = block["states"][user, h : h + 2]
+            moves[h, s, after] += times
+            paid[h, s] += times * block["rewards"][user, h]
+    arrays = {"actions": actions, "transitions": moves, "rewards": paid}
+    return Block(times * block.users, arrays, aggregate=True)
+
+
+def is_greedy(policy: Any, Q: Floats) -> bool:
+    chosen = np.take_along_axis(Q, policy.actions[..., np.newaxis], axis=2)[..., 0]
+    return bool(np.allclose(chosen, Q.max(axis=2), rtol=0, atol=1e-7))
+
+
+def assert_planned(agent: LinearAgent, Q: dict[str, Floats]) -> None:
+    np.testing.assert_allclose(agent.q_values, Q["optimistic"], rtol=1e-6, atol=1e-7)
+    assert is_greedy(agent.policy, Q["optimistic"])
+    assert is_greedy(agent.greedy_policy, Q["greedy"])
+    if isinstance(agent, LSVIUCBPlusPlus):
+        np.testing.assert_allclose(agent.lower_values, Q["pessimistic"], rtol=1e-6, atol=1e-7)
+
+
+WORLDS = {
+    "seed": st.integers(0, 10**6),
+    "stationary": st.tuples(st.booleans(), st.booleans()),
+    "signed": st.booleans(),
+    "length": st.sampled_from([0.5, 1.0, 3.0]),
+    "known": st.booleans(),
+}
+PRIVACY = st.sampled_from([NonPrivate(), JOINT])
+KINDS = st.sampled_from([*NAMES])
+
+
+def practical(agent: LinearAgent) -> Widths:
+    return Widths(0.8 * agent.constants.bonus, agent.constants.ridge)
+
+
+@given(**WORLDS, privacy=PRIVACY, cls=KINDS, weights=st.sampled_from(["none", "variance"]))
+@settings(max_examples=40, deadline=None)
+def test_features_plan_what_the_slow_reference_plans(
+    privacy: Any, cls: Any, weights: Any, length: float, **options: Any
+) -> None:
+    world = random_world(length=length, **options)
+    agent = made(world, privacy, "features", cls, weights=weights)
+    stationary, same_rewards = options["stationary"]
+    pooled, H = stationary and same_rewards, world.spec.horizon
+    # Features longer than 1 are all divided by the longest.
+    longest = max(1.0, float(np.linalg.norm(world.features, axis=-1).max()))
+    features = world.features / longest
+    known = world.spec.known_rewards
+    table, total, top, variance = None, Slow(features, H), 0.0, 0.0
+    for block, _, _ in blocks_of(agent, world, options["seed"]):
+        factor = 1.0
+        if isinstance(privacy, JointDP):
+            # A block weighs as much as it knows: users over the variance of its noise.
+            statistic = FeatureSums(
+                features, H, pooled=pooled, reward=0.0 if known is not None else 1.0, weights=table
+            )
+            noise = statistic.l2(Relation.REPLACE_ONE) / privacy.budget.mu
+            factor = SIZE / noise**2
+            variance += (factor * noise) ** 2
+        top = max(top, factor)
+        total.add(block, factor, table)
+        scaled = Slow(features, H)
+        scaled.gram, scaled.following = total.gram / top, total.following / top
+        scaled.rewards, scaled.noise = total.rewards / top, math.sqrt(variance) / top
+        model = SlowSums(
+            features,
+            scaled.sums(stationary, pooled),
+            scaled.sums(same_rewards, pooled),
+            practical(agent),
+            H,
+        )
+        Q, variances = plan(model, H, NAMES[cls], known=known, square=weights == "variance")
+        assert_planned(agent, Q)
+        if weights == "variance":
+            table = step_weights(variances.mean(axis=0, keepdims=True) if pooled else variances)
+
+
+@given(**WORLDS, privacy=PRIVACY, cls=KINDS)
+@settings(max_examples=25, deadline=None)
+def test_theory_plans_what_the_slow_reference_plans(
+    privacy: Any, cls: Any, length: float, **options: Any
+) -> None:
+    world = random_world(length=length, **options)
+    # Every user comes ten million times: with few all bounds would be cut at the steps left.
+    agent = made(
+        world,
+        privacy,
+        "features",
+        cls,
+        weights="none",
+        bonus="theory",
+        failure=0.3,
+        schedule=f"fixed:size={SIZE * MANY}",
+        users=3 * SIZE * MANY,
+    )
+    rng = np.random.default_rng(options["seed"])
+    stationary, same_rewards = options["stationary"]
+    pooled, H = stationary and same_rewards, world.spec.horizon
+    longest = max(1.0, float(np.linalg.norm(world.features, axis=-1).max()))
+    features, known = world.features / longest, world.spec.known_rewards
+    widths = Widths(
+        1.0,
+        1.0,
+        theory=True,
+        failure=0.3,
+        samples=3 * SIZE * MANY,
+        releases=3,
+        weight_bound=world.spec.weight_bound * longest,
+    )
+    total, variance = Slow(features, H), 0.0
+    left = np.arange(H, 0, -1.0)[:, np.newaxis, np.newaxis] * np.ones(features.shape[:2])
+    bounds = {"optimistic": left.copy(), "pessimistic": 0.0 * left}
+    while agent.block_users:
+        block, statistic = (
+            world.simulate(agent.policy, SIZE, rng, "episodes").block(),
+            agent.statistic,
+        )
+        agent.learn(summed(block, agent.policy.actions, world.spec, MANY))
+        if isinstance(privacy, JointDP):
+            variance += (statistic.l2(Relation.REPLACE_ONE) / privacy.budget.mu) ** 2
+        total.add(block, float(MANY))
+        total.noise = math.sqrt(variance)
+        model = SlowSums(
+            features,
+            total.sums(stationary, pooled),
+            total.sums(same_rewards, pooled),
+            widths,
+            H,
+        )
+        tight = bounds if cls is LSVIUCBPlusPlus else None
+        Q, _ = plan(model, H, NAMES[cls], known=known, bounds=tight)
+        assert_planned(agent, Q)
+    # Known rewards may leave the last step's alone to be seen, but something always is.
+    assert (Q["optimistic"] < left).any()
+
+
+@given(**WORLDS, privacy=PRIVACY, cls=KINDS, weights=st.sampled_from(["none", "variance"]))
+@settings(max_examples=40, deadline=None)
+def test_counts_plan_what_the_slow_reference_plans(
+    privacy: Any, cls: Any, weights: Any, length: float, **options: Any
+) -> None:
+    world = random_world(length=length, **options)
+    agent = made(world, privacy, "counts", cls, weights=weights)
+    stationary, same_rewards = options["stationary"]
+    pooled, H = stationary and same_rewards, world.spec.horizon
+    S, A, L = world.spec.states, world.spec.actions, 1 if pooled else H
+    longest = max(1.0, float(np.linalg.norm(world.features, axis=-1).max()))
+    features, known = world.features / longest, world.spec.known_rewards
+    moves, paid, variance = np.zeros((L, S, A, S)), np.zeros((L, S, A)), np.zeros((L, S, A))
+    reached, guessed, noise = np.zeros((L, S, A), dtype=bool), None, 0.0
+    for block, policy, statistic in blocks_of(agent, world, options["seed"]):
+        assert isinstance(statistic, VisitCounts)
+        factor = 1.0
+        if isinstance(privacy, JointDP):
+            noise = statistic.l2(Relation.REPLACE_ONE) / privacy.budget.mu
+            factor = (SIZE + 5.0 * noise * math.sqrt(S)) / noise**2
+        of_policy = np.zeros((L, S, A), dtype=bool)
+        for h in range(H):
+            for s in range(S):
+                of_policy[min(h, L - 1), s, policy.actions[h, s]] = True
+        reached |= of_policy
+        variance += (factor * noise) ** 2 * of_policy
+        for user in range(block.users):
+            seen = np.zeros((L, S, A), dtype=int)
+            for h in range(H):
+                row = min(h, L - 1)
+                s, a = block["states"][user, h], block["actions"][user, h]
+                seen[row, s, a] += 1
+                if statistic.cap is not None and seen[row, s, a] > statistic.cap:
+                    continue
+                moves[row, s, a, block["states"][user, h + 1]] += factor
+                paid[row, s, a] += factor * block["rewards"][user, h]
+        scale = np.ones((L, S, A))
+        if noise > 0.0:
+            scale = np.where(reached, noise / np.sqrt(np.where(reached, variance, 1.0)), 0.0)
+        stds = np.sqrt(variance) * scale
+        scaled = moves * scale[..., np.newaxis]
+        counts = Counts(scaled, paid * scale, scaled.sum(axis=-1), reached, stds, stds)
+        model = SlowCells(
+            features,
+            counts,
+            agent.constants.known,
+            0.8 * agent.constants.bonus,
+            (stationary, same_rewards),
+            guessed,
+        )
+        Q, variances = plan(model, H, NAMES[cls], known=known, square=weights == "variance")
+        assert_planned(agent, Q)
+        if weights == "variance":
+            guessed = variances.mean(axis=0, keepdims=True) if stationary else variances
+
+
+@dataclass
+class SlowAnswers:
+    """The reference of AnswerModel inside an agent, which knows what the noise of answers is."""
+
+    slow: SlowSums
+    table: Floats | None
+    mu: float
+
+    @property
+    def features(self) -> Floats:
+        return self.slow.features
+
+    def rewards(self, h: int) -> tuple[Floats, Floats]:
+        return self.slow.rewards(h)
+
+    def next_values(self, h: int, values: Sequence[Floats]) -> tuple[Floats, Floats]:
+        ranges = [middle_of(value.tolist()) for value in values]
+        shares = [1.0] + [0.5] * (len(values) - 1)
+        targets = np.array(
+            [
+                share * (value - middle) / half
+                for share, value, (middle, half, _) in zip(shares, values, ranges, strict=True)
+            ]
+        )
+        if not targets.any():
+            same = np.array([middle for middle, _, _ in ranges])[:, np.newaxis, np.newaxis]
+            means = np.broadcast_to(same, (len(values), *self.features.shape[:2]))
+            return means, np.zeros(means.shape)
+        weights = None if self.table is None else self.table[min(h, len(self.table) - 1)]
+        statistic = TargetSums(self.features, self.slow.H, h, targets, weights)
+        noise = statistic.l2(Relation.REPLACE_ONE) / self.mu
+        return self.slow.next_values(h, values, [noise / share for share in shares])
+
+
+@given(**WORLDS, cls=KINDS, weights=st.sampled_from(["none", "variance"]))
+@settings(max_examples=30, deadline=None)
+def test_targets_plan_what_the_slow_reference_plans(
+    cls: Any, weights: Any, length: float, **options: Any
+) -> None:
+    world = random_world(length=length, **options)
+    agent = made(world, JOINT, "targets", cls, weights=weights, growth=1.7)
+    H, same_rewards = world.spec.horizon, options["stationary"][1]
+    longest = max(1.0, float(np.linalg.norm(world.features, axis=-1).max()))
+    features, known = world.features / longest, world.spec.known_rewards
+    # Of what a round may cost, a share goes to Grams, and the rest to the steps that have a next.
+    round_cost = JOINT.budget.mu**2 * (1.0 - 1.7**-2)
+    gram_mu = math.sqrt(agent.constants.split * round_cost)
+    target_mu = math.sqrt((1.0 - agent.constants.split) * round_cost / (H - 1))
+    names = tuple(name for name in NAMES[cls] if name != "greedy")
+    table, seen = None, []
+    for block, _, _ in blocks_of(agent, world, options["seed"]):
+        seen.append(block)
+        total = Slow(features, H)
+        for age, old in enumerate(reversed(seen)):
+            total.add(old, 1.7**-age, table)
+        reward = 0.0 if known is not None else 1.0
+        asked = FeatureSums(features, H, reward=reward, weights=table, following=False)
+        total.noise = asked.l2(Relation.REPLACE_ONE) / gram_mu
+        sums = SlowSums(
+            features,
+            total.sums(False, False),
+            total.sums(same_rewards, False),
+            practical(agent),
+            H,
+            project=False,
+        )
+        model = SlowAnswers(sums, table, target_mu)
+        Q, variances = plan(model, H, names, known=known, square=weights == "variance")
+        assert_planned(agent, Q)
+        if weights == "variance":
+            table = step_weights(variances)
+
+
+def test_the_three_ways_to_ask_agree_where_nothing_is_uncertain() -> None:
+    """With many users and hardly any noise all learn the same world."""
+    world = random_world(5, S=4, A=2, d=3, H=4)
+    found = []
+    for statistic in ("features", "counts", "targets"):
+        agent = LSVIUCB(
+            world.spec,
+            10**9,
+            JointDP(1e12, 1e-6),
+            statistic=statistic,
+            schedule="fixed:size=100000000",
+            stationary=False,
+            noise_seed=0,
+        )
+        rng = np.random.default_rng(0)
+        while agent.block_users:
+            agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+        found.append(agent)
+        assert world.value(agent.policy) == pytest.approx(world.optimal_value, rel=1e-3)
+    for other in found[1:]:
+        best = found[0].q_values.max(axis=2)
+        np.testing.assert_allclose(other.q_values.max(axis=2)[0, 0], best[0, 0], rtol=2e-3)
+
+
+@pytest.mark.parametrize(("statistic", "blocks"), [("features", 3), ("counts", 1)])
+def test_hardly_any_noise_is_as_good_as_none(statistic: str, blocks: int) -> None:
+    world = random_world(2, S=4, A=3, d=3, H=4, stationary=(False, True), signed=True)
+    options: dict[str, Any] = {"schedule": "fixed:size=50", "constants": UNCLIPPED}
+    agents = [
+        LSVIUCB(world.spec, 50 * blocks, privacy, statistic=statistic, noise_seed=0, **options)
+        for privacy in (NonPrivate(), JointDP(1e12, 1e-6))
+    ]
+    rng = np.random.default_rng(0)
+    for _ in range(blocks):
+        block = world.simulate(agents[0].policy, 50, rng, "episodes")
+        for agent in agents:
+            agent.learn(block)
+        np.testing.assert_allclose(agents[0].q_values, agents[1].q_values, rtol=1e-4, atol=1e-5)
+        # Ties may be broken otherwise: the next block is served by the first agent's policy.
+        agents[1]._policy = agents[0]._policy
+        agents[1]._asked = None
+
+
+@pytest.mark.parametrize("statistic", ["features", "counts", "targets"])
+def test_the_length_of_features_does_not_matter(statistic: str) -> None:
+    """Features thrice as long, with factors a third as large, are the same world."""
+    found = []
+    for length in (1.0, 3.0):
+        world = random_world(4, S=4, A=3, d=3, H=4)
+        # One feature has length 1 exactly: shorter ones need a smaller ridge.
+        features = np.array(world.features)
+        features[0, 0] = np.eye(3)[0]
+        world = LinearWorld(features * length, world.measures / length, world.rewards / length, 4)
+        agent = LSVIUCB(world.spec, 90, JOINT, statistic=statistic, noise_seed=1, seed=2)
+        rng = np.random.default_rng(0)
+        while agent.block_users:
+            agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+        found.append(agent.q_values)
+        assert agent._widths.weight_bound == pytest.approx(world.spec.weight_bound * length)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("statistic", ["features", "counts", "targets"])
+def test_sums_of_a_block_teach_as_much_as_its_users(statistic: str) -> None:
+    world = random_world(6, S=4, A=3, d=3, H=4, stationary=(False, False))
+    agents = [made(world, JOINT, statistic) for _ in range(2)]
+    rng = np.random.default_rng(0)
+    while agents[0].block_users:
+        policy = agents[0].policy
+        block = world.simulate(policy, SIZE, rng, "episodes").block()
+        agents[0].learn(block)
+        agents[1].learn(summed(block, policy.actions, world.spec))
+        np.testing.assert_allclose(agents[0].q_values, agents[1].q_values, rtol=1e-9, atol=1e-12)
