@@ -200,16 +200,12 @@ def main() -> int:
         f"A reader has {spec.states} states, there are {spec.actions} articles, and "
         f"{spec.dimension} features tell what both have in common."
     )
-    # The features keep the topics apart: what is known of one says nothing about the others. Such
-    # worlds need more optimism than the default, or gossip is all that readers ever get.
-    agent = tacit.LSVIUCB(
-        spec, given.users, tacit.JointDP(epsilon=given.epsilon, delta=1e-6), scale=5.0
-    )
+    agent = tacit.LSVIUCB(spec, given.users, tacit.JointDP(epsilon=given.epsilon, delta=1e-6))
     learn_from_logs(agent, world, np.random.default_rng(given.seed))
     print(f"\nWhat was asked of readers: {agent.why}.")
     print(textwrap.fill(f"What they are promised: {agent.guarantee}", 100))
 
-    twin = tacit.LSVIUCB(spec, given.users, tacit.NonPrivate(), scale=5.0)
+    twin = tacit.LSVIUCB(spec, given.users, tacit.NonPrivate())
     tacit.run(twin, world, given.seed, progress=False)
     at_once = np.tile(world.model.mean_rewards[0].argmax(axis=1), (OFFERS, 1))
     print("\nArticles enjoyed per visit, exactly, which only a simulation can know:")

@@ -208,7 +208,9 @@ class Learner(ABC, Generic[Asked]):
 
     def _as_printed(self) -> Privacy:
         """The model that adds exactly the paper's noise, with what is really proven for it."""
-        raise InvalidArgument(f"calibration of {type(self).__name__} must be tight")
+        raise InvalidArgument(
+            f"calibration of {type(self).__name__} must be tight: it has no noise of a paper's own"
+        )
 
     def _first_policy(self) -> Policy:
         """Before anything is known: random actions, drawn once, or all with the same chance."""

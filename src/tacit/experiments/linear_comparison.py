@@ -508,7 +508,7 @@ def spread(values: Sequence[float | None]) -> str:
     """The median and the quartiles; ``None`` counts as infinite.
 
     >>> spread([3, 1, 2, None]), spread([None, None]), spread([0.5, 20_000.0, 3e8])
-    ('2.5 [2, 3]', 'not reached', '20,000 [20,000, 20,000]')
+    ('2.5 [2, 3]', 'not reached', '20,000 [0.5, 300M]')
     """
     numbers = np.array([math.inf if value is None else float(value) for value in values])
     if np.isinf(numbers).all():

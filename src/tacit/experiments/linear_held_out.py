@@ -119,9 +119,9 @@ class Case:
 
     @property
     def chosen(self) -> bool:
-        """Whether the agent would have chosen this statistic."""
-        agent = self.job.with_options(statistic="auto").agent(0)
-        return bool(dict(self.job.options).get("statistic") == agent.statistic_kind)
+        """Whether the agent chooses this statistic by itself."""
+        own = self.job.with_options(statistic="auto").agent(0).statistic_kind
+        return dict(self.job.options).get("statistic", "auto") in ("auto", own)
 
     @property
     def jobs(self) -> list[Job]:
@@ -350,7 +350,6 @@ class Row:
             "privacy": privacy_dict(job.privacy),
             "users": job.users,
             "statistic": self.runs[0].statistic,
-            "chosen": self.case.chosen,
             "limit": self.case.limit,
             "users_to_90": _reached(self.runs),
             "users_to_90_median": _median(self.runs),

@@ -41,6 +41,7 @@ from tacit.policy import Policy
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
+from tacit.privacy.local import noise_scale
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.statistic import Block, Statistic
 from tacit.schedule import Schedule, growing, users_above_noise
@@ -68,7 +69,8 @@ class Constants:
     """The practical agents' constants, chosen on other seeds of the worlds than are reported.
 
     Attributes:
-        bonus: scale of all widths.
+        bonus: scale of widths by sampling and noise,
+        bias: and of those by what the ridge hides where nobody was yet.
         ridge: ridge in standard deviations of the Gram's noise, times sqrt(d).
         growth: the number of users served grows by at most this factor from block to block;
         target_growth: the same for ``"targets"``, whose old blocks decay by it.
@@ -81,6 +83,7 @@ class Constants:
     """
 
     bonus: float = 0.3
+    bias: float = 1.0
     ridge: float = 1.0
     growth: float = 1.3
     target_growth: float = 1.5
@@ -126,7 +129,9 @@ class LinearAgent(Learner[Statistic]):
     ) -> None:
         if not isinstance(spec, LinearSpec):
             raise InvalidArgument(
-                f"spec must be a LinearSpec (features are needed), got {type(spec).__name__}"
+                "this agent needs features: spec must be a LinearSpec, as of simplex or two_state, "
+                "or of tacit.linear.linear_from_tabular(world) for any finite world; got "
+                f"{type(spec).__name__}"
             )
         self.stationary = spec.stationary_transitions if stationary is None else bool(stationary)
         self.constants = Constants() if constants is None else constants
@@ -186,6 +191,8 @@ class LinearAgent(Learner[Statistic]):
             raise InvalidArgument(
                 f"statistic must be auto, features, counts or targets, got {asked!r}"
             )
+        if asked == "targets" and isinstance(privacy, NonPrivate):
+            return "features", "without privacy they know the same as 'targets', and cost nothing"
         if asked == "targets" and not isinstance(privacy, JointDP):
             raise InvalidArgument(
                 "statistic='targets' asks the same users again, which only a trusted curator can: "
@@ -254,6 +261,22 @@ class LinearAgent(Learner[Statistic]):
     @property
     def _masked(self) -> bool:
         return self.statistic_kind == "counts"
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise in one sum with weight 1 of the current block."""
+        if isinstance(self.privacy, NonPrivate):
+            return 0.0
+        if self.statistic_kind == "targets":
+            return 2.0 / self._target_mu
+        size = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+        if isinstance(self.privacy, LocalDP):
+            return noise_scale(self._statistic(), self.privacy) * math.sqrt(size)
+        norm: Literal["l1", "l2"] = "l1" if self.privacy.pure else "l2"
+        length = self._statistic().sensitivity(self.privacy.relation, norm)
+        if self.privacy.pure:
+            return math.sqrt(2.0) * length / self.privacy.episode_limit
+        return length / math.sqrt(self.privacy.episode_limit)
 
     # What is asked.
 
@@ -340,9 +363,13 @@ class LinearAgent(Learner[Statistic]):
         pooled = (self.stationary, self.spec.stationary_rewards)
         model: Model
         if self._counts is not None:
-            counts, scale = self._counts.counts(), self.scale * self.constants.bonus
             model = CellModel(
-                self._features, counts, self.constants.known, scale, pooled, self._variances
+                self._features,
+                self._counts.counts(),
+                self.constants.known,
+                self._widths,
+                pooled,
+                self._variances,
             )
         else:
             sums = self._sums.sums()
@@ -359,6 +386,7 @@ class LinearAgent(Learner[Statistic]):
     def _widths(self) -> Widths:
         return Widths(
             scale=self.scale * self.constants.bonus,
+            bias=self.scale * self.constants.bias,
             ridge=self.constants.ridge,
             theory=self.bonus == "theory",
             failure=self.failure,
@@ -619,7 +647,10 @@ class LinearAgent(Learner[Statistic]):
                 f"statistic={self.statistic_kind!r} needs Gaussian noise: delta > 0"
             )
         if self.statistic_kind == "counts" and self.gram_noise != "frobenius":
-            raise InvalidArgument("statistic='counts' has no Gram matrix: leave gram_noise out")
+            raise InvalidArgument(
+                "statistic='counts', which was asked for or chosen, has no Gram matrix: leave "
+                "gram_noise out, or give statistic='features'"
+            )
         if self.bonus == "theory" and self.gram_noise != "frobenius":
             raise InvalidArgument("bonus='theory' is derived for gram_noise='frobenius'")
         bits = isinstance(self.privacy, LocalDP) and self.privacy.mechanism == "randomised response"
@@ -634,6 +665,9 @@ class LinearAgent(Learner[Statistic]):
         growth = self.constants.growth if self.growth is None else self.growth
         if self.statistic_kind == "targets":
             growth = self._decay
+        if self.calibration == "as_printed":
+            # Blocks that stand out of the paper's noise would be larger than the population.
+            return Schedule("auto", growing(self.users, min(100, self.users), growth))
         return Schedule("auto", growing(self.users, self._smallest_block, growth))
 
     @cached_property

@@ -42,6 +42,8 @@ class BatchedLSVIUCB(LinearAgent):
     ) -> None:
         if batches is not None and not (type(batches) is int and 1 <= batches <= users):
             raise InvalidArgument(f"batches must be in 1..{users}, got {batches!r}")
+        if options.get("growth") is not None and options.get("statistic") != "targets":
+            raise InvalidArgument("batches are of one size: leave growth out")
         self.batches = batches
         super().__init__(spec, users, privacy, **options)
 

@@ -113,7 +113,8 @@ class Widths:
     """How widths are made.
 
     Attributes:
-        scale: multiplies practical widths.
+        scale: multiplies what practical widths owe to sampling and noise,
+        bias: and what they owe to the ridge, which draws what is unknown to the middle.
         ridge: practical ridge, in standard deviations of the Gram's noise times sqrt(d).
         theory: whether widths are those of the theory; then
         failure: the probability that any of them is too small,
@@ -123,12 +124,18 @@ class Widths:
     """
 
     scale: float
+    bias: float
     ridge: float
     theory: bool = False
     failure: float = 0.1
     samples: int = 1
     releases: int = 1
     weight_bound: float = 1.0
+
+    def practical(self, squares: Floats, of_ridge: Floats) -> Floats:
+        """Widths from variances by sampling and noise, and by what the ridge hides."""
+        widths: Floats = np.sqrt(self.scale**2 * squares + self.bias**2 * of_ridge)
+        return widths
 
 
 class SumModel:
@@ -169,7 +176,7 @@ class SumModel:
         self._horizon = horizon
         self._sums = sums
         self._reward_sums = rewards
-        self._ridge = self._ridge_of(sums)
+        self.ridge = self._ridge_of(sums)
         self._probabilities: dict[int, Floats | None] = {}
         self._lengths: dict[int, tuple[Floats, Floats]] = {}
 
@@ -190,7 +197,7 @@ class SumModel:
     @cached_property
     def inverse(self) -> Floats:
         """The inverses of the regularised Grams (L, d, d)."""
-        return ridge_inverse(self._sums.gram, self._ridge)
+        return ridge_inverse(self._sums.gram, self.ridge)
 
     @cached_property
     def _rewards(self) -> tuple[Floats, Floats]:
@@ -206,8 +213,10 @@ class SumModel:
         else:
             spread = np.minimum((weights**2).sum(axis=-1), self._dimension)
             noise = sums.reward_noise**2 + sums.gram_noise**2 * spread
-            squares = _REWARD_VARIANCE * leverage + noise[:, np.newaxis] * (x**2).sum(axis=-1)
-            widths = self._widths.scale * np.sqrt(squares)
+            length = (x**2).sum(axis=-1)
+            squares = _REWARD_VARIANCE * leverage + noise[:, np.newaxis] * length
+            of_ridge = _REWARD_VARIANCE * ridge**2 * length
+            widths = self._widths.practical(squares, of_ridge)
         rows = len(weights)
         return (
             (weights @ self._features.T).reshape(rows, *self._shape),
@@ -223,7 +232,7 @@ class SumModel:
 
     def _next_beta(self, half: float) -> float:
         """Beta for values of half range ``half``."""
-        p, level, d = self._event(len(self._sums.gram)), self._ridge / 2.0, self._dimension
+        p, level, d = self._event(len(self._sums.gram)), self.ridge / 2.0, self._dimension
         S = self._shape[0]
         n = self._widths.samples * self._horizon / len(self._sums.gram)
         logs = 2.0 * math.log(1.0 / p) + 2.0 * S * math.log1p(math.sqrt(n))
@@ -259,7 +268,8 @@ class SumModel:
             variance = spread_of(centred, half)
             from_gram = sums.gram_noise**2 * min(weights @ weights, self._dimension * half**2)
             noise = sums.noise**2 * (centred @ centred) + from_gram
-            widths.append(self._widths.scale * np.sqrt(variance * leverage + noise * length))
+            squares = variance * leverage + noise * length
+            widths.append(self._widths.practical(squares, variance * self.ridge**2 * length))
         shape = (len(values), *self._shape)
         return np.array(means).reshape(shape), np.array(widths).reshape(shape)
 
@@ -285,7 +295,7 @@ class SumModel:
     def precision(self) -> Floats:
         """Regularised Grams in units of their ridge."""
         units = np.eye(self._dimension)
-        return positive_part(self._sums.gram) / self._ridge + units
+        return positive_part(self._sums.gram) / self.ridge + units
 
 
 class CellModel:
@@ -302,13 +312,13 @@ class CellModel:
         features: Floats,
         counts: Counts,
         known: float,
-        scale: float,
+        widths: Widths,
         pooled: tuple[bool, bool],
         variances: Floats | None = None,
     ) -> None:
         self._table = features.reshape(-1, features.shape[2])
         self._shape = features.shape[:2]
-        self._scale = scale
+        self._widths = widths
         self._pooled = pooled[0]
         S = self._shape[0]
         totals = counts.transitions.sum(axis=-1)
@@ -344,14 +354,17 @@ class CellModel:
             precision = precision + np.eye(d) * _REWARD_RIDGE / d
             inverse = np.linalg.inv(precision)
             theta = inverse @ (phi.T @ (w * n * paid[here]))
-            width = self._scale * np.sqrt(self._leverage(inverse))
+            width = self._width(inverse, _REWARD_RIDGE / d)
             fits.append(((self._table @ theta).reshape(self._shape), width.reshape(self._shape)))
             self._precisions.append(precision)
         return fits
 
-    def _leverage(self, inverse: Floats) -> Floats:
-        leverage: Floats = np.maximum(((self._table @ inverse) * self._table).sum(axis=1), 0.0)
-        return leverage
+    def _width(self, inverse: Floats, ridge: float) -> Floats:
+        """The posterior variance, split into what data leaves open and what the prior does."""
+        x = self._table @ inverse
+        leverage = np.maximum(np.einsum("nd,nd->n", x, self._table), 0.0)
+        of_ridge = ridge * np.einsum("nd,nd->n", x, x)
+        return self._widths.practical(np.maximum(leverage - of_ridge, 0.0), of_ridge)
 
     def rewards(self, step: int) -> tuple[Floats, Floats]:
         """See :class:`Model`."""
@@ -376,7 +389,7 @@ class CellModel:
             (phi * (w * n)[:, np.newaxis]).T @ (self._moves[here] - n[:, np.newaxis] / S)
         )
         probabilities = distributions(self._table @ weights + 1.0 / S)
-        width = self._scale * np.sqrt(self._leverage(inverse))
+        width = self._width(inverse, 1.0 / (d * half**2))
         ratios = np.array([middle_of(value)[1] for value in values]) / half
         shape = (len(values), *self._shape)
         means = (values @ probabilities.T).reshape(shape)
@@ -413,7 +426,7 @@ class AnswerModel:
         self._base = SumModel(features, sums, rewards, widths, len(sums.gram))
         self._features = features.reshape(-1, features.shape[2])
         self._shape = features.shape[:2]
-        self._scale = widths.scale
+        self._widths = widths
 
     def rewards(self, step: int) -> tuple[Floats, Floats]:
         """See :class:`Model`."""
@@ -440,10 +453,11 @@ class AnswerModel:
         long = np.minimum((weights**2).sum(axis=1), self._features.shape[1])
         noises = (noise / shares) ** 2 + self._sums.gram_noise**2 * long
         squares = variance[:, np.newaxis] * leverage + noises[:, np.newaxis] * length
+        of_ridge = variance[:, np.newaxis] * self._base.ridge**2 * length
         back = halves[:, np.newaxis]
         return (
             (means * back + middles[:, np.newaxis]).reshape(shape),
-            (self._scale * np.sqrt(squares) * back).reshape(shape),
+            (self._widths.practical(squares, of_ridge) * back).reshape(shape),
         )
 
     def precision(self) -> Floats:
