@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from tacit.linear.lsvi_ucb import LSVIUCB
     from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
     from tacit.loop import run, run_seeds
+    from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
+    from tacit.mixture.linopt_po import LinOptPO
+    from tacit.mixture.linopt_vi import LinOptVI
     from tacit.policy import Policy
     from tacit.result import Result
     from tacit.tabular.ldpob import LDPOB
@@ -55,8 +58,11 @@ _LAZY = {
     "BatchedLSVIUCB": ("tacit.linear.batched_lsvi_ucb", "BatchedLSVIUCB"),
     "Episodes": ("tacit.episodes", "Episodes"),
     "LDPOB": ("tacit.tabular.ldpob", "LDPOB"),
+    "LDPUCRLVTR": ("tacit.mixture.ldp_ucrl_vtr", "LDPUCRLVTR"),
     "LSVIUCB": ("tacit.linear.lsvi_ucb", "LSVIUCB"),
     "LSVIUCBPlusPlus": ("tacit.linear.lsvi_ucb_plus_plus", "LSVIUCBPlusPlus"),
+    "LinOptPO": ("tacit.mixture.linopt_po", "LinOptPO"),
+    "LinOptVI": ("tacit.mixture.linopt_vi", "LinOptVI"),
     "PUCB": ("tacit.tabular.pucb", "PUCB"),
     "Policy": ("tacit.policy", "Policy"),
     "Result": ("tacit.result", "Result"),
@@ -73,6 +79,7 @@ _LAZY = {
 
 __all__ = [
     "LDPOB",
+    "LDPUCRLVTR",
     "LSVIUCB",
     "PUCB",
     "UCBPO",
@@ -97,6 +104,8 @@ __all__ = [
     "LSVIUCBPlusPlus",
     "Layout",
     "Ledger",
+    "LinOptPO",
+    "LinOptVI",
     "LocalCurator",
     "LocalDP",
     "MissingExtra",

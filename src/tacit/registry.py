@@ -43,7 +43,10 @@ _WORLDS = {
 _AGENTS = {
     "adaptive_lsvi_ucb": "tacit.linear.adaptive_lsvi_ucb:AdaptiveLSVIUCB",
     "batched_lsvi_ucb": "tacit.linear.batched_lsvi_ucb:BatchedLSVIUCB",
+    "ldp_ucrl_vtr": "tacit.mixture.ldp_ucrl_vtr:LDPUCRLVTR",
     "ldpob": "tacit.tabular.ldpob:LDPOB",
+    "linopt_po": "tacit.mixture.linopt_po:LinOptPO",
+    "linopt_vi": "tacit.mixture.linopt_vi:LinOptVI",
     "lsvi_ucb": "tacit.linear.lsvi_ucb:LSVIUCB",
     "lsvi_ucb_plus_plus": "tacit.linear.lsvi_ucb_plus_plus:LSVIUCBPlusPlus",
     "pucb": "tacit.tabular.pucb:PUCB",

@@ -205,6 +205,11 @@ class TestHeldOut:
     def test_limits_are_for_medians(self, until, kept):
         assert Row(self.case(limit=5), [run(until)]).kept == kept
 
+    def test_rivals_are_compared_run_by_run(self):
+        mine, other = [run(2), run(9), run(None), run(5)], [run(3), run(8), run(None), run(None)]
+        assert Row(self.case(), mine, rival=other).fewer == "2 of 4, 1 equal"
+        assert Row(self.case(), mine[:2], rival=other[:2]).fewer == "1 of 2"
+
     def test_every_table_has_a_cell_for_each_of_its_heads(self):
         for make in linear_held_out.TABLES.values():
             table = make()

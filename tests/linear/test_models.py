@@ -110,6 +110,11 @@ def middle_of(value: Sequence[float]) -> tuple[float, float, float]:
     return middle, half, sum((v - middle) ** 2 for v in value) / len(value) + 1e-18
 
 
+def practical_width(widths: Widths, squares: float, of_ridge: float) -> float:
+    """From variances by sampling and noise, and by what the ridge hides."""
+    return math.sqrt(widths.scale**2 * squares + widths.bias**2 * of_ridge)
+
+
 @dataclass
 class Slow:
     """Feature sums of episodes, one after the other."""
@@ -207,7 +212,8 @@ class SlowSums:
                     widths[s, a] = self.beta(sums, net=False) * math.sqrt(phi @ x)
                     continue
                 noise = sums.reward_noise**2 + sums.gram_noise**2 * min(theta @ theta, d)
-                widths[s, a] = w.scale * math.sqrt(0.25 * (phi @ x) + noise * (x @ x))
+                known = 0.25 * (phi @ x) + noise * (x @ x)
+                widths[s, a] = practical_width(w, known, 0.25 * ridge**2 * (x @ x))
         return means, widths
 
     def next_values(
@@ -238,9 +244,8 @@ class SlowSums:
                         ]
                         mean = float(np.dot(nearest_distribution(row_of), centred))
                     means[k, s, a] = middle + mean
-                    widths[k, s, a] = self.widths.scale * math.sqrt(
-                        variance * (phi @ x) + noise * (x @ x)
-                    )
+                    known, hidden = variance * (phi @ x), variance * ridge**2 * (x @ x)
+                    widths[k, s, a] = practical_width(self.widths, known + noise * (x @ x), hidden)
                     if self.widths.theory:
                         widths[k, s, a] = beta * math.sqrt(phi @ x)
         return means, widths
@@ -253,7 +258,7 @@ class SlowCells:
     features: Floats
     counts: Counts
     known: float
-    scale: float
+    widths: Widths
     pooled: tuple[bool, bool]
     variances: Floats | None = None
 
@@ -285,8 +290,14 @@ class SlowCells:
             for a in range(A):
                 phi = self.features[s, a]
                 means[s, a] = phi @ theta
-                widths[s, a] = self.scale * math.sqrt(phi @ np.linalg.solve(precision, phi))
+                widths[s, a] = self.width(phi, precision, 4.0 / d)
         return means, widths
+
+    def width(self, phi: Floats, precision: Floats, ridge: float) -> float:
+        """What data leaves open and what the prior does add up to the posterior variance."""
+        x = np.linalg.solve(precision, phi)
+        of_ridge = ridge * (x @ x)
+        return practical_width(self.widths, max(phi @ x - of_ridge, 0.0), of_ridge)
 
     def next_values(self, h: int, values: Sequence[Floats]) -> tuple[Floats, Floats]:
         S, A, d = self.features.shape
@@ -309,7 +320,7 @@ class SlowCells:
             for a in range(A):
                 phi = self.features[s, a]
                 P = nearest_distribution((phi @ weights + 1.0 / S).tolist())
-                width = self.scale * math.sqrt(phi @ np.linalg.solve(precision, phi))
+                width = self.width(phi, precision, 1.0 / (d * half**2))
                 for k, value in enumerate(values):
                     means[k, s, a] = np.dot(P, value)
                     widths[k, s, a] = width * middle_of(value.tolist())[1] / half
@@ -423,7 +434,7 @@ def test_sums_predict_what_the_slow_reference_predicts(
     seed: int, noise: float, **sizes: int
 ) -> None:
     features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
-    widths = Widths(scale=0.7, ridge=1.3)
+    widths = Widths(scale=0.7, bias=0.6, ridge=1.3)
     model = SumModel(features, sums, sums.pooled(), widths, H)
     slow = SlowSums(features, sums, sums.pooled(), widths, H)
     values = value_functions(rng, sizes["S"])
@@ -445,7 +456,14 @@ def test_theory_predicts_what_the_slow_reference_predicts(
 ) -> None:
     features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
     widths = Widths(
-        1.0, 1.0, theory=True, failure=0.2, samples=50, releases=7, weight_bound=1.0 + rng.random()
+        scale=1.0,
+        bias=1.0,
+        ridge=1.0,
+        theory=True,
+        failure=0.2,
+        samples=50,
+        releases=7,
+        weight_bound=1.0 + rng.random(),
     )
     model = SumModel(features, sums, sums.pooled(), widths, H)
     slow = SlowSums(features, sums, sums.pooled(), widths, H)
@@ -461,7 +479,7 @@ def test_answers_predict_what_the_slow_reference_predicts(
     seed: int, noise: float, **sizes: int
 ) -> None:
     features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
-    widths = Widths(scale=0.7, ridge=1.3)
+    widths = Widths(scale=0.7, bias=0.6, ridge=1.3)
     asked = []
 
     def ask(step: int, targets: Floats) -> tuple[Floats, float]:
@@ -488,7 +506,7 @@ def test_values_that_are_the_same_everywhere_are_not_asked_about() -> None:
     def ask(step: int, targets: Floats) -> tuple[Floats, float]:
         raise AssertionError
 
-    model = AnswerModel(features, sums, ask, Widths(0.7, 1.0), pooled_rewards=False)
+    model = AnswerModel(features, sums, ask, Widths(scale=0.7, bias=0.6, ridge=1.0), False)
     means, widths = model.next_values(0, np.full((2, 3), 1.25))
     assert (means == 1.25).all()
     assert (widths == 0.0).all()
@@ -499,7 +517,7 @@ def test_values_that_are_the_same_everywhere_are_not_asked_about() -> None:
 def test_features_and_targets_agree(seed: int, noise: float, **sizes: int) -> None:
     """Both are the same regression; only rows that are no distributions are treated otherwise."""
     features, sums, rng = noisy_sums(seed, noise=0.0, **sizes)
-    widths = Widths(scale=0.7, ridge=1.3)
+    widths = Widths(scale=0.7, bias=0.6, ridge=1.3)
     answers = AnswerModel(
         features,
         sums,
@@ -542,7 +560,8 @@ def test_cells_predict_what_the_slow_reference_predicts(
     features, _, rng = noisy_sums(seed, S, A, d, L, 0.0)
     counts = random_counts(seed, S, A, L, noise)
     variances = rng.random((1 if pooled[0] else L, S, A)) if weighted else None
-    arguments = (features, counts, 1.1, 0.7, pooled, variances)
+    widths = Widths(scale=0.7, bias=0.6, ridge=1.0)
+    arguments = (features, counts, 1.1, widths, pooled, variances)
     model, slow = CellModel(*arguments), SlowCells(*arguments)
     values = value_functions(rng, S)
     for h in range(L):
@@ -568,7 +587,8 @@ def test_one_hot_cells_become_plain_frequencies() -> None:
             counts.noise,
             counts.reward_noise,
         )
-        model = CellModel(world.spec.features, more, 1.0, 0.3, (True, True))
+        widths = Widths(scale=0.3, bias=1.0, ridge=1.0)
+        model = CellModel(world.spec.features, more, 1.0, widths, (True, True))
         means = model.next_values(0, value[np.newaxis])[0][0][visited[0]]
         gaps.append(np.abs(means - frequencies @ value).max())
         errors.append(np.abs(model.rewards(0)[0][visited[0]] - pay).max())
@@ -586,7 +606,7 @@ def test_one_hot_cells_become_plain_frequencies() -> None:
 
 def test_known_rewards_are_certain() -> None:
     features, sums, rng = noisy_sums(1, 3, 2, 2, 1, 0.5)
-    base = SumModel(features, sums, sums, Widths(0.7, 1.0), H)
+    base = SumModel(features, sums, sums, Widths(scale=0.7, bias=0.6, ridge=1.0), H)
     table = rng.random((H, 3, 2))
     model = KnownRewards(base, table)
     for h in range(H):
@@ -673,7 +693,8 @@ KINDS = st.sampled_from([*NAMES])
 
 
 def practical(agent: LinearAgent) -> Widths:
-    return Widths(0.8 * agent.constants.bonus, agent.constants.ridge)
+    constants = agent.constants
+    return Widths(0.8 * constants.bonus, 0.8 * constants.bias, constants.ridge)
 
 
 @given(**WORLDS, privacy=PRIVACY, cls=KINDS, weights=st.sampled_from(["none", "variance"]))
@@ -742,8 +763,9 @@ def test_theory_plans_what_the_slow_reference_plans(
     longest = max(1.0, float(np.linalg.norm(world.features, axis=-1).max()))
     features, known = world.features / longest, world.spec.known_rewards
     widths = Widths(
-        1.0,
-        1.0,
+        scale=1.0,
+        bias=1.0,
+        ridge=1.0,
         theory=True,
         failure=0.3,
         samples=3 * SIZE * MANY,
@@ -823,7 +845,7 @@ def test_counts_plan_what_the_slow_reference_plans(
             features,
             counts,
             agent.constants.known,
-            0.8 * agent.constants.bonus,
+            practical(agent),
             (stationary, same_rewards),
             guessed,
         )

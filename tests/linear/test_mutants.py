@@ -49,7 +49,7 @@ def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(cls: Any, world: LinearWorld = WORLD, **options: Any) -> None:
-    make = partial(cls, **{"privacy": JOINT, "schedule": FEW} | options)
+    make = partial(cls, **{"privacy": JOINT, "schedule": FEW, "scale": 0.1} | options)
     check_agent(make, world, users=240)
 
 

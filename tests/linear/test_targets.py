@@ -35,7 +35,8 @@ SIZE = 30
 
 
 def made(blocks: int, cls: Any = LSVIUCB, world: LinearWorld = WORLD, **options: Any) -> Any:
-    defaults = {"privacy": JOINT, "noise_seed": 3, "schedule": f"fixed:size={SIZE}"}
+    # With a large bonus values would all be cut at the steps left, and nobody asked about them.
+    defaults = {"privacy": JOINT, "noise_seed": 3, "schedule": f"fixed:size={SIZE}", "scale": 0.1}
     return cls(world.spec, blocks * SIZE, statistic="targets", **defaults | options)
 
 

@@ -151,8 +151,7 @@ def what_holds(measured: Measured) -> str:
             f"{'holds' if falls else 'does not hold'} (regret "
             f"{', '.join(times(ratio) for ratio in ratios.values())} times, for epsilon "
             f"{', '.join(f'{epsilon:g}' for epsilon in ratios)});",
-            f"- is close to it: {_from(close)}; at epsilon {best:g}: "
-            f"{close_words(ratios[best])};",
+            f"- is close to it: {_from(close)}; at epsilon {best:g}: {close_words(ratios[best])};",
             f"- is better than non-private LSVI-UCB: {_from(beats)}; at epsilon {best:g}: "
             f"{plain[best]}.",
             *(f"  {words}" for words in _costs(measured, world)),

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,7 @@ class Case:
         plain: the same agent without privacy, to compare with.
         limit: how many users it may need.
         idle: a run in which there is nothing but noise.
+        rival: what it is compared with, run by run.
     """
 
     cells: tuple[str, ...]
@@ -116,6 +119,7 @@ class Case:
     plain: Job | None = None
     limit: int | None = None
     idle: Job | None = None
+    rival: Job | None = None
 
     @property
     def chosen(self) -> bool:
@@ -126,7 +130,7 @@ class Case:
     @property
     def jobs(self) -> list[Job]:
         """All of them."""
-        return [job for job in (self.job, self.plain, self.idle) if job is not None]
+        return [job for job in (self.job, self.plain, self.idle, self.rival) if job is not None]
 
 
 @dataclass(frozen=True)
@@ -207,10 +211,11 @@ def weights() -> Table:
             Case(
                 (place.label, model_words(privacy), kind),
                 place.job("LSVIUCBPlusPlus", privacy, weights=kind),
+                rival=place.job("LSVIUCBPlusPlus", privacy, weights=other),
             )
             for place in (TWO_STATE, POOLED, PER_STEP, CHANGING)
             for privacy in (joint(1.0), joint(10.0), NonPrivate())
-            for kind in ("variance", "none")
+            for kind, other in permutations(("variance", "none"))
         ),
     )
 
@@ -224,14 +229,15 @@ def noise() -> Table:
                 PER_STEP if per_step else POOLED,
                 label=f"simplex, d = {dimension}, {'per step' if per_step else 'pooled'}",
                 world=f"simplex:dimension={dimension}",
-                users={1.0: 1_000_000},
+                users={1.0: 3_000_000},
             )
-            rows += [
-                Case(
-                    (place.label, shape),
-                    place.job("LSVIUCB", joint(1.0), gram_noise=shape, statistic="features"),
-                )
+            jobs = {
+                shape: place.job("LSVIUCB", joint(1.0), gram_noise=shape, statistic="features")
                 for shape in ("frobenius", "triangle")
+            }
+            rows += [
+                Case((place.label, shape), jobs[shape], rival=jobs[other])
+                for shape, other in permutations(jobs)
             ]
     return Table(
         "Noise of the Gram matrix: the same in all directions, or i.i.d. on the upper triangle",
@@ -270,15 +276,16 @@ def switching() -> Table:
 
 def statistics() -> Table:
     """What is asked of users."""
+    longer = [replace(place, users={1.0: 1_000_000}) for place in PLACES if place != LARGE]
     return Table(
         "What is asked of users",
         ("world", "statistic"),
         tuple(
             Case((place.label, kind), place.job("LSVIUCB", joint(1.0), statistic=kind))
-            for place in PLACES
+            for place in (*longer, LARGE)
             for kind in ("features", "counts", "targets")
         ),
-        "LSVIUCB at ε = 1.",
+        "LSVIUCB at ε = 1. Declared users: 1M, of 100 states 300k.",
     )
 
 
@@ -305,19 +312,21 @@ class Row:
         case: what was run.
         runs: of it,
         plain: of its twin without privacy,
-        idle: and where there was nothing but noise.
+        idle: where there was nothing but noise,
+        rival: and of what it is compared with.
     """
 
     case: Case
     runs: Sequence[Run]
     plain: Sequence[Run] = ()
     idle: Sequence[Run] = ()
+    rival: Sequence[Run] = ()
 
     @classmethod
     def of(cls, case: Case, found: Found) -> Row:
         """From all runs."""
-        twin, idle = ((found[job] if job else ()) for job in (case.plain, case.idle))
-        return cls(case, found[case.job], twin, idle)
+        others = (case.plain, case.idle, case.rival)
+        return cls(case, found[case.job], *(found[job] if job else () for job in others))
 
     @property
     def ratio(self) -> float | None:
@@ -339,6 +348,18 @@ class Row:
         if limit is None:
             return ""
         return f"{limit:,}: {'yes' if middle is not None and middle <= limit else 'no'}"
+
+    @property
+    def fewer(self) -> str:
+        """In how many runs it needs fewer users than its rival."""
+        if not self.rival:
+            return ""
+        mine, other = (
+            np.array([math.inf if users is None else users for users in _reached(runs)])
+            for runs in (self.runs, self.rival)
+        )
+        same = int((mine == other).sum())
+        return f"{int((mine < other).sum())} of {len(mine)}{f', {same} equal' if same else ''}"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -390,6 +411,8 @@ def markdown(name: str, table: Table, rows: Sequence[Row]) -> str:
         heads += ["not private", "ratio"]
     if limited := any(row.case.limit is not None for row in rows):
         heads.append("limit kept")
+    if rivals := any(row.rival for row in rows):
+        heads.append("fewer than the other")
     if name == "switching":
         heads += ["replaced", "noise alone"]
     if name in ("local", "statistics"):
@@ -407,6 +430,8 @@ def markdown(name: str, table: Table, rows: Sequence[Row]) -> str:
             cells += [spread(_reached(row.plain)), ratio]
         if limited:
             cells.append(row.kept)
+        if rivals:
+            cells.append(row.fewer)
         if name == "switching":
             cells += [_share(row.runs), _share(row.idle)]
         if name in ("local", "statistics"):

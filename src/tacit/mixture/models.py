@@ -219,7 +219,7 @@ class RegressionModel:
         self._world, self._targeted, self._reach = world, targeted, reach
         self._rewards = rewards
         bound = world.radius if targeted else world.radius * world.scale
-        variance = 1.0 / reach**2 if targeted else _MODEL_VARIANCE
+        variance = 1.0 / max(reach, 1e-9) ** 2 if targeted else _MODEL_VARIANCE
         self.fits = [
             Fit(
                 rows.gram[i],

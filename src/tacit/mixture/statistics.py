@@ -286,7 +286,8 @@ class ModelSums(_RegressionSums):
         """Packed vectors, part after part."""
         rows, own = len(grams), packed_size(self.free)
         parts = [grams[..., :own], crosses, grams[..., own:], paid]
-        return np.concatenate([part.reshape(rows, -1) for part in parts], axis=1)
+        flat = [part.reshape(rows, math.prod(part.shape[1:])) for part in parts]
+        return np.concatenate(flat, axis=1)
 
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.mixture.kernels import sum_steps

@@ -522,6 +522,26 @@ class JointStream(Stream):
         """Noise standard deviation of unit-weight entries at each release."""
         return self.counter.std
 
+    def ask(self, statistic: Statistic) -> None:
+        """Asks something else of the blocks that enter from now on.
+
+        Given the releases so far, the contribution of every block but her own is the same for a
+        user and her neighbour, and hers moves by no more than the counter's sensitivity, whatever
+        was asked of the others. So nothing changes in the guarantee.
+
+        Raises:
+            InvalidArgument: the parts differ, or the sensitivity is larger than the counter's.
+        """
+        if statistic.layout != self.statistic.layout:
+            raise InvalidArgument("what a stream asks must keep its parts and their weights")
+        needed = self._curator._sensitivity(statistic)
+        if needed > self.counter.sensitivity * (1.0 + 1e-12):
+            raise InvalidArgument(
+                f"the stream's noise is for a sensitivity of {self.counter.sensitivity:.6g}, not "
+                f"{needed:.6g}"
+            )
+        self.statistic = statistic
+
     def release(
         self,
         block: Block | int,
