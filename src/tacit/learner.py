@@ -122,8 +122,8 @@ class Learner(ABC, Generic[Asked]):
         self._with_ids = False
         self._policy = self._greedy = self._first_policy()
         self.counter = self._choose_counter(counter)
-        gate = privacy if calibration == "tight" else self._as_printed()
         self.schedule = self._make_schedule(schedule)
+        gate = privacy if calibration == "tight" else self._as_printed()
         options: dict[str, Any] = {"users": self.users, "noise_seed": noise_seed}
         if isinstance(privacy, JointDP):
             options |= {"ledger": ledger}
@@ -437,12 +437,13 @@ class Learner(ABC, Generic[Asked]):
                 self._curator.restart(meta["served"], source)
                 self._curator._participants.restore(state.meta, arrays)
             self._restore(meta, arrays)
-            if isinstance(self._curator, JointCurator):
-                self._catch_up()
         except (KeyError, TypeError) as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
-        if autosave is not None and isinstance(self._curator, JointCurator):
-            self._curator.autosave_to(autosave)
+        if isinstance(self._curator, JointCurator):
+            # First: catching up may release, and what is released is on disk before it is seen.
+            if autosave is not None:
+                self._curator.autosave_to(autosave)
+            self._catch_up()
         return self
 
     def _catch_up(self) -> None:

@@ -232,9 +232,8 @@ def test_defaults_of_the_agents() -> None:
     assert (plus.weights, plus.switching) == ("variance", "rayleigh")
     assert made(cls=LSVIUCBPlusPlus, statistic="targets").switching == "schedule"
     assert made(cls=AdaptiveLSVIUCB).switching == "determinant"
-    assert made(cls=AdaptiveLSVIUCB, users=10**5).schedule.releases > (
-        1.3 * made(users=10**5).schedule.releases
-    )
+    adaptive = made(cls=AdaptiveLSVIUCB, users=10**5).schedule.releases
+    assert adaptive > made(users=10**5).schedule.releases
     batched = made(cls=BatchedLSVIUCB, users=10**5)
     assert batched.schedule.releases == pytest.approx(10**2, abs=1)
     assert len(set(batched.schedule.blocks[:100])) == 1

@@ -243,7 +243,7 @@ def test_half_the_noise_is_found(statistic: str) -> None:
 
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_noise_that_is_drawn_once_is_found(statistic: str) -> None:
-    with pytest.raises(AssertionError, match=r"products of mean (0\.9|1\.0)"):
+    with pytest.raises(AssertionError, match=r"products of mean (0\.[2-9]|1\.)"):
         noise_is_fresh(with_source(DrawnOnce), statistic)
 
 
@@ -416,7 +416,7 @@ class RawScale(LSVIUCB):
     ],
 )
 def test_raw_data_beyond_the_gate_is_found(mutant: type[LinearAgent], statistic: str) -> None:
-    with pytest.raises(CheckFailed, match=r"^(data flow|hostile users): .*(differ|another statis)"):
+    with pytest.raises(CheckFailed, match=r"^(data flow|hostile users): "):
         check(mutant, statistic=statistic)
 
 

@@ -99,7 +99,9 @@ class Job:
         """One run, in the world of that seed."""
         agent, world = self.agent(seed), _world(_with(self.world, {"seed": seed}))
         result = tacit.run(agent, world, seed, progress=False)
-        return Run(result, agent.switches, agent.releases, agent.statistic_kind)
+        # Most agents replace their policy at every release.
+        switches = getattr(agent, "switches", agent.releases)
+        return Run(result, switches, agent.releases, agent.statistic_kind)
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,10 @@ class LinearAgent(Learner[Statistic]):
         self.stationary = spec.stationary_transitions if stationary is None else bool(stationary)
         self.constants = Constants() if constants is None else constants
         self.growth = self.default_growth if growth is None else growth
-        self.weights = self.default_weights if weights == "auto" else weights
+        # Under privacy weights would make the noise, and so the theory's ridge, depend on data.
+        fixed = bonus == "theory" and not isinstance(privacy, NonPrivate)
+        own_weights = "none" if fixed else self.default_weights
+        self.weights = own_weights if weights == "auto" else weights
         self.gram_noise = gram_noise
         # One factor for all keeps them linear; statistics cut to length 1 whatever comes.
         longest = float(np.sqrt((spec.features**2).sum(axis=-1).max()))
@@ -651,6 +654,9 @@ class LinearAgent(Learner[Statistic]):
                 "statistic='counts', which was asked for or chosen, has no Gram matrix: leave "
                 "gram_noise out, or give statistic='features'"
             )
+        private = not isinstance(self.privacy, NonPrivate)
+        if self.bonus == "theory" and private and self.weights != "none":
+            raise InvalidArgument("bonus='theory' under privacy is derived for weights='none'")
         if self.bonus == "theory" and self.gram_noise != "frobenius":
             raise InvalidArgument("bonus='theory' is derived for gram_noise='frobenius'")
         bits = isinstance(self.privacy, LocalDP) and self.privacy.mechanism == "randomised response"

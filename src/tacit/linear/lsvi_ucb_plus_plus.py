@@ -37,7 +37,8 @@ class LSVIUCBPlusPlus(LinearAgent):
             optimistic ones.
 
     Args: as :class:`~tacit.linear.lsvi_ucb.LSVIUCB`. ``calibration="as_printed"`` draws the paper's
-    noise, calibrated for a release per user and step; the guarantee is what is proven for it.
+    noise, calibrated for a release per user and step (in units of exact sensitivities, so no more
+    than the paper's); the guarantee is what is proven for it.
     """
 
     name = "lsvi_ucb_plus_plus"
@@ -89,8 +90,6 @@ class LSVIUCBPlusPlus(LinearAgent):
             raise InvalidArgument("as printed, a user has one episode")
         if self.spec.known_rewards is None:
             raise InvalidArgument("as printed, rewards are known: give them in the spec")
-        # What is proven of the paper's noise depends on the number of releases.
-        self.schedule = self._make_schedule(schedule)
 
     def _as_printed(self) -> Privacy:
         """What is proven for the paper's noise.

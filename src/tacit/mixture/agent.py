@@ -219,9 +219,14 @@ class MixtureAgent(Learner[Statistic]):
         size = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
         return bool(size <= min(_CLIPPED_UP_TO * self._smallest_block, _ONE_BY_ONE))
 
-    @property
+    @cached_property
     def _reward_features(self) -> Floats | None:
-        return self.spec.reward_features if self.spec.known_rewards is None else None
+        """Features of unknown rewards, in units of their largest norm."""
+        features = self.spec.reward_features
+        if self.spec.known_rewards is not None or features is None:
+            return None
+        scaled: Floats = features / max(float(np.sqrt((features**2).sum(axis=2).max())), 1e-12)
+        return scaled
 
     def _make_statistic(self, one_by_one: bool) -> Statistic:
         spec, public = self.spec, self._public
@@ -274,7 +279,7 @@ class MixtureAgent(Learner[Statistic]):
         centred = values - middles[:, np.newaxis]
         halves = np.maximum(np.abs(centred).max(axis=1), 1e-9)
         base, inputs = public.apply(centred)
-        base, inputs = np.moveaxis(base, -1, 0), np.moveaxis(inputs, -1, 0) * public.scale
+        inputs *= public.scale
         scales = np.array(
             [input_scale(x, half, self._reach) for x, half in zip(inputs, halves, strict=True)]
         )
@@ -287,6 +292,9 @@ class MixtureAgent(Learner[Statistic]):
         reaches = np.maximum(farthest.reshape(len(values), -1).max(axis=1) / scales, 1e-9)
         if self.calibration == "as_printed":
             reaches[:] = 1.0 / self._reach
+        elif self.bonus == "theory":
+            # One scale for all: noise whose size depends on earlier noise is not normal.
+            reaches[:] = (1.0 + np.abs(public.mean).sum(axis=-1).max()) / max(self._reach, 1e-9)
         self._target_scales = reaches
         both = scales * reaches
         return ValueSums(
@@ -387,7 +395,7 @@ class MixtureAgent(Learner[Statistic]):
         )
 
     def _rewards(self) -> Rewards:
-        known, features = self.spec.known_rewards, self.spec.reward_features
+        known, features = self.spec.known_rewards, self._reward_features
         if known is not None:
             return KnownRewards(known)
         assert features is not None  # noqa: S101

@@ -52,9 +52,9 @@ class LinOptPO(MixtureAgent):
     ) -> None:
         if eta is not None and not (math.isfinite(eta) and eta > 0):
             raise InvalidArgument(f"eta must be > 0, got {eta!r}")
-        if steps is not None and steps < 1:
-            raise InvalidArgument(f"steps must be >= 1, got {steps!r}")
-        self._eta, self._steps = eta, steps
+        if steps is not None and (isinstance(steps, bool) or int(steps) != steps or steps < 1):
+            raise InvalidArgument(f"steps must be an integer >= 1, got {steps!r}")
+        self._eta, self._steps = eta, None if steps is None else int(steps)
         super().__init__(spec, users, privacy, **options)
 
     @property

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.finite import check_size
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
@@ -22,21 +23,34 @@ from tacit.visits import read_codes, read_rewards
 
 Ints = NDArray[np.int64]
 
-# Above this many single steps, or pairs of paths, bounds for any features are used.
+# Above this many single steps, or sums over pairs of paths, bounds for any features are used.
 _MOST_STEPS = 5000
-_MOST_PAIRS = 1 << 26
+_MOST_PAIRS = 1 << 24
+# How many numbers are looked at in one go.
+_CHUNK = 1 << 20
+# The largest numbers of public tables with which nothing overflows, in squares and in sums.
+_LARGEST = 1e6
+_HUGE = 1e150
 # Rounding of the running length; a billionth of the budget is nobody's loss.
 _ROUNDING = 1e-9
 
 
 def any_features(gram: float, cross: float) -> float:
-    """A bound on |y - y'|^2 for y = (sqrt(a) x x', x q), |x| <= 1, |q|^2 <= m, any signs.
+    """The largest |y - y'|^2 for y = (sqrt(a) x x', x q), |x| <= 1, |q|^2 <= m, with any signs.
 
-    x may be a matrix, and q a vector: with <x, x'> <= 1 in Frobenius norm the columns of
-    [x'; q' / sqrt(2 a)] give a positive semidefinite block matrix of trace at most 1 + m / (2 a),
-    whose blocks x x' and x q / sqrt(2 a) (twice) are what is counted. Two such matrices have a
-    non-negative inner product, so a |x x' - ..|^2 + |x q - ..|^2 <= 2 a (1 + m / (2 a))^2.
+    x is a vector and q a number, or x is a matrix (k, n) with Frobenius norm and q in R^n. Let
+    z = [x; q' / sqrt(2 a)], of k + 1 rows. z z' is positive semidefinite with trace
+    |x|^2 + |q|^2 / (2 a) <= 1 + m / (2 a) =: t, so |z z'| <= t in Frobenius norm, and two such
+    matrices have a non-negative inner product: they are at most sqrt(2) t apart. The blocks of z z'
+    are x x', twice x q / sqrt(2 a), and |q|^2 / (2 a), so a |z z' - ..|^2 is at least
+    a |x x' - ..|^2 + |x q - ..|^2 = |y - y'|^2, which is hence at most 2 a t^2 = 2 (a + m / 2)^2 / a.
+    For a < m / 2 it is at most what it is for m / 2, as it grows with a: 4 m.
+
+    Both are attained, and zero is among the y: by unit vectors with <x, x~> = min(1, m / (2 a)) and
+    q~ = -q of length sqrt(m).
     """
+    if 2.0 * gram < cross:
+        return 4.0 * cross
     return 2.0 * (gram + cross / 2.0) ** 2 / gram
 
 
@@ -49,10 +63,49 @@ def _table(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
 
 
 def _cut(vectors: Floats, axes: tuple[int, ...]) -> Floats:
-    """Each cut to length 1."""
-    length = np.sqrt((vectors**2).sum(axis=axes, keepdims=True))
-    cut: Floats = vectors / np.maximum(length, 1.0)
+    """Each cut to length 1, read-only."""
+    largest = np.abs(vectors).max(axis=axes, keepdims=True)
+    # Squares of the longest would be infinite.
+    scaled = vectors / np.maximum(largest, 1.0)
+    length = np.sqrt((scaled**2).sum(axis=axes, keepdims=True))
+    cut: Floats = scaled / np.maximum(length, 1.0 / np.maximum(largest, 1.0))
+    cut.setflags(write=False)
     return cut
+
+
+def _support(values: ArrayLike, shape: tuple[int, int, int]) -> Bools:
+    array = np.array(values, dtype=bool)
+    if array.shape != shape:
+        raise InvalidArgument(f"support must have shape {shape}, got {array.shape}")
+    if not array.any():
+        raise InvalidArgument("support must allow some transition")
+    array.setflags(write=False)
+    return array
+
+
+def _extremes(base: Floats, paid: Floats) -> tuple[float, float]:
+    """The largest squared distance of two rows (base, r paid), and the largest -cosine.
+
+    r is in [0, 1] for each. The zero row is one of them; cosines are bounded where they are
+    negative, and exact if no two rows of ``paid`` have a negative product.
+    """
+    squares, squares_paid = (base**2).sum(axis=1), (paid**2).sum(axis=1)
+    farthest, rho = float((squares + squares_paid).max()), 0.0
+    lengths = np.sqrt(np.where(squares > 0.0, squares, np.inf))
+    rows = max(1, _CHUNK // len(base))
+    for begin in range(0, len(base), rows):
+        some, rest = slice(begin, begin + rows), slice(begin, None)
+        products = base[some] @ base[rest].T
+        of_paid = paid[some] @ paid[rest].T
+        one, other = squares_paid[some, np.newaxis], squares_paid[rest]
+        apart = squares[some, np.newaxis] + squares[rest] - 2.0 * products
+        # Rewards are 0 or 1, as a distance is convex in each.
+        apart += np.maximum(one + other - 2.0 * of_paid, np.maximum(one, other))
+        farthest = max(farthest, float(apart.max()))
+        products += np.minimum(of_paid, 0.0)
+        products /= lengths[some, np.newaxis] * lengths[rest]
+        rho = max(rho, -float(products.min()))
+    return farthest, min(rho, 1.0)
 
 
 class _RegressionSums(Statistic):
@@ -118,12 +171,23 @@ class ModelSums(_RegressionSums):
     follows a weighted step is still an unbiased sample.
 
     Sensitivity. One step is y = (sqrt(a) x x', x (e - p0), sqrt(b) v v', sqrt(b) r v), with |x| and
-    |v| cut to 1. A user is Y = sum w y. |Y| <= C, with C = ``clip`` or less where steps cannot add
-    up to it: sqrt(T) max |y| per step and T max |y| pooled, over T steps. |Y - Y'| <= 2 C, and at
-    most what differences of steps add up to, sqrt(T) D or T D: D is the largest |w y - w' y'| for
-    w, w' in [0, 1], which is convex in both, so it is the largest distance of two possible steps,
-    or of one from zero, found by looking at all pairs; rewards are 0 or 1 by the same argument.
-    With too many of them D^2 <= any_features(a, 2) + any_features(b, b), since |e - p0|^2 <= 2.
+    |v| cut to 1. A user is Y = sum w y, with w = 0 for a dropped step. Per step, steps have entries
+    of their own, so lengths l_h *add up* to sqrt(sum l_h^2), and the last one is only its reward
+    part. Pooled, they add up to sum l_h.
+
+    * |Y| <= C: ``clip``, or what the longest steps add up to if that is less. The weights keep to
+      ``clip`` because |Y + w y|^2 is convex in the reward: no reward in [0, 1] makes it larger than
+      its bound for 0 and 1.
+    * |Y - Y'| is at most what the largest distances |w y - w' y'| of two steps add up to. They are
+      convex in each of w, w', r and r', so largest where these are 0 or 1: between two possible
+      steps, or one and zero. All pairs are looked at, so for one step the bound is exact.
+    * |Y - Y'|^2 <= 2 C^2 - 2 <Y, Y'>, and -<Y, Y'> is at most C^2; per step, rho C^2, and pooled,
+      rho R^2, where rho is the largest of 0 and -cos(y, y') over pairs of steps and R is what the
+      longest steps add up to. Per step it is the sum of -w w' <y_h, y'_h> <= rho |w y_h| |w' y'_h|,
+      to which Cauchy-Schwarz applies; pooled, the sum over all pairs.
+
+    The least is declared. With too many pairs to look at, rho is 1 and a squared distance at most
+    any_features(a, m) + any_features(b, b) for |e - p0|^2 <= m: p0 need not be a distribution.
 
     Attributes:
         features: x, (S, A, k, S).
@@ -153,14 +217,12 @@ class ModelSums(_RegressionSums):
             raise InvalidArgument(f"features must have shape (S, A, k, S), got {shape}")
         S, A, _, _ = shape
         x = _cut(_table("features", self.features, shape), (2, 3))
-        x.setflags(write=False)
         object.__setattr__(self, "features", x)
-        object.__setattr__(self, "mean", _table("mean", self.mean, (S, A, S)))
-        support = np.array(self.support, dtype=bool)
-        if support.shape != (S, A, S):
-            raise InvalidArgument(f"support must have shape {(S, A, S)}, got {support.shape}")
-        support.setflags(write=False)
-        object.__setattr__(self, "support", support)
+        mean = _table("mean", self.mean, (S, A, S))
+        if np.abs(mean).max() > _LARGEST:
+            raise InvalidArgument(f"mean must be probabilities, or at most {_LARGEST:g} in size")
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "support", _support(self.support, (S, A, S)))
         _check_options(self, (S, A))
         object.__setattr__(self, "name", "model sums")
 
@@ -198,35 +260,50 @@ class ModelSums(_RegressionSums):
         """The longest |y|^2 of every state and action."""
         crosses = self.features - self._offsets[..., np.newaxis]
         squares = np.where(self.support, (crosses**2).sum(axis=2), 0.0).max(axis=-1)
-        lengths: Floats = squares + (self._grams**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
-        return lengths
+        lengths = squares + (self._grams**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
+        return np.where(self.support.any(axis=-1), lengths, 0.0)
 
     @cached_property
-    def _farthest(self) -> float:
-        """D^2."""
+    def _last_lengths(self) -> Floats:
+        """The same for the reward part, which is all of the last step where rows are per step."""
+        own = self._grams[..., packed_size(self.free) :]
+        lengths = (own**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
+        return np.where(self.support.any(axis=-1), lengths, 0.0)
+
+    def _add_up(self, step: float, last: float) -> float:
+        """What squared lengths of steps add up to, if rows are per step with another last one."""
+        if self.pooled:
+            return self.horizon * math.sqrt(step)
+        return math.sqrt((self.horizon - 1) * step + last)
+
+    @cached_property
+    def _pairs(self) -> tuple[float, float]:
+        """What distances of steps add up to, and rho."""
         s, a, t = np.nonzero(self.support)
-        outcomes = 2 if self._paying else 1
-        if len(s) * outcomes > _MOST_STEPS:
+        if len(s) > _MOST_STEPS:
+            squares = self._lengths.max(), self._last_lengths.max()
             rewards = any_features(self.reward, self.reward) if self._paying else 0.0
-            most = any_features(self.gram, 2.0) + rewards
-            return float(min(most, 4.0 * self._lengths.max()))
-        crosses = self.features[s, a, :, t] - self._offsets[s, a]
-        steps = np.concatenate([self._grams[s, a], crosses], axis=1)
-        if self._paying:
-            paid = self._paid[s, a]
-            steps = np.concatenate(
-                [np.hstack([steps, 0.0 * paid]), np.hstack([steps, paid])], axis=0
+            targets = np.where(
+                self.support, 1.0 - 2.0 * self.mean + (self.mean**2).sum(-1, keepdims=True), 0.0
             )
-        squares = (steps**2).sum(axis=1)
-        pairs = squares[:, np.newaxis] + squares - 2.0 * steps @ steps.T
-        return float(max(pairs.max(), squares.max()))
+            most = any_features(self.gram, float(targets.max())) + rewards
+            step, last = min(most, 4.0 * float(squares[0])), min(rewards, 4.0 * float(squares[1]))
+            return self._add_up(step, last), 1.0
+        crosses = self.features[s, a, :, t] - self._offsets[s, a]
+        step, rho = _extremes(np.hstack([self._grams[s, a], crosses]), self._paid[s, a])
+        s, a = np.nonzero(self.support.any(axis=-1))
+        own = self._grams[s, a, packed_size(self.free) :]
+        last, rho_last = _extremes(own, self._paid[s, a])
+        return self._add_up(step, last), max(rho, rho_last)
 
     @cached_property
     def _longest(self) -> float:
-        top = math.sqrt(float(self._lengths.max()))
+        """What the longest steps add up to."""
+        top, last = float(self._lengths.max()), float(self._last_lengths.max())
         if top <= 0.0:
             raise InvalidArgument("all features are zero: there is nothing to learn")
-        return self.horizon * top if self.pooled else math.sqrt(self.horizon) * top
+        # One step without rewards tells nothing, but a release of nothing has its noise.
+        return self._add_up(top, last) or math.sqrt(top)
 
     @property
     def clips(self) -> bool:
@@ -247,8 +324,10 @@ class ModelSums(_RegressionSums):
         """See the class."""
         if checked_relation(relation) is Relation.ZERO_OUT:
             return self.bound
-        steps = self.horizon if self.pooled else math.sqrt(self.horizon)
-        return max(self.bound, min(2.0 * self.bound, steps * math.sqrt(self._farthest)))
+        C = self.bound
+        apart, rho = self._pairs
+        reach = self._longest if self.pooled else C
+        return max(C, min(apart, math.sqrt(2.0 * (C**2 + min(rho * reach**2, C**2)))))
 
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
@@ -265,7 +344,7 @@ class ModelSums(_RegressionSums):
         """From a simulated block's transitions (H, S, A, S) and rewards (H, S, A)."""
         if self.clips:
             raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
-        counts, rewards = _counts(block, self.horizon, self.features.shape[:2])
+        counts, rewards = _counts(block, self.horizon, self.support)
         visits = counts.sum(axis=-1)
         H, last = self.horizon, self.last
         own = packed_size(self.free)
@@ -331,10 +410,13 @@ class ValueSums(_RegressionSums):
     Reads and parts as :class:`ModelSums`.
 
     Sensitivity. Steps have rows of their own (also where weights are shared: rows are summed after
-    the gate). One step is y = (sqrt(a) p p', p q, sqrt(b) v v', sqrt(b) r v), of squared length at
-    most a + 1 + 2 b, and two are at most any_features(a, 1) + any_features(b, b) apart, squared:
-    4.5 and 4.5 for a = b = 1. Over the T steps, T times that. This holds for every V, also one
-    that an adversary chose, because p and q are cut.
+    the gate), so squares add up over steps. One step is
+    y = (sqrt(a) p p', p q, sqrt(b) v v', sqrt(b) r v) or, dropped, zero. As |p|, |q|, |v| and r are
+    at most 1, |y|^2 <= a + 1 + 2 b, and two are at most any_features(a, 1) + any_features(b, b)
+    apart, squared: 4.5 and 4.5 for a = b = 1. Nothing follows the last step, so its p is zero: over
+    T steps, the first term counts T - 1 times and the second T times. This holds for every V, also
+    one that an adversary chose, because p and q are cut; it does not depend on V, so one counter
+    serves all blocks.
 
     Attributes:
         inputs: p, (H, S, A, k).
@@ -356,22 +438,21 @@ class ValueSums(_RegressionSums):
 
     def __post_init__(self) -> None:
         shape = np.shape(self.inputs)
-        if len(shape) != 4 or shape[0] != self.horizon or 0 in shape:
+        if len(shape) != 4 or 0 in shape:
+            raise InvalidArgument(f"inputs must have shape (H, S, A, k), got {shape}")
+        _check_options(self, shape[1:3])
+        if shape[0] != self.horizon:
             raise InvalidArgument(f"inputs must have shape (H, S, A, k), got {shape}")
         H, S, A, _ = shape
         if self.pooled:
             raise InvalidArgument("value-targeted sums are per step; sum them after the gate")
-        p = _cut(_table("inputs", self.inputs, shape), (3,))
-        p.setflags(write=False)
-        object.__setattr__(self, "inputs", p)
-        object.__setattr__(self, "means", _table("means", self.means, (H, S, A)))
-        object.__setattr__(self, "values", _table("values", self.values, (H, S)))
-        support = np.array(self.support, dtype=bool)
-        if support.shape != (S, A, S):
-            raise InvalidArgument(f"support must have shape {(S, A, S)}, got {support.shape}")
-        support.setflags(write=False)
-        object.__setattr__(self, "support", support)
-        _check_options(self, (S, A))
+        object.__setattr__(self, "inputs", _cut(_table("inputs", self.inputs, shape), (3,)))
+        # Targets are cut in the end, whatever they are; their differences must not overflow.
+        for name, size in (("means", (H, S, A)), ("values", (H, S))):
+            table = np.clip(_table(name, getattr(self, name), size), -_HUGE, _HUGE)
+            table.setflags(write=False)
+            object.__setattr__(self, name, table)
+        object.__setattr__(self, "support", _support(self.support, (S, A, S)))
         object.__setattr__(self, "name", "value sums")
 
     @property
@@ -416,8 +497,7 @@ class ValueSums(_RegressionSums):
 
     def aggregate(self, block: Block) -> Floats:
         """From a simulated block's transitions (H, S, A, S) and rewards (H, S, A)."""
-        counts, rewards = _counts(block, self.horizon, self.inputs.shape[1:3])
-        counts = counts * self.support
+        counts, rewards = _counts(block, self.horizon, self.support)
         visits = counts.sum(axis=-1)
         p = self.inputs.copy()
         p[self.last :] = 0.0
@@ -433,28 +513,34 @@ class ValueSums(_RegressionSums):
         return self.layout.pack(values)
 
 
-def _check_options(statistic: ModelSums | ValueSums, sizes: tuple[int, int]) -> None:
+def _check_options(statistic: ModelSums | ValueSums, sizes: tuple[int, ...]) -> None:
     """What both regressions check, and cut reward features to length 1."""
-    if statistic.horizon < 1:
-        raise InvalidArgument(f"horizon must be >= 1, got {statistic.horizon!r}")
+    object.__setattr__(statistic, "horizon", check_size("horizon", statistic.horizon))
+    object.__setattr__(statistic, "pooled", bool(statistic.pooled))
     clip = getattr(statistic, "clip", None)
     if clip is not None and not (math.isfinite(clip) and clip > 0):
         raise InvalidArgument(f"clip must be > 0, got {clip!r}")
+    if clip is not None:
+        object.__setattr__(statistic, "clip", float(clip))
     for name in ("gram", "reward"):
         value = getattr(statistic, name)
         if not 1e-12 <= value <= 1e12:
             raise InvalidArgument(f"{name} must be in [1e-12, 1e12], got {value!r}")
+        object.__setattr__(statistic, name, float(value))
     if statistic.reward_features is not None:
         shape = np.shape(statistic.reward_features)
         if len(shape) != 3 or shape[:2] != sizes or 0 in shape:
             raise InvalidArgument(f"reward_features must have shape {sizes} + (m,), got {shape}")
         v = _cut(_table("reward_features", statistic.reward_features, shape), (2,))
-        v.setflags(write=False)
         object.__setattr__(statistic, "reward_features", v)
 
 
-def _counts(block: Block, horizon: int, sizes: tuple[int, ...]) -> tuple[Floats, Floats]:
-    S, A = sizes
+def _counts(block: Block, horizon: int, support: Bools) -> tuple[Floats, Floats]:
+    """A simulated block's possible transitions, and what they paid.
+
+    Which rewards belong to dropped transitions is not known; they are taken to pay the average.
+    """
+    S, A, _ = support.shape
     counts = np.asarray(block["transitions"], dtype=np.float64)
     rewards = np.asarray(block["rewards"], dtype=np.float64)
     if counts.shape != (horizon, S, A, S) or rewards.shape != (horizon, S, A):
@@ -462,7 +548,20 @@ def _counts(block: Block, horizon: int, sizes: tuple[int, ...]) -> tuple[Floats,
             f"an aggregate block must have transitions of shape {(horizon, S, A, S)} and rewards "
             f"of shape {(horizon, S, A)}, got {counts.shape} and {rewards.shape}"
         )
-    return counts, rewards
+    possible = counts * support
+    kept, all_of_them = possible.sum(axis=-1), counts.sum(axis=-1)
+    share = np.divide(kept, all_of_them, out=np.ones_like(kept), where=all_of_them > 0)
+    return possible, rewards * share
+
+
+def _max_plus(left: Floats, right: Floats) -> Floats:
+    """The largest left[i, j] + right[j, k] over j."""
+    rows = max(1, _CHUNK // max(1, right.size))
+    out = np.empty((len(left), right.shape[1]))
+    for begin in range(0, len(left), rows):
+        some = left[begin : begin + rows, :, np.newaxis]
+        out[begin : begin + rows] = (some + right).max(axis=1)
+    return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -479,11 +578,15 @@ class PathCounts(Statistic):
     every reachable (h, s) with squared weight b, where rewards are unknown.
 
     Sensitivity. At each step a live path adds 1 to one entry of ``transitions`` (or none) and
-    r <= 1 to one of ``rewards``. Two live paths differ by 0 if they take the same transition, else
-    by the number of them that count; rewards by b in the same state, else 2 b; a dead path adds
-    nothing. The largest squared distance over pairs of paths, which may die at any step, is found
-    by a dynamic programme over pairs of states. Entries are one-hots, so for the 1-norm the same
-    holds with sqrt(b) in place of b. Where pairs are too many, every step counts 2 (1 + b).
+    sqrt(b) r, r <= 1, to one of ``rewards``; both belong to this step only, so squared distances
+    add up over steps. Two live paths differ by 0 in transitions if they take the same one, else by
+    the number of them that count; in rewards by b (r - r')^2 <= b in the same state, else by
+    b (r^2 + r'^2) <= 2 b. A path that ended adds nothing. The largest sum over pairs of paths, each
+    of which may end at any step, is a dynamic programme over pairs of states, from the last step:
+    both go on, or one ended and the other goes on alone. It is attained: every path that the policy
+    can take is some user's, and so is every reward of 0 or 1. The 1-norm is the same with sqrt(b)
+    in place of b. Where pairs are too many, 2 L is declared, L the largest for one path: entries
+    are not negative, so |Y - Y'|^2 <= |Y|^2 + |Y'|^2. Nothing less than 1 is declared.
 
     Attributes:
         support: which transitions are possible, (S, A, S).
@@ -515,6 +618,11 @@ class PathCounts(Statistic):
                 raise InvalidArgument(f"{name} must have shape {size}, got {array.shape}")
             array.setflags(write=False)
             object.__setattr__(self, name, array)
+        if not self.start.any():
+            raise InvalidArgument("start must allow some state")
+        object.__setattr__(self, "horizon", check_size("horizon", self.horizon))
+        if np.asarray(self.policy).dtype.kind not in "iu":
+            raise InvalidArgument("policy must be a table of integers")
         table = np.array(self.policy, dtype=np.int64)
         if table.shape != (self.horizon, S) or table.min() < 0 or table.max() >= A:
             raise InvalidArgument(
@@ -522,8 +630,9 @@ class PathCounts(Statistic):
             )
         table.setflags(write=False)
         object.__setattr__(self, "policy", table)
-        if not 0.0 <= self.reward <= 1e12:
-            raise InvalidArgument(f"reward must be in [0, 1e12], got {self.reward!r}")
+        if self.reward != 0.0 and not 1e-12 <= self.reward <= 1e12:
+            raise InvalidArgument(f"reward must be 0 or in [1e-12, 1e12], got {self.reward!r}")
+        object.__setattr__(self, "reward", float(self.reward))
         object.__setattr__(self, "name", "path counts")
 
     @property
@@ -577,59 +686,60 @@ class PathCounts(Statistic):
             sums[self.paying] = rewards
         return counts, sums
 
-    def _farthest(self, reward: float, apart: bool) -> float:
-        """The largest distance of two paths, or of one from none, with rewards that count so."""
+    def _farthest(self, reward: float) -> tuple[float, float]:
+        """The largest distance of a path from none and of two, if rewards count so much."""
         H, S = self.horizon, self.states
-        degree = int(self.moves.sum(axis=2).max())
-        if apart and H * S * S * degree * degree > _MOST_PAIRS:
-            return 2.0 * float(self.counted.any(axis=(1, 2)).sum() + reward * H)
+        live = self.moves.any(axis=2)
+        after = self.moves.any(axis=1).sum(axis=1)
+        cost = int((live.sum(axis=1) * after * (2 * after + live.sum(axis=1))).sum())
+        both = cost <= _MOST_PAIRS
         alone, pair = np.zeros(S), np.zeros((S, S))
         for h in range(H - 1, -1, -1):
-            paid = reward * self.paying[h]
-            one = np.full(S, 0.0)
-            two = np.zeros((S, S))
-            lists = [np.flatnonzero(row) for row in self.moves[h]]
-            for s in range(S):
-                if len(lists[s]):
-                    one[s] = paid[s] + (self.counted[h, s, lists[s]] + alone[lists[s]]).max()
-            for s in range(S) if apart else ():
-                for t in range(s, S):
-                    if not (len(lists[s]) and len(lists[t])):
-                        two[s, t] = two[t, s] = max(one[s], one[t])
-                        continue
-                    here = self.counted[h, s, lists[s]].astype(float)[:, np.newaxis]
-                    both = here + self.counted[h, t, lists[t]]
-                    if s == t:
-                        both = both - np.diag(np.diag(both))
-                    both = both + pair[np.ix_(lists[s], lists[t])]
-                    rewards = paid[s] if s == t else paid[s] + paid[t]
-                    two[s, t] = two[t, s] = max(float(both.max()) + rewards, one[s], one[t])
+            here, there = np.flatnonzero(live[h]), np.flatnonzero(self.moves[h].any(axis=0))
+            if not len(here):
+                continue
+            at, to = np.ix_(here, there), np.ix_(there, there)
+            gain = np.where(self.moves[h][at], self.counted[h][at], -np.inf)
+            paid = reward * self.paying[h][here]
+            one, two = np.zeros(S), np.zeros((S, S))
+            one[here] = paid + (gain + alone[there]).max(axis=1)
+            if both:
+                # One of the two may have ended.
+                two = np.maximum(one[:, np.newaxis], one)
+                later, later_apart = pair[to], pair[to]
+                np.fill_diagonal(later_apart, -np.inf)
+                apart = _max_plus(_max_plus(gain, later), gain.T) + paid[:, np.newaxis] + paid
+                # From the same state: different transitions, or the same, which cancel.
+                split = (_max_plus(gain, later_apart) + gain).max(axis=1)
+                same = np.where(gain >= 0.0, np.diag(later), -np.inf).max(axis=1)
+                np.fill_diagonal(apart, np.maximum(split, same) + paid)
+                square = np.ix_(here, here)
+                two[square] = np.maximum(two[square], apart)
             alone, pair = one, two
         first = np.flatnonzero(self.start)
-        if not apart:
-            return float(alone[first].max())
-        return float(max(pair[np.ix_(first, first)].max(), alone[first].max()))
+        longest = float(alone[first].max())
+        return longest, float(pair[np.ix_(first, first)].max()) if both else 2.0 * longest
+
+    def _bounds(self, reward: float) -> tuple[float, float]:
+        """At least 1, so that a release of nothing has its noise."""
+        if reward not in self._found:
+            zero, replace = self._farthest(reward)
+            self._found[reward] = max(1.0, zero), max(1.0, replace)
+        return self._found[reward]
 
     @cached_property
-    def _bounds(self) -> dict[str, float]:
-        """Squared 2-norms and 1-norms; at least 1, so that a release of nothing has its noise."""
-        root = math.sqrt(self.reward)
-        return {
-            "zero l2": max(1.0, self._farthest(self.reward, apart=False)),
-            "replace l2": max(1.0, self._farthest(self.reward, apart=True)),
-            "zero l1": max(1.0, self._farthest(root, apart=False)),
-            "replace l1": max(1.0, self._farthest(root, apart=True)),
-        }
+    def _found(self) -> dict[float, tuple[float, float]]:
+        return {}
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        zero = checked_relation(relation) is Relation.ZERO_OUT
-        return math.sqrt(self._bounds["zero l2" if zero else "replace l2"])
+        replace = checked_relation(relation) is not Relation.ZERO_OUT
+        return math.sqrt(self._bounds(self.reward)[replace])
 
     def l1(self, relation: Relation) -> float:
         """See the class."""
-        zero = checked_relation(relation) is Relation.ZERO_OUT
-        return self._bounds["zero l1" if zero else "replace l1"]
+        replace = checked_relation(relation) is not Relation.ZERO_OUT
+        return self._bounds(math.sqrt(self.reward))[replace]
 
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
@@ -652,10 +762,8 @@ class PathCounts(Statistic):
                 f"an aggregate block must have transitions of shape {(*shape, self.states)} and "
                 f"rewards of shape {shape}, got {counts.shape} and {rewards.shape}"
             )
-        if not np.array_equal(
-            np.asarray(block["actions"])[self.moves.any(axis=2)],
-            self.policy[self.moves.any(axis=2)],
-        ):
+        actions, live = np.asarray(block["actions"]), self.moves.any(axis=2)
+        if actions.shape != shape or not np.array_equal(actions[live], self.policy[live]):
             raise InvalidArgument("the block's users followed another policy")
         transitions = np.zeros(self.layout.parts[0].shape)
         transitions[: int(self.counted.sum())] = counts[self.counted]

@@ -361,6 +361,7 @@ class JointCurator(Curator):
                 self.save(self._autosave)
             except BaseException:
                 self.last_release = before
+                self.releases -= 1
                 raise
         return release
 

@@ -1,0 +1,392 @@
+"""What mixture agents make of sums, against slow plain loops and against plain frequencies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tacit import NonPrivate
+from tacit.mixture import MixtureWorld, mixture_from_tabular
+from tacit.mixture.agent import _public
+from tacit.mixture.linopt_po import LinOptPO
+from tacit.mixture.linopt_vi import LinOptVI
+from tacit.mixture.models import CountModel, KnownRewards, Rows
+from tacit.mixture.regularisers import FixedRidge
+from tacit.policy import Policy
+from tacit.privacy.statistic import Block
+from tacit.tabular import riverswim
+from tacit.tabular.ucbvi import UCBVI
+
+Floats = NDArray[np.float64]
+
+KINDS = [
+    # Stationary transitions, stationary rewards, known rewards, weights known to add up to 1.
+    (True, True, True, True),
+    (True, True, False, True),
+    (True, False, False, False),
+    (False, True, False, True),
+    (False, False, False, False),
+    (False, False, True, True),
+]
+
+
+def random_world(
+    seed: int,
+    fixed: bool = True,
+    fixed_rewards: bool = True,
+    known: bool = True,
+    sum_known: bool = True,
+    long: float = 1.0,
+) -> MixtureWorld:
+    """Three base models of 4 states and 2 actions, over 3 steps; reward features so long."""
+    rng = np.random.default_rng(seed)
+    S, A, d, H = 4, 2, 3, 3
+    varphi = rng.dirichlet(np.ones(2), (S, A))
+    omega = rng.random((1 if fixed_rewards else H, 2))
+    directions = np.array([[1.0, 1.0], [-1.0, 1.0], [0.0, -2.0]])
+    about = {"center": np.ones(d) / d, "directions": directions, "radius": 1.0}
+    return MixtureWorld(
+        rng.dirichlet(np.ones(S), (S, A, d)),
+        rng.dirichlet(np.ones(d), 1 if fixed else H),
+        np.einsum("sam,hm->hsa", varphi, omega),
+        H,
+        reward_features=long * varphi,
+        known_rewards=known,
+        **about if sum_known else {},
+    )
+
+
+# The whole of planning, in plain loops from the definitions.
+
+
+class PlainLoops:
+    """LinOptVI (or the evaluation of a policy) without privacy, one episode after the other."""
+
+    def __init__(self, agent: Any, ridge: float) -> None:
+        self.spec, self.agent, self.ridge = agent.spec, agent, ridge
+        spec = self.spec
+        S, A, k = spec.states, spec.actions, spec.free
+        self.x, self.p0 = np.zeros((S, A, k, S)), np.zeros((S, A, S))
+        for s, a, t in np.ndindex(S, A, S):
+            psi = spec.transition_features[s, a, :, t]
+            self.p0[s, a, t] = sum(psi[i] * spec.center[i] for i in range(spec.dimension))
+            for j in range(k):
+                self.x[s, a, j, t] = psi @ spec.directions[:, j]
+        self.size = max(math.sqrt((self.x[s, a] ** 2).sum()) for s, a in np.ndindex(S, A))
+        self.theory = agent.bonus == "theory"
+        reach = [
+            np.sqrt((np.abs(self.x[s, a]).sum(axis=1) ** 2).sum()) for s, a in np.ndindex(S, A)
+        ]
+        self.reach = max(reach)
+        self.steps: list[tuple[int, int, int, int, float, Floats]] = []
+
+    def add(self, block: Block, asked: Floats) -> None:
+        for u in range(block.users):
+            for h in range(self.spec.horizon):
+                s, t = block["states"][u, h], block["states"][u, h + 1]
+                step = (h, int(s), int(block["actions"][u, h]), int(t), block["rewards"][u, h])
+                self.steps.append((*step, asked))
+
+    def scale_of(self, V: Floats) -> float:
+        """What inputs and targets of the value-targeted regression are divided by."""
+        V = V - (V.max() + V.min()) / 2
+        if self.theory:
+            return max(np.abs(V).max(), 1e-9) * self.reach
+        S, A = self.p0.shape[:2]
+        return max(1e-9, *[np.linalg.norm(self.x[s, a] @ V) for s, a in np.ndindex(S, A)])
+
+    def fitted(self, row: int | None) -> tuple[Floats, Floats]:
+        """Lambda and weights, from all steps or those of one."""
+        k, H = self.spec.free, self.spec.horizon
+        targeted = self.agent.statistic_kind == "values"
+        last = H if self.agent._pooled else H - 1
+        matrix, cross = self.ridge * np.eye(k), np.zeros(k)
+        for h, s, a, t, _, asked in self.steps:
+            if h >= last or row not in (None, h):
+                continue
+            if targeted:
+                V = asked[h] - (asked[h].max() + asked[h].min()) / 2
+                x = self.x[s, a] @ V / self.scale_of(V)
+                matrix += np.outer(x, x)
+                cross += x * (V[t] - self.p0[s, a] @ V) / self.scale_of(V)
+            else:
+                x = self.x[s, a] / self.size
+                matrix += x @ x.T
+                cross += x @ (np.eye(len(V0 := self.p0[s, a]))[t] - V0)
+        return matrix, np.linalg.solve(matrix, cross)
+
+    def beta(self, variance: float, bound: float, k: int, rows: int, pooled: bool) -> float:
+        agent, H = self.agent, self.spec.horizon
+        p = agent.failure / (4 * rows * agent.schedule.releases)
+        n = agent.users * (H if pooled else 1)
+        log = 2 * math.log(2 / p) + k * math.log(1 + n / (k * self.ridge))
+        return math.sqrt(variance * log) + bound * math.sqrt(self.ridge)
+
+    def next_value(self, h: int, s: int, a: int, V: Floats) -> tuple[float, float]:
+        spec, agent = self.spec, self.agent
+        matrix, w = self.fitted(None if agent.stationary else h)
+        targeted = agent.statistic_kind == "values"
+        middle, half = (V.max() + V.min()) / 2, max((V.max() - V.min()) / 2, 1e-9)
+        eta = w if targeted else w / self.size
+        x = self.x[s, a] @ (V - middle)
+        mean = middle + self.p0[s, a] @ (V - middle) + x @ eta
+        units = 1.0 if targeted else self.size
+        leverage = x @ np.linalg.solve(matrix, x) / units**2
+        rows = 1 if agent.stationary else spec.horizon
+        if self.theory:
+            variance = 1 / self.reach**2 if targeted else 0.5
+            width = math.sqrt(leverage) * self.beta(
+                variance, spec.radius * units, spec.free, rows, agent.stationary
+            )
+        else:
+            spread = 0.5 * half / self.scale_of(V) if targeted else math.sqrt(0.5) * half
+            width = 0.3 * agent.scale * spread * math.sqrt(leverage)
+        return min(max(mean, V.min()), V.max()), width
+
+    def reward(self, h: int, s: int, a: int) -> tuple[float, float]:
+        spec, agent = self.spec, self.agent
+        if spec.known_rewards is not None:
+            return spec.known_rewards[min(h, len(spec.known_rewards) - 1), s, a], 0.0
+        pooled, m = spec.stationary_rewards, spec.reward_features.shape[2]
+        norms = np.linalg.norm(spec.reward_features, axis=2)
+        varphi = spec.reward_features / norms.max()
+        matrix, cross = self.ridge * np.eye(m), np.zeros(m)
+        for step, state, action, _, r, _ in self.steps:
+            if pooled or step == h:
+                v = varphi[state, action]
+                matrix += np.outer(v, v)
+                cross += r * v
+        v = varphi[s, a]
+        leverage = v @ np.linalg.solve(matrix, v)
+        rows = 1 if pooled else spec.horizon
+        if self.theory:
+            width = self.beta(0.25, math.sqrt(m), m, rows, pooled) * math.sqrt(leverage)
+        else:
+            width = 0.3 * agent.scale * math.sqrt(0.25 * leverage)
+        return float(v @ np.linalg.solve(matrix, cross)), width
+
+    def q_values(self, policy: Floats | None = None) -> tuple[Floats, Floats, Floats]:
+        """Optimistic Q, greedy Q, and the values that the next users are asked about."""
+        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
+        Q, greedy, asked = np.zeros((H, S, A)), np.zeros((H, S, A)), np.zeros((H, S))
+        V, G = np.zeros(S), np.zeros(S)
+        for h in reversed(range(H)):
+            asked[h] = V
+            for s, a in np.ndindex(S, A):
+                r, r_width = self.reward(h, s, a)
+                r, r_width = min(max(r, 0.0), 1.0), min(r_width, 1.0)
+                mean, width = self.next_value(h, s, a, V) if h < H - 1 else (0.0, 0.0)
+                rest = self.next_value(h, s, a, G)[0] if h < H - 1 else 0.0
+                Q[h, s, a] = min(max(r + r_width + min(mean + width, V.max()), 0.0), H - h)
+                greedy[h, s, a] = min(max(r + rest, 0.0), H - h)
+            V = Q[h].max(axis=1) if policy is None else (policy[h] * Q[h]).sum(axis=1)
+            G = greedy[h].max(axis=1)
+        return Q, greedy, asked
+
+
+@pytest.mark.parametrize("bonus", ["practical", "theory"])
+@pytest.mark.parametrize("statistic", ["model", "values"])
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_q_values_are_those_of_plain_loops(kind: Any, statistic: str, bonus: str) -> None:
+    seed = KINDS.index(kind)
+    world = random_world(seed, *kind)
+    ridge = 0.7 if bonus == "practical" else 2.0
+    agent = LinOptVI(
+        world.spec,
+        24,
+        NonPrivate(),
+        statistic=statistic,
+        bonus=bonus,
+        regulariser=FixedRidge(ridge),
+        schedule="fixed:size=12",
+        scale=0.4,
+        seed=seed,
+    )
+    plain, rng = PlainLoops(agent, ridge), np.random.default_rng(seed)
+    asked = agent._values_asked
+    while agent.block_users:
+        block = world.simulate(agent.policy, 12, rng, "episodes").block()
+        plain.add(block, asked)
+        agent.learn(block)
+        Q, greedy, asked = plain.q_values()
+        np.testing.assert_allclose(agent.q_values, Q, atol=1e-9)
+        np.testing.assert_allclose(agent._values_asked, asked, atol=1e-9)
+        best = np.take_along_axis(Q, np.asarray(agent.policy.actions)[..., None], axis=2)[..., 0]
+        np.testing.assert_allclose(best, Q.max(axis=2), atol=1e-9)
+        chosen = np.asarray(agent.greedy_policy.actions)[..., None]
+        np.testing.assert_allclose(
+            np.take_along_axis(greedy, chosen, axis=2)[..., 0], greedy.max(axis=2), atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("statistic", ["model", "values"])
+def test_policy_optimisation_is_that_of_plain_loops(statistic: str) -> None:
+    """Two mirror steps from a policy that takes all actions alike."""
+    world, eta = random_world(9, known=False), 0.3
+    agent = LinOptPO(
+        world.spec,
+        24,
+        NonPrivate(),
+        statistic=statistic,
+        regulariser=FixedRidge(0.7),
+        schedule="fixed:size=12",
+        eta=eta,
+        steps=2,
+    )
+    plain, rng = PlainLoops(agent, 0.7), np.random.default_rng(0)
+    asked, policy = agent._values_asked, np.full((3, 4, 2), 0.5)
+    while agent.block_users:
+        block = world.simulate(agent.policy, 12, rng, "episodes").block()
+        plain.add(block, asked)
+        agent.learn(block)
+        for _ in range(2):
+            Q, _, asked = plain.q_values(policy)
+            policy = policy * np.exp(eta * Q)
+            policy /= policy.sum(axis=2, keepdims=True)
+        np.testing.assert_allclose(agent.q_values, Q, atol=1e-9)
+        np.testing.assert_allclose(agent.policy.table(), policy, atol=1e-9)
+
+
+@pytest.mark.parametrize("statistic", ["model", "values", "counts"])
+@pytest.mark.parametrize("long", [1e-3, 30.0])
+def test_units_of_reward_features_do_not_matter(long: float, statistic: str) -> None:
+    """A world whose reward features are longer, with weights that are smaller by as much."""
+    tables = []
+    for length in (1.0, long):
+        world = random_world(3, known=False, long=length)
+        agent = LinOptVI(
+            world.spec, 40, NonPrivate(), statistic=statistic, schedule="fixed:size=20", seed=1
+        )
+        rng = np.random.default_rng(0)
+        while agent.block_users:
+            agent.learn(world.simulate(agent.policy, 20, rng, "episodes"))
+        tables.append(agent.q_values)
+    np.testing.assert_allclose(tables[0], tables[1], atol=1e-9)
+
+
+def test_rows_are_pooled() -> None:
+    rng = np.random.default_rng(0)
+    gram, cross = rng.normal(size=(3, 2, 2)), rng.normal(size=(3, 2))
+    rows = Rows(gram, cross, np.array([1.0, 2.0, 2.0]), np.array([3.0, 0.0, 4.0])).pooled()
+    np.testing.assert_allclose(rows.gram, [gram[0] + gram[1] + gram[2]])
+    np.testing.assert_allclose(rows.cross, [cross[0] + cross[1] + cross[2]])
+    assert (rows.gram_noise[0], rows.cross_noise[0]) == (3.0, 5.0)
+
+
+# Counts.
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_are_regressed_on_as_in_plain_loops(seed: int, pooled: bool) -> None:
+    world = random_world(seed, fixed=pooled)
+    public, rng = _public(world.spec), np.random.default_rng(seed)
+    H, S, A, k = 3, 4, 2, world.spec.free
+    counts = rng.poisson(20.0, (H, S, A, S)) * (rng.random((H, S, A, 1)) < 0.7) + 0.0
+    noise = rng.choice([0.0, 3.0, 30.0], (H, S, A))
+    counts += noise[..., None] * rng.normal(size=counts.shape)
+    model = CountModel(public, counts, noise, 1.0, 0.8, KnownRewards(world.rewards), pooled)
+    V = rng.random(S) * 2
+    for h in range(H - 1):
+        w = np.zeros(k)
+        for _ in range(2):
+            precision = np.eye(k) * k / (world.spec.radius * public.scale) ** 2
+            target = np.zeros(k)
+            for step, s, a in np.ndindex(H, S, A):
+                n = counts[step, s, a].sum()
+                out = n <= noise[step, s, a] * math.sqrt(S) or n <= 0
+                if out or (not pooled and step != h):
+                    continue
+                for t in range(S):
+                    x, p = public.features[s, a, :, t], public.mean[s, a, t]
+                    chance = min(max(p + x @ w, 1e-3), 1.0)
+                    weight = 1.0 / (max(n, 1.0) * chance + noise[step, s, a] ** 2)
+                    precision = precision + weight * n * n * np.outer(x, x)
+                    target = target + weight * n * (counts[step, s, a, t] - n * p) * x
+            w = np.linalg.solve(precision, target)
+        means, widths = model.next_values(h, V[np.newaxis])
+        for s, a in np.ndindex(S, A):
+            x = public.features[s, a] @ V
+            mean = np.clip(public.mean[s, a] @ V + x @ w, V.min(), V.max())
+            assert means[0, s, a] == pytest.approx(mean, abs=1e-9)
+            width = 0.8 * math.sqrt(x @ np.linalg.solve(precision, x))
+            assert widths[0, s, a] == pytest.approx(width, abs=1e-9)
+
+
+# Finite worlds, where weights are probabilities.
+
+
+def estimated(agent: Any, step: int) -> Floats:
+    """P as planning sees it, (S, A, S): its answer for the value functions 1 in one state."""
+    return np.moveaxis(agent._model().next_values(step, np.eye(agent.spec.states))[0], 0, -1)
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+def test_on_finite_worlds_estimates_are_those_of_the_tabular_family(stationary: bool) -> None:
+    """Both see the same users, who act at random."""
+    finite = riverswim(3, 4)
+    world = mixture_from_tabular(finite)
+    options: dict[str, Any] = {"schedule": "fixed:size=500", "bonus": "theory"}
+    agent = LinOptVI(
+        world.spec,
+        1000,
+        NonPrivate(),
+        statistic="model",
+        stationary=stationary,
+        regulariser=FixedRidge(1e-7),
+        **options,
+    )
+    tabular = UCBVI(finite.spec, 1000, NonPrivate(), **options)
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        users = world.simulate(Policy.uniform(4, 3, 2), 500, rng, "episodes")
+        agent.learn(users)
+        tabular.learn(users)
+    counts = tabular.evidence.counts()
+    visits, transitions = counts.visits, counts.transitions
+    assert visits.shape == (4, 3, 2)
+    assert visits.sum() == 4000
+    model = agent._model()
+    for h in range(3):
+        used = slice(None) if stationary else slice(h, h + 1)
+        n = visits[used].sum(axis=0)
+        frequencies = transitions[used].sum(axis=0)[n > 0] / n[n > 0, np.newaxis]
+        np.testing.assert_allclose(estimated(agent, h)[n > 0], frequencies, atol=1e-6)
+        # Of where nobody went nothing is known.
+        np.testing.assert_allclose(estimated(agent, h)[n == 0], 1.0 / 3.0, atol=1e-6)
+        # Rewards are the same at every step here, and are pooled.
+        n = visits.sum(axis=0)
+        np.testing.assert_allclose(model.rewards(h)[0], counts.rewards.sum(axis=0) / n, atol=1e-6)
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+def test_on_finite_worlds_counts_say_frequencies(stationary: bool) -> None:
+    world = mixture_from_tabular(riverswim(3, 4))
+    agent = LinOptVI(
+        world.spec,
+        10**8,
+        NonPrivate(),
+        statistic="counts",
+        stationary=stationary,
+        schedule="fixed:size=20000000",
+        seed=3,
+    )
+    rng, N = np.random.default_rng(0), np.zeros((4, 3, 2, 3))
+    while agent.block_users:
+        actions = np.asarray(agent.policy.actions)
+        block = world.simulate(agent.policy, agent.block_users, rng, agent.form)
+        counted = np.asarray(block["transitions"])
+        for h, state in np.ndindex(4, 3):
+            N[h, state, actions[h, state]] += counted[h, state]
+        agent.learn(block)
+    for h in range(3):
+        # Nothing follows the last step, so its transition is not asked for.
+        n = (N[:3].sum(axis=0) if stationary else N[h]).sum(axis=-1)
+        seen = n > 10**6
+        assert seen.any()
+        frequencies = (N[:3].sum(axis=0) if stationary else N[h])[seen] / n[seen, np.newaxis]
+        np.testing.assert_allclose(estimated(agent, h)[seen], frequencies, atol=1e-4)

@@ -1,0 +1,99 @@
+"""Sums over blocks: how blocks are weighted, and what is said about their noise."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.block_sums import BlockSums
+
+Blocks = list[tuple[int, float]]
+BLOCKS = st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.1, 1e3)), min_size=1, max_size=6)
+
+
+def added(blocks: Blocks, plain: bool = False, signal: float = 2.0) -> BlockSums:
+    """Blocks of so many users with such noise, which all say ``signal`` per user."""
+    sums = BlockSums(plain)
+    for users, std in blocks:
+        parts = {"one": signal * users * np.ones(3), "two": users * np.ones((2, 3))}
+        sums.add(parts, {"one": std, "two": np.array([std, 3.0 * std])}, std, users)
+    return sums
+
+
+@given(BLOCKS)
+@settings(max_examples=60, deadline=None)
+def test_blocks_weigh_what_they_know(blocks: Blocks) -> None:
+    """By hand: n / s^2, in units of the largest."""
+    sums = added(blocks)
+    weights = [users / std**2 for users, std in blocks]
+    top = max(weights)
+    total = sum(w / top * users for w, (users, _) in zip(weights, blocks, strict=True))
+    spread = sum((w / top * std) ** 2 for w, (_, std) in zip(weights, blocks, strict=True)) ** 0.5
+    np.testing.assert_allclose(sums.scaled("one"), 2.0 * total * np.ones(3))
+    np.testing.assert_allclose(sums.scaled("two"), total * np.ones((2, 3)))
+    np.testing.assert_allclose(sums.noise("one"), spread)
+    np.testing.assert_allclose(sums.noise("two"), [spread, 3.0 * spread])
+    # The block that weighs most counts in full: never more than all users, nor less than its own.
+    largest = blocks[int(np.argmax(weights))][0]
+    assert largest * (1 - 1e-9) <= total <= sum(users for users, _ in blocks) * (1 + 1e-9)
+
+
+@given(BLOCKS, st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_no_other_weights_tell_more(blocks: Blocks, seed: int) -> None:
+    sums = added(blocks, signal=1.0)
+    best = float(sums.noise("one") / sums.scaled("one")[0])
+    users, noise = np.array(blocks, dtype=float).T
+    rng = np.random.default_rng(seed)
+    for weights in (np.ones(len(blocks)), users, *rng.random((5, len(blocks)))):
+        other = np.sqrt(((weights * noise) ** 2).sum()) / (weights @ users)
+        assert best <= other * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("noise", [0.0, 5.0])
+def test_plain_and_exact_sums_add_up(noise: float) -> None:
+    blocks = [(10, noise), (100, noise / 3.0), (7, noise)]
+    sums = added(blocks, plain=noise > 0)
+    np.testing.assert_allclose(sums.scaled("one"), 2.0 * 117.0)
+    np.testing.assert_allclose(sums.noise("one"), np.sqrt(2 * noise**2 + (noise / 3.0) ** 2))
+    assert sums.top == 1.0
+
+
+def test_noise_is_as_stated() -> None:
+    rng, blocks = np.random.default_rng(0), [(10, 4.0), (30, 2.0), (200, 50.0)]
+    found = []
+    for _ in range(4000):
+        sums = BlockSums()
+        for users, std in blocks:
+            sums.add({"part": rng.normal(0.0, std, 2)}, {"part": std}, std, users)
+        found.append(sums.scaled("part") / sums.noise("part"))
+    assert np.std(found) == pytest.approx(1.0, abs=6.0 / np.sqrt(2.0 * np.size(found)))
+
+
+def test_what_is_given_stays_as_it_is() -> None:
+    sums, part = BlockSums(), np.ones(2)
+    for _ in range(3):
+        sums.add({"part": part}, {"part": 1.0}, 1.0, 5)
+    assert (part == 1.0).all()
+    np.testing.assert_allclose(sums.scaled("part"), 3.0)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_save_goes_on_the_same(plain: bool) -> None:
+    blocks: Blocks = [(10, 4.0), (30, 2.0), (200, 50.0)]
+    whole, first = added(blocks, plain), added(blocks[:2], plain)
+    meta, arrays = first.dump()
+    again = BlockSums(plain)
+    again.add({"old": np.ones(1)}, {"old": 1.0}, 1.0, 1)
+    again.restore(json.loads(json.dumps(meta)), arrays)
+    users, std = blocks[2]
+    parts = {"one": 2.0 * users * np.ones(3), "two": users * np.ones((2, 3))}
+    again.add(parts, {"one": std, "two": np.array([std, 3.0 * std])}, std, users)
+    assert set(again.parts) == {"one", "two"}
+    for name in ("one", "two"):
+        assert (again.scaled(name) == whole.scaled(name)).all()
+        assert (again.noise(name) == whole.noise(name)).all()
