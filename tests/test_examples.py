@@ -1,7 +1,8 @@
 """The examples do what they say.
 
 The app survives its own death: what was published stays, what was spent is known. The recommender
-learns from logs, with real noise, what no reader's log gives away.
+learns from logs, with real noise, what no reader's log gives away. A regulariser of one's own
+serves as well as the built-in ones.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tacit import published
 
 APP = Path(__file__).parent.parent / "examples" / "app.py"
 RECOMMENDER = APP.parent / "recommender.py"
+REGULARISER = APP.parent / "own_regulariser.py"
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +141,26 @@ def test_a_log_has_a_line_per_offer_and_follows_the_policy(monkeypatch):
     assert (episodes.states[:, 0] == example.START).all()
     assert (episodes.actions == policy.actions[np.arange(6), episodes.states[:, :-1]]).all()
     assert str(tacit.validate(episodes, world.spec)).startswith("2 episodes, 12 steps: all valid")
+
+
+def test_a_regulariser_of_ones_own_learns_as_well_as_the_built_in_ones():
+    command = [sys.executable, str(REGULARISER), "--users=20000", "--runs=3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    shares = dict(re.findall(r"^  (\w+)\(.*\) +([\d.]+)%$", done.stdout, re.MULTILINE))
+    assert list(shares) == ["FixedRidge", "NoiseRidge", "NoiseShift", "Floor"]
+    # A user who does not learn loses 40 % or more in these worlds.
+    assert all(float(share) < 10.0 for share in shares.values())
+    assert float(shares["Floor"]) < float(shares["NoiseShift"])
+
+
+def test_its_matrix_can_be_inverted_and_keeps_what_stands_out_of_the_noise(monkeypatch):
+    monkeypatch.syspath_prepend(REGULARISER.parent)
+    import own_regulariser as example  # the file that is run above
+
+    gram = np.diag([-50.0, 3.0, 1000.0])
+    made = example.Floor()(gram, 10.0, 10.0, 0.1)
+    level = 2.0 * (1e-3 + 10.0 * np.sqrt(3.0))
+    np.testing.assert_allclose(made.matrix, np.diag([level, level, 1000.0]))
+    without = example.Floor()(gram, 0.0, 0.0, 0.1)
+    assert np.linalg.eigvalsh(without.matrix).min() > 0
+    assert without.shift == 0.0

@@ -340,7 +340,7 @@ def test_on_finite_worlds_estimates_are_those_of_the_tabular_family(stationary: 
         regulariser=FixedRidge(1e-7),
         **options,
     )
-    tabular = UCBVI(finite.spec, 1000, NonPrivate(), **options)
+    tabular = UCBVI(finite.spec, 1000, NonPrivate(), stationary=False, **options)
     rng = np.random.default_rng(0)
     for _ in range(2):
         users = world.simulate(Policy.uniform(4, 3, 2), 500, rng, "episodes")

@@ -10,6 +10,7 @@ FIGURES: Mapping[str, str] = {
     "first-agent": "tacit.experiments.first_agent",
     "linear-budgets": "tacit.experiments.linear_budgets",
     "linear-comparison": "tacit.experiments.linear_comparison",
+    "mixture-orders": "tacit.experiments.mixture_orders",
     "running-count": "tacit.experiments.running_count",
     "tabular-orders": "tacit.experiments.tabular_orders",
 }

@@ -158,7 +158,7 @@ def noise() -> Table:
                 PER_STEP if per_step else POOLED,
                 label=f"simplex, d = {dimension}, {'per step' if per_step else 'pooled'}",
                 world=f"simplex:dimension={dimension}",
-                users={1.0: 3_000_000},
+                users={1.0: 4_000_000},
             )
             jobs = {
                 shape: place.job("LSVIUCB", joint(1.0), gram_noise=shape, statistic="features")

@@ -280,14 +280,14 @@ def _logarithmic(axes: Axes, label: str) -> None:
 
 
 @contextmanager
-def _sheet(path: Path, title: str, subtitle: str) -> Iterator[Sequence[Axes]]:
-    """Two rows of two panels, in the style of all figures; saved at the end."""
+def _sheet(path: Path, title: str, subtitle: str, columns: int = 2) -> Iterator[Sequence[Axes]]:
+    """Two rows of panels, in the style of all figures; saved at the end."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(figures._STYLE):
-        figure = Figure(figsize=(11, 9), dpi=130, layout="constrained")
-        panels = figure.subplots(2, 2)
+        figure = Figure(figsize=(5.5 * columns, 9), dpi=130, layout="constrained")
+        panels = figure.subplots(2, columns)
         # An empty line keeps the subtitle's place in the layout.
         figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
         figure.text(0.012, 0.952, subtitle, ha="left", va="center", fontsize=10.5, color=INK)

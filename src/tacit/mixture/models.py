@@ -60,7 +60,7 @@ class World:
         rows = max(1, _CACHED // S)
         for first in range(0, len(flat), rows):
             block = slice(first, first + rows)
-            inputs[:, block] = values @ flat[block].T
+            np.matmul(values, flat[block].T, out=inputs[:, block])
         base = values @ self.mean.reshape(-1, S).T
         return base.reshape(-1, S, A), inputs.reshape(-1, S, A, k)
 

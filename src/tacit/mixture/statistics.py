@@ -31,23 +31,25 @@ _CHUNK = 1 << 20
 # The largest numbers of public tables with which nothing overflows, in squares and in sums.
 _LARGEST = 1e6
 _HUGE = 1e150
+# How long a direction is looked for that all steps share.
+_ROUNDS = 200
 # Rounding of the running length; a billionth of the budget is nobody's loss.
 _ROUNDING = 1e-9
 
 
 def any_features(gram: float, cross: float) -> float:
-    """The largest |y - y'|^2 for y = (sqrt(a) x x', x q), |x| <= 1, |q|^2 <= m, with any signs.
+    """The largest |y - y~|^2 of y = (sqrt(a) x x', x q), |x| <= 1, |q|^2 <= m, with any signs.
 
     x is a vector and q a number, or x is a matrix (k, n) with Frobenius norm and q in R^n. Let
     z = [x; q' / sqrt(2 a)], of k + 1 rows. z z' is positive semidefinite with trace
     |x|^2 + |q|^2 / (2 a) <= 1 + m / (2 a) =: t, so |z z'| <= t in Frobenius norm, and two such
     matrices have a non-negative inner product: they are at most sqrt(2) t apart. The blocks of z z'
-    are x x', twice x q / sqrt(2 a), and |q|^2 / (2 a), so a |z z' - ..|^2 is at least
-    a |x x' - ..|^2 + |x q - ..|^2 = |y - y'|^2, which is hence at most 2 a t^2 = 2 (a + m / 2)^2 / a.
-    For a < m / 2 it is at most what it is for m / 2, as it grows with a: 4 m.
+    are x x', twice x q / sqrt(2 a), and |q|^2 / (2 a). So of two of each, |y - y~|^2 =
+    a |x x' - x~ x~'|^2 + |x q - x~ q~|^2 is at most a |z z' - z~ z~'|^2, and so at most 2 a t^2 =
+    2 (a + m / 2)^2 / a. It grows with a, so for a < m / 2 it is at most what it is there: 4 m.
 
-    Both are attained, and zero is among the y: by unit vectors with <x, x~> = min(1, m / (2 a)) and
-    q~ = -q of length sqrt(m).
+    Zero is one of the y. Vectors attain both: unit vectors with <x, x~> = min(1, m / (2 a)), and
+    numbers q~ = -q of size sqrt(m).
     """
     if 2.0 * gram < cross:
         return 4.0 * cross
@@ -106,6 +108,26 @@ def _extremes(base: Floats, paid: Floats) -> tuple[float, float]:
         products /= lengths[some, np.newaxis] * lengths[rest]
         rho = max(rho, -float(products.min()))
     return farthest, min(rho, 1.0)
+
+
+def _margin(rows: Floats) -> float:
+    """The kappa with <g, y> >= kappa |y| for every row y: large, if not the largest.
+
+    g is found by the Frank-Wolfe method for the shortest convex combination of unit rows; whatever
+    is found, kappa holds for it.
+    """
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    units = rows[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
+    g, best = units.mean(axis=0), 0.0
+    for _ in range(_ROUNDS):
+        products = units @ g
+        best = max(best, float(products.min()) / max(float(np.linalg.norm(g)), 1e-9))
+        towards = units[int(products.argmin())] - g
+        gain = -float(g @ towards)
+        if gain <= 1e-12:
+            break
+        g = g + min(1.0, gain / float(towards @ towards)) * towards
+    return max(0.0, best - _ROUNDING)
 
 
 class _RegressionSums(Statistic):
@@ -181,13 +203,18 @@ class ModelSums(_RegressionSums):
     * |Y - Y'| is at most what the largest distances |w y - w' y'| of two steps add up to. They are
       convex in each of w, w', r and r', so largest where these are 0 or 1: between two possible
       steps, or one and zero. All pairs are looked at, so for one step the bound is exact.
-    * |Y - Y'|^2 <= 2 C^2 - 2 <Y, Y'>, and -<Y, Y'> is at most C^2; per step, rho C^2, and pooled,
-      rho R^2, where rho is the largest of 0 and -cos(y, y') over pairs of steps and R is what the
-      longest steps add up to. Per step it is the sum of -w w' <y_h, y'_h> <= rho |w y_h| |w' y'_h|,
-      to which Cauchy-Schwarz applies; pooled, the sum over all pairs.
+    * |Y - Y'|^2 <= 2 C^2 - 2 <Y, Y'>, and -<Y, Y'> <= C^2. With rho the largest of 0 and
+      -cos(y, y') over pairs of steps, it is also at most rho C^2 per step: it is the sum of
+      -w w' <y_h, y'_h> <= rho |w y_h| |w' y'_h|, to which Cauchy-Schwarz applies. Pooled, it is the
+      sum over all pairs, so at most rho R R' with R = sum |w y|, which is at most what the longest
+      steps add up to. Let g be a unit vector with <g, y> >= kappa |y|, kappa > 0, for every step.
+      Then kappa R <= <g, Y> <= C, so it is at most rho C^2 / kappa^2. And steps within an angle of
+      arccos kappa of g have sums within it, which are at most twice that angle apart: it is at most
+      -cos(2 arccos kappa) C^2 = (1 - 2 kappa^2) C^2, or 0 if that is negative.
 
-    The least is declared. With too many pairs to look at, rho is 1 and a squared distance at most
-    any_features(a, m) + any_features(b, b) for |e - p0|^2 <= m: p0 need not be a distribution.
+    The least is declared. With too many pairs to look at, rho is 1, kappa is 0 and a squared
+    distance at most any_features(a, m) + any_features(b, b) for |e - p0|^2 <= m: p0 need not be a
+    distribution.
 
     Attributes:
         features: x, (S, A, k, S).
@@ -297,6 +324,20 @@ class ModelSums(_RegressionSums):
         return self._add_up(step, last), max(rho, rho_last)
 
     @cached_property
+    def _opposition(self) -> float:
+        """The largest -<Y, Y'> / C^2 of pooled sums, as far as kappa tells."""
+        s, a, t = np.nonzero(self.support)
+        if len(s) > _MOST_STEPS:
+            return 1.0
+        crosses = self.features[s, a, :, t] - self._offsets[s, a]
+        steps, paid = np.hstack([self._grams[s, a], crosses]), self._paid[s, a]
+        # Other rewards are between these two.
+        kappa = _margin(np.vstack([np.hstack([steps, r * paid]) for r in (0.0, 1.0)]))
+        if kappa <= 0.0:
+            return 1.0
+        return max(0.0, min(1.0, self._pairs[1] / kappa**2, 1.0 - 2.0 * kappa**2))
+
+    @cached_property
     def _longest(self) -> float:
         """What the longest steps add up to."""
         top, last = float(self._lengths.max()), float(self._last_lengths.max())
@@ -326,8 +367,10 @@ class ModelSums(_RegressionSums):
             return self.bound
         C = self.bound
         apart, rho = self._pairs
-        reach = self._longest if self.pooled else C
-        return max(C, min(apart, math.sqrt(2.0 * (C**2 + min(rho * reach**2, C**2)))))
+        against = rho * C**2
+        if self.pooled:
+            against = min(rho * self._longest**2, self._opposition * C**2)
+        return max(C, min(apart, math.sqrt(2.0 * (C**2 + against))))
 
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
@@ -678,6 +721,21 @@ class PathCounts(Statistic):
             parts.append(Part("rewards", shape, weight=math.sqrt(self.reward)))
         return Layout(tuple(parts))
 
+    @property
+    def one_hots(self) -> int | None:
+        """One per step that counts, and one per step whose rewards do."""
+        if self.reward > 1.0:
+            return None
+        counted, paying = self.counted.any(axis=(1, 2)).sum(), self.paying.any(axis=1).sum()
+        return max(1, int(counted + paying))
+
+    @property
+    def fractional(self) -> Bools:
+        """The reward sums."""
+        marks = np.zeros(self.layout.size, dtype=bool)
+        marks[self.layout.parts[0].shape[0] :] = True
+        return marks
+
     def dense(self, transitions: Floats, rewards: Floats | None) -> tuple[Floats, Floats]:
         """Released entries as (H, S, S) and (H, S)."""
         counts, sums = np.zeros(self.counted.shape), np.zeros(self.paying.shape)
@@ -689,9 +747,9 @@ class PathCounts(Statistic):
     def _farthest(self, reward: float) -> tuple[float, float]:
         """The largest distance of a path from none and of two, if rewards count so much."""
         H, S = self.horizon, self.states
-        live = self.moves.any(axis=2)
-        after = self.moves.any(axis=1).sum(axis=1)
-        cost = int((live.sum(axis=1) * after * (2 * after + live.sum(axis=1))).sum())
+        live: Bools = np.asarray(self.moves.any(axis=2))
+        now, after = live.sum(axis=1), self.moves.any(axis=1).sum(axis=1)
+        cost = int((now * after * (now + 2 * after)).sum())
         both = cost <= _MOST_PAIRS
         alone, pair = np.zeros(S), np.zeros((S, S))
         for h in range(H - 1, -1, -1):
@@ -762,7 +820,8 @@ class PathCounts(Statistic):
                 f"an aggregate block must have transitions of shape {(*shape, self.states)} and "
                 f"rewards of shape {shape}, got {counts.shape} and {rewards.shape}"
             )
-        actions, live = np.asarray(block["actions"]), self.moves.any(axis=2)
+        actions: NDArray[np.generic] = block["actions"]
+        live = np.asarray(self.moves.any(axis=2))
         if actions.shape != shape or not np.array_equal(actions[live], self.policy[live]):
             raise InvalidArgument("the block's users followed another policy")
         transitions = np.zeros(self.layout.parts[0].shape)

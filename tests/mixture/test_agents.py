@@ -1,0 +1,836 @@
+"""Mixture agents: what they promise, choose, refuse and learn; and slips that are found."""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic, local
+from tacit.block_sums import BlockSums
+from tacit.checks import check_agent
+from tacit.loop import noise_seed, run
+from tacit.made_up_users import sampler_of
+from tacit.mixture import MixtureWorld, hard_mixture, mixture_from_tabular, mixture_of_models
+from tacit.mixture.agent import Constants, MixtureAgent
+from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
+from tacit.mixture.linopt_po import LinOptPO
+from tacit.mixture.linopt_vi import LinOptVI
+from tacit.mixture.regularisers import FixedRidge
+from tacit.mixture.statistics import ModelSums, PathCounts, ValueSums
+from tacit.privacy.budget import epsilon_from_mu
+from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
+from tacit.privacy.noise import Noise
+from tacit.privacy.statistic import Block
+from tacit.schedule import Schedule
+from tacit.tabular import riverswim
+from tacit.watched_gate import Passage, WatchedGate, difference, snapshot
+
+Floats = NDArray[np.float64]
+
+KNOWN = mixture_of_models(3, 4, 4, 4, seed=700)
+UNKNOWN = mixture_of_models(3, 4, 4, 4, seed=700, known_rewards=False)
+HARD = hard_mixture(3, 3)
+HARD_UNKNOWN = hard_mixture(3, 3, known_rewards=False)
+JOINT = JointDP(10.0, 1e-6)
+PURE = JointDP(10.0, 0.0)
+LOCAL = LocalDP(20.0, 1e-6)
+LAPLACE = LocalDP(20.0, 0.0)
+BITS = LocalDP(20.0, 0.0, mechanism="randomised response")
+FEW = "fixed:size=60"
+
+AGENTS: dict[str, Any] = {"vi": LinOptVI, "po": LinOptPO, "local": LDPUCRLVTR}
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+# The conformance check.
+
+Case = tuple[str, MixtureWorld, dict[str, Any]]
+
+
+def every_case() -> dict[str, Case]:
+    """Every agent with everything that can be asked under every privacy."""
+    cases: dict[str, Case] = {}
+    for rewards, world in (("known", KNOWN), ("unknown", UNKNOWN)):
+        for privacy in (NonPrivate(), JOINT, LOCAL):
+            for agent in ("vi", "po"):
+                for statistic in ("model", "values"):
+                    name = f"{agent}, {statistic}, {rewards}, {privacy}"
+                    cases[name] = (agent, world, {"statistic": statistic, "privacy": privacy})
+        cases[f"local, {rewards}"] = ("local", world, {"privacy": LOCAL})
+    for rewards, world in (("known", HARD), ("unknown", HARD_UNKNOWN)):
+        for privacy in (NonPrivate(), JOINT, PURE, LOCAL, LAPLACE, BITS):
+            options = {"statistic": "counts", "privacy": privacy}
+            cases[f"vi, counts, {rewards}, {privacy}"] = ("vi", world, options)
+    for statistic in ("model", "values"):
+        base: dict[str, Any] = {"statistic": statistic, "privacy": JOINT}
+        for agent in ("vi", "po"):
+            for more in ({"bonus": "theory"}, {"stationary": False}):
+                cases[f"{agent}, {statistic}, {more}"] = (agent, UNKNOWN, base | more)
+    relation = {"statistic": "values", "privacy": JointDP(5.0, 1e-6, Relation.ZERO_OUT)}
+    cases["vi, zero-out"] = ("vi", UNKNOWN, relation)
+    return cases
+
+
+CASES = every_case()
+SOME = [
+    f"vi, model, unknown, {JOINT}",
+    f"vi, values, known, {JOINT}",
+    f"po, values, unknown, {JOINT}",
+    f"po, model, known, {LOCAL}",
+    f"vi, values, unknown, {NonPrivate()}",
+    "local, unknown",
+    f"vi, counts, unknown, {PURE}",
+    f"vi, counts, known, {LAPLACE}",
+    f"vi, counts, unknown, {BITS}",
+    "vi, values, {'bonus': 'theory'}",
+    "po, model, {'stationary': False}",
+]
+
+
+def check(case: Case, **options: Any) -> Any:
+    name, world, own = case
+    few = {"schedule": FEW} | ({"steps": 2} if name == "po" else {})
+    make = partial(AGENTS[name], **few | own)
+    return check_agent(make, world, users=240, **options)
+
+
+def assert_checked(case: Case) -> None:
+    report = check(case)
+    missing = {"budget", "noise", "real resume"}
+    private = not isinstance(case[2]["privacy"], NonPrivate)
+    assert set(report.skipped) == {"ties", "labels"} | (set() if private else missing)
+    assert len(report.passed) == 12 - len(report.skipped)
+    assert report.releases == 4
+    assert max(report.tightness) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_agents_pass_the_check(name: str) -> None:
+    assert_checked(CASES[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_every_agent_passes_the_check(name: str) -> None:
+    assert_checked(CASES[name])
+
+
+# What is chosen.
+
+
+def made(world: Any = UNKNOWN, users: int = 240, cls: Any = LinOptVI, **options: Any) -> Any:
+    spec = getattr(world, "spec", world)
+    return cls(spec, users, **{"privacy": JOINT, "noise_seed": 0} | options)
+
+
+PRINTED = {"calibration": "as_printed"}
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "reason"),
+    [
+        ({}, "model", "every transition informs on all weights"),
+        ({"privacy": NonPrivate()}, "model", "every transition"),
+        ({"privacy": LOCAL}, "model", "every transition"),
+        ({"privacy": PURE}, "counts", "1-norm"),
+        ({"privacy": LAPLACE}, "counts", "1-norm"),
+        ({"privacy": BITS}, "counts", "1-norm"),
+        ({"world": HARD}, "counts", "few next states inform"),
+        ({"world": HARD, "privacy": NonPrivate()}, "model", "every transition"),
+        ({"world": HARD, "privacy": LOCAL}, "model", "every transition"),
+        ({"world": HARD, "bonus": "theory"}, "model", "every transition"),
+        ({"world": HARD, "cls": LinOptPO}, "model", "every transition"),
+        ({"world": HARD, "statistic": "values"}, "values", "as asked"),
+        ({"statistic": "counts"}, "counts", "as asked"),
+        ({"cls": LDPUCRLVTR, "privacy": LOCAL}, "values", "as asked"),
+    ],
+    ids=str,
+)
+def test_it_says_what_it_chose(options: Any, kind: str, reason: str) -> None:
+    agent = made(schedule="fixed:size=80", **options)
+    assert agent.statistic_kind == kind
+    kinds = {"model": ModelSums, "values": ValueSums, "counts": PathCounts}
+    assert isinstance(agent.statistic, kinds[kind])
+    assert f"statistic {kind!r}: " in agent.why
+    assert reason in agent.why
+    assert "3 releases (fixed:size=80)" in agent.why
+
+
+def test_as_printed_is_said_too() -> None:
+    agent = made(users=8, **PRINTED)
+    assert "statistic 'values': as printed; 8 releases" in agent.why
+
+
+def test_growth_decides_how_many_releases_there_are() -> None:
+    for statistic in ("model", "values", "counts"):
+        releases = [
+            made(users=10**5, statistic=statistic, growth=growth).schedule.releases
+            for growth in (1.1, 1.5, 3.0)
+        ]
+        assert releases == sorted(releases, reverse=True)
+        assert releases[0] > 2 * releases[2]
+
+
+def test_smaller_budgets_begin_with_larger_blocks() -> None:
+    for statistic in ("model", "values", "counts"):
+        first = [
+            made(users=10**6, statistic=statistic, privacy=JointDP(e, 1e-6)).schedule.blocks[0]
+            for e in (10.0, 1.0, 0.1)
+        ]
+        assert first[0] < first[1] < first[2]
+    assert made(privacy=NonPrivate()).schedule.blocks[0] == 1
+
+
+def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
+    assert made(privacy=NonPrivate()).form == "counts"
+    assert made(statistic="values").form == "counts"
+    assert made(statistic="counts").form == "followed"
+    assert made(statistic="model").form == "episodes"
+    large = made(users=10**9, statistic="model", schedule="fixed:size=1000000")
+    assert large.form == "counts"
+    small = made(users=10**9, statistic="model", schedule="fixed:size=10")
+    assert small.statistic.l2(Relation.REPLACE_ONE) < large.statistic.l2(Relation.REPLACE_ONE)
+
+
+def test_known_rewards_are_not_asked_for() -> None:
+    for statistic in ("model", "values", "counts"):
+        known, unknown = (made(world, statistic=statistic).statistic for world in (KNOWN, UNKNOWN))
+        more = {part.name for part in unknown.layout.parts} - {
+            part.name for part in known.layout.parts
+        }
+        assert more == ({"rewards"} if statistic == "counts" else {"rewards", "reward_gram"})
+
+
+# What is refused.
+
+THEORY = {"bonus": "theory"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"world": riverswim(3, 4).spec}, "MixtureSpec"),
+        ({"users": 0}, "users"),
+        ({"users": 2.5}, "users"),
+        ({"users": True}, "users"),
+        ({"privacy": 1.0}, "privacy"),
+        ({"statistic": "sums"}, "auto, model, values or counts"),
+        ({"growth": 1.0}, "growth"),
+        ({"growth": math.inf}, "growth"),
+        ({"growth": math.nan}, "growth"),
+        ({"regulariser": 1.0}, "regulariser must be callable"),
+        ({"bonus": "large"}, "bonus must be practical or theory"),
+        ({"scale": 0.0}, "scale"),
+        ({"scale": math.nan}, "scale"),
+        ({"failure": 0.0}, "failure"),
+        ({"failure": 1.0}, "failure"),
+        ({"calibration": "loose"}, "calibration must be tight or as_printed"),
+        ({"schedule": "sometimes"}, "schedule"),
+        ({"schedule": Schedule("mine", (5,))}, "schedule is for 5 users"),
+        ({"noise_seed": -1}, "noise_seed"),
+        ({"privacy": NonPrivate(), "ledger": "somewhere"}, "belong to JointDP"),
+        ({"privacy": LOCAL, "autosave": "somewhere"}, "belong to JointDP"),
+        # What does not go together.
+        ({"cls": LinOptPO, "statistic": "counts"}, "counts are of deterministic policies"),
+        ({"cls": LinOptPO, "privacy": PURE}, "needs Gaussian noise: delta > 0"),
+        ({"cls": LinOptPO, "privacy": BITS}, "needs Gaussian noise"),
+        ({"statistic": "model", "privacy": PURE}, "needs Gaussian noise: delta > 0"),
+        ({"statistic": "values", "privacy": LAPLACE}, "Gaussian mechanism under LocalDP"),
+        ({"statistic": "values", "privacy": BITS}, "Gaussian mechanism under LocalDP"),
+        (THEORY | {"statistic": "counts"}, "derived for statistic 'model' and 'values'"),
+        (THEORY | {"privacy": PURE}, "needs Gaussian noise"),
+        (THEORY | {"privacy": LAPLACE}, "needs Gaussian noise"),
+        # Policy optimisation.
+        ({"cls": LinOptPO, "eta": 0.0}, "eta must be > 0"),
+        ({"cls": LinOptPO, "eta": math.nan}, "eta must be > 0"),
+        ({"cls": LinOptPO, "steps": 0}, "steps must be an integer >= 1"),
+        ({"cls": LinOptPO, "steps": 2.5}, "steps must be an integer >= 1"),
+        ({"cls": LinOptPO, "steps": True}, "steps must be an integer >= 1"),
+        # The local baseline.
+        ({"cls": LDPUCRLVTR}, "must be LocalDP"),
+        ({"cls": LDPUCRLVTR, "privacy": NonPrivate()}, "must be LocalDP"),
+        ({"cls": LDPUCRLVTR, "privacy": LAPLACE}, "Gaussian mechanism"),
+        ({"cls": LDPUCRLVTR, "privacy": LOCAL, "statistic": "model"}, "of its own"),
+        ({"cls": LDPUCRLVTR, "privacy": LOCAL, "regulariser": FixedRidge()}, "of its own"),
+        # As printed.
+        (PRINTED | {"privacy": PURE}, "delta > 0"),
+        (PRINTED | {"privacy": LOCAL}, "joint DP"),
+        (PRINTED | {"privacy": NonPrivate()}, "joint DP"),
+        (PRINTED | {"privacy": JointDP(1.0, 1e-6, episodes_per_user=2)}, "one episode"),
+        (PRINTED | {"statistic": "model"}, "value-targeted"),
+        (PRINTED | {"statistic": "counts"}, "value-targeted"),
+        (PRINTED | {"schedule": FEW}, "after every episode"),
+        (PRINTED | {"users": 1}, "users >= 2"),
+    ],
+    ids=str,
+)
+def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        made(**options)
+
+
+def test_wrong_data_changes_nothing() -> None:
+    agent = made(schedule=FEW)
+    block = UNKNOWN.simulate(agent.policy, 60, np.random.default_rng(0), "episodes").block()
+    before = snapshot(agent)
+    # Sums of users whom a clip must see one by one.
+    summed = UNKNOWN.simulate(agent.policy, 60, np.random.default_rng(0), "counts")
+    for wrong in (
+        summed,
+        Block(60, {"states": block["states"]}),
+        Block(60, {**block.arrays, "rewards": block["rewards"][:, :-1]}),
+    ):
+        with pytest.raises(InvalidArgument):
+            agent.learn(wrong)
+    many = {k: np.resize(v, (241, *v.shape[1:])) for k, v in block.arrays.items()}
+    with pytest.raises(HorizonExceeded, match="240 users"):
+        agent.learn(Block(241, many))
+    assert not difference(before, snapshot(agent))
+    assert agent._curator.blocks == ()
+
+
+# Users.
+
+
+def serve(agent: Any, world: MixtureWorld, seed: int = 0) -> list[Block]:
+    rng, blocks = np.random.default_rng(seed), []
+    while agent.block_users:
+        block = world.simulate(agent.policy, agent.block_users, rng, "episodes").block()
+        agent.learn(block)
+        blocks.append(block)
+    return blocks
+
+
+@pytest.mark.parametrize("statistic", ["model", "values", "counts"])
+def test_somebody_who_comes_again_counts_as_nobody(statistic: str) -> None:
+    options = {"statistic": statistic, "schedule": "fixed:size=20", "users": 60}
+    once, twice = made(**options), made(**options)
+    for number, block in enumerate(serve(made(**options), UNKNOWN)):
+        ids = list(range(20 * number, 20 * number + 20))
+        once_ids, states = list(ids), np.array(block["states"])
+        if number:
+            # The first user of all comes in every block; elsewhere somebody invalid does.
+            ids[7] = 0
+            states[7] = -1
+        twice.learn(block, user_ids=ids)
+        once.learn(Block(20, {**block.arrays, "states": states}), user_ids=once_ids)
+        assert not difference(snapshot(once), snapshot(twice))
+
+
+@pytest.mark.parametrize(
+    ("cls", "statistic", "privacy"),
+    [
+        (LinOptVI, "model", LOCAL),
+        (LinOptPO, "values", LOCAL),
+        (LDPUCRLVTR, None, LOCAL),
+        (LinOptVI, "counts", LAPLACE),
+        (LinOptVI, "counts", BITS),
+    ],
+    ids=str,
+)
+def test_devices_report_what_agents_ask(cls: Any, statistic: Any, privacy: Any) -> None:
+    options = {} if statistic is None else {"statistic": statistic}
+    world = HARD_UNKNOWN if statistic == "counts" else UNKNOWN
+    agent = cls(world.spec, 60, privacy, schedule="fixed:size=20", **options)
+    rng = np.random.default_rng(0)
+    for release in range(1, 4):
+        episodes = world.simulate(agent.policy, 20, rng, "episodes").block()
+        rows = [
+            local.report(agent.statistic, episodes.take(slice(u, u + 1)), privacy)
+            for u in range(20)
+        ]
+        with pytest.raises(InvalidArgument, match="devices report"):
+            agent.learn(episodes)
+        agent.learn_reports(np.array(rows))
+        assert (agent.releases, agent.policy.version) == (release, release)
+
+
+def values_are_truncated(agent: Any, world: MixtureWorld) -> None:
+    """Q is in [0, H - h], and users are asked about values in [0, H - h - 1]."""
+    rng, H = np.random.default_rng(0), world.spec.horizon
+    left = np.arange(H, 0, -1.0)[:, np.newaxis]
+    while agent.block_users:
+        assert (agent._values_asked >= 0.0).all()
+        assert (agent._values_asked <= left - 1.0 + 1e-12).all(), "longer than an episode"
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+        assert (agent.q_values >= 0.0).all()
+        assert (agent.q_values <= left[..., np.newaxis] + 1e-12).all(), "longer than an episode"
+
+
+@pytest.mark.parametrize("bonus", ["practical", "theory"])
+@pytest.mark.parametrize("statistic", ["model", "values"])
+@pytest.mark.parametrize("cls", [LinOptVI, LinOptPO])
+def test_values_are_truncated(cls: Any, statistic: str, bonus: str) -> None:
+    for epsilon in (0.01, 100.0):
+        options: dict[str, Any] = {"statistic": statistic, "bonus": bonus, "scale": 5.0}
+        privacy = JointDP(epsilon, 1e-6)
+        values_are_truncated(
+            made(cls=cls, users=80, schedule="fixed:size=20", privacy=privacy, **options), UNKNOWN
+        )
+
+
+# Slips.
+
+
+class AsksOldUsersAgain(LinOptVI):
+    """As the paper prints it: features of all users so far, with the newest values."""
+
+    def _forget_blocks(self) -> None:
+        pass
+
+    def _release(self, block: Block, user_ids: Any) -> None:
+        statistic = self._statistic()
+        self._curator.add(block, user_ids)
+        release = self._curator.release(statistic, blocks=list(self._curator.blocks))
+        self._sums = BlockSums()
+        self._absorb(release, statistic, block.users)
+        self._advance(block.users)
+
+
+class RecomputesOldUsers(LinOptVI):
+    """The same behind the gate's back: new noise for the new block only."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._old: list[Block] = []
+
+    def _release(self, block: Block, user_ids: Any) -> None:
+        self._sums = BlockSums()
+        statistic = self._statistic()
+        for old in self._old:
+            parts = statistic.layout.unpack(statistic.total(old))
+            self._sums.add(parts, dict.fromkeys(parts, 0.0), 1.0, old.users)
+        self._old.append(block)
+        super()._release(block, user_ids)
+
+
+class RawValues(LinOptVI):
+    """What users are asked about depends on where the last ones really were."""
+
+    form = "episodes"
+
+    def _release(self, block: Block, user_ids: Any) -> None:
+        super()._release(block, user_ids)
+        visited = np.bincount(
+            np.clip(np.asarray(block["states"]), 0, self.spec.states - 1).ravel(),
+            minlength=self.spec.states,
+        )
+        self._values_asked = self._values_asked + visited / visited.max()
+        self._asked = None
+
+
+@pytest.mark.parametrize(
+    ("mutant", "found"),
+    [
+        (AsksOldUsersAgain, r"BudgetExceeded|^budget: "),
+        (RecomputesOldUsers, r"^(chunks|data flow|hostile users|resume): "),
+        (RawValues, r"^(data flow|hostile users): "),
+    ],
+)
+def test_old_users_are_never_asked_again(mutant: Any, found: str) -> None:
+    make = partial(mutant, privacy=JOINT, statistic="values", schedule=FEW)
+    with pytest.raises(CheckFailed, match=found):
+        check_agent(make, UNKNOWN, users=240)
+
+
+class ForgetsValues(LinOptVI):
+    """A save without the values that the block's users are asked about."""
+
+    def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        asked = self._values_asked
+        super()._set_state(meta, arrays)
+        self._values_asked = asked
+
+
+class ForgetsSums(LinOptVI):
+    def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super()._set_state(meta, arrays)
+        self._sums.top *= 2.0
+
+
+@pytest.mark.parametrize("mutant", [ForgetsValues, ForgetsSums])
+def test_what_is_not_saved_is_found(mutant: Any) -> None:
+    make = partial(mutant, privacy=JointDP(100.0, 1e-6), statistic="values", schedule=FEW)
+    with pytest.raises(CheckFailed, match=r"^resume: .*differ"):
+        check_agent(make, UNKNOWN, users=240)
+
+
+class NoTruncation(LinOptVI):
+    """Optimism without end: every step adds its whole width."""
+
+    def _optimistic(self, model: Any, policy: Any) -> tuple[Floats, Floats]:
+        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
+        Q, asked, V = np.zeros((H, S, A)), np.zeros((H, S)), np.zeros(S)
+        for h in reversed(range(H)):
+            asked[h] = V
+            rewards, widths = model.rewards(h)
+            Q[h] = rewards + widths
+            if h < H - 1:
+                means, spread = model.next_values(h, V[np.newaxis])
+                Q[h] += means[0] + spread[0]
+            V = Q[h].max(axis=1)
+        self.q_values, self._values_asked = Q, asked
+        return Q, Q
+
+
+def test_values_that_are_not_truncated_are_found() -> None:
+    options = {"statistic": "values", "privacy": JointDP(0.01, 1e-6), "scale": 5.0}
+    mutant = partial(made, cls=NoTruncation, users=80, schedule="fixed:size=20", **options)
+    with pytest.raises(AssertionError, match="longer than an episode"):
+        values_are_truncated(mutant(), UNKNOWN)
+
+
+@pytest.mark.parametrize("options", [{}, {"bonus": "theory"}, {"calibration": "as_printed"}])
+def test_privacy_does_not_rest_on_the_truncation(options: Any) -> None:
+    """Inputs and targets are cut: a statistic keeps its sensitivity for values of any size."""
+    users = UNKNOWN.simulate(made().policy, 50, np.random.default_rng(0)).block()
+    agent = made(users=80, statistic="values", **options)
+    for factor in (1e-6, 1.0, 1e6):
+        agent._values_asked = factor * np.random.default_rng(1).normal(size=(4, 4))
+        agent._asked = None
+        check_statistic(agent.statistic, sampler_of(users, None))
+
+
+# Noise: users who all stay at home leave nothing else.
+
+WORLD_OF_NOISE = UNKNOWN
+
+
+def played(make: Any, seed: int, releases: int = 6) -> list[Passage]:
+    agent = make(WORLD_OF_NOISE.spec, 10 * releases, noise_seed=seed)
+    with WatchedGate().open() as gate:
+        while agent.block_users:
+            users = min(10, agent.block_users)
+            block = WORLD_OF_NOISE.simulate(
+                agent.policy, users, np.random.default_rng(0), "episodes"
+            ).block()
+            nobody = np.full_like(block["states"], -1)
+            agent.learn(Block(users, {**block.arrays, "states": nobody}))
+    return gate.passages
+
+
+def scaled(passage: Passage) -> dict[str, Floats]:
+    """Noise by part and row, each entry in units of its standard deviation."""
+    parts = {}
+    for part in passage.statistic.layout.parts:
+        noise = passage.release[part.name] / float(np.max(passage.release.std[part.name]))
+        if part.symmetric:
+            rows, columns = np.triu_indices(noise.shape[-1])
+            noise = noise[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
+        parts[part.name] = noise.reshape(len(noise), -1)
+    return parts
+
+
+def noise_is_as_announced_and_fresh(make: Any, runs: int = 12) -> None:
+    found: dict[str, list[Floats]] = {}
+    between: list[Floats] = []
+    for seed in range(runs):
+        passages = played(make, seed)
+        assert len(passages) == 6
+        for i, passage in enumerate(passages):
+            cost, own = passage.release.cost, scaled(passage)
+            assert cost is not None
+            demanded = passage.statistic.sensitivity(JOINT.relation, "l2") / cost
+            for part in passage.statistic.layout.parts:
+                std = float(np.max(passage.release.std[part.name]))
+                assert std == pytest.approx(demanded / part.weight)
+            for name, noise in own.items():
+                found.setdefault(name, []).append(noise.ravel())
+                # No row has anything of another one, nor any release of one before.
+                between += [(a * b).ravel() for a, b in zip(noise[1:], noise[:-1], strict=True)]
+                for earlier in passages[:i]:
+                    before = scaled(earlier)[name]
+                    if before.shape == noise.shape:
+                        between.append((noise * before).ravel())
+    for name, values in found.items():
+        squares = np.concatenate(values) ** 2
+        width = 6.0 * math.sqrt(2.0 / squares.size)
+        assert abs(squares.mean() - 1.0) < width, f"{name}: of variance {squares.mean():.3f}"
+    products = np.concatenate(between)
+    width = 6.0 / math.sqrt(products.size)
+    assert abs(products.mean()) < width, f"products of mean {products.mean():.3f}"
+
+
+def noisy(statistic: str, **options: Any) -> Any:
+    return partial(
+        LinOptVI, privacy=JOINT, statistic=statistic, schedule="fixed:size=10", **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("statistic", "options"),
+    [
+        ("model", {}),
+        ("model", {"stationary": False}),
+        ("values", {}),
+        ("values", {"bonus": "theory"}),
+        ("counts", {}),
+    ],
+    ids=str,
+)
+def test_noise_is_what_it_should_be(statistic: str, options: Any) -> None:
+    noise_is_as_announced_and_fresh(noisy(statistic, **options))
+
+
+class Source:
+    """Simulated noise with a slip."""
+
+    simulation = True
+
+    def __init__(self, seed: int) -> None:
+        self._noise = Noise(seed)
+
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        raise NotImplementedError
+
+
+class Halved(Source):
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        return 0.5 * self._noise.normal(shape)
+
+
+class DrawnOnce(Source):
+    """Every release has the noise of the first."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._drawn: dict[tuple[int, ...], Floats] = {}
+
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        if shape not in self._drawn:
+            self._drawn[shape] = self._noise.normal(shape)
+        return self._drawn[shape]
+
+
+class SameForAllSteps(Source):
+    """Every step has the noise of the first: parts are rows of these lengths, one per step."""
+
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        k, m, steps = WORLD_OF_NOISE.spec.free, 4, 4
+        sizes = (k * (k + 1) // 2, k, m * (m + 1) // 2, m)
+        assert math.prod(shape) == steps * sum(sizes)
+        rows = [np.tile(self._noise.normal((size,)), steps) for size in sizes]
+        return np.concatenate(rows).reshape(shape)
+
+
+def with_source(kind: type[Source], make: Any) -> Any:
+    def mutant(*args: Any, noise_seed: int, **options: Any) -> Any:
+        agent = make(*args, noise_seed=noise_seed, **options)
+        agent._curator._source = kind(noise_seed)
+        return agent
+
+    return mutant
+
+
+@pytest.mark.parametrize("statistic", ["model", "values"])
+@pytest.mark.parametrize(
+    ("slip", "message"),
+    [
+        (Halved, r"of variance 0\.2"),
+        (DrawnOnce, r"products of mean (0\.[2-9]|1\.)"),
+        (SameForAllSteps, r"products of mean (0\.[2-9]|1\.)"),
+    ],
+)
+def test_noise_with_a_slip_is_found(slip: type[Source], message: str, statistic: str) -> None:
+    make = noisy(statistic, stationary=False)
+    with pytest.raises(AssertionError, match=message):
+        noise_is_as_announced_and_fresh(with_source(slip, make))
+
+
+# As printed.
+
+
+def printed(world: MixtureWorld, users: int, relation: Relation, cls: Any = LinOptVI) -> Any:
+    privacy = JointDP(1.0, 1e-5, relation)
+    return cls(world.spec, users, privacy, calibration="as_printed", noise_seed=0)
+
+
+def papers_noise(H: int, K: int) -> float:
+    """In units of the paper's sensitivities, on one node: at epsilon 1 and delta 1e-5."""
+    return H * math.sqrt(32 * math.ceil(math.log2(K)) * math.log(4 * H / 1e-5))
+
+
+@pytest.mark.parametrize("cls", [LinOptVI, LinOptPO])
+@pytest.mark.parametrize("users", [2, 8, 9, 16, 1000])
+@pytest.mark.parametrize("world", [KNOWN, UNKNOWN], ids=["known", "unknown"])
+def test_as_printed_is_proven_for_the_papers_noise(
+    world: MixtureWorld, users: int, cls: Any
+) -> None:
+    H, paid = 4, world is UNKNOWN
+    nodes = math.floor(math.log2(users)) + 1
+    for relation, one_step in ((Relation.REPLACE_ONE, 4.5), (Relation.ZERO_OUT, 2.0)):
+        # Nothing follows the last step; its reward counts.
+        squares = one_step * (H - 1) + (one_step * H if paid else 0.0)
+        mu = math.sqrt(squares * nodes) / papers_noise(H, users)
+        guarantee = printed(world, users, relation, cls).guarantee
+        assert guarantee.epsilon == pytest.approx(epsilon_from_mu(mu, 1e-5), rel=1e-6)
+        assert (guarantee.delta, guarantee.relation) == (1e-5, relation)
+        # True but loose, as the paper's own.
+        assert guarantee.epsilon < 1.0
+
+
+@pytest.mark.parametrize("users", [8, 13])
+def test_as_printed_has_the_papers_noise(users: int) -> None:
+    found = []
+    for seed in range(12):
+        agent = made(users=users, privacy=JointDP(1.0, 1e-5), noise_seed=seed, **PRINTED)
+        with WatchedGate().open() as gate:
+            while agent.block_users:
+                assert agent.block_users == 1
+                one = UNKNOWN.simulate(agent.policy, 1, np.random.default_rng(0), "episodes")
+                nobody = np.full_like(one.block()["states"], -1)
+                agent.learn(Block(1, {**one.block().arrays, "states": nobody}))
+        assert agent.releases == len(gate.passages) == users
+        for t, passage in enumerate(gate.passages, 1):
+            # A prefix is the sum of as many nodes as its number has ones.
+            std = papers_noise(4, users) * math.sqrt(t.bit_count())
+            for part in passage.statistic.layout.parts:
+                assert float(np.max(passage.release.std[part.name])) == pytest.approx(std)
+            if t == users:
+                found += [values.ravel() for values in scaled(passage).values()]
+        # Planning sees one running sum, with the noise of the last release.
+        last = float(np.max(gate.passages[-1].release.std["gram"]))
+        np.testing.assert_allclose(agent._sums.noise("gram"), last)
+    squares = np.concatenate(found) ** 2
+    assert squares.mean() == pytest.approx(1.0, abs=6.0 * math.sqrt(2.0 / squares.size))
+
+
+def test_as_printed_asks_every_user_about_the_values_of_her_time() -> None:
+    """One counter, whose sums are of inputs and targets of one scale."""
+    agent = printed(UNKNOWN, 12, Relation.REPLACE_ONE)
+    rng, asked = np.random.default_rng(0), []
+    with WatchedGate().open() as gate:
+        while agent.block_users:
+            asked.append(agent._values_asked)
+            agent.learn(UNKNOWN.simulate(agent.policy, 1, rng, "episodes"))
+    scale = 4 * agent._reach
+    for values, passage in zip(asked, gate.passages, strict=True):
+        statistic: Any = passage.statistic
+        centred = values - (values.max(axis=1) + values.min(axis=1))[:, np.newaxis] / 2
+        for h, s, a in np.ndindex(4, 4, 4):
+            x = agent._public.features[s, a] * agent._public.scale
+            np.testing.assert_allclose(statistic.inputs[h, s, a], x @ centred[h] / scale)
+        np.testing.assert_allclose(statistic.values, centred / 4)
+
+
+def test_as_printed_is_not_saved(tmp_path: Any) -> None:
+    with pytest.raises(InvalidArgument, match="not saved"):
+        printed(KNOWN, 8, Relation.REPLACE_ONE).save(tmp_path / "state")
+
+
+# Save and resume.
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"users": 300},
+        {"scale": 0.5},
+        {"stationary": False},
+        {"statistic": "counts"},
+        {"growth": 1.7},
+        {"constants": Constants(bonus=0.5)},
+        {"regulariser": FixedRidge()},
+        {"schedule": "fixed:size=30"},
+        {"cls": LinOptPO},
+        {"world": KNOWN},
+    ],
+    ids=str,
+)
+def test_a_save_of_another_agent_is_refused_and_stays_loadable(other: Any, tmp_path: Any) -> None:
+    path, ledger = tmp_path / "state", tmp_path / "ledger"
+    base = {"schedule": FEW, "statistic": "values", "noise_seed": None}
+    agent = made(**base, ledger=ledger)
+    agent.learn(UNKNOWN.simulate(agent.policy, 60, np.random.default_rng(0), "episodes"))
+    agent.save(path)
+    with pytest.raises(InvalidArgument, match="another agent"):
+        made(**base | other).load(path, ledger=ledger)
+    assert made(**base).load(path, ledger=ledger).releases == 1
+    with pytest.raises(DoubleSpend):
+        made(**base).load(path, ledger=ledger)
+
+
+@pytest.mark.parametrize(
+    ("cls", "statistic"),
+    [
+        (LinOptVI, "model"),
+        (LinOptVI, "values"),
+        (LinOptVI, "counts"),
+        (LinOptPO, "model"),
+        (LinOptPO, "values"),
+    ],
+)
+def test_a_killed_process_resumes_from_its_autosave(
+    cls: Any, statistic: str, tmp_path: Any
+) -> None:
+    path = tmp_path / "state"
+    options: dict[str, Any] = {"statistic": statistic, "schedule": FEW, "cls": cls}
+    agent = made(**options, autosave=path)
+    serve(agent, UNKNOWN)
+    resumed: MixtureAgent = made(**options, seed=5, noise_seed=7).load(path)
+    assert not difference(snapshot(agent), snapshot(resumed))
+    np.testing.assert_array_equal(resumed.q_values, agent.q_values)
+    assert resumed._curator.blocks == ()
+
+
+# That they learn.
+
+
+def learnt(world: MixtureWorld, cls: Any, users: int, privacy: Any, **options: Any) -> list[float]:
+    """Value of the last policy over the optimum, in some runs."""
+    found = []
+    for seed in range(2):
+        agent = cls(world.spec, users, privacy, seed=seed, noise_seed=noise_seed(seed), **options)
+        run(agent, world, seed, progress=False)
+        found.append(world.value(agent.policy) / world.optimal_value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cls", "statistic", "users"),
+    [
+        (LinOptVI, "model", 5_000),
+        (LinOptVI, "values", 5_000),
+        (LinOptVI, "counts", 100_000),
+        (LinOptPO, "model", 5_000),
+        (LinOptPO, "values", 5_000),
+    ],
+)
+def test_private_agents_learn(cls: Any, statistic: str, users: int) -> None:
+    world = mixture_of_models(seed=500)
+    assert world.baseline_value < 0.5 * world.optimal_value
+    found = learnt(world, cls, users, JointDP(10.0, 1e-6), statistic=statistic)
+    assert min(found) > 0.9
+
+
+@pytest.mark.parametrize("cls", [LinOptVI, LinOptPO])
+def test_rewards_are_learnt_too(cls: Any) -> None:
+    world = mixture_of_models(seed=500, known_rewards=False)
+    assert min(learnt(world, cls, 20_000, JointDP(10.0, 1e-6))) > 0.9
+
+
+def test_local_agents_learn() -> None:
+    world = mixture_of_models(seed=500)
+    assert min(learnt(world, LinOptVI, 10**6, LocalDP(10.0, 1e-6))) > 0.9
+
+
+def test_finite_worlds_are_learnt_as_mixtures() -> None:
+    world = mixture_from_tabular(riverswim(3, 6))
+    assert min(learnt(world, LinOptVI, 200_000, JointDP(10.0, 1e-6))) > 0.9
+
+
+@pytest.mark.parametrize("cls", [LinOptVI, LinOptPO])
+def test_chance_alone_explains_no_learning(cls: Any) -> None:
+    """The same run at a budget that drowns everything in noise."""
+    world = mixture_of_models(seed=500)
+    assert np.median(learnt(world, cls, 5_000, JointDP(1e-4, 1e-6))) < 0.9

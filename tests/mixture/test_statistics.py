@@ -1,0 +1,1070 @@
+"""What mixture agents ask: attacked, enumerated, unbiased, and equal however it is computed."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tacit import Block, Relation, check_statistic
+from tacit.mixture import hard_mixture, kernels, mixture_of_models, statistics
+from tacit.mixture.statistics import ModelSums, PathCounts, ValueSums, any_features
+from tacit.policy import Policy
+from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.privacy.statistic import Statistic
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+S, A, k, H = 3, 2, 2, 4
+
+
+def random_world(
+    S: int, A: int, k: int, m: int = 2, seed: int = 0, holes: float = 0.3
+) -> dict[str, Any]:
+    """Features of all sizes and signs, p0 a distribution, some transitions impossible."""
+    rng = np.random.default_rng(seed)
+    support = rng.random((S, A, S)) > holes
+    support[..., 0] |= ~support.any(axis=-1)
+    mean = rng.random((S, A, S)) * support
+    mean /= mean.sum(axis=-1, keepdims=True)
+    features = rng.normal(size=(S, A, k, S)) * support[:, :, np.newaxis]
+    features /= np.sqrt((features**2).sum(axis=(2, 3), keepdims=True)) / rng.random((S, A, 1, 1))
+    return {
+        "features": features,
+        "mean": mean,
+        "support": support,
+        "reward_features": rng.normal(size=(S, A, m)) / 2.0,
+    }
+
+
+def model_sums(world: dict[str, Any], horizon: int, rewards: bool, **options: Any) -> ModelSums:
+    own = {**world, "reward_features": world["reward_features"] if rewards else None}
+    return ModelSums(**own, horizon=horizon, **options)
+
+
+def value_sums(
+    world: dict[str, Any], horizon: int, rewards: bool, values: Floats | None = None, **options: Any
+) -> ValueSums:
+    S = len(world["mean"])
+    if values is None:
+        values = np.random.default_rng(1).normal(size=(horizon, S))
+    return ValueSums(
+        inputs=np.moveaxis(world["features"] @ values.T, -1, 0),
+        means=np.moveaxis(world["mean"] @ values.T, -1, 0),
+        values=values,
+        support=world["support"],
+        horizon=horizon,
+        reward_features=world["reward_features"] if rewards else None,
+        **options,
+    )
+
+
+def sample_of(S: int, A: int, H: int) -> Callable[[np.random.Generator, int], Block]:
+    """Random users, users who stay where they are, and users who drop every other step."""
+
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        states = rng.integers(0, S, (users, H + 1))
+        actions = rng.integers(0, A, (users, H))
+        rewards = rng.choice([0.0, 1.0, 0.5, np.nan], (users, H), p=[0.2, 0.6, 0.1, 0.1])
+        lazy = rng.random(users) < 0.5
+        states[lazy] = rng.integers(0, S, (lazy.sum(), 1))
+        actions[lazy] = rng.integers(0, A, (lazy.sum(), 1))
+        rewards[lazy] = rng.integers(0, 2, (lazy.sum(), 1))
+        arrays = {"states": states, "actions": actions, "rewards": rewards}
+        return Block(users, {**arrays, "versions": (rng.random(users) < 0.05).astype(int)})
+
+    return sample
+
+
+def everyone(S: int, A: int, H: int, rewards: tuple[float, ...] = (0.0, 1.0, math.nan)) -> Block:
+    """Every episode there is, possible or not; a reward of NaN is a step that does not count."""
+    rows = itertools.product(
+        itertools.product(range(S), repeat=H + 1),
+        itertools.product(range(A), repeat=H),
+        itertools.product(rewards, repeat=H),
+    )
+    states, actions, paid = (np.array(column) for column in zip(*rows, strict=True))
+    arrays = {"states": states, "actions": actions, "rewards": paid}
+    return Block(len(states), {**arrays, "versions": np.zeros(len(states), dtype=int)})
+
+
+def extent(vectors: Floats, power: int = 2) -> tuple[float, float]:
+    """The longest vector and the largest distance, the zero vector included."""
+    vectors = np.unique(np.vstack([vectors, 0.0 * vectors[:1]]), axis=0)
+    farthest = 0.0
+    for vector in vectors:
+        apart = np.abs(vectors - vector) ** power
+        farthest = max(farthest, float(apart.sum(axis=1).max()))
+    longest = float((np.abs(vectors) ** power).sum(axis=1).max())
+    return longest ** (1 / power), farthest ** (1 / power)
+
+
+def bounds(statistic: Statistic) -> tuple[float, float]:
+    return statistic.l2(Relation.ZERO_OUT), statistic.l2(Relation.REPLACE_ONE)
+
+
+def bounds_1(statistic: PathCounts) -> tuple[float, float]:
+    return statistic.l1(Relation.ZERO_OUT), statistic.l1(Relation.REPLACE_ONE)
+
+
+def check_extent(statistic: Statistic, block: Block) -> tuple[float, float]:
+    """What was found, never more than declared, in shares of that."""
+    found, declared = extent(statistic.vectors(block)), bounds(statistic)
+    assert found[0] <= declared[0] * (1 + 1e-9)
+    assert found[1] <= declared[1] * (1 + 1e-9)
+    return found[0] / declared[0], found[1] / declared[1]
+
+
+# Bounds for any features.
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    rows=st.integers(1, 3),
+    columns=st.integers(1, 4),
+    gram=st.sampled_from([1e-3, 0.3, 0.5, 1.0, 1.7, 50.0]),
+    cross=st.sampled_from([0.1, 1.0, 2.0, 3.0]),
+)
+def test_any_features_of_matrices(
+    seed: int, rows: int, columns: int, gram: float, cross: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = []
+    for _ in range(60):
+        x = rng.normal(size=(rows, columns))
+        q = rng.normal(size=columns)
+        x *= rng.choice([1.0, rng.random()]) / np.linalg.norm(x)
+        q *= math.sqrt(cross) * rng.choice([1.0, rng.random()]) / np.linalg.norm(q)
+        for sign in (1.0, -1.0):
+            vectors.append(np.append(math.sqrt(gram) * x @ x.T, sign * x @ q))
+    assert extent(np.array(vectors))[1] ** 2 <= any_features(gram, cross) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("gram", [1e-3, 0.3, 0.5, 1.0, 1.7, 50.0])
+def test_any_features_is_attained(gram: float) -> None:
+    angles = np.linspace(0.0, math.pi / 2, 2001)
+    x = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    outer = math.sqrt(gram) * (x[:, :, np.newaxis] * x[:, np.newaxis]).reshape(-1, 4)
+    apart = ((outer - outer[0]) ** 2).sum(axis=1) + ((x + x[0]) ** 2).sum(axis=1)
+    assert apart.max() == pytest.approx(any_features(gram, 1.0), rel=1e-5)
+    assert any_features(1.0, 1.0) == 4.5
+    assert any_features(1.0, 2.0) == 8.0
+
+
+# Sensitivities, attacked.
+
+WORLD = random_world(S, A, k, seed=2)
+FULL = random_world(S, A, k, seed=3, holes=0.0)
+# Two cells that oppose each other, in which users can stay.
+OPPOSED = {
+    "features": np.array([[[[0.5, -0.5]]], [[[0.5, -0.5]]]]) * math.sqrt(2.0),
+    "mean": np.full((2, 1, 2), 0.5),
+    "support": np.ones((2, 1, 2), dtype=bool),
+    "reward_features": np.array([[[1.0, 0.0]], [[0.0, 1.0]]]),
+}
+
+ATTACKED: list[tuple[str, Statistic, float | None]] = [
+    ("per step", model_sums(FULL, H, True), 0.95),
+    ("per step, known rewards", model_sums(FULL, H, False), 0.92),
+    ("per step, holes", model_sums(WORLD, H, True), None),
+    ("per step, clipped", model_sums(OPPOSED, H, True, clip=1.2), 0.95),
+    ("per step, clipped hard", model_sums(FULL, H, True, clip=0.3), None),
+    ("pooled", model_sums(FULL, H, True, pooled=True), 0.95),
+    ("pooled, opposed", model_sums(OPPOSED, H, False, pooled=True), 0.99),
+    ("pooled, clipped", model_sums(FULL, H, True, pooled=True, clip=1.0), 0.9),
+    ("pooled, clipped hard", model_sums(FULL, H, True, pooled=True, clip=0.1), 0.9),
+    ("pooled, weighted", model_sums(WORLD, H, True, pooled=True, gram=0.2, reward=3.0), 0.9),
+    ("values", value_sums(FULL, H, False), None),
+    ("values, holes", value_sums(WORLD, H, True), None),
+    ("values, weighted", value_sums(WORLD, H, True, gram=0.1, reward=3.0), None),
+]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "attained"), [row[1:] for row in ATTACKED], ids=[row[0] for row in ATTACKED]
+)
+def test_sensitivities_hold(statistic: Statistic, attained: float | None) -> None:
+    sizes = np.shape(statistic.support)[:2]  # type: ignore[attr-defined]
+    sample = sample_of(*sizes, H)
+    report = check_statistic(statistic, sample, users=150, rounds=60, attained=attained)
+    assert min(report.tightness.values()) > 0.3
+
+
+def signed_values(rewards: bool) -> tuple[ValueSums, Block]:
+    """Inputs on a half circle with targets of both signs: what makes the bound of V tight."""
+    n = 24
+    angles = np.linspace(0.0, math.pi, n)
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    features = circle[np.newaxis, :, :].repeat(2, axis=0)
+    statistic = ValueSums(
+        inputs=np.broadcast_to(features, (3, 2, n, 2)),
+        means=np.zeros((3, 2, n)),
+        values=np.array([[1.0, -1.0]] * 3),
+        support=np.ones((2, n, 2), dtype=bool),
+        horizon=3,
+        reward_features=features if rewards else None,
+    )
+    states = np.array([[s] * 4 for s in (0, 1) for _ in range(n) for _ in (0, 1)])
+    actions = np.array([[a] * 3 for _ in (0, 1) for a in range(n) for _ in (0, 1)])
+    paid = np.array([[r] * 3 for _ in (0, 1) for _ in range(n) for r in (0.0, 1.0)])
+    return statistic, Block(len(states), {"states": states, "actions": actions, "rewards": paid})
+
+
+@pytest.mark.parametrize("rewards", [False, True])
+def test_the_bound_of_value_sums_is_attained(rewards: bool) -> None:
+    statistic, block = signed_values(rewards)
+    moves, steps = 2, 3
+    zero, replace = bounds(statistic)
+    assert zero**2 == pytest.approx(2.0 * moves + 2.0 * steps * rewards)
+    assert replace**2 == pytest.approx(4.5 * moves + 4.5 * steps * rewards)
+    of_zero, of_replace = check_extent(statistic, block)
+    assert of_zero == pytest.approx(1.0)
+    assert 0.95 < of_replace <= 1.0 + 1e-9
+
+
+# Sensitivities, enumerated.
+
+
+@st.composite
+def tiny(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
+    """A world with few possible users."""
+    S, A, H = draw(st.sampled_from([(1, 1, 2), (1, 2, 2), (2, 1, 3), (2, 2, 1), (3, 1, 2)]))
+    k, m = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+
+    def table(*shape: int) -> Floats:
+        entry = st.sampled_from([-3.0, -0.5, 0.0, 0.2, 0.6, 1.0])
+        size = math.prod(shape)
+        return np.reshape(draw(st.lists(entry, min_size=size, max_size=size)), shape)
+
+    world = {
+        "features": table(S, A, k, S),
+        "mean": table(S, A, S),
+        "support": table(S, A, S) > -1.0,
+        "reward_features": table(S, A, m),
+    }
+    return world, H
+
+
+def made(maker: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """A statistic, or None where there is nothing to learn."""
+    try:
+        statistic = maker(*arguments, **options)
+        bounds(statistic)
+    except InvalidArgument:
+        return None
+    return statistic
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    case=tiny(),
+    rewards=st.booleans(),
+    pooled=st.booleans(),
+    gram=st.sampled_from([0.01, 1.0, 4.0]),
+    reward=st.sampled_from([0.3, 1.0]),
+    share=st.sampled_from([None, 0.1, 0.5, 0.9]),
+)
+def test_model_sums_are_enumerated(
+    case: tuple[dict[str, Any], int],
+    rewards: bool,
+    pooled: bool,
+    gram: float,
+    reward: float,
+    share: float | None,
+) -> None:
+    world, horizon = case
+    options = {"pooled": pooled, "gram": gram, "reward": reward}
+    statistic = made(model_sums, world, horizon, rewards, **options)
+    if statistic is None:
+        return
+    if share is not None:
+        options["clip"] = share * statistic.bound
+        statistic = model_sums(world, horizon, rewards, **options)
+    block = everyone(*world["mean"].shape[:2], horizon)
+    of_zero, of_replace = check_extent(statistic, block)
+    if horizon == 1 and of_zero > 0:
+        # One step: the exact diameter, zero included.
+        assert of_zero == pytest.approx(1.0, rel=1e-8)
+        if share is None:
+            assert of_replace == pytest.approx(1.0, rel=1e-8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "_MOST_STEPS", 0)
+        many = model_sums(world, horizon, rewards, **options)
+        assert bounds(many)[0] == bounds(statistic)[0]
+        assert bounds(statistic)[1] <= bounds(many)[1] * (1 + 1e-12)
+        assert many.sensitivity(Relation.REPLACE_ONE, "l2") == bounds(many)[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=tiny(), rewards=st.booleans(), gram=st.sampled_from([0.01, 1.0]))
+def test_value_sums_are_enumerated(
+    case: tuple[dict[str, Any], int], rewards: bool, gram: float
+) -> None:
+    world, horizon = case
+    statistic = made(value_sums, world, horizon, rewards, gram=gram)
+    if statistic is not None:
+        check_extent(statistic, everyone(*world["mean"].shape[:2], horizon))
+        assert statistic.sensitivity(Relation.REPLACE_ONE, "l2") > 0
+
+
+def test_a_mean_need_not_be_a_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Targets e - p0 are then longer than sqrt(2).
+    features = np.array([[[[1.0, 0.0]], [[-0.6, 0.8]]], [[[0.0, 1.0]], [[0.6, -0.8]]]])
+    mean = np.array([[[3.0, 0.0], [-2.0, 1.0]], [[0.0, -3.0], [4.0, 4.0]]])
+    world = {**OPPOSED, "features": features, "mean": mean}
+    world |= {"support": np.ones((2, 2, 2), dtype=bool), "reward_features": features[:, :, 0]}
+    monkeypatch.setattr(statistics, "_MOST_STEPS", 0)
+    for gram in (1.0, 30.0):
+        check_extent(model_sums(world, 2, True, gram=gram), everyone(2, 2, 2))
+
+
+def test_several_chunks_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = bounds(model_sums(FULL, H, True)), bounds_1(PATHS[1])
+    monkeypatch.setattr(statistics, "_CHUNK", 7)
+    assert bounds(model_sums(FULL, H, True)) == pytest.approx(first)
+    again = PathCounts(SUPPORT, INFORMS, START, H, POLICY, reward=0.5)
+    assert bounds_1(again) == second
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.integers(1, 12), tilt=st.sampled_from([0.0, 0.5, 2.0]))
+def test_a_margin_holds_for_all_sums(seed: int, size: int, tilt: float) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(size, 3)) + tilt
+    kappa = statistics._margin(np.vstack([rows, np.zeros((1, 3))]))
+    weights = rng.random((200, size)) * (rng.random((200, size)) < 0.3)
+    sums = weights @ rows
+    lengths = np.linalg.norm(sums, axis=1)
+    cosines = sums @ sums.T - (2.0 * kappa**2 - 1.0) * np.outer(lengths, lengths)
+    assert cosines.min() >= -1e-9
+    if kappa > 0:
+        assert (weights @ np.linalg.norm(rows, axis=1) <= lengths / kappa + 1e-9).all()
+
+
+def test_clipped_sums_that_cannot_oppose_each_other_are_close() -> None:
+    # Rewards say where a user was, and there all is about alike: hardly more than sqrt(2).
+    world = {**OPPOSED, "features": 0.1 * OPPOSED["features"]}
+    statistic = model_sums(world, H, True, pooled=True, clip=1.5)
+    zero, replace = bounds(statistic)
+    assert replace < 1.43 * zero
+    check_statistic(statistic, sample_of(2, 1, H), users=150, rounds=40, attained=0.95)
+
+
+# Paths.
+
+SUPPORT = np.array(
+    [
+        [[1, 1, 0], [1, 0, 0]],
+        [[0, 1, 1], [1, 0, 1]],
+        [[0, 0, 1], [1, 1, 1]],
+    ],
+    dtype=bool,
+)
+INFORMS = SUPPORT & np.array([[[1, 1, 0], [0, 0, 0]], [[0, 1, 1], [1, 0, 1]], [[0, 0, 0], [1] * 3]])
+START = np.array([True, True, False])
+POLICY = np.array([[0, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0]])
+PATHS = [
+    PathCounts(SUPPORT, INFORMS, START, H, POLICY),
+    PathCounts(SUPPORT, INFORMS, START, H, POLICY, reward=0.5),
+    PathCounts(SUPPORT, SUPPORT, START, H, POLICY, reward=1.0),
+]
+
+
+def followers(statistic: PathCounts) -> Callable[[np.random.Generator, int], Block]:
+    """Users most of whom do what the policy says, and some of whom do not."""
+
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        H, S = statistic.policy.shape
+        states = rng.integers(0, S, (users, H + 1))
+        states[:, 0] = rng.choice(np.flatnonzero(statistic.start), users)
+        actions, rewards = np.zeros((users, H), dtype=int), rng.integers(0, 2, (users, H)) * 1.0
+        for user, h in itertools.product(range(users), range(H)):
+            actions[user, h] = statistic.policy[h, states[user, h]]
+            allowed = np.flatnonzero(statistic.support[states[user, h], actions[user, h]])
+            if len(allowed) and rng.random() < 0.97:
+                states[user, h + 1] = rng.choice(allowed)
+        actions[rng.random((users, H)) < 0.02] += 1
+        versions = np.where(rng.random(users) < 0.05, statistic.version + 1, statistic.version)
+        arrays = {"states": states, "actions": actions, "rewards": rewards}
+        return Block(users, {**arrays, "versions": versions})
+
+    return sample
+
+
+@pytest.mark.parametrize("statistic", PATHS)
+def test_paths_are_attacked(statistic: PathCounts) -> None:
+    check_statistic(statistic, followers(statistic), users=150, rounds=30, attained=0.95)
+
+
+@st.composite
+def mazes(draw: st.DrawFn) -> PathCounts:
+    S, A, H = draw(st.sampled_from([(1, 1, 1), (1, 2, 3), (2, 1, 3), (2, 2, 2), (3, 1, 2)]))
+
+    def marks(*shape: int) -> Bools:
+        size = math.prod(shape)
+        return np.reshape(draw(st.lists(st.booleans(), min_size=size, max_size=size)), shape)
+
+    start = marks(S)
+    start[draw(st.integers(0, S - 1))] = True
+    table = draw(st.lists(st.integers(0, A - 1), min_size=H * S, max_size=H * S))
+    reward = draw(st.sampled_from([0.0, 0.25, 1.0, 4.0]))
+    support = marks(S, A, S) | marks(S, A, S)
+    return PathCounts(support, marks(S, A, S), start, H, np.reshape(table, (H, S)), reward=reward)
+
+
+@settings(max_examples=150, deadline=None)
+@given(statistic=mazes())
+def test_paths_are_enumerated(statistic: PathCounts) -> None:
+    S, A, _ = statistic.support.shape
+    vectors = statistic.vectors(everyone(S, A, statistic.horizon))
+    for power, declared in ((2, bounds(statistic)), (1, bounds_1(statistic))):
+        found = extent(vectors, power)
+        # Exact, but never less than 1.
+        assert np.maximum(found, 1.0) == pytest.approx(declared, rel=1e-12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "_MOST_PAIRS", -1)
+        fields = ("support", "informs", "start", "horizon", "policy", "version", "reward")
+        rough = PathCounts(*(getattr(statistic, name) for name in fields))
+        for norm, exact in (("l2", bounds(statistic)), ("l1", bounds_1(statistic))):
+            assert rough.sensitivity(Relation.ZERO_OUT, norm) == exact[0]
+            assert rough.sensitivity(Relation.REPLACE_ONE, norm) >= exact[1] * (1 - 1e-12)
+
+
+def test_paths_by_hand() -> None:
+    # Policy: 0 -> {0, 1}, 1 -> {0, 2} at the first step; the last transition teaches nothing.
+    statistic = PATHS[1]
+    good = {"states": [[0, 1, 2, 0, 0]], "actions": [[0, 0, 1, 0]], "rewards": [[1, 0.5, 1, 0]]}
+    block = Block(1, {**{n: np.array(v) for n, v in good.items()}, "versions": np.array([0])})
+    counts, sums = statistic.dense(*statistic.layout.unpack(statistic.total(block)).values())
+    assert sorted(zip(*np.nonzero(counts), strict=True)) == [(0, 0, 1), (1, 1, 2), (2, 2, 0)]
+    assert sums[[0, 1, 2], [0, 1, 2]] == pytest.approx([1.0, 0.5, 1.0])
+    assert counts.sum() == 3.0
+
+
+def invalid_steps_end_paths(statistic: PathCounts = PATHS[2]) -> None:
+    good = {
+        "states": np.array([[0, 1, 2, 0, 0]]),
+        "actions": np.array([[0, 0, 1, 0]]),
+        "rewards": np.ones((1, H)),
+        "versions": np.array([0]),
+    }
+    prefix = [0.0, 2.0, 4.0, 6.0, 7.0]
+    assert statistic.total(Block(1, good)).sum() == prefix[H]
+    wrong: list[tuple[str, int, Any, int]] = [
+        ("states", 0, 2, 0),  # nobody starts there
+        ("states", 2, 0, 1),  # impossible
+        ("states", 2, -1, 1),
+        ("states", 2, S, 1),
+        ("states", 2, 0.5, 1),
+        ("states", 2, math.nan, 1),
+        ("actions", 1, 1, 1),
+        ("actions", 2, -1, 2),
+        ("actions", 2, 2**40, 2),
+        ("rewards", 2, math.nan, 2),
+        ("rewards", 0, math.inf, 0),
+        ("versions", 0, 1, 0),
+    ]
+    for name, column, value, lived in wrong:
+        array = good[name].astype(float)
+        array[(0, column) if array.ndim == 2 else 0] = value
+        found = statistic.total(Block(1, {**good, name: array})).sum()
+        assert found == prefix[lived], (name, column, value)
+    # Nobody starts there, even if all that follows is possible.
+    path = {"states": np.array([[2, 2, 0, 0, 0]]), "actions": np.array([[0, 1, 1, 0]])}
+    assert statistic.total(Block(1, {**good, **path})).sum() == 0.0
+
+
+def test_invalid_steps_end_paths() -> None:
+    invalid_steps_end_paths()
+
+
+def test_a_policy_that_teaches_nothing_has_a_release() -> None:
+    for support in (SUPPORT, 0 * SUPPORT):
+        statistic = PathCounts(support, 0 * SUPPORT, START, H, POLICY)
+        assert statistic.layout.size == 1
+        assert bounds(statistic) == bounds_1(statistic) == (1.0, 1.0)
+        block = followers(PATHS[0])(np.random.default_rng(0), 20)
+        assert not statistic.vectors(block).any()
+        counts, sums = statistic.dense(np.ones(1), None)
+        assert not counts.any()
+        assert not sums.any()
+
+
+def test_hard_mixture_paths() -> None:
+    world = hard_mixture()
+    spec = world.spec
+    support = np.abs(spec.transition_features).sum(axis=2) > 0
+    along = np.einsum("sadt,dk->sakt", spec.transition_features, spec.directions)
+    policy = np.zeros((spec.horizon, spec.states), dtype=int)
+    start = np.asarray(spec.start) > 0
+    statistic = PathCounts(support, np.abs(along).sum(axis=2) > 0, start, spec.horizon, policy)
+    # Two users who part at the first step: less than two for each of the steps that teach.
+    assert bounds(statistic)[1] ** 2 < 2 * (spec.horizon - 1)
+    check_statistic(statistic, followers(statistic), users=100, rounds=20, attained=0.95)
+
+
+# Hostile values.
+
+HOSTILE = [math.nan, math.inf, -math.inf, 1e308, -1.0, -0.0, 0.5, 1.0, 2.0, 3.0, 2.0**53, 5e-324]
+HARD = [
+    model_sums(WORLD, H, True),
+    model_sums(WORLD, H, True, pooled=True, clip=0.5),
+    model_sums(WORLD, H, False, clip=1e-3),
+    value_sums(WORLD, H, True),
+    value_sums(WORLD, H, True, values=1e308 * np.ones((H, S)) * np.array([1.0, -1.0, 0.3])),
+    *PATHS,
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    numbers=st.lists(st.sampled_from(HOSTILE), min_size=140, max_size=140),
+    kind=st.sampled_from([np.float64, np.float32]),
+)
+def test_bounds_hold_for_hostile_values(numbers: list[float], kind: Any) -> None:
+    values = np.array(numbers).reshape(10, 14)
+    with np.errstate(over="ignore"):
+        values = values.astype(kind)
+    arrays = {"states": values[:, :5], "actions": values[:, 5:9], "rewards": values[:, 9:13]}
+    block = Block(10, {**arrays, "versions": values[:, 13]})
+    for statistic in HARD:
+        assert np.isfinite(statistic.vectors(block)).all()
+        check_extent(statistic, block)
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1", "u8", ">i4", "f4", ">f8"])
+def test_dtypes_do_not_matter(kind: str) -> None:
+    block = sample_of(S, A, H)(np.random.default_rng(3), 50)
+    arrays = dict(block.arrays)
+    arrays["rewards"] = (np.nan_to_num(arrays["rewards"]) > 0.5).astype(np.float64)
+    other = Block(50, {name: array.astype(kind) for name, array in arrays.items()})
+    for statistic in HARD:
+        assert np.array_equal(statistic.vectors(other), statistic.vectors(Block(50, arrays)))
+
+
+def test_values_of_an_adversary() -> None:
+    block = everyone(2, 1, 2, rewards=(0.0, 1.0))
+    world = random_world(2, 1, 2, holes=0.0)
+    for values in ([[1e308, -1e308]], [[1e12, 0.0]], [[0.0, 0.0]], [[1e-300, 1.0]]):
+        statistic = value_sums(world, 2, True, values=np.array(values * 2))
+        assert np.isfinite(statistic.vectors(block)).all()
+        check_extent(statistic, block)
+    for bad in (math.nan, math.inf):
+        with pytest.raises(InvalidArgument, match="finite"):
+            ValueSums(
+                np.ones((2, 2, 1, 1)), np.zeros((2, 2, 1)), [[bad, 0]] * 2, np.ones((2, 1, 2)), 2
+            )
+
+
+def test_many_steps_do_not_add_up_to_rounding_errors() -> None:
+    steps = 400
+    block = sample_of(2, 1, steps)(np.random.default_rng(4), 60)
+    for gram, clip in ((1e-12, 1e-3), (1e-12, 0.5), (1.0, 20.0), (1e9, 1e3)):
+        statistic = model_sums(OPPOSED, steps, True, pooled=True, gram=gram, clip=clip)
+        assert statistic.clips
+        assert np.linalg.norm(statistic.vectors(block), axis=1).max() <= clip
+
+
+# What is cut and what is dropped.
+
+
+def long_features_are_cut() -> None:
+    block = everyone(2, 1, 2)
+    for size in (3.0, 1e200):
+        long = {**OPPOSED, "features": size * OPPOSED["features"]}
+        long["reward_features"] = size * OPPOSED["reward_features"]
+        for pooled in (False, True):
+            statistic = model_sums(long, 2, True, pooled=pooled)
+            unit = model_sums(OPPOSED, 2, True, pooled=pooled)
+            assert np.allclose(statistic.vectors(block), unit.vectors(block), rtol=1e-12)
+            assert bounds(statistic) == pytest.approx(bounds(unit))
+        check_extent(value_sums(long, 2, True), block)
+    short = {**OPPOSED, "features": 0.2 * OPPOSED["features"]}
+    assert np.array_equal(model_sums(short, 2, False).features, short["features"])
+
+
+def test_long_features_are_cut() -> None:
+    long_features_are_cut()
+
+
+def impossible_transitions_are_dropped() -> None:
+    world = random_world(S, A, k, seed=2)
+    states, actions = np.indices((S, A)).reshape(2, -1)
+    for t in range(S):
+        block = Block(
+            S * A,
+            {
+                "states": np.stack([states, np.full(S * A, t), states], axis=1),
+                "actions": np.stack([actions, np.full(S * A, -1)], axis=1),
+                "rewards": np.ones((S * A, 2)),
+            },
+        )
+        possible = world["support"][states, actions, t]
+        for statistic in (
+            model_sums(world, 2, True),
+            model_sums(world, 2, True, pooled=True, clip=0.1),
+            value_sums(world, 2, True),
+        ):
+            assert np.array_equal(statistic.vectors(block).any(axis=1), possible)
+    # After a dropped step others still count.
+    hole = tuple(int(i) for i in np.argwhere(~world["support"])[0])
+    path, taken = np.array([[hole[0], hole[2], 0, 0]]), np.array([[hole[1], 0, 0]])
+    one = Block(1, {"states": path, "actions": taken, "rewards": np.ones((1, 3))})
+    late = Block(1, {"states": path, "actions": taken, "rewards": np.array([[math.nan, 1.0, 1.0]])})
+    for statistic in (model_sums(world, 3, True), value_sums(world, 3, True)):
+        assert np.array_equal(statistic.total(one), statistic.total(late))
+
+
+def test_impossible_transitions_are_dropped() -> None:
+    impossible_transitions_are_dropped()
+
+
+# The clip that biases nothing.
+
+CHANCES = np.array([[[0.7, 0.3], [0.2, 0.8]], [[0.5, 0.5], [0.9, 0.1]]])
+ALONG = np.array([[[[0.6, -0.6]], [[-0.3, 0.3]]], [[[0.2, -0.2]], [[0.7, -0.7]]]])
+ETA = np.array([0.1])
+PAYING = np.array([[[1.0, 0.0], [0.6, -0.3]], [[0.0, 1.0], [-0.2, 0.9]]])
+PAID = np.array([0.9, 0.5])
+
+
+def biases(pooled: bool, clip: float) -> tuple[float, float]:
+    """The largest entries of E[cross - gram eta] and E[rewards - gram theta]: exact."""
+    steps = 3
+    world = {
+        "features": ALONG,
+        "mean": CHANCES,
+        "support": np.ones((2, 2, 2), dtype=bool),
+        "reward_features": PAYING,
+    }
+    statistic = model_sums(world, steps, True, pooled=pooled, clip=clip)
+    assert statistic.clips
+    block = everyone(2, 2, steps, rewards=(0.0, 1.0))
+    states, actions = np.asarray(block["states"]), np.asarray(block["actions"])
+    chances = np.full(block.users, 0.5)
+    moves, pays = CHANCES + np.einsum("sakt,k->sat", ALONG, ETA), PAYING @ PAID
+    assert min(moves.min(), pays.min(), 1.0 - pays.max()) > 0
+    for h in range(steps):
+        at = states[:, h], actions[:, h]
+        reward = np.asarray(block["rewards"])[:, h]
+        chances *= 0.5 * moves[(*at, states[:, h + 1])]
+        chances *= np.where(reward == 1.0, pays[at], 1.0 - pays[at])
+    assert chances.sum() == pytest.approx(1.0)
+    parts = statistic.layout.unpack(chances @ statistic.vectors(block))
+    free = model_sums(world, steps, True, pooled=pooled)
+    whole = free.layout.unpack(chances @ free.vectors(block))
+    assert parts["reward_gram"].trace(axis1=1, axis2=2).sum() < 0.9 * (
+        whole["reward_gram"].trace(axis1=1, axis2=2).sum()
+    )
+    return (
+        float(np.abs(parts["cross"] - parts["gram"] @ ETA).max()),
+        float(np.abs(parts["rewards"] - parts["reward_gram"] @ PAID).max()),
+    )
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("clip", [0.3, 1.3, 2.1])
+def test_what_follows_a_clipped_step_is_unbiased(pooled: bool, clip: float) -> None:
+    assert max(biases(pooled, clip)) < 1e-12
+
+
+def test_a_weight_does_not_look_at_what_follows() -> None:
+    # The Grams of users who differ only in their last next state and reward are equal.
+    for pooled, clip in itertools.product((False, True), (0.3, 1.0, 1.7)):
+        statistic = model_sums(FULL, H, True, pooled=pooled, clip=clip)
+        block = sample_of(S, A, H)(np.random.default_rng(5), 200)
+        arrays = {name: np.array(array) for name, array in block.arrays.items()}
+        arrays["rewards"] = np.nan_to_num(arrays["rewards"])
+        changed = {name: array.copy() for name, array in arrays.items()}
+        changed["states"][:, H] = (changed["states"][:, H] + 1) % S
+        changed["rewards"][:, H - 1] = 1.0 - changed["rewards"][:, H - 1]
+        first, second = (statistic.vectors(Block(200, a)) for a in (arrays, changed))
+        for one, other in zip(first, second, strict=True):
+            one_parts, other_parts = map(statistic.layout.unpack, (one, other))
+            for name in ("gram", "reward_gram"):
+                assert np.allclose(one_parts[name], other_parts[name], atol=1e-12)
+
+
+# One number, computed in several ways.
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_model_sums_by_hand(pooled: bool) -> None:
+    statistic = model_sums(WORLD, H, True, pooled=pooled, gram=0.5, reward=2.0)
+    block = sample_of(S, A, H)(np.random.default_rng(5), 40)
+    parts = statistic.layout.unpack(statistic.total(block))
+    expected = {name: np.zeros_like(part) for name, part in parts.items()}
+    for user, h in itertools.product(range(40), range(H)):
+        s, t = block["states"][user, h : h + 2]
+        a, r = block["actions"][user, h], block["rewards"][user, h]
+        if np.isnan(r) or not WORLD["support"][s, a, t]:
+            continue
+        row, x, v = 0 if pooled else h, WORLD["features"][s, a], statistic.reward_features[s, a]
+        if pooled or h < H - 1:
+            expected["gram"][row] += x @ x.T
+            expected["cross"][row] += x @ (np.eye(S)[t] - WORLD["mean"][s, a])
+        expected["reward_gram"][row] += np.outer(v, v)
+        expected["rewards"][row] += r * v
+    for name, part in parts.items():
+        assert np.allclose(part, expected[name], atol=1e-12)
+
+
+def test_value_sums_by_hand() -> None:
+    values = np.random.default_rng(6).normal(size=(H, S))
+    statistic = value_sums(WORLD, H, True, values=values, gram=0.5)
+    block = sample_of(S, A, H)(np.random.default_rng(5), 40)
+    parts = statistic.layout.unpack(statistic.total(block))
+    expected = {name: np.zeros_like(part) for name, part in parts.items()}
+    for user, h in itertools.product(range(40), range(H)):
+        s, t = block["states"][user, h : h + 2]
+        a, r = block["actions"][user, h], block["rewards"][user, h]
+        if np.isnan(r) or not WORLD["support"][s, a, t]:
+            continue
+        p, v = WORLD["features"][s, a] @ values[h], statistic.reward_features[s, a]
+        p /= max(1.0, np.linalg.norm(p))
+        q = np.clip(values[h, t] - WORLD["mean"][s, a] @ values[h], -1.0, 1.0)
+        if h < H - 1:
+            expected["gram"][h] += np.outer(p, p)
+            expected["cross"][h] += p * q
+        expected["reward_gram"][h] += np.outer(v, v)
+        expected["rewards"][h] += r * v
+    for name, part in parts.items():
+        assert np.allclose(part, expected[name], atol=1e-12)
+
+
+def walk(
+    world: dict[str, Any], policy: NDArray[np.int64], users: int
+) -> tuple[Block, Block, Block]:
+    """Users who follow a policy: as episodes, as counts and as what followed it."""
+    rng, (H, S) = np.random.default_rng(7), policy.shape
+    A = world["mean"].shape[1]
+    states, rewards = np.zeros((users, H + 1), dtype=int), rng.random((users, H))
+    states[:, 0] = rng.integers(0, S, users)
+    counts, sums = np.zeros((H, S, A, S), dtype=int), np.zeros((H, S, A))
+    actions = np.zeros((users, H), dtype=int)
+    for h in range(H):
+        actions[:, h] = policy[h, states[:, h]]
+        for user in range(users):
+            chances = world["mean"][states[user, h], actions[user, h]]
+            states[user, h + 1] = rng.choice(S, p=chances)
+        at = states[:, h], actions[:, h]
+        np.add.at(counts[h], (*at, states[:, h + 1]), 1)
+        np.add.at(sums[h], at, rewards[:, h])
+    steps, here = np.arange(H)[:, np.newaxis], np.arange(S)
+    arrays = {"states": states, "actions": actions, "rewards": rewards}
+    followed = {
+        "actions": policy,
+        "transitions": counts[steps, here, policy],
+        "rewards": sums[steps, here, policy],
+    }
+    return (
+        Block(users, {**arrays, "versions": np.zeros(users, dtype=int)}),
+        Block(users, {"transitions": counts, "rewards": sums}, aggregate=True),
+        Block(users, followed, aggregate=True),
+    )
+
+
+@pytest.mark.parametrize("rewards", [False, True])
+@pytest.mark.parametrize("horizon", [1, 3])
+def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
+    policy = np.random.default_rng(8).integers(0, A, (horizon, S))
+    episodes, counts, followed = walk(WORLD, policy, 80)
+    for statistic in (
+        model_sums(WORLD, horizon, rewards, gram=0.3),
+        model_sums(WORLD, horizon, rewards, pooled=True, reward=2.0),
+        *([value_sums(WORLD, horizon, rewards)] if rewards or horizon > 1 else []),
+    ):
+        total = statistic.total(episodes)
+        assert np.allclose(statistic.total(counts), total)
+        assert np.allclose(statistic.vectors(episodes).sum(axis=0), total)
+    for informs in (WORLD["support"], WORLD["support"] & SUPPORT):
+        paths = PathCounts(
+            WORLD["support"], informs, np.ones(S), horizon, policy, reward=0.5 * rewards
+        )
+        total = paths.total(episodes)
+        assert total.sum() > 0
+        assert np.allclose(paths.total(followed), total)
+        assert np.allclose(paths.vectors(episodes).sum(axis=0), total)
+        other = Block(80, {**followed.arrays, "actions": 1 - policy}, aggregate=True)
+        with pytest.raises(InvalidArgument, match="another policy"):
+            paths.total(other)
+        with pytest.raises(InvalidArgument, match="another policy"):
+            paths.total(Block(80, {**followed.arrays, "actions": policy[:, :1]}, aggregate=True))
+        with pytest.raises(InvalidArgument, match="aggregate block"):
+            paths.total(counts)
+    clipped = model_sums(WORLD, 3, rewards, clip=0.1)
+    with pytest.raises(InvalidArgument, match="one by one"):
+        clipped.total(counts)
+    wide = model_sums(WORLD, horizon, rewards, pooled=True, clip=1e3)
+    assert not wide.clips
+    assert np.allclose(wide.total(counts), wide.total(episodes))
+    with pytest.raises(InvalidArgument, match="aggregate block"):
+        wide.total(followed)
+
+
+def test_aggregates_drop_impossible_transitions() -> None:
+    policy = np.zeros((2, S), dtype=int)
+    _, counts, _ = walk(WORLD, policy, 30)
+    more = np.array(counts["transitions"])
+    more[:, ~WORLD["support"]] += 5
+    kept, all_of_them = np.asarray(counts["transitions"]).sum(axis=-1), more.sum(axis=-1)
+    rewards = np.asarray(counts["rewards"]) * all_of_them / np.maximum(kept, 1)
+    wild = Block(30, {"transitions": more, "rewards": rewards}, aggregate=True)
+    for statistic in (
+        model_sums(WORLD, 2, True),
+        model_sums(WORLD, 2, True, pooled=True),
+        value_sums(WORLD, 2, True),
+    ):
+        assert np.allclose(statistic.total(wild), statistic.total(counts))
+
+
+@pytest.mark.parametrize("maker", [hard_mixture, mixture_of_models])
+def test_built_in_worlds(maker: Callable[..., Any]) -> None:
+    world = maker(known_rewards=False)
+    spec = world.spec
+    along = np.einsum("sadt,dk->sakt", spec.transition_features, spec.directions)
+    along /= np.sqrt((along**2).sum(axis=(2, 3)).max())
+    features = {
+        "features": along,
+        "mean": np.einsum("sadt,d->sat", spec.transition_features, spec.center),
+        "support": np.abs(spec.transition_features).sum(axis=2) > 0,
+        "reward_features": spec.reward_features,
+    }
+    policy = Policy.uniform(spec.horizon, spec.states, spec.actions)
+    block = world.simulate(policy, 200, np.random.default_rng(0)).block()
+    for pooled, clip in ((False, None), (True, None), (True, 1.0), (False, 1.0)):
+        check_extent(model_sums(features, spec.horizon, True, pooled=pooled, clip=clip), block)
+    check_extent(value_sums(features, spec.horizon, True), block)
+
+
+# Small worlds and refusals.
+
+
+def test_the_smallest_worlds() -> None:
+    one = {
+        "features": np.zeros((1, 1, 1, 1)),
+        "mean": np.ones((1, 1, 1)),
+        "support": np.ones((1, 1, 1), dtype=bool),
+        "reward_features": np.ones((1, 1, 1)),
+    }
+    block = everyone(1, 1, 1)
+    # One step: v v' = 1 and r v in [0, 1].
+    for pooled in (False, True):
+        statistic = model_sums(one, 1, True, pooled=pooled)
+        assert bounds(statistic) == pytest.approx((math.sqrt(2.0), math.sqrt(2.0)))
+        assert check_extent(statistic, block) == pytest.approx((1.0, 1.0))
+        with pytest.raises(InvalidArgument, match="nothing to learn"):
+            bounds(model_sums(one, 1, False, pooled=pooled))
+    # Nothing follows the only step, and a release of nothing still has its noise.
+    alone = model_sums(OPPOSED, 1, False)
+    assert bounds(alone)[0] > 0
+    assert not alone.vectors(everyone(2, 1, 1)).any()
+    with pytest.raises(InvalidArgument, match="one step"):
+        bounds(value_sums(OPPOSED, 1, False))
+    assert bounds(value_sums(OPPOSED, 1, True)) == pytest.approx((math.sqrt(2), math.sqrt(4.5)))
+    # The last step is not paid for twice.
+    assert bounds(model_sums(OPPOSED, 2, False))[0] == bounds(alone)[0]
+    path = PathCounts(one["support"], one["support"], [True], 1, np.zeros((1, 1), int), reward=1.0)
+    assert bounds(path) == (math.sqrt(2.0), math.sqrt(2.0))
+
+
+def test_fingerprints() -> None:
+    first = model_sums(WORLD, H, True, clip=2.0)
+    same = ModelSums(
+        WORLD["features"].tolist(),
+        WORLD["mean"],
+        WORLD["support"].astype(int),
+        np.int64(H),
+        WORLD["reward_features"],
+        clip=np.float64(2),
+        gram=1,
+    )
+    assert same.fingerprint == first.fingerprint
+    others = [
+        model_sums(WORLD, H, True, clip=2.5),
+        model_sums(WORLD, H, True, clip=2.0, pooled=True),
+        model_sums(WORLD, H, True, clip=2.0, gram=0.5),
+        model_sums(WORLD, H, False, clip=2.0),
+        model_sums(FULL, H, True, clip=2.0),
+        value_sums(WORLD, H, True),
+        value_sums(WORLD, H, True, values=np.ones((H, S))),
+        *PATHS,
+        PathCounts(SUPPORT, INFORMS, START, H, POLICY, version=1),
+        PathCounts(SUPPORT, INFORMS, START, H, 1 - POLICY),
+    ]
+    assert len({s.fingerprint for s in (first, *others)}) == len(others) + 1
+
+
+def test_refusals() -> None:
+    for name, value in (
+        ("clip", 0.0),
+        ("clip", math.nan),
+        ("gram", 0.0),
+        ("gram", math.inf),
+        ("reward", -1.0),
+        ("reward", math.nan),
+        ("horizon", 0),
+        ("horizon", 2.5),
+        ("features", WORLD["features"][0]),
+        ("features", np.nan * WORLD["features"]),
+        ("mean", np.inf * np.ones((S, A, S))),
+        ("mean", np.full((S, A, S), 1e7)),
+        ("mean", WORLD["mean"][0]),
+        ("support", WORLD["support"][0]),
+        ("support", 0 * WORLD["support"]),
+        ("reward_features", np.zeros((S, A))),
+        ("reward_features", np.full((S, A, 1), np.inf)),
+    ):
+        with pytest.raises(InvalidArgument):
+            ModelSums(**{**WORLD, "horizon": H, name: value})
+    values = value_sums(WORLD, H, True)
+    fields = ("inputs", "means", "values", "support", "horizon", "reward_features")
+    arguments = {name: getattr(values, name) for name in fields}
+    for name, value in (
+        ("inputs", np.zeros((S, A, k))),
+        ("inputs", np.full((H, S, A, k), np.nan)),
+        ("means", np.zeros((S, A))),
+        ("values", np.zeros((H, S + 1))),
+        ("support", np.ones((S, A))),
+        ("horizon", H + 1),
+        ("horizon", float(H)),
+        ("pooled", True),
+    ):
+        with pytest.raises(InvalidArgument):
+            ValueSums(**{**arguments, name: value})
+    paths = {"support": SUPPORT, "informs": INFORMS, "start": START, "horizon": H, "policy": POLICY}
+    for name, value in (
+        ("support", SUPPORT[0]),
+        ("informs", INFORMS[0]),
+        ("start", START[:2]),
+        ("start", 0 * START),
+        ("horizon", H + 1),
+        ("horizon", 0),
+        ("policy", POLICY[:2]),
+        ("policy", POLICY + 1),
+        ("policy", POLICY - 1),
+        ("policy", POLICY + 0.4),
+        ("reward", -1.0),
+        ("reward", math.nan),
+        ("reward", 1e-200),
+    ):
+        with pytest.raises(InvalidArgument):
+            PathCounts(**{**paths, name: value})
+    wrong = Block(1, {name: np.zeros((1, H)) for name in ("states", "actions", "rewards")})
+    for statistic in (model_sums(WORLD, H, True), values, PATHS[0]):
+        with pytest.raises(InvalidArgument, match="states"):
+            statistic.vectors(wrong)
+
+
+# Mutants: each of these mistakes is caught by a test above.
+
+
+def mutant(name: str, old: str, new: str) -> Callable[..., None]:
+    """A kernel with a mistake, not compiled."""
+    kernel = getattr(kernels, name)
+    source = inspect.getsource(getattr(kernel, "py_func", kernel))
+    assert source.count(old) == 1, old
+    space = {**vars(kernels), "compiled": lambda function: function}
+    exec("from __future__ import annotations\n" + source.replace(old, new), space)  # noqa: S102
+    return space[name]
+
+
+def test_kernels_that_are_not_compiled_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = sample_of(S, A, H)(np.random.default_rng(9), 30)
+    expected = [statistic.vectors(block) for statistic in HARD]
+    monkeypatch.setattr(kernels, "sum_steps", mutant("sum_steps", "used = 0.0", "used = 0.0"))
+    monkeypatch.setattr(kernels, "count_paths", mutant("count_paths", "row =", "row ="))
+    for statistic, vectors in zip(HARD, expected, strict=True):
+        assert np.allclose(statistic.vectors(block), vectors, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(step >= last and other != after)", "other != after"),
+        ("max(of_pay, 0.0)", "max(reward * of_pay, 0.0)"),
+        ("c = own_length + pay_length", "c = own_length + reward * reward * pay_length"),
+    ],
+)
+def test_a_clip_that_looks_at_what_follows_is_caught(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    monkeypatch.setattr(kernels, "sum_steps", mutant("sum_steps", old, new))
+    assert max(*biases(True, 2.1), *biases(True, 1.3)) > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("limit < math.inf", "limit < 0.0"),
+        ("inner += cross_sum[k] * value", "inner += 0.0"),
+        ("used += 2.0 * weight * (inner_here + reward * of_pay)", "used += 0.0"),
+        ("room = max(limit - used, 0.0)", "room = limit"),
+    ],
+)
+def test_a_clip_that_does_not_clip_is_caught(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
+    statistic = model_sums(OPPOSED, H, True, pooled=True, clip=1.5)
+    monkeypatch.setattr(kernels, "sum_steps", mutant("sum_steps", old, new))
+    with pytest.raises(CheckFailed, match=r"sensitivity .* was found"):
+        check_statistic(statistic, sample_of(2, 1, H), users=50, rounds=5)
+
+
+def test_a_support_that_is_ignored_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "if not support[state, action, after]:"
+    monkeypatch.setattr(kernels, "sum_steps", mutant("sum_steps", line, "if False:"))
+    with pytest.raises(AssertionError):
+        impossible_transitions_are_dropped()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "if not support[state, policy[step, state], after]:\n                break",
+            "if False: break",
+        ),
+        (
+            "if not support[state, policy[step, state], after]:\n                break",
+            "if not support[state, policy[step, state], after]: continue",
+        ),
+        ("if step == 0 and not start[state]:", "if False:"),
+        ("actions[user, step] != policy[step, state] or ", ""),
+        (
+            "or np.isnan(reward):\n                break",
+            "or np.isnan(reward):\n                continue",
+        ),
+        ("if not admitted[user]:", "if False:"),
+    ],
+)
+def test_a_path_that_goes_on_is_caught(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    monkeypatch.setattr(kernels, "count_paths", mutant("count_paths", old, new))
+    with pytest.raises(AssertionError):
+        invalid_steps_end_paths()
+
+
+def test_features_that_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "_cut", lambda vectors, axes: vectors)
+    with pytest.raises(AssertionError), np.errstate(all="ignore"):
+        long_features_are_cut()
+
+
+def test_bounds_that_are_too_small_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "any_features", lambda gram, cross: 1.8 * (gram + cross))
+    statistic, block = signed_values(rewards=True)
+    with pytest.raises(AssertionError):
+        check_extent(statistic, block)
+    monkeypatch.setattr(ModelSums, "_pairs", (1.0, 0.0))
+    with pytest.raises(CheckFailed, match=r"replace-one l2 sensitivity .* was found"):
+        check_statistic(model_sums(FULL, H, True), sample_of(S, A, H), users=80, rounds=30)

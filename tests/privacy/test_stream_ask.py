@@ -1,0 +1,174 @@
+"""A stream that asks something else of later blocks: the same noise, the same guarantee."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit import Block, JointDP, Relation
+from tacit.privacy.audit import ExactAudit, audit_linear
+from tacit.privacy.curator import JointCurator, JointStream
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.standard import ClippedSum
+from tacit.privacy.statistic import Floats, Layout, Part, Statistic
+
+MODEL = JointDP(epsilon=1.0, delta=1e-6, relation=Relation.ZERO_OUT)
+MU = MODEL.budget.mu
+
+
+@dataclass(frozen=True, eq=False)
+class Turned(Statistic):
+    """A user's number, cut to [-1, 1], along a direction of the plane."""
+
+    x: float
+    y: float = 0.0
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", "turned")
+
+    @property
+    def layout(self) -> Layout:
+        return Layout((Part("sum", (2,), weight=self.weight),))
+
+    def l2(self, relation: Relation) -> float:
+        return self.weight * math.hypot(self.x, self.y) * (1 + (relation is Relation.REPLACE_ONE))
+
+    def l1(self, relation: Relation) -> float:
+        return (abs(self.x) + abs(self.y)) * (1 + (relation is Relation.REPLACE_ONE))
+
+    def vectors(self, block: Block) -> Floats:
+        cut = np.clip(np.asarray(block["values"], dtype=float), -1.0, 1.0)
+        return self.layout.pack({"sum": cut * np.array([self.x, self.y])}, users=block.users)
+
+
+def values(*rows: float) -> Block:
+    return Block(len(rows), {"values": np.array(rows, dtype=float).reshape(-1, 1)})
+
+
+def audit(asked: list[Turned | None], kind: str) -> ExactAudit:
+    """The exact mu of a stream that asks these things of its blocks, one after the other."""
+
+    def mechanism(inputs, source):
+        curator = JointCurator(MODEL, source=source)
+        stream = curator.stream(Turned(1.0), releases=len(asked), kind=kind)
+        out = []
+        for number, statistic in zip(inputs, asked, strict=True):
+            if statistic is not None:
+                stream.ask(statistic)
+            out.append(stream.release(values(number))["sum"])
+        return np.concatenate(out)
+
+    return audit_linear(mechanism, list(np.eye(len(asked))), claimed=MU)
+
+
+@pytest.mark.parametrize("kind", ["blocks", "binary tree", "square root"])
+def test_the_cost_is_that_of_each_users_own_question(kind: str) -> None:
+    asked = [None, Turned(0.6, 0.8), Turned(-1.0), Turned(0.3, -0.4), None, Turned(0.0, 1.0)]
+    found = audit(asked, kind)
+    assert found.passed
+    plain = audit([None] * len(asked), kind)
+    lengths = np.array([1.0, 1.0, 1.0, 0.5, 0.5, 1.0])
+    assert found.costs == pytest.approx(lengths * plain.costs)
+    assert found.mu == pytest.approx(plain.mu)
+
+
+def test_questions_may_depend_on_releases() -> None:
+    # The second user is asked along a direction that the first release chose. Given that, the
+    # likelihood ratio of her presence is that of one Gaussian of mu, as if nothing was chosen.
+    ratios = []
+    for seed in range(400):
+        stream = MODEL.curator(noise_seed=seed).stream(Turned(1.0), releases=2, kind="blocks")
+        first = stream.release(values(1.0))["sum"]
+        direction = first / np.linalg.norm(first)
+        stream.ask(Turned(*direction))
+        own = stream.release(values(1.0))["sum"] - first
+        ratios.append((own @ direction - 0.5) / float(stream.std[0]) ** 2)
+    assert np.mean(ratios) == pytest.approx(MU**2 / 2, abs=4 * MU / 20)
+    assert np.var(ratios) == pytest.approx(MU**2, rel=0.35)
+
+
+def stream_of(statistic: Statistic, model: JointDP = MODEL, kind: str = "auto") -> JointStream:
+    return model.curator(noise_seed=1).stream(statistic, releases=4, kind=kind)
+
+
+def test_old_blocks_are_not_asked_again() -> None:
+    noise = [stream_of(Turned(1.0)) for _ in range(2)]
+    first, second = (stream.release(values(0.5, 0.25))["sum"] for stream in noise)
+    assert np.array_equal(first, second)
+    noise[0].ask(Turned(0.0, 1.0))
+    apart = noise[0].release(values(1.0))["sum"] - noise[1].release(values(1.0))["sum"]
+    # Only the second block's user moved: from (1, 0) to (0, 1).
+    assert apart == pytest.approx([-1.0, 1.0])
+    assert noise[0].std == pytest.approx(noise[1].std)
+
+
+def test_what_needs_more_noise_is_refused() -> None:
+    stream = stream_of(Turned(1.0))
+    before = stream.statistic
+    for other in (
+        Turned(1.0 + 1e-9),
+        Turned(0.8, 0.7),
+        Turned(1.0, weight=0.5),
+        Turned(0.5, weight=2.0),
+        ClippedSum(2, radius=1.001),
+        ClippedSum(1),
+    ):
+        with pytest.raises(InvalidArgument):
+            stream.ask(other)
+        assert stream.statistic is before
+    stream.ask(ClippedSum(2, radius=1.0))
+    stream.ask(Turned(1e-3))
+    # Asking less does not make the noise less: the next may ask all again.
+    stream.ask(Turned(1.0))
+
+
+def test_the_relation_and_the_norm_are_the_budgets() -> None:
+    replace = stream_of(ClippedSum(2, radius=1.0), JointDP(1.0, 1e-6))
+    replace.ask(Turned(0.6, 0.8))
+    with pytest.raises(InvalidArgument, match="sensitivity of 2"):
+        replace.ask(Turned(1.0, 0.1))
+    pure = stream_of(Turned(1.0), JointDP(1.0, 0.0))
+    pure.ask(Turned(0.5, 0.5))
+    with pytest.raises(InvalidArgument, match=r"sensitivity of 2, not 2\.8"):
+        pure.ask(Turned(0.6, 0.8))
+
+
+def test_a_sensitivity_that_cannot_be_is_refused() -> None:
+    class Wrong(Turned):
+        def l2(self, relation: Relation) -> float:
+            return 1.0 if relation is Relation.ZERO_OUT else 0.1
+
+    stream = stream_of(Turned(1.0))
+    with pytest.raises(InvalidArgument, match="between the first and its double"):
+        stream.ask(Wrong(0.1))
+
+
+def test_a_resumed_stream_goes_on_with_what_it_asked(tmp_path: Path) -> None:
+    curator = MODEL.curator(noise_seed=2)
+    stream = curator.stream(Turned(1.0), releases=4)
+    stream.ask(Turned(0.3, 0.4))
+    stream.release(values(1.0))
+    curator.save(tmp_path / "run")
+    resumed = JointCurator.load(tmp_path / "run")
+    with pytest.raises(InvalidArgument, match="another statistic"):
+        resumed.resume_stream("stream", Turned(1.0))
+    again = resumed.resume_stream("stream", Turned(0.3, 0.4))
+    # The noise is still for what it was made for.
+    assert again.std == pytest.approx(stream.std)
+    again.ask(Turned(0.0, -1.0))
+    with pytest.raises(InvalidArgument, match="sensitivity of 1"):
+        again.ask(Turned(1.1))
+    assert again.release(values(1.0)).users == 2
+
+
+def test_a_stream_that_asks_too_much_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(self: JointStream, statistic: Statistic) -> None:
+        self.statistic = statistic
+
+    monkeypatch.setattr(JointStream, "ask", ask)
+    assert not audit([None, Turned(1.2), None], "blocks").passed
