@@ -193,7 +193,7 @@ def spec_of(states: int, dimension: int, stationary: bool = True, **options: Any
         (spec_of(5000, 3), {}, "targets", "5000 states are many"),
         (spec_of(5000, 3, stationary=False), {}, "targets", "5000 states are many"),
         (spec_of(5000, 3), {"privacy": NonPrivate()}, "features", "answer every question"),
-        (spec_of(5000, 3), {"privacy": LOCAL}, "features", "answer every question"),
+        (spec_of(5000, 3), {"privacy": LOCAL}, "features", "few beside"),
         (spec_of(5000, 3), {"privacy": PURE}, "counts", "1-norm"),
         (spec_of(7, 3), {"privacy": PURE}, "counts", "1-norm"),
         (spec_of(7, 3), {"privacy": LocalDP(1.0, 0.0)}, "counts", "1-norm"),

@@ -241,7 +241,7 @@ THEORY = {"bonus": "theory"}
         ({"privacy": NonPrivate(), "ledger": "somewhere"}, "belong to JointDP"),
         ({"privacy": LOCAL, "autosave": "somewhere"}, "belong to JointDP"),
         # What does not go together.
-        ({"cls": LinOptPO, "statistic": "counts"}, "counts are of deterministic policies"),
+        ({"cls": LinOptPO, "statistic": "counts"}, "needs a deterministic policy"),
         ({"cls": LinOptPO, "privacy": PURE}, "needs Gaussian noise: delta > 0"),
         ({"cls": LinOptPO, "privacy": BITS}, "needs Gaussian noise"),
         ({"statistic": "model", "privacy": PURE}, "needs Gaussian noise: delta > 0"),
@@ -257,8 +257,8 @@ THEORY = {"bonus": "theory"}
         ({"cls": LinOptPO, "steps": 2.5}, "steps must be an integer >= 1"),
         ({"cls": LinOptPO, "steps": True}, "steps must be an integer >= 1"),
         # The local baseline.
-        ({"cls": LDPUCRLVTR}, "must be LocalDP"),
-        ({"cls": LDPUCRLVTR, "privacy": NonPrivate()}, "must be LocalDP"),
+        ({"cls": LDPUCRLVTR}, "is for local DP"),
+        ({"cls": LDPUCRLVTR, "privacy": NonPrivate()}, "is for local DP"),
         ({"cls": LDPUCRLVTR, "privacy": LAPLACE}, "Gaussian mechanism"),
         ({"cls": LDPUCRLVTR, "privacy": LOCAL, "statistic": "model"}, "of its own"),
         ({"cls": LDPUCRLVTR, "privacy": LOCAL, "regulariser": FixedRidge()}, "of its own"),

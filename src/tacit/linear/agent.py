@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -41,10 +41,9 @@ from tacit.policy import Policy
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
-from tacit.privacy.local import noise_scale
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.statistic import Block, Statistic
-from tacit.schedule import Schedule, growing, users_above_noise
+from tacit.schedule import Schedule, growing, release_noise, users_above_noise
 from tacit.visits import VisitCounts
 
 Kind = Literal["features", "counts", "targets"]
@@ -102,6 +101,7 @@ class LinearAgent(Learner[Statistic]):
     default_weights: Literal["variance", "none"] = "none"
     default_switching: Switching = "schedule"
     default_growth: float | None = None
+    asks_again: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class LinearAgent(Learner[Statistic]):
             return "targets", "as printed"
         if _needs_l1(privacy):
             return "counts", "of these only counts have a sensitivity in the 1-norm"
-        if not isinstance(privacy, JointDP):
+        if isinstance(privacy, NonPrivate):
             return "features", "sums of features answer every question, and cost nothing extra"
         if bonus == "theory":
             return "features", "the theory is for them"
@@ -227,7 +227,8 @@ class LinearAgent(Learner[Statistic]):
                 "reaches one action in each"
             )
         pooled = self.stationary and spec.stationary_rewards
-        if spec.states > (_MANY_STATES_POOLED if pooled else _MANY_STATES):
+        many = spec.states > (_MANY_STATES_POOLED if pooled else _MANY_STATES)
+        if many and self.asks_again and isinstance(privacy, JointDP):
             return "targets", (
                 f"{spec.states} states are many: only values of them are asked for, again after "
                 "every block"
@@ -268,18 +269,10 @@ class LinearAgent(Learner[Statistic]):
     @property
     def noise_std(self) -> float:
         """Standard deviation of the noise in one sum with weight 1 of the current block."""
-        if isinstance(self.privacy, NonPrivate):
-            return 0.0
         if self.statistic_kind == "targets":
             return 2.0 / self._target_mu
         size = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
-        if isinstance(self.privacy, LocalDP):
-            return noise_scale(self._statistic(), self.privacy) * math.sqrt(size)
-        norm: Literal["l1", "l2"] = "l1" if self.privacy.pure else "l2"
-        length = self._statistic().sensitivity(self.privacy.relation, norm)
-        if self.privacy.pure:
-            return math.sqrt(2.0) * length / self.privacy.episode_limit
-        return length / math.sqrt(self.privacy.episode_limit)
+        return release_noise(self._statistic(), self.privacy, size)
 
     # What is asked.
 

@@ -30,6 +30,8 @@ class BatchedLSVIUCB(LinearAgent):
     """
 
     name = "batched_lsvi_ucb"
+    # Weights that decay by a factor per batch would forget all but a few batches of one size.
+    asks_again = False
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ from tacit.finite import check_bytes
 from tacit.learner import Arrays, Bonus, Calibration, Floats, Learner, below
 from tacit.mixture.models import (
     CountModel,
+    CountRewards,
     KnownRewards,
     LearntRewards,
     RegressionModel,
@@ -43,7 +44,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.statistic import Block, Statistic
-from tacit.schedule import Schedule, growing, users_above_noise
+from tacit.schedule import Schedule, growing, release_noise, users_above_noise
 
 Kind = Literal["model", "values", "counts"]
 Model = RegressionModel | CountModel
@@ -119,10 +120,10 @@ class MixtureAgent(Learner[Statistic]):
         self.growth = growth
         self._public = _public(spec)
         self._support = np.abs(spec.transition_features).sum(axis=2) > 0
+        self.regulariser = regulariser
         self.statistic_kind, self._reason = self._choose_statistic(
             privacy, statistic, bonus, calibration
         )
-        self.regulariser = regulariser
         self.q_values: Floats | None = None
         self._sums = BlockSums(plain=bonus == "theory")
         self._asked: Statistic | None = None
@@ -158,7 +159,7 @@ class MixtureAgent(Learner[Statistic]):
         if asked not in ("auto", *kinds):
             raise InvalidArgument(f"statistic must be auto, model, values or counts, got {asked!r}")
         if asked == "counts" and not self.deterministic:
-            raise InvalidArgument("counts are of deterministic policies, which this agent has not")
+            raise InvalidArgument("statistic='counts' needs a deterministic policy: see LinOptVI")
         if asked == "counts" and bonus == "theory":
             raise InvalidArgument("bonus='theory' is derived for statistic 'model' and 'values'")
         if calibration == "as_printed":
@@ -170,13 +171,15 @@ class MixtureAgent(Learner[Statistic]):
         l1 = _needs_l1(privacy)
         if l1 and self.deterministic and bonus != "theory":
             return "counts", "of these only counts have a sensitivity in the 1-norm"
+        if self.regulariser is not None:
+            return "model", "a regulariser was given, which counts have no use for"
         informs = (np.abs(self._public.features).sum(axis=2) > 0).sum(axis=-1)
         sparse = float(informs[informs > 0].mean()) <= _SPARSE if informs.any() else True
-        if isinstance(privacy, JointDP) and sparse and self.deterministic and bonus != "theory":
-            return (
-                "counts",
-                "few next states inform on the weights, and a policy reaches few states",
-            )
+        many = self._public.free > 2 * self._public.features.shape[0]
+        counts = isinstance(privacy, JointDP) and self.deterministic and bonus != "theory"
+        if counts and (sparse or many):
+            reason = "few next states inform on the weights" if sparse else "there are many weights"
+            return "counts", f"{reason}, and a policy reaches one action in each state"
         return "model", "every transition informs on all weights, for every value function"
 
     @property
@@ -186,6 +189,12 @@ class MixtureAgent(Learner[Statistic]):
             f"statistic {self.statistic_kind!r}: {self._reason}; {self.schedule.releases} releases "
             f"({self.schedule.name})"
         )
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise in one sum with weight 1 of the current block."""
+        size = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+        return release_noise(self._statistic(), self.privacy, size)
 
     @property
     def form(self) -> Literal["episodes", "counts", "followed"]:
@@ -350,18 +359,52 @@ class MixtureAgent(Learner[Statistic]):
         std = float(np.max(release.std["transitions"]))
         reward_std = float(np.max(release.std["rewards"])) if rewards is not None else 0.0
         at = np.arange(H)[:, np.newaxis], np.arange(S), statistic.policy
-        tables = {"counts": np.zeros((H, S, A, S)), "rewards": np.zeros((H, S, A))}
-        tables["counts"][at], tables["rewards"][at] = counts, sums
-        reached = np.zeros((H, S, A))
+        tables = {name: np.zeros((H, S, A)) for name in ("rewards", "visits")}
+        visits, entering = self._flow(statistic, counts, float(users))
+        of_cells = np.zeros((H, S, A, S))
+        of_cells[at], tables["rewards"][at], tables["visits"][at] = counts, sums, visits
+        reached, spread = np.zeros((H, S, A)), np.zeros((H, S, A))
         reached[at] = statistic.counted.any(axis=2)
-        noise = {"counts": std * reached, "rewards": reward_std * reached}
-        self._sums.add(tables | {"reached": reached}, noise | {"reached": 0.0}, std, users)
+        spread[at] = np.sqrt(entering)
+        paying = np.where((tables["visits"] > 0) | (spread > 0), 1.0, 0.0)
+        noise: dict[str, float | Floats] = {
+            "counts": std * reached,
+            "rewards": reward_std * paying,
+            "visits": std * spread,
+        }
+        self._sums.add(tables | {"counts": of_cells}, noise, std, users)
+
+    def _flow(self, statistic: PathCounts, counts: Floats, users: float) -> tuple[Floats, Floats]:
+        """Visits (H, S) of a block, and how many noisy counts each is the sum of.
+
+        Users start where it is known (else it is told by where they went) and go on as counted;
+        where transitions do not depend on the weights, as is known.
+        """
+        H, S = self.spec.horizon, self.spec.states
+        visits, entering = np.zeros((H, S)), np.zeros((H, S))
+        if self.spec.start is not None:
+            visits[0] = users * np.array(self.spec.start)
+        else:
+            # Those who left by a counted transition, and their share of all who left.
+            chances = self._public.mean[np.arange(S), statistic.policy[0]]
+            share = np.where(statistic.counted[0], chances, 0.0).sum(axis=1)
+            visits[0] = counts[0].sum(axis=1) / np.where(share > 0, share, np.inf)
+            entering[0] = statistic.counted[0].sum(axis=1)
+        for h in range(H - 1):
+            chances = self._public.mean[np.arange(S), statistic.policy[h]]
+            known = np.where(statistic.counted[h], 0.0, chances)
+            visits[h + 1] = counts[h].sum(axis=0) + visits[h] @ known
+            entering[h + 1] = statistic.counted[h].sum(axis=0) + entering[h] @ known**2
+        return visits, entering
 
     def _model(self) -> Model:
         """What is known now, as planning asks for it."""
         if self.statistic_kind == "counts":
             return self._count_model()
         rows = self._rows("gram", "cross")
+        if self.stationary and len(rows.cross) > 1:
+            # No transition of the last step was counted: its row is noise.
+            rows = rows.first(self.spec.horizon - 1)
         return RegressionModel(
             self._public,
             rows.pooled() if self.stationary else rows,
@@ -399,28 +442,19 @@ class MixtureAgent(Learner[Statistic]):
         if known is not None:
             return KnownRewards(known)
         assert features is not None  # noqa: S101
-        if self.statistic_kind == "counts":
-            rows = self._reward_counts(features)
-        else:
-            rows = self._rows("reward_gram", "rewards")
         pooled = self.spec.stationary_rewards
+        if self.statistic_kind == "counts":
+            return CountRewards(
+                features,
+                (self._sums.scaled("visits"), self._sums.noise("visits")),
+                (self._sums.scaled("rewards"), self._sums.noise("rewards")),
+                self.constants.known,
+                self.scale * self.constants.counts_bonus,
+                pooled,
+            )
+        rows = self._rows("reward_gram", "rewards")
         widths = self._widths(1 if pooled else self.spec.horizon)
         return LearntRewards(features, rows.pooled() if pooled else rows, self._regulariser, widths)
-
-    def _reward_counts(self, features: Floats) -> Rows:
-        """The reward regression that counts imply; visits are those of the counted transitions."""
-        informs = np.abs(self._public.features).sum(axis=2) > 0
-        mass = np.where(informs, self._public.mean, 0.0).sum(axis=-1)
-        counts, rewards = self._sums.scaled("counts"), self._sums.scaled("rewards")
-        visits = np.maximum(counts.sum(axis=-1), 0.0) / np.where(mass > 0, mass, 1.0)
-        of_visits = self._sums.noise("counts") * np.sqrt(informs.sum(axis=-1))
-        outer = features[..., :, np.newaxis] * features[..., np.newaxis, :]
-        return Rows(
-            np.einsum("hsa,samn->hmn", visits, outer, optimize=True),
-            np.einsum("hsa,sam->hm", rewards, features, optimize=True),
-            np.sqrt((of_visits**2).sum(axis=(1, 2))),
-            np.sqrt((self._sums.noise("rewards") ** 2).sum(axis=(1, 2))),
-        )
 
     @property
     def _regulariser(self) -> Regulariser:
@@ -454,6 +488,8 @@ class MixtureAgent(Learner[Statistic]):
             raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
         if self.regulariser is not None and not callable(self.regulariser):
             raise InvalidArgument(f"regulariser must be callable, got {self.regulariser!r}")
+        if self.statistic_kind == "counts" and self.regulariser is not None:
+            raise InvalidArgument("counts have no use for a regulariser: leave one of them out")
         if self.statistic_kind != "counts" and _needs_l1(self.privacy):
             raise InvalidArgument(
                 f"statistic={self.statistic_kind!r} needs Gaussian noise: delta > 0, and the "

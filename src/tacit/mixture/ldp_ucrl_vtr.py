@@ -37,7 +37,10 @@ class LDPUCRLVTR(LinOptVI):
 
     def __init__(self, spec: MixtureSpec, users: int, privacy: Privacy, **options: Any) -> None:
         if not isinstance(privacy, LocalDP):
-            raise InvalidArgument(f"privacy of LDPUCRLVTR must be LocalDP, got {privacy!r}")
+            raise InvalidArgument(
+                "LDPUCRLVTR is for local DP: give tacit.LocalDP(...), or privacy=local on the "
+                f"command line, not {type(privacy).__name__}"
+            )
         for name in ("statistic", "regulariser"):
             if options.get(name) is not None:
                 raise InvalidArgument(f"LDPUCRLVTR has a {name} of its own: leave it out")

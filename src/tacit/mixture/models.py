@@ -120,6 +120,11 @@ class Rows:
     gram_noise: Floats
     cross_noise: Floats
 
+    def first(self, rows: int) -> Rows:
+        """The first rows only."""
+        arrays = (self.gram, self.cross, self.gram_noise, self.cross_noise)
+        return Rows(*(array[:rows] for array in arrays))
+
     def pooled(self) -> Rows:
         """Summed over rows."""
         return Rows(
@@ -204,6 +209,44 @@ class LearntRewards:
         """See :class:`Rewards`."""
         fit = self.fits[min(step, len(self.fits) - 1)]
         return self._features @ fit.weights, fit.width(self._features, _REWARD_VARIANCE)
+
+
+class CountRewards:
+    """Regression of rewards on single cells (h, s, a), each with its own noise.
+
+    A cell with n visits, known up to noise t, and reward noise s says R = n <v, omega> + error,
+    of variance at most n / 4 + s^2 + t^2 / 4. Cells are weighted by its inverse; those whose visits
+    do not stand out of their noise are left out. The prior is rewards of about 1/2 +- 1/2.
+    """
+
+    def __init__(
+        self,
+        features: Floats,
+        visits: tuple[Floats, Floats],
+        sums: tuple[Floats, Floats],
+        known: float,
+        scale: float,
+        pooled: bool,
+    ) -> None:
+        (n, visit_noise), (paid, reward_noise) = visits, sums
+        used = (n > known * visit_noise) & (n > 0)
+        step, state, action = np.nonzero(used)
+        m = features.shape[2]
+        error = n * _REWARD_VARIANCE + reward_noise**2 + _REWARD_VARIANCE * visit_noise**2
+        weights = 1.0 / error[used]
+        groups = [np.ones(len(step), bool)] if pooled else [step == h for h in range(len(n))]
+        self._fits: list[tuple[Floats, Floats]] = []
+        for here in groups:
+            v, w, count = features[state[here], action[here]], weights[here], n[used][here]
+            precision = (v * (w * count * count)[:, np.newaxis]).T @ v
+            inverse = np.linalg.inv(precision + np.eye(m) / (m * _REWARD_VARIANCE))
+            omega = inverse @ (v.T @ (w * count * paid[used][here]))
+            square = np.maximum(((features @ inverse) * features).sum(axis=-1), 0.0)
+            self._fits.append((features @ omega, scale * np.sqrt(square)))
+
+    def at(self, step: int) -> tuple[Floats, Floats]:
+        """See :class:`Rewards`."""
+        return self._fits[min(step, len(self._fits) - 1)]
 
 
 class RegressionModel:
