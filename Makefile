@@ -56,6 +56,9 @@ docs-figures: $(STAMP) ## draw the pictures of the docs again
 	$(BIN)/python -m tacit.experiments.counter_errors --output docs/img/counter-errors.png
 	$(BIN)/python -m tacit.experiments.epsilon_cost --output docs/img/epsilon-cost.png
 	$(BIN)/python -m tacit.experiments.tabular_orders --output docs/img/tabular-orders.png
+	$(BIN)/python -m tacit.experiments.linear_comparison --output docs/img/linear-comparison.png
+	$(BIN)/python -m tacit.experiments.linear_budgets --output docs/img/linear-budgets.png
+	$(BIN)/python -m tacit.experiments.mixture_orders --output docs/img/mixture-orders.png
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build src/*.egg-info

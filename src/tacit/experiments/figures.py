@@ -145,7 +145,13 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel], *, gap: float = 13.0) -> 
             va="center",
             color=label.colour,
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": label.colour, "lw": 0.7, "shrinkA": 1.0},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": label.colour,
+                "lw": 0.7,
+                "shrinkA": 1.0,
+                "relpos": (0.0, 0.5),
+            },
         )
 
 
