@@ -19,6 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, check_statistic
+from tacit.block_sums import BlockSums
 from tacit.checks import check_agent
 from tacit.linear import LinearWorld, simplex, statistics, two_state
 from tacit.linear.agent import LinearAgent
@@ -26,7 +27,7 @@ from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
 from tacit.linear.spec import check_features
 from tacit.linear.statistics import FeatureSums, TargetSums
-from tacit.linear.sums import SumEvidence
+from tacit.linear.sums import feature_sums
 from tacit.made_up_users import sampler_of
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CheckFailed
@@ -140,7 +141,7 @@ def sums_have_the_noise_they_state(cls: Any, runs: int = 30, **options: Any) -> 
     found: dict[str, list[Floats]] = {}
     for seed in range(runs):
         agent, _ = played(cls, "features", seed, **options)
-        sums = agent._sums.sums()
+        sums = feature_sums(agent._sums)
         parts = {
             "gram": entries(sums.gram / sums.gram_noise, symmetric=True),
             "next": entries(sums.following / sums.noise, symmetric=False),
@@ -257,14 +258,14 @@ def test_noise_that_adds_up_is_found(statistic: str) -> None:
 
 
 def test_sums_that_take_old_noise_again_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    add = SumEvidence.add
+    add = BlockSums.add
 
-    def again(self: SumEvidence, release: Release, statistic: Statistic, users: int) -> None:
-        if "gram" in self.arrays:
-            self.arrays["gram"] = 2.0 * self.arrays["gram"]
-        add(self, release, statistic, users)
+    def again(self: BlockSums, *args: Any) -> None:
+        if "gram" in self.parts:
+            self.parts["gram"] = 2.0 * self.parts["gram"]
+        add(self, *args)
 
-    monkeypatch.setattr(SumEvidence, "add", again)
+    monkeypatch.setattr(BlockSums, "add", again)
     with pytest.raises(AssertionError, match=r"^gram, diagonal: .* of variance [1-9]\d\d\."):
         sums_have_the_noise_they_state(LSVIUCB)
 
@@ -483,7 +484,8 @@ class ForgetsBounds(LSVIUCBPlusPlus):
 class ForgetsHowMuchBlocksWeigh(LSVIUCB):
     def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
         super()._set_state(meta, arrays)
-        self._sums.variance *= 0.5
+        halved = {name: 0.5 * v for name, v in self._sums.variances.items()}
+        self._sums.variances = halved
 
 
 @pytest.mark.parametrize(

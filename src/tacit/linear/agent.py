@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from tacit.block_sums import BlockSums
 from tacit.evidence import Evidence
 from tacit.finite import check_bytes
 from tacit.flow import conserve
@@ -36,7 +37,7 @@ from tacit.linear.models import (
 )
 from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import FeatureSums, TargetSums, unit_features
-from tacit.linear.sums import SumEvidence
+from tacit.linear.sums import add_features, feature_sums
 from tacit.policy import Policy
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import InvalidArgument
@@ -163,7 +164,7 @@ class LinearAgent(Learner[Statistic]):
         # What is asked at every release anyway is used at every release.
         own = "schedule" if self.statistic_kind == "targets" else self.default_switching
         self.switching = own if switching == "auto" else switching
-        self._sums = SumEvidence(plain=bonus == "theory")
+        self._sums = BlockSums(plain=bonus == "theory")
         self._counts: Evidence | None = None
         if self.statistic_kind == "counts":
             shape = (1 if self._pooled_for(spec) else spec.horizon, spec.states, spec.actions)
@@ -342,7 +343,7 @@ class LinearAgent(Learner[Statistic]):
         if isinstance(statistic, VisitCounts) and self._counts is not None:
             self._counts.add(self._conserved(release), statistic, users)
         elif isinstance(statistic, FeatureSums):
-            self._sums.add(release, statistic, users)
+            add_features(self._sums, release, statistic, users)
 
     def _conserved(self, release: Release) -> Release:
         """The release with flow conserved, where its counts are per step and noisy."""
@@ -368,7 +369,7 @@ class LinearAgent(Learner[Statistic]):
                 self._variances,
             )
         else:
-            sums = self._sums.sums()
+            sums = feature_sums(self._sums)
             of_next = sums.pooled() if pooled[0] else sums
             of_rewards = sums.pooled() if pooled[1] else sums
             model = SumModel(self._features, of_next, of_rewards, self._widths, self.spec.horizon)
@@ -521,12 +522,13 @@ class LinearAgent(Learner[Statistic]):
         """One release of Grams and rewards, then one of values per step, last step first."""
         with self._at_the_gate(users), self._round():
             self._answered = 0
-            grams = self._ask(self._statistic(), self._gram_mu)
-            sums = SumEvidence()
-            sums.add(grams, self._statistic(), users)
+            statistic = self._statistic()
+            assert isinstance(statistic, FeatureSums)  # noqa: S101
+            sums = BlockSums()
+            add_features(sums, self._ask(statistic, self._gram_mu), statistic, users)
             model = AnswerModel(
                 self._features,
-                sums.sums(),
+                feature_sums(sums),
                 self._ask_targets,
                 self._widths,
                 self.spec.stationary_rewards,
@@ -691,8 +693,8 @@ class LinearAgent(Learner[Statistic]):
             meta |= {"noise": self._counts.noise, "reward_noise": self._counts.reward_noise}
             arrays |= {f"counts/{name}": getattr(self._counts, name) for name in _COUNTS}
         else:
-            meta |= {"sums": self._sums.meta()}
-            arrays |= {f"sums/{name}": array for name, array in self._sums.arrays.items()}
+            meta["sums"], parts = self._sums.dump()
+            arrays |= {f"sums/{name}": array for name, array in parts.items()}
         for name in _KEPT:
             if getattr(self, name) is not None:
                 arrays[name.lstrip("_")] = getattr(self, name)
