@@ -589,7 +589,7 @@ class MixtureAgent(Learner[Statistic]):
             rewards, widths = np.clip(rewards, 0.0, 1.0), np.minimum(widths, 1.0)
             means = spread = np.zeros((2, S, A))
             if h < H - 1:
-                means, spread = model.next_values(h, values)
+                means, spread = model.next_values(h, values, wide=1)
             above = np.minimum(means[0] + spread[0], values[0].max())
             q_values[h] = np.clip(rewards + widths + above, 0.0, H - h)
             greedy[h] = np.clip(rewards + means[1], 0.0, H - h)

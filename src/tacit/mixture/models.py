@@ -58,9 +58,12 @@ class World:
         S, A, k, _ = self.features.shape
         flat, inputs = self.features.reshape(-1, S), np.empty((len(values), S * A * k))
         rows = max(1, _CACHED // S)
-        for first in range(0, len(flat), rows):
-            block = slice(first, first + rows)
-            np.matmul(values, flat[block].T, out=inputs[:, block])
+        if len(values) == 1:
+            np.matmul(flat, values[0], out=inputs[0])
+        else:
+            for first in range(0, len(flat), rows):
+                block = slice(first, first + rows)
+                np.matmul(values, flat[block].T, out=inputs[:, block])
         base = values @ self.mean.reshape(-1, S).T
         return base.reshape(-1, S, A), inputs.reshape(-1, S, A, k)
 
@@ -269,6 +272,7 @@ class RegressionModel:
     ) -> None:
         self._world, self._targeted, self._reach = world, targeted, reach
         self._rewards = rewards
+        self._estimated: dict[int, Floats] = {}
         bound = world.radius if targeted else world.radius * world.scale
         variance = 1.0 / max(reach, 1e-9) ** 2 if targeted else _MODEL_VARIANCE
         self.fits = [
@@ -289,14 +293,26 @@ class RegressionModel:
         """Means and widths at a step."""
         return self._rewards.at(step)
 
-    def next_values(self, step: int, values: Floats) -> tuple[Floats, Floats]:
-        """Expected next values (j, S, A) for value functions (j, S), and their widths."""
-        fit, world = self.fits[min(step, len(self.fits) - 1)], self._world
+    def next_values(
+        self, step: int, values: Floats, wide: int | None = None
+    ) -> tuple[Floats, Floats]:
+        """Expected next values (j, S, A) for value functions (j, S), and their widths.
+
+        With ``wide`` only the first so many have widths. The others need no inputs of their own,
+        so they do not cost another reading of the features.
+        """
+        at, world = min(step, len(self.fits) - 1), self._world
+        fit, wide = self.fits[at], len(values) if wide is None else wide
         middles = (values.max(axis=1) + values.min(axis=1)) / 2.0
         centred = values - middles[:, np.newaxis]
-        base, inputs = world.apply(centred)
+        base, inputs = world.apply(centred[:wide])
         means, widths = [], []
         for j, value in enumerate(values):
+            if j >= wide:
+                mean = self._probabilities(at) @ centred[j] + middles[j]
+                means.append(np.clip(mean, value.min(), value.max()))
+                widths.append(np.zeros(mean.shape))
+                continue
             x = inputs[j]
             half = max(float(np.abs(centred[j]).max()), 1e-9)
             if self._targeted:
@@ -310,6 +326,14 @@ class RegressionModel:
             means.append(np.clip(mean, value.min(), value.max()))
             widths.append(width)
         return np.array(means), np.array(widths)
+
+    def _probabilities(self, at: int) -> Floats:
+        """The estimated model (S, A, S); rows need not be distributions."""
+        if at not in self._estimated:
+            units = self._world.scale if self._targeted else 1.0
+            along = np.matmul(units * self.fits[at].weights, self._world.features)
+            self._estimated[at] = self._world.mean + along
+        return self._estimated[at]
 
     def _scale_of(self, x: Floats, half: float) -> float:
         return input_scale(x, half, self._reach)
@@ -388,7 +412,9 @@ class CountModel:
         """Means and widths at a step."""
         return self._rewards.at(step)
 
-    def next_values(self, step: int, values: Floats) -> tuple[Floats, Floats]:
+    def next_values(
+        self, step: int, values: Floats, wide: int | None = None
+    ) -> tuple[Floats, Floats]:
         """Expected next values (j, S, A) for value functions (j, S), and their widths."""
         inverse, weights = self.fits[min(step, len(self.fits) - 1)]
         base, inputs = self._world.apply(values)
