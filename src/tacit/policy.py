@@ -183,3 +183,14 @@ def _frozen(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArr
     copy = np.array(given, dtype=dtype, order="C")
     copy.setflags(write=False)
     return copy
+
+
+def softmax(logits: Floats) -> Floats:
+    """Probabilities along the last axis, proportional to the exponentials.
+
+    >>> softmax(np.array([0.0, 0.0, -np.inf])).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probabilities: Floats = weights / weights.sum(axis=-1, keepdims=True)
+    return probabilities

@@ -19,12 +19,12 @@ from tacit.linear import kernels, simplex, statistics, two_state
 from tacit.linear.statistics import (
     FeatureSums,
     TargetSums,
-    any_features,
     followed,
     unit_features,
     weighted_grams,
 )
 from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Statistic
 
 Floats = NDArray[np.float64]

@@ -21,8 +21,9 @@ from tacit.mixture.agent import Constants, MixtureAgent
 from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
 from tacit.mixture.linopt_po import LinOptPO
 from tacit.mixture.linopt_vi import LinOptVI
+from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.regularisers import FixedRidge
-from tacit.mixture.statistics import ModelSums, PathCounts, ValueSums
+from tacit.mixture.statistics import ModelSums, ValueSums
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit import Block, Relation, check_statistic
-from tacit.mixture import hard_mixture, kernels, mixture_of_models, statistics
-from tacit.mixture.statistics import ModelSums, PathCounts, ValueSums, any_features
+from tacit.mixture import hard_mixture, kernels, mixture_of_models, path_counts, statistics
+from tacit.mixture.path_counts import PathCounts
+from tacit.mixture.statistics import ModelSums, ValueSums
 from tacit.policy import Policy
 from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Statistic
 
 Floats = NDArray[np.float64]
@@ -432,7 +434,7 @@ def test_paths_are_enumerated(statistic: PathCounts) -> None:
         # Exact, but never less than 1.
         assert np.maximum(found, 1.0) == pytest.approx(declared, rel=1e-12)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statistics, "_MOST_PAIRS", -1)
+        patch.setattr(path_counts, "_MOST_PAIRS", -1)
         fields = ("support", "informs", "start", "horizon", "policy", "version", "reward")
         rough = PathCounts(*(getattr(statistic, name) for name in fields))
         for norm, exact in (("l2", bounds(statistic)), ("l1", bounds_1(statistic))):

@@ -42,7 +42,7 @@ from tacit.policy import Policy
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
-from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
+from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy, needs_l1
 from tacit.privacy.statistic import Block, Statistic
 from tacit.schedule import Schedule, growing, release_noise, users_above_noise
 from tacit.visits import VisitCounts
@@ -204,7 +204,7 @@ class LinearAgent(Learner[Statistic]):
             )
         if bonus == "theory" and asked not in ("auto", "features"):
             raise InvalidArgument("bonus='theory' is derived for statistic='features'")
-        if bonus == "theory" and (calibration == "as_printed" or _needs_l1(privacy)):
+        if bonus == "theory" and (calibration == "as_printed" or needs_l1(privacy)):
             raise InvalidArgument(
                 "bonus='theory' is derived for statistic='features', which has Gaussian noise "
                 "(delta > 0) and tight calibration"
@@ -216,7 +216,7 @@ class LinearAgent(Learner[Statistic]):
             return kinds[asked], "as asked"
         if calibration == "as_printed":
             return "targets", "as printed"
-        if _needs_l1(privacy):
+        if needs_l1(privacy):
             return "counts", "of these only counts have a sensitivity in the 1-norm"
         if isinstance(privacy, NonPrivate):
             return "features", "sums of features answer every question, and cost nothing extra"
@@ -640,7 +640,7 @@ class LinearAgent(Learner[Statistic]):
                     "statistic='targets' asks the users of several blocks at once: leave "
                     "disjoint=True out"
                 )
-        if self.statistic_kind != "counts" and _needs_l1(self.privacy):
+        if self.statistic_kind != "counts" and needs_l1(self.privacy):
             raise InvalidArgument(
                 f"statistic={self.statistic_kind!r} needs Gaussian noise: delta > 0"
             )
@@ -725,13 +725,6 @@ class LinearAgent(Learner[Statistic]):
 
 _KEPT = ("q_values", "_variances", "_last_precision")
 _COUNTS = ("transitions", "rewards", "visits", "variance", "reached")
-
-
-def _needs_l1(privacy: Privacy) -> bool:
-    """Whether the noise is by the 1-norm."""
-    if isinstance(privacy, LocalDP):
-        return privacy.mechanism != "gaussian"
-    return isinstance(privacy, JointDP) and privacy.pure
 
 
 def _release_meta(release: Release) -> dict[str, Any]:

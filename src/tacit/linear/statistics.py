@@ -55,16 +55,6 @@ def unit_features(features: ArrayLike) -> Floats:
     return table
 
 
-def any_features(gram: float, cross: float) -> float:
-    """A bound on |y - y'|^2 for y = (sqrt(a) phi phi', phi q'), |phi| <= 1, |q|^2 <= m, any signs.
-
-    With t = <phi, phi'> and c = <q, q'>, |y - y'|^2 = |y|^2 + |y'|^2 - 2 (a t^2 + t c), where
-    |y|^2 <= a + m and a t^2 + t c >= -c^2 / (4 a) >= -m^2 / (4 a): in all 2 (a + m / 2)^2 / a.
-    Also for y times weights in [0, 1]: |w y - w' y'|^2 is convex in each, so largest at 0 or 1.
-    """
-    return 2.0 * (gram + cross / 2.0) ** 2 / gram
-
-
 def weighted_grams(features: Floats, weights: Floats) -> Floats:
     """Sums over states and actions of w(s, a) phi phi', for weights (..., S, A)."""
     d = features.shape[2]

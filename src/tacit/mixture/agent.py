@@ -35,14 +35,15 @@ from tacit.mixture.models import (
     World,
     input_scale,
 )
+from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.regularisers import FixedRidge, NoiseRidge, NoiseShift, Regulariser
 from tacit.mixture.spec import MixtureSpec
-from tacit.mixture.statistics import ModelSums, PathCounts, ValueSums
+from tacit.mixture.statistics import ModelSums, ValueSums
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.curator import JointStream
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
-from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
+from tacit.privacy.models import JointDP, NonPrivate, Privacy, needs_l1
 from tacit.privacy.statistic import Block, Statistic
 from tacit.schedule import Schedule, growing, release_noise, users_above_noise
 
@@ -168,7 +169,7 @@ class MixtureAgent(Learner[Statistic]):
             return "values", "as printed"
         if asked in kinds:
             return kinds[asked], "as asked"
-        l1 = _needs_l1(privacy)
+        l1 = needs_l1(privacy)
         if l1 and self.deterministic and bonus != "theory":
             return "counts", "of these only counts have a sensitivity in the 1-norm"
         if self.regulariser is not None:
@@ -490,7 +491,7 @@ class MixtureAgent(Learner[Statistic]):
             raise InvalidArgument(f"regulariser must be callable, got {self.regulariser!r}")
         if self.statistic_kind == "counts" and self.regulariser is not None:
             raise InvalidArgument("counts have no use for a regulariser: leave one of them out")
-        if self.statistic_kind != "counts" and _needs_l1(self.privacy):
+        if self.statistic_kind != "counts" and needs_l1(self.privacy):
             raise InvalidArgument(
                 f"statistic={self.statistic_kind!r} needs Gaussian noise: delta > 0, and the "
                 "Gaussian mechanism under LocalDP"
@@ -615,10 +616,3 @@ def _public(spec: MixtureSpec) -> World:
     scale = max(float(np.sqrt((along**2).sum(axis=(2, 3)).max())), 1e-12)
     along /= scale
     return World(along, mean, scale, spec.radius, spec.horizon)
-
-
-def _needs_l1(privacy: Privacy) -> bool:
-    """Whether the noise is by the 1-norm."""
-    if isinstance(privacy, LocalDP):
-        return privacy.mechanism != "gaussian"
-    return isinstance(privacy, JointDP) and privacy.pure

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.learner import Floats
 from tacit.mixture.agent import MixtureAgent
 from tacit.mixture.spec import MixtureSpec
-from tacit.policy import Policy
+from tacit.policy import Policy, softmax
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 
@@ -78,16 +77,10 @@ class LinOptPO(MixtureAgent):
         logits = np.log(np.maximum(self._policy.table(), 1e-30 if self._papers else 1e-3))
         greedy = np.zeros(logits.shape)
         for _ in range(self.steps):
-            optimistic, greedy = self._optimistic(model, _softmax(logits))
+            optimistic, greedy = self._optimistic(model, softmax(logits))
             logits = logits + self.eta * optimistic
-        policy = Policy.stochastic(_softmax(logits), version=self.releases)
+        policy = Policy.stochastic(softmax(logits), version=self.releases)
         return policy, self._best(greedy)
 
     def _identity(self) -> dict[str, Any]:
         return super()._identity() | {"eta": self.eta, "steps": self.steps}
-
-
-def _softmax(logits: Floats) -> Floats:
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities: Floats = weights / weights.sum(axis=-1, keepdims=True)
-    return probabilities

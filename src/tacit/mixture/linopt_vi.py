@@ -16,7 +16,7 @@ class LinOptVI(MixtureAgent):
     give the private algorithm, and users can bring their own.
 
     Private statistics: by ``statistic``, :class:`~tacit.mixture.statistics.ModelSums`,
-    :class:`~tacit.mixture.statistics.ValueSums` or :class:`~tacit.mixture.statistics.PathCounts`.
+    :class:`~tacit.mixture.statistics.ValueSums` or :class:`~tacit.mixture.path_counts.PathCounts`.
 
     Guarantee: that of its curator; see ``guarantee``.
 

@@ -161,3 +161,10 @@ def _check(model: JointDP | LocalDP) -> None:
     g = model.episodes_per_user
     if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= 10**9:
         raise InvalidArgument(f"episodes_per_user must be an integer from 1 to 1e9, got {g!r}")
+
+
+def needs_l1(privacy: Privacy) -> bool:
+    """Whether its noise is by the 1-norm: pure joint DP, and every local one but the Gaussian."""
+    if isinstance(privacy, LocalDP):
+        return privacy.mechanism != "gaussian"
+    return isinstance(privacy, JointDP) and privacy.pure

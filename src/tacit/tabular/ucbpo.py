@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.policy import Policy
+from tacit.policy import Policy, softmax
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.ucbvi import UCBVI
 
@@ -72,8 +72,8 @@ class UCBPO(UCBVI):
         floor = 1e-30 if self.bonus == "theory" else 1e-3
         logits = np.log(np.maximum(self._policy.table(), floor))
         for _ in range(self.steps):
-            logits = logits + self.eta * self._evaluate(_softmax(logits))
-        return Policy.stochastic(_softmax(logits), version=self.releases), greedy
+            logits = logits + self.eta * self._evaluate(softmax(logits))
+        return Policy.stochastic(softmax(logits), version=self.releases), greedy
 
     def _next_term(self) -> float:
         """The policy is not greedy in its own values: a bound over all values costs sqrt(S)."""
@@ -91,9 +91,3 @@ class UCBPO(UCBVI):
             q_values[h] = np.clip(q, 0.0, horizon - h)
             value = (policy[h] * q_values[h]).sum(axis=1)
         return q_values
-
-
-def _softmax(logits: Floats) -> Floats:
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities: Floats = weights / weights.sum(axis=-1, keepdims=True)
-    return probabilities
