@@ -9,7 +9,7 @@ import pytest
 
 from tacit import Block, JointDP, NonPrivate
 from tacit.finite import FiniteSpec
-from tacit.learner import Learner
+from tacit.finite_learner import FiniteLearner
 from tacit.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.schedule import Schedule
@@ -19,7 +19,7 @@ SPEC = FiniteSpec(states=3, actions=2, horizon=4, stationary=False)
 PRIVATE = JointDP(1.0, 1e-6)
 
 
-class Adds(Learner[VisitCounts]):
+class Adds(FiniteLearner[VisitCounts]):
     """Adds up rewards and follows the largest sums."""
 
     name = "adds"

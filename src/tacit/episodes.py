@@ -87,9 +87,9 @@ class Episodes:
         user_ids: Sequence[int | str] | None = None,
     ) -> None:
         columns = {
-            "states": _codes("states", states),
-            "actions": _codes("actions", actions),
-            "rewards": _numbers("rewards", rewards),
+            "states": as_codes("states", states),
+            "actions": as_codes("actions", actions),
+            "rewards": as_numbers("rewards", rewards),
         }
         for name, array in columns.items():
             if array.ndim != 2:
@@ -100,18 +100,18 @@ class Episodes:
         users, steps = columns["actions"].shape
         if steps < 1:
             raise InvalidArgument("actions has no columns, but an episode has at least one step")
-        _require_shape("states", columns["states"], (users, steps + 1))
-        _require_shape("rewards", columns["rewards"], (users, steps))
+        require_shape("states", columns["states"], (users, steps + 1))
+        require_shape("rewards", columns["rewards"], (users, steps))
         if versions is None:
             columns["versions"] = np.full(users, INVALID, dtype=np.int64)
         else:
-            columns["versions"] = _codes("versions", versions)
-        _require_shape("versions", columns["versions"], (users,))
+            columns["versions"] = as_codes("versions", versions)
+        require_shape("versions", columns["versions"], (users,))
         for name, array in columns.items():
             view = array.view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
-        object.__setattr__(self, "user_ids", _checked_ids(user_ids, users))
+        object.__setattr__(self, "user_ids", checked_ids(user_ids, users))
 
     @property
     def users(self) -> int:
@@ -200,12 +200,12 @@ class Episodes:
         """
         if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
             raise InvalidArgument(f"horizon is {horizon!r}, but must be an integer of at least 1")
-        steps = _column("step", _codes("step", step))
+        steps = _column("step", as_codes("step", step))
         columns = {
-            "state": _codes("state", state),
-            "action": _codes("action", action),
-            "reward": _numbers("reward", reward),
-            "next_state": _codes("next_state", next_state),
+            "state": as_codes("state", state),
+            "action": as_codes("action", action),
+            "reward": as_numbers("reward", reward),
+            "next_state": as_codes("next_state", next_state),
         }
         rows, ids = _rows(user, episode)
         for name, array in (*columns.items(), ("user", rows)):
@@ -368,7 +368,7 @@ def _array(name: str, values: ArrayLike) -> NDArray[Any]:
         raise InvalidArgument(f"{name} has rows of different lengths") from error
 
 
-def _numbers(name: str, values: ArrayLike) -> Floats:
+def as_numbers(name: str, values: ArrayLike) -> Floats:
     """Any column as floats; what is no number is NaN."""
     array = _array(name, values)
     if array.dtype.kind in "biuf":
@@ -384,7 +384,7 @@ def _numbers(name: str, values: ArrayLike) -> Floats:
     raise InvalidArgument(f"{name} has dtype {array.dtype}, but must be numeric")
 
 
-def _codes(name: str, values: ArrayLike) -> Ints:
+def as_codes(name: str, values: ArrayLike) -> Ints:
     """Any column as integers; what is no integer of 64 bits is -1."""
     array = _array(name, values)
     if array.dtype.kind in "bi" or (array.dtype.kind == "u" and array.dtype.itemsize < 8):
@@ -392,7 +392,7 @@ def _codes(name: str, values: ArrayLike) -> Ints:
     if array.dtype.kind == "u":
         fits = array <= np.uint64(np.iinfo(np.int64).max)
         return np.where(fits, array.astype(np.int64), INVALID)
-    numbers = _numbers(name, array)
+    numbers = as_numbers(name, array)
     with np.errstate(all="ignore"):
         # 2^53: beyond it, floats are not all integers one by one.
         whole = (np.abs(numbers) <= 2.0**53) & (numbers == np.floor(numbers))
@@ -405,12 +405,14 @@ def _column(name: str, array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+def require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Refuses an array of another shape."""
     if array.shape != shape:
         raise InvalidArgument(f"{name} has shape {array.shape}, but must have {shape}")
 
 
-def _checked_ids(user_ids: Sequence[int | str] | None, users: int) -> tuple[int | str, ...] | None:
+def checked_ids(user_ids: Sequence[int | str] | None, users: int) -> tuple[int | str, ...] | None:
+    """The ids of so many users, or ``None``; an id is an integer or a text."""
     if user_ids is None:
         return None
     ids = tuple(user_ids.tolist() if isinstance(user_ids, np.ndarray) else user_ids)
@@ -461,7 +463,7 @@ def _versions(version: ArrayLike | None, rows: Ints, n: int) -> Ints:
     """The version that all entries of a row agree on, else -1."""
     if version is None:
         return np.full(n, INVALID, dtype=np.int64)
-    codes = _column("version", _codes("version", version))
+    codes = _column("version", as_codes("version", version))
     if codes.shape != rows.shape:
         raise InvalidArgument(
             f"version has {len(codes)} entries, but must have as many as user, {len(rows)}"

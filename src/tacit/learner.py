@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.episodes import Episodes
-from tacit.policy import Policy
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.gate import Curator, Release, Stream
@@ -30,41 +29,41 @@ from tacit.privacy.noise import Noise, saved_source
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.storage import read_state, write_state
 from tacit.schedule import Schedule
+from tacit.vector_episodes import VectorEpisodes
 
 Floats = NDArray[np.float64]
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Bonus = Literal["practical", "theory"]
 Calibration = Literal["tight", "as_printed"]
+
+
+class PublicPolicy(Protocol):
+    """What an agent posts on the billboard."""
+
+    @property
+    def version(self) -> int:
+        """Which policy of its agent it is."""
+        ...
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file."""
+        ...
+
+
 Asked = TypeVar("Asked", bound=Statistic)
+Plan = TypeVar("Plan", bound=PublicPolicy)
 
 
-class Sizes(Protocol):
-    """What every agent knows of its world."""
+class Learner(ABC, Generic[Asked, Plan]):
+    """An agent without its algorithm.
 
-    @property
-    def states(self) -> int:
-        """How many."""
-        ...
-
-    @property
-    def actions(self) -> int:
-        """How many."""
-        ...
-
-    @property
-    def horizon(self) -> int:
-        """Steps of an episode."""
-        ...
-
-
-class Learner(ABC, Generic[Asked]):
-    """An agent without its algorithm. ``Asked`` is the kind of statistic it asks of a block.
+    ``Asked`` is the kind of statistic it asks of a block, ``Plan`` the kind of policy it publishes.
 
     The constructor calls the hooks ``_check_options``, ``_choose_counter``, ``_make_schedule`` and,
     for a running sum, ``_statistic``: a subclass first sets what its hooks read, then calls it.
 
     Args:
-        spec: sizes and horizon.
+        spec: what is known of the world.
         users: how many users are declared.
         privacy: JointDP, LocalDP or NonPrivate.
         bonus: ``"practical"`` or ``"theory"``.
@@ -80,12 +79,11 @@ class Learner(ABC, Generic[Asked]):
     """
 
     name: ClassVar[str]
-    deterministic: ClassVar[bool] = True
-    spec: Sizes
+    spec: Any
 
     def __init__(
         self,
-        spec: Sizes,
+        spec: Any,
         users: int,
         privacy: Privacy,
         *,
@@ -157,12 +155,24 @@ class Learner(ABC, Generic[Asked]):
         """
 
     @abstractmethod
-    def _plan(self) -> tuple[Policy, Policy]:
+    def _plan(self) -> tuple[Plan, Plan]:
         """The next policy to serve users with, and the greedy one beside it.
 
         ``served`` and ``releases`` already count the last block; the policies' version is
         ``releases``.
         """
+
+    @abstractmethod
+    def _first_policy(self) -> Plan:
+        """What serves the first users, before anything is known."""
+
+    @abstractmethod
+    def _policy_arrays(self, policy: Plan) -> Arrays:
+        """A policy for a save, all but its version."""
+
+    @abstractmethod
+    def _policy_of(self, arrays: Arrays, version: int) -> Plan:
+        """The inverse of :meth:`_policy_arrays`, to the bit."""
 
     @abstractmethod
     def _make_schedule(self, schedule: str | Schedule) -> Schedule:
@@ -212,13 +222,6 @@ class Learner(ABC, Generic[Asked]):
             f"calibration of {type(self).__name__} must be tight: it has no noise of a paper's own"
         )
 
-    def _first_policy(self) -> Policy:
-        """Before anything is known: random actions, drawn once, or all with the same chance."""
-        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        if self.deterministic:
-            return Policy.deterministic(self._rng.integers(0, A, (H, S)), A, version=0)
-        return Policy.uniform(H, S, A)
-
     def _forget_blocks(self) -> None:
         """Drops raw data that is not asked again, after the releases of a block: all of it."""
         for number in self._curator.blocks:
@@ -227,12 +230,12 @@ class Learner(ABC, Generic[Asked]):
     # The billboard.
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> Plan:
         """The policy that serves users now."""
         return self._policy
 
     @property
-    def greedy_policy(self) -> Policy:
+    def greedy_policy(self) -> Plan:
         """The best policy for what is known now, without exploring; from the same release."""
         return self._greedy
 
@@ -260,14 +263,18 @@ class Learner(ABC, Generic[Asked]):
 
     # Learning.
 
-    def learn(self, data: Episodes | Block, user_ids: Sequence[int | str] | None = None) -> None:
+    def learn(
+        self,
+        data: Episodes | VectorEpisodes | Block,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> None:
         """Takes users that ``policy`` served; publishes the next policy when a block is full.
 
         Args:
             data: episodes of any number of users, or the sums of exactly one block (simulations).
             user_ids: who they are; see :meth:`tacit.Curator.add`.
         """
-        if isinstance(data, Episodes):
+        if not isinstance(data, Block):
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
         self._curator.check_ready()
@@ -392,13 +399,6 @@ class Learner(ABC, Generic[Asked]):
         self.releases += 1
         self._policy, self._greedy = self._plan()
 
-    def _best(self, q_values: Floats) -> Policy:
-        """The best actions by (H, S, A) values, ties broken at random, once."""
-        ties = np.where(
-            q_values == q_values.max(axis=-1, keepdims=True), self._rng.random(q_values.shape), -1.0
-        )
-        return Policy.deterministic(ties.argmax(axis=-1), self.spec.actions, version=self.releases)
-
     # Save and resume.
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -492,7 +492,8 @@ class Learner(ABC, Generic[Asked]):
             "pending": 0 if pending is None else pending[0].users,
             "pending_ids": None if pending is None or pending[1] is None else list(pending[1]),
         }
-        arrays |= {"policy": _table(self._policy), "greedy": _table(self._greedy)}
+        for kind, policy in (("policy/", self._policy), ("greedy/", self._greedy)):
+            arrays |= {kind + name: a for name, a in self._policy_arrays(policy).items()}
         if pending is not None:
             arrays |= {f"pending/{name}": array for name, array in pending[0].arrays.items()}
         return meta, arrays
@@ -502,22 +503,12 @@ class Learner(ABC, Generic[Asked]):
         self.served, self.releases = meta["served"], meta["releases"]
         self._rng.bit_generator.state = meta["rng"]
         self._with_ids = meta["with_ids"]
-        self._policy = self._policy_of(arrays["policy"], meta["version"])
-        self._greedy = self._policy_of(arrays["greedy"], meta["version"])
+        self._policy = self._policy_of(below(arrays, "policy/"), meta["version"])
+        self._greedy = self._policy_of(below(arrays, "greedy/"), meta["version"])
         self._pending, self._waiting = [], meta["pending"]
         if meta["pending"]:
             raw = below(arrays, "pending/")
             self._pending = [(Block(meta["pending"], raw), meta["pending_ids"])]
-
-    def _policy_of(self, table: NDArray[Any], version: int) -> Policy:
-        if table.ndim == 2:
-            return Policy.deterministic(table, self.spec.actions, version=version)
-        # Not Policy.stochastic, which divides by the sums again: it must be the same to the bit.
-        return Policy(table, None, version)
-
-
-def _table(policy: Policy) -> NDArray[Any]:
-    return np.array(policy.table() if policy.actions is None else policy.actions)
 
 
 def below(arrays: Arrays, prefix: str) -> Arrays:

@@ -25,8 +25,9 @@ import numpy as np
 from tacit.block_sums import BlockSums
 from tacit.evidence import Evidence
 from tacit.finite import check_bytes
+from tacit.finite_learner import FiniteLearner
 from tacit.flow import conserve
-from tacit.learner import Arrays, Bonus, Calibration, Floats, Learner, below
+from tacit.learner import Arrays, Bonus, Calibration, Floats, below
 from tacit.linear.models import (
     AnswerModel,
     CellModel,
@@ -95,7 +96,7 @@ class Constants:
     split: float = 0.5
 
 
-class LinearAgent(Learner[Statistic]):
+class LinearAgent(FiniteLearner[Statistic]):
     """A learner for linear MDPs; see :class:`tacit.linear.lsvi_ucb.LSVIUCB` for the arguments."""
 
     spec: LinearSpec

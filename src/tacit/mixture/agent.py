@@ -22,7 +22,8 @@ import numpy as np
 
 from tacit.block_sums import BlockSums
 from tacit.finite import check_bytes
-from tacit.learner import Arrays, Bonus, Calibration, Floats, Learner, below
+from tacit.finite_learner import FiniteLearner
+from tacit.learner import Arrays, Bonus, Calibration, Floats, below
 from tacit.mixture.models import (
     CountModel,
     CountRewards,
@@ -83,7 +84,7 @@ class Constants:
     known: float = 1.0
 
 
-class MixtureAgent(Learner[Statistic]):
+class MixtureAgent(FiniteLearner[Statistic]):
     """A learner for linear mixtures; see :class:`tacit.mixture.linopt_vi.LinOptVI`."""
 
     spec: MixtureSpec

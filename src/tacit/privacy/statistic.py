@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -101,6 +101,27 @@ class Block:
 
     def __repr__(self) -> str:
         return f"<Block of {self.users} users>"
+
+
+class StreamedBlock(Block):
+    """A block too large for memory, whose simulated users are made part by part, when asked for.
+
+    Every part is clipped like any other block, but nobody holds all of the users at once, so a
+    curator takes it in simulations only, as it takes sums.
+
+    Attributes:
+        parts: yields blocks of some users each, the same ones every time it is called.
+    """
+
+    parts: Callable[[], Iterator[Block]]
+
+    def __init__(self, users: int, parts: Callable[[], Iterator[Block]]) -> None:
+        super().__init__(users, {}, aggregate=True)
+        object.__setattr__(self, "parts", parts)
+
+    def sealed(self) -> Block:
+        """Itself: there is nothing yet that anybody could write to."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -271,6 +292,14 @@ class Statistic(ABC):
 
     def total(self, block: Block) -> Floats:
         """The sum over a block's users: raw, and only ever seen by the curator."""
+        if isinstance(block, StreamedBlock):
+            users, total = 0, np.zeros(self.layout.size)
+            for part in block.parts():
+                total += self.total(part)
+                users += part.users
+            if users != block.users:
+                raise InvalidArgument(f"a block of {block.users} users has parts of {users}")
+            return total
         if block.aggregate:
             return np.asarray(self.aggregate(block), dtype=np.float64)
         size = self.layout.size
@@ -301,7 +330,11 @@ class Statistic(ABC):
 
     def check(self, block: Block) -> None:
         """Raises what a block's shapes, which are public, would raise later."""
-        if block.aggregate:
+        if isinstance(block, StreamedBlock):
+            for part in block.parts():
+                self.check(part)
+                return
+        elif block.aggregate:
             self.aggregate(block)
         else:
             self.contributions(block.take(slice(0, 0)))

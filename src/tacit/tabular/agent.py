@@ -16,8 +16,9 @@ import numpy as np
 
 from tacit.evidence import Evidence
 from tacit.finite import FiniteSpec, check_bytes
+from tacit.finite_learner import FiniteLearner
 from tacit.flow import conserve
-from tacit.learner import Arrays, Bonus, Calibration, Floats, Learner
+from tacit.learner import Arrays, Bonus, Calibration, Floats
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
@@ -67,7 +68,7 @@ class Constants:
     cap: int = 2
 
 
-class TabularAgent(Learner[VisitCounts]):
+class TabularAgent(FiniteLearner[VisitCounts]):
     """A learner for finite worlds; see :class:`tacit.tabular.ucbvi.UCBVI` for the arguments."""
 
     spec: FiniteSpec
