@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tacit.tabular.pucb import PUCB
     from tacit.tabular.ucbpo import UCBPO
     from tacit.tabular.ucbvi import UCBVI
+    from tacit.vector_episodes import VectorEpisodes
 
 __version__ = "0.1.0"
 
@@ -68,6 +69,7 @@ _LAZY = {
     "Result": ("tacit.result", "Result"),
     "UCBPO": ("tacit.tabular.ucbpo", "UCBPO"),
     "UCBVI": ("tacit.tabular.ucbvi", "UCBVI"),
+    "VectorEpisodes": ("tacit.vector_episodes", "VectorEpisodes"),
     "check_agent": ("tacit.checks", "check_agent"),
     "linear": ("tacit.linear", None),
     "mixture": ("tacit.mixture", None),
@@ -118,6 +120,7 @@ __all__ = [
     "Result",
     "Statistic",
     "TacitError",
+    "VectorEpisodes",
     "audit_counter",
     "audit_linear",
     "audit_samples",

@@ -22,8 +22,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tacit.episodes import Episodes
-from tacit.loop import Form, PermutedWorld, World, run
+from tacit.episodes import Episodes, Form
+from tacit.loop import Data, PermutedWorld, World, run
 from tacit.made_up_users import (
     Sample,
     block_of_strangers,
@@ -33,7 +33,6 @@ from tacit.made_up_users import (
     raw_block,
     sampler_of,
     some_rows,
-    with_floats,
     with_row,
 )
 from tacit.privacy.audit import audit_counter
@@ -52,6 +51,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import LocalCurator, noise_scale
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate
 from tacit.privacy.statistic import Block, Floats
+from tacit.vector_episodes import VectorEpisodes
 from tacit.watched_gate import Passage, WatchedGate, difference, snapshot
 
 # Six standard deviations: a false alarm in 1e9 tests.
@@ -256,7 +256,7 @@ class _Trial:
     def play(
         self,
         agent: Any = None,
-        users: Sequence[Episodes | Block] | None = None,
+        users: Sequence[Data] | None = None,
         script: Sequence[Release] = (),
         stream: int = 0,
     ) -> _Run:
@@ -386,7 +386,8 @@ class _Trial:
         self._refuse(agent, self._too_many(self.users + 1), HorizonExceeded)
         for wrong in self._wrong_shapes(block):
             self._refuse(agent, wrong, InvalidArgument)
-        ids = isinstance(self.world.simulate(agent.policy, 1, self.rng(2), "episodes"), Episodes)
+        one = self.world.simulate(agent.policy, 1, self.rng(2), "episodes")
+        ids = not isinstance(one, Block)
         if ids and half < block.users:
             agent.learn(_named(block.take(slice(0, half)), 0))
             self._refuse(agent, rest, InvalidArgument, "users without ids after users with ids")
@@ -419,9 +420,7 @@ class _Trial:
                 yield Block(block.users, dict(block.arrays) | {name: array[..., np.newaxis]})
                 yield Block(block.users, {k: a for k, a in block.arrays.items() if k != name})
 
-    def _refuse(
-        self, agent: Any, data: Episodes | Block, error: type[TacitError], what: str = ""
-    ) -> None:
+    def _refuse(self, agent: Any, data: Data, error: type[TacitError], what: str = "") -> None:
         before = snapshot(agent)
         shapes = {name: array.shape for name, array in raw_block(data).arrays.items()}
         what = what or f"{raw_block(data).users} users with arrays {shapes}"
@@ -700,8 +699,7 @@ class _Trial:
             rng = np.random.default_rng(np.random.SeedSequence([_SEED, self.seed, 5, seed]))
             world = _Constant(PermutedWorld.draw(self.world, rng))
             for r, (policy, _) in enumerate(self.serve(seed, world, 1000 + seed, blocks=2)):
-                share = np.asarray(policy.table()).mean(axis=(0, 1))
-                shares.setdefault(r, []).append(share)
+                shares.setdefault(r, []).append(self._shares(policy, rng))
         for r, seen in shares.items():
             chance = _chance_of_means(np.array(seen), 1.0 / actions)
             if chance < _ALARM:
@@ -711,6 +709,15 @@ class _Trial:
                     f"are chosen in shares {mean}: ties are not broken at random "
                     f"(chance {chance:.1e})"
                 )
+
+    def _shares(self, policy: Any, rng: np.random.Generator) -> Floats:
+        """How often each action is chosen, over all states, or over those that users come to."""
+        if hasattr(policy, "table"):
+            table: Floats = np.asarray(policy.table(), dtype=np.float64)
+            return np.array(table.mean(axis=(0, 1)))
+        states = np.asarray(self.first.blocks[0]["states"])[:, 0]
+        chosen = np.asarray(policy.act_many(0, states, rng), dtype=np.int64)
+        return np.bincount(chosen, minlength=self.world.spec.actions) / len(states)
 
     def check_labels(self) -> None:
         actions = self.world.spec.actions
@@ -766,7 +773,8 @@ class _Constant:
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Block:
         block = raw_block(self.world.simulate(policy, users, rng, form))
-        return with_floats(block, 0.0)
+        nothing = np.zeros_like(block["rewards"])
+        return Block(block.users, dict(block.arrays) | {"rewards": nothing})
 
 
 def _chance_of_means(samples: Floats, expected: float) -> float:
@@ -783,10 +791,10 @@ def _chance_of_means(samples: Floats, expected: float) -> float:
     return float(min(1.0, 2.0 * columns * stdtr(runs - 1, -t.max())))
 
 
-def _named(block: Block, first: int) -> Episodes:
+def _named(block: Block, first: int) -> Data:
     """The users of a block as episodes, with ids."""
-    arrays = {name: block[name] for name in ("states", "actions", "rewards", "versions")}
-    return Episodes(**arrays, user_ids=range(first, first + block.users))
+    kind = VectorEpisodes if "lengths" in block.arrays else Episodes
+    return kind.of_block(block, range(first, first + block.users))
 
 
 def _noise_of(gate: WatchedGate) -> tuple[Floats, float] | None:

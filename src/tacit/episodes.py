@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,10 @@ from tacit.privacy.statistic import Block
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+
+Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "followed"]
+"""What a world hands over: episodes one by one, the same made part by part, exact sums per step,
+sums over all steps, or sums per step of a deterministic policy's own actions."""
 
 INVALID = -1
 """The state or action of what is missing or is no such number."""
@@ -156,6 +160,13 @@ class Episodes:
         return Episodes(
             self.states[rows], self.actions[rows], self.rewards[rows], self.versions[rows], ids
         )
+
+    @classmethod
+    def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> Episodes:
+        """The inverse of :meth:`block`."""
+        names = ("states", "actions", "rewards", "versions")
+        states, actions, rewards, versions = (block[name] for name in names)
+        return cls(states, actions, rewards, versions, user_ids)
 
     @classmethod
     def from_records(

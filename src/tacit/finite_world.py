@@ -7,26 +7,23 @@ they are described and in what an agent may know of them.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import finite
+from tacit.episodes import Episodes, Form
 from tacit.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.episodes import Episodes
     from tacit.privacy.statistic import Block
 
 Floats = NDArray[np.float64]
 
-Form = Literal["episodes", "counts", "pooled", "followed"]
-"""What a world hands over: episodes one by one, exact sums per step, sums over all steps, or sums
-per step of a deterministic policy's own actions."""
-
-FORMS: tuple[str, ...] = get_args(Form)
+FORMS: tuple[str, ...] = tuple(form for form in get_args(Form) if form != "streamed")
+"""What such a world hands over; sums cost no more for more users, so nothing is streamed."""
 
 BERNOULLI: Floats = np.array([0.0, 1.0])
 BERNOULLI.setflags(write=False)

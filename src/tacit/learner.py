@@ -26,7 +26,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.noise import Noise, saved_source
-from tacit.privacy.statistic import Block, Statistic
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Statistic
 from tacit.privacy.storage import read_state, write_state
 from tacit.schedule import Schedule
 from tacit.vector_episodes import VectorEpisodes
@@ -122,7 +122,11 @@ class Learner(ABC, Generic[Asked, Plan]):
         self.counter = self._choose_counter(counter)
         self.schedule = self._make_schedule(schedule)
         gate = privacy if calibration == "tight" else self._as_printed()
-        options: dict[str, Any] = {"users": self.users, "noise_seed": noise_seed}
+        options: dict[str, Any] = {
+            "users": self.users,
+            "noise_seed": noise_seed,
+            "protects": self._protects,
+        }
         if isinstance(privacy, JointDP):
             options |= {"ledger": ledger}
         elif ledger is not None or autosave is not None:
@@ -195,6 +199,11 @@ class Learner(ABC, Generic[Asked, Plan]):
         Then episodes must say which version their users followed.
         """
         return False
+
+    @property
+    def _protects(self) -> str:
+        """What its statistics protect, in words."""
+        return WHOLE_EPISODE
 
     def _check_options(self, schedule: str | Schedule) -> None:
         """Refuses arguments that do not go together; nothing is made yet."""

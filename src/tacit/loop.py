@@ -22,13 +22,15 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.episodes import Episodes
-from tacit.finite_world import Form as Form
-from tacit.policy import Policy
+from tacit.episodes import Episodes, Form
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, StreamedBlock
 from tacit.result import Result
+from tacit.vector_episodes import VectorEpisodes
+
+Data: TypeAlias = Episodes | VectorEpisodes | Block
+"""What happened to users: one by one, or as the sums of a simulation."""
 
 Progress: TypeAlias = bool | Literal["always"]
 """Whether there is a progress bar: where a terminal is watched (True), nowhere, or always."""
@@ -65,25 +67,26 @@ class World(Protocol):
         """The zero point of losses."""
         ...
 
-    def simulate(
-        self, policy: Policy, users: int, rng: np.random.Generator, form: Form
-    ) -> Episodes | Block:
+    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
         """What happens to so many new users who follow the policy.
 
         Args:
             policy: what they all follow.
             users: how many.
             rng: the randomness of users and world.
-            form: ``"episodes"`` for an :class:`~tacit.episodes.Episodes`, or one of three
-                aggregate blocks, whose ``transitions`` count users and whose ``rewards`` add up
-                what they got: ``"counts"``, (H, S, A, S) and (H, S, A); ``"pooled"``, the same
-                summed over steps, with a first axis of 1; ``"followed"``, (H, S, S) and (H, S),
-                under a policy that must be deterministic and whose ``actions``, (H, S), come with
-                them. A world may refuse forms that it has no use for.
+            form: ``"episodes"`` for an :class:`~tacit.episodes.Episodes` (a
+                :class:`~tacit.vector_episodes.VectorEpisodes` where states are vectors);
+                ``"streamed"`` for a :class:`~tacit.privacy.statistic.StreamedBlock` of the same;
+                or one of three aggregate blocks, whose ``transitions`` count users and whose
+                ``rewards`` add up what they got: ``"counts"``, (H, S, A, S) and (H, S, A);
+                ``"pooled"``, the same summed over steps, with a first axis of 1; ``"followed"``,
+                (H, S, S) and (H, S), under a policy that must be deterministic and whose
+                ``actions``, (H, S), come with them. A world may refuse forms that it has no use
+                for.
         """
         ...
 
-    def value(self, policy: Policy) -> float:
+    def value(self, policy: Any) -> float:
         """The exact expected return of a user who follows the policy."""
         ...
 
@@ -107,12 +110,12 @@ class Agent(Protocol):
         ...
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> Any:
         """The policy that serves users now: the billboard."""
         ...
 
     @property
-    def greedy_policy(self) -> Policy:
+    def greedy_policy(self) -> Any:
         """The best policy for what is known now, without any bonus for exploring."""
         ...
 
@@ -136,7 +139,7 @@ class Agent(Protocol):
         """How often it has published so far."""
         ...
 
-    def learn(self, data: Episodes | Block) -> None:
+    def learn(self, data: Data) -> None:
         """Takes the block of users that the current policy served, and publishes the next one."""
         ...
 
@@ -228,37 +231,31 @@ class PermutedWorld:
         """The world's."""
         return self.world.reference_value
 
-    def translate(self, policy: Policy) -> Policy:
+    def translate(self, policy: Any) -> Any:
         """A policy in these labels as one in the world's own."""
-        permutation = np.array(self.permutation)
-        if policy.actions is not None:
-            return Policy.deterministic(
-                permutation[policy.actions], policy.n_actions, policy.version
-            )
-        return Policy.stochastic(policy.table()[..., np.argsort(permutation)], policy.version)
+        return policy.relabelled(self.permutation)
 
-    def value(self, policy: Policy) -> float:
+    def value(self, policy: Any) -> float:
         """The value of a policy in these labels."""
         return self.world.value(self.translate(policy))
 
-    def simulate(
-        self, policy: Policy, users: int, rng: np.random.Generator, form: Form
-    ) -> Episodes | Block:
+    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
         """What happens to users, in these labels."""
         data = self.world.simulate(self.translate(policy), users, rng, form)
+        if isinstance(data, StreamedBlock):
+            parts = data.parts
+            return StreamedBlock(data.users, lambda: map(self._rows, parts()))
+        if isinstance(data, VectorEpisodes):
+            return VectorEpisodes.of_block(self._rows(data.block()), data.user_ids)
         if isinstance(data, Episodes):
-            return Episodes(
-                data.states,
-                self._relabel(data.actions),
-                data.rewards,
-                data.versions,
-                data.user_ids,
-            )
+            return Episodes.of_block(self._rows(data.block()), data.user_ids)
+        if not data.aggregate:
+            return self._rows(data)
         arrays: dict[str, NDArray[Any]] = {}
         for name, array in data.arrays.items():
             if name == "actions":
                 arrays[name] = self._relabel(array)
-            elif not data.aggregate or form == "followed":
+            elif form == "followed":
                 arrays[name] = array
             elif name in _ACTION_AXES:
                 arrays[name] = np.take(array, self.permutation, axis=_ACTION_AXES[name])
@@ -268,6 +265,11 @@ class PermutedWorld:
                     "axis of actions"
                 )
         return Block(data.users, arrays, data.aggregate)
+
+    def _rows(self, block: Block) -> Block:
+        """Users one by one, in these labels."""
+        relabelled = {"actions": self._relabel(block["actions"])}
+        return Block(block.users, dict(block.arrays) | relabelled)
 
     def _relabel(self, actions: NDArray[Any]) -> NDArray[Any]:
         """The world's labels as these; what is no action stays as it is."""
@@ -572,7 +574,7 @@ class _Values:
         self._world = world
         self._known: dict[bytes, float] = {}
 
-    def __call__(self, policy: Policy) -> float:
+    def __call__(self, policy: Any) -> float:
         key = _fingerprint(policy)
         if key is None:
             return float(self._world.value(policy))

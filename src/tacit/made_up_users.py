@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from tacit.episodes import Episodes
 from tacit.privacy.statistic import Block
+from tacit.vector_episodes import VectorEpisodes
 
 Sample: TypeAlias = Callable[[np.random.Generator, int], Block]
 
 
-def raw_block(data: Episodes | Block) -> Block:
+def raw_block(data: Episodes | VectorEpisodes | Block) -> Block:
     """Episodes as a block."""
-    return data.block() if isinstance(data, Episodes) else data
+    return data if isinstance(data, Block) else data.block()
 
 
 def joined(blocks: Sequence[Block]) -> Block:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +111,17 @@ class Policy:
         table = np.zeros((*self.actions.shape, self.n_actions))
         np.put_along_axis(table, self.actions[:, :, np.newaxis], 1.0, axis=2)
         return table
+
+    def relabelled(self, permutation: Sequence[int]) -> Policy:
+        """The same policy where action ``a`` is called ``permutation[a]``.
+
+        >>> Policy.deterministic([[0, 1]], n_actions=2).relabelled([1, 0]).actions.tolist()
+        [[1, 0]]
+        """
+        order = np.array(permutation)
+        if self.actions is not None:
+            return Policy.deterministic(order[self.actions], self.n_actions, self.version)
+        return Policy.stochastic(self.table()[..., np.argsort(order)], self.version)
 
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:
         """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies."""

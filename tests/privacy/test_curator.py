@@ -954,3 +954,39 @@ def test_bad_models_are_refused(arguments: dict) -> None:
         JointDP(**arguments)
     with pytest.raises(TypeError):
         JointDP(1.0)  # type: ignore[call-arg]
+
+
+# What is protected.
+
+
+@dataclass(frozen=True)
+class OfRewards(ClippedSum):
+    """A sum whose sensitivity is about a part of a user's data only."""
+
+    @property
+    def protects(self) -> str:
+        return "one user's rewards"
+
+
+@pytest.mark.parametrize("model", [JointDP(1.0, 1e-6), tacit.LocalDP(1.0, 1e-6)])
+def test_a_curator_refuses_statistics_that_protect_something_else(model) -> None:
+    curator = model.curator(noise_seed=0)
+    curator.add(values(1.0, 2.0))
+    with pytest.raises(InvalidArgument, match="one user's rewards"):
+        curator.release(OfRewards(1))
+    # Nothing was spent: the whole episode's statistic is still affordable.
+    assert curator.release(ClippedSum(1)).users == 2
+    narrow = model.curator(noise_seed=0, protects="one user's rewards")
+    narrow.add(values(1.0, 2.0))
+    with pytest.raises(InvalidArgument, match="whole episode"):
+        narrow.release(ClippedSum(1))
+    assert narrow.release(OfRewards(1)).users == 2
+
+
+def test_what_is_protected_is_in_the_guarantee_and_in_the_save(tmp_path) -> None:
+    curator = JointDP(1.0, 1e-6).curator(protects="one user's rewards")
+    curator.save(tmp_path / "state")
+    assert curator.guarantee.unit == "one user's rewards"
+    assert JointCurator.load(tmp_path / "state").guarantee.unit == "one user's rewards"
+    several = JointDP(1.0, 1e-6, episodes_per_user=3).curator(protects="one user's rewards")
+    assert several.guarantee.unit == "one user with at most 3 episodes (one user's rewards)"

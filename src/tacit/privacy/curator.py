@@ -42,7 +42,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger, Unit
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
-from tacit.privacy.statistic import Block, Floats, Statistic
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 from tacit.privacy.storage import read_state, write_state
 
 Extra: TypeAlias = Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]
@@ -64,6 +64,7 @@ class JointCurator(Curator):
             published.
         autosave: path of a state file, written before anything is published (write-ahead), so
             that a killed process resumes where it was.
+        protects: what is protected; see :attr:`tacit.Statistic.protects`.
 
     >>> from tacit.privacy.standard import ClippedSum
     >>> curator = JointDP(epsilon=1.0, delta=1e-6).curator(noise_seed=0)
@@ -82,6 +83,7 @@ class JointCurator(Curator):
         source: NoiseSource | None = None,
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
+        protects: str = WHOLE_EPISODE,
     ) -> None:
         super().__init__(
             users=users,
@@ -89,6 +91,7 @@ class JointCurator(Curator):
             source=source,
             episodes_per_user=privacy.episodes_per_user,
             once_per_block=privacy.disjoint,
+            protects=protects,
         )
         self.privacy = privacy
         self._limit = privacy.episode_limit
@@ -282,7 +285,7 @@ class JointCurator(Curator):
             delta=self.privacy.delta,
             mu=None if self.privacy.pure else self.privacy.budget.mu,
             relation=self.privacy.relation,
-            unit="one user's whole episode" if g == 1 else f"one user with at most {g} episodes",
+            unit=self._unit(g),
             releases=None,
             mechanism=f"{' and '.join(kinds)}, {noise} noise",
             simulation_only=self._source.simulation,
@@ -301,6 +304,7 @@ class JointCurator(Curator):
             )
 
     def _sensitivity(self, statistic: Statistic) -> float:
+        self._check_unit(statistic)
         norm: Literal["l1", "l2"] = "l1" if self.privacy.pure else "l2"
         return statistic.sensitivity(self.privacy.relation, norm)
 
@@ -404,6 +408,7 @@ class JointCurator(Curator):
                 "disjoint": self.privacy.disjoint,
             },
             "declared_users": self.declared_users,
+            "protects": self.protects,
             "releases": self.releases,
             "plain": self._plain,
             "block_users": self._block_users,
@@ -447,7 +452,7 @@ class JointCurator(Curator):
             options = dict(meta["privacy"])
             options["relation"] = Relation(options["relation"])
             privacy = JointDP(**options)
-            curator = JointCurator(privacy, users=meta["declared_users"])
+            curator = JointCurator(privacy, users=meta["declared_users"], protects=meta["protects"])
             curator._source = Noise.from_state(meta["noise"])
             curator._owner = Owner(curator._source.simulation)
             curator.releases = meta["releases"]

@@ -21,7 +21,7 @@ from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource
 from tacit.privacy.participants import Participants
-from tacit.privacy.statistic import Block, Floats, Statistic
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +57,7 @@ class Curator(ABC):
         users: how many users are declared; adding more is refused. ``None`` for no limit.
         noise_seed: a reproducible simulation that protects nobody.
         source: another source of noise (for audits); excludes ``noise_seed``.
+        protects: what is protected; see :attr:`tacit.Statistic.protects`.
     """
 
     def __init__(
@@ -67,12 +68,14 @@ class Curator(ABC):
         source: NoiseSource | None = None,
         episodes_per_user: int | None = None,
         once_per_block: bool = False,
+        protects: str = WHOLE_EPISODE,
     ) -> None:
         if users is not None and (isinstance(users, bool) or int(users) != users or users < 1):
             raise InvalidArgument(f"users must be an integer >= 1 or None, got {users!r}")
         if source is not None and noise_seed is not None:
             raise InvalidArgument("give noise_seed or source, not both")
         self.declared_users = users
+        self.protects = protects
         self.users = 0
         self.releases = 0
         self.last_release: Release | None = None
@@ -167,6 +170,21 @@ class Curator(ABC):
         """What is proven of everything this curator ever publishes."""
 
     # Shared work.
+
+    def _check_unit(self, statistic: Statistic) -> None:
+        """Refuses a statistic whose sensitivity is about something else than the guarantee."""
+        if statistic.protects != self.protects:
+            raise InvalidArgument(
+                f"this curator protects {self.protects!r}, but {statistic.name} is calibrated for "
+                f"{statistic.protects!r}: give protects= to the curator"
+            )
+
+    def _unit(self, episodes: int) -> str:
+        """What the guarantee is about, in words."""
+        if episodes == 1:
+            return self.protects
+        which = "" if self.protects == WHOLE_EPISODE else f" ({self.protects})"
+        return f"one user with at most {episodes} episodes{which}"
 
     def _raw(self, block: int) -> Block:
         if block not in self._blocks:

@@ -35,7 +35,7 @@ from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise
-from tacit.privacy.statistic import Block, Floats, Statistic
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 
 def report(
@@ -99,9 +99,13 @@ class LocalCurator(Curator):
         *,
         users: int | None = None,
         noise_seed: int | None = None,
+        protects: str = WHOLE_EPISODE,
     ) -> None:
         super().__init__(
-            users=users, noise_seed=noise_seed, episodes_per_user=privacy.episodes_per_user
+            users=users,
+            noise_seed=noise_seed,
+            episodes_per_user=privacy.episodes_per_user,
+            protects=protects,
         )
         self.privacy = privacy
         self._reports: dict[int, tuple[str, Floats]] = {}
@@ -130,6 +134,7 @@ class LocalCurator(Curator):
         A report that is not finite counts as zero: it is what the device sent, not raw data.
         Reports beyond a user's declared number are dropped, where ids are given.
         """
+        self._check_unit(statistic)
         array = np.asarray(reports, dtype=np.float64)
         if array.ndim != 2 or array.shape[1] != statistic.layout.size:
             raise InvalidArgument(
@@ -176,6 +181,7 @@ class LocalCurator(Curator):
         ]
         if mu is not None or epsilon is not None:
             raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
+        self._check_unit(statistic)
         selection = self._selection(blocks, weights, known, decay)
         kept = None if mask is None else statistic.layout.pack_mask(mask)
         for block in selection:
@@ -235,7 +241,7 @@ class LocalCurator(Curator):
             delta=self.privacy.delta if gaussian else 0.0,
             mu=self.privacy.budget.mu if gaussian else None,
             relation=Relation.REPLACE_ONE,
-            unit="one user's whole episode" if g == 1 else f"one user with at most {g} episodes",
+            unit=self._unit(g),
             releases=g,
             mechanism=f"{self.privacy.mechanism} report from the device",
             sampler="bits" if self.privacy.mechanism == "randomised response" else "floating-point",

@@ -12,7 +12,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.noise import NoiseSource
-from tacit.privacy.statistic import Block, Floats, Statistic
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 
 class NonPrivateCurator(Curator):
@@ -25,8 +25,9 @@ class NonPrivateCurator(Curator):
         users: int | None = None,
         noise_seed: int | None = None,
         source: NoiseSource | None = None,
+        protects: str = WHOLE_EPISODE,
     ) -> None:
-        super().__init__(users=users, noise_seed=noise_seed, source=source)
+        super().__init__(users=users, noise_seed=noise_seed, source=source, protects=protects)
         self.privacy = privacy
 
     def release(

@@ -33,6 +33,9 @@ from tacit.privacy.symmetric import pack, packed_size, unpack
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+WHOLE_EPISODE = "one user's whole episode"
+"""What almost every statistic protects."""
+
 # Users whose dense vectors are in memory at a time, in numbers.
 _CHUNK = 1 << 22
 
@@ -246,6 +249,15 @@ class Statistic(ABC):
     def l1(self, relation: Relation) -> float | None:
         """Sensitivity in the 1-norm; ``None`` where pure DP is not offered."""
         return None
+
+    @property
+    def protects(self) -> str:
+        """What its sensitivity is about: what may change between neighbours, in words.
+
+        A curator is made for one such unit, and refuses statistics that protect anything else:
+        what a guarantee says is what every release was calibrated for.
+        """
+        return WHOLE_EPISODE
 
     @abstractmethod
     def vectors(self, block: Block) -> Floats:

@@ -18,8 +18,9 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from tacit import finite
+from tacit.episodes import Form
 from tacit.finite_env import FiniteEnv, Registered, register_worlds
-from tacit.finite_world import FORMS, FiniteWorld, Form
+from tacit.finite_world import FORMS, FiniteWorld
 from tacit.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
