@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.episodes import Episodes
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.exact import ExactNoise
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import LocalCurator
@@ -121,6 +122,8 @@ class Learner(ABC, Generic[Asked, Plan]):
         self._policy = self._greedy = self._first_policy()
         self.counter = self._choose_counter(counter)
         self.schedule = self._make_schedule(schedule)
+        if calibration != "tight" and getattr(privacy, "sampler", "") == "exact":
+            raise InvalidArgument("as printed, noise is continuous: take sampler='floating-point'")
         gate = privacy if calibration == "tight" else self._as_printed()
         options: dict[str, Any] = {
             "users": self.users,
@@ -442,7 +445,8 @@ class Learner(ABC, Generic[Asked, Plan]):
                 state = read_state(path, "agent")
                 meta, arrays = state.meta["agent"], state.arrays
                 self._check_same(meta)
-                source = Noise.from_state(state.meta["noise"])
+                kind = ExactNoise if isinstance(self._curator.source, ExactNoise) else Noise
+                source = kind.from_state(state.meta["noise"])
                 self._curator.restart(meta["served"], source)
                 self._curator._participants.restore(state.meta, arrays)
             self._restore(meta, arrays)

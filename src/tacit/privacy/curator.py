@@ -37,6 +37,15 @@ from tacit.privacy.errors import (
     HorizonExceeded,
     InvalidArgument,
 )
+from tacit.privacy.exact import (
+    ExactNoise,
+    exact_words,
+    grid_sensitivity,
+    grid_step,
+    grid_total,
+    whole,
+    whole_kind,
+)
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger, Unit
@@ -85,6 +94,11 @@ class JointCurator(Curator):
         autosave: str | os.PathLike[str] | None = None,
         protects: str = WHOLE_EPISODE,
     ) -> None:
+        self._exact = privacy.sampler == "exact"
+        if self._exact:
+            if source is not None:
+                raise InvalidArgument("sampler='exact' brings its own source of noise")
+            source, noise_seed = ExactNoise(noise_seed), None
         super().__init__(
             users=users,
             noise_seed=noise_seed,
@@ -176,7 +190,8 @@ class JointCurator(Curator):
             selection = self._selection(blocks, weights, self._blocks, decay)
             if self.privacy.disjoint and self.privacy.episodes_per_user > 1 and len(selection) > 1:
                 raise InvalidArgument("disjoint=True was declared: release one block at a time")
-            sensitivity = self._sensitivity(statistic)
+            step = self._step(statistic)
+            sensitivity = self._sensitivity(statistic, step)
             kept = None if mask is None else statistic.layout.pack_mask(mask)
             # At the gate the largest weight is 1: how large the caller's are is post-processing,
             # and must not decide how noise, sums and costs round.
@@ -188,11 +203,14 @@ class JointCurator(Curator):
             costs = {b: (cost * abs(share)) ** power for b, share in shares.items()}
             self._afford(costs)
             with np.errstate(all="ignore"):
-                total = sum(share * statistic.total(self._blocks[b]) for b, share in shares.items())
+                totals = [
+                    self._total(statistic, self._blocks[b], share, step)
+                    for b, share in shares.items()
+                ]
             self._charge(costs, f"release {statistic.name}")
             self._plain = True
-            draw = self._source.laplace if self.privacy.pure else self._source.normal
-            vector = total + scale * draw((statistic.layout.size,))
+            vector = step * (sum(totals) + self._noise(scale, statistic.layout.size))
+            scale *= step
             if kept is not None:
                 vector = np.where(kept, vector, 0.0)
             unit = scale * (math.sqrt(2.0) if self.privacy.pure else 1.0)
@@ -238,18 +256,21 @@ class JointCurator(Curator):
         cost = self._cost(mu, epsilon, None, None)
         if kind == Noiseless.kind:
             raise InvalidArgument("a joint curator adds noise; without it use tacit.NonPrivate()")
+        if self._exact:
+            kind = whole_kind(kind)
         if (cost if self.privacy.pure else cost**2) > self._limit * (1.0 + _SLACK):
             raise BudgetExceeded(f"a stream of cost {cost:.6g} exceeds an episode's whole budget")
+        step = self._step(statistic)
         made = make_counter(
             kind,
-            sensitivity=self._sensitivity(statistic),
+            sensitivity=self._sensitivity(statistic, step),
             releases=releases,
             shape=(statistic.layout.size,),
             mu=None if self.privacy.pure else cost,
             epsilon=cost if self.privacy.pure else None,
             source=self._source,
         )
-        stream = JointStream(self, name, statistic, made, cost)
+        stream = JointStream(self, name, statistic, made, cost, step)
         self._streams[name] = stream
         return stream
 
@@ -260,9 +281,8 @@ class JointCurator(Curator):
         meta, arrays = self._saved_streams[name]
         if meta["statistic"] != statistic.fingerprint:
             raise InvalidArgument(f"stream {name!r} was of another statistic")
-        stream = JointStream(
-            self, name, statistic, Counter.revive(meta, arrays, self._source), meta["cost"]
-        )
+        made = Counter.revive(meta, arrays, self._source)
+        stream = JointStream(self, name, statistic, made, meta["cost"], meta["step"])
         stream.entered = set(meta["entered"])
         stream.users = meta["users"]
         del self._saved_streams[name]
@@ -277,17 +297,20 @@ class JointCurator(Curator):
         kinds = [f"{kind} counter" for kind in sorted(streams)]
         if self._plain or not kinds:
             kinds.append("releases under a budget filter")
-        noise = "Laplace" if self.privacy.pure else "Gaussian"
+        noise = "Laplace noise" if self.privacy.pure else "Gaussian noise"
+        if self._exact:
+            noise = exact_words(self.privacy.pure, self.privacy.epsilon, self.privacy.delta)
         g = self.privacy.episodes_per_user
         return Guarantee(
             model="joint",
             epsilon=self.privacy.epsilon,
             delta=self.privacy.delta,
-            mu=None if self.privacy.pure else self.privacy.budget.mu,
+            mu=None if self.privacy.pure or self._exact else self.privacy.budget.mu,
             relation=self.privacy.relation,
             unit=self._unit(g),
             releases=None,
-            mechanism=f"{' and '.join(kinds)}, {noise} noise",
+            mechanism=f"{' and '.join(kinds)}, {noise}",
+            sampler=self.privacy.sampler,
             simulation_only=self._source.simulation,
             episodes_per_user=g,
         )
@@ -303,10 +326,33 @@ class JointCurator(Curator):
                 "save first, or resume from the last save"
             )
 
-    def _sensitivity(self, statistic: Statistic) -> float:
+    @property
+    def _norm(self) -> Literal["l1", "l2"]:
+        return "l1" if self.privacy.pure else "l2"
+
+    def _step(self, statistic: Statistic) -> float:
+        """What sums are whole numbers of, under exact noise; 1 otherwise."""
+        return grid_step(statistic, self._norm) if self._exact else 1.0
+
+    def _sensitivity(self, statistic: Statistic, step: float) -> float:
+        """How far two users are apart, in steps."""
         self._check_unit(statistic)
-        norm: Literal["l1", "l2"] = "l1" if self.privacy.pure else "l2"
-        return statistic.sensitivity(self.privacy.relation, norm)
+        if self._exact:
+            return grid_sensitivity(statistic, self.privacy.relation, self._norm, step)
+        return statistic.sensitivity(self.privacy.relation, self._norm)
+
+    def _total(self, statistic: Statistic, block: Block, share: float, step: float) -> Floats:
+        """The sum over a block's users, in steps."""
+        if self._exact:
+            return grid_total(statistic, block, share, step).astype(np.float64)
+        return share * statistic.total(block)
+
+    def _noise(self, scale: float, size: int) -> Floats:
+        """Fresh noise of a release, in steps."""
+        if isinstance(self._source, ExactNoise):
+            return self._source.steps(self.privacy.pure, scale, size).astype(np.float64)
+        draw = self._source.laplace if self.privacy.pure else self._source.normal
+        return scale * draw((size,))
 
     def _cost(
         self,
@@ -406,6 +452,7 @@ class JointCurator(Curator):
                 "relation": self.privacy.relation.value,
                 "episodes_per_user": self.privacy.episodes_per_user,
                 "disjoint": self.privacy.disjoint,
+                "sampler": self.privacy.sampler,
             },
             "declared_users": self.declared_users,
             "protects": self.protects,
@@ -453,7 +500,8 @@ class JointCurator(Curator):
             options["relation"] = Relation(options["relation"])
             privacy = JointDP(**options)
             curator = JointCurator(privacy, users=meta["declared_users"], protects=meta["protects"])
-            curator._source = Noise.from_state(meta["noise"])
+            kind = ExactNoise if curator._exact else Noise
+            curator._source = kind.from_state(meta["noise"])
             curator._owner = Owner(curator._source.simulation)
             curator.releases = meta["releases"]
             curator._plain = meta["plain"]
@@ -514,11 +562,15 @@ class JointStream(Stream):
         statistic: Statistic,
         made: Counter,
         cost: float,
+        step: float = 1.0,
     ) -> None:
+        if isinstance(curator.source, ExactNoise):
+            made.source = curator.source.scaled(made.scale)
         self.name = name
         self.statistic = statistic
         self.counter = made
         self.cost = cost
+        self.step = step
         self.users = 0
         self.entered: set[int] = set()
         self._curator = curator
@@ -526,7 +578,7 @@ class JointStream(Stream):
     @property
     def std(self) -> Floats:
         """Noise standard deviation of unit-weight entries at each release."""
-        return self.counter.std
+        return self.step * self.counter.std
 
     def ask(self, statistic: Statistic) -> None:
         """Asks something else of the blocks that enter from now on.
@@ -540,7 +592,7 @@ class JointStream(Stream):
         """
         if statistic.layout != self.statistic.layout:
             raise InvalidArgument("what a stream asks must keep its parts and their weights")
-        needed = self._curator._sensitivity(statistic)
+        needed = self._curator._sensitivity(statistic, self.step)
         if needed > self.counter.sensitivity * (1.0 + 1e-12):
             raise InvalidArgument(
                 f"the stream's noise is for a sensitivity of {self.counter.sensitivity:.6g}, not "
@@ -582,7 +634,7 @@ class JointStream(Stream):
         try:
             if number in self.entered:
                 raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
-            total = self.statistic.total(curator._raw(number))
+            total = curator._total(self.statistic, curator._raw(number), 1.0, self.step)
             costs = {number: self.cost if curator.privacy.pure else self.cost**2}
             curator._charge(costs, f"stream {self.name}")
         except BaseException:
@@ -592,6 +644,8 @@ class JointStream(Stream):
             raise
         self.entered.add(number)
         vector = self.counter.release(total)
+        if isinstance(curator.source, ExactNoise):
+            vector = self.step * whole(vector)
         self.users += curator._block_users[number]
         if isinstance(block, Block) and not keep:
             curator.forget(number)
@@ -600,7 +654,9 @@ class JointStream(Stream):
                 index=curator.releases,
                 statistic=self.statistic.name,
                 parts=self.statistic.layout.unpack(vector),
-                std=self.statistic.layout.stds(self.counter.std_at(self.counter.released)),
+                std=self.statistic.layout.stds(
+                    self.step * self.counter.std_at(self.counter.released)
+                ),
                 users=self.users,
                 cost=self.cost,
             )
@@ -612,6 +668,7 @@ class JointStream(Stream):
         meta |= {
             "statistic": self.statistic.fingerprint,
             "cost": self.cost,
+            "step": self.step,
             "entered": sorted(self.entered),
             "users": self.users,
         }

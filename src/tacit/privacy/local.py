@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +32,13 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters.base import noise_scale as safe_scale
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
+from tacit.privacy.exact import (
+    ExactNoise,
+    exact_words,
+    grid_sensitivity,
+    grid_step,
+    grid_total,
+)
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import LocalDP
@@ -60,8 +68,15 @@ def report(
     """
     if data.users != 1 or data.aggregate:
         raise InvalidArgument(f"a report is of one user's raw data, got {data!r}")
-    noise = Noise(noise_seed)
     vector = statistic.contributions(data)[0]
+    if privacy.sampler == "exact":
+        step = grid_step(statistic, _norm(privacy))
+        total = grid_total(statistic, data, 1.0, step)
+        scale = noise_scale(statistic, privacy) / step
+        pure = privacy.mechanism == "laplace"
+        steps = total + ExactNoise(noise_seed).steps(pure, scale, total.size)
+        return step * steps.astype(np.float64)
+    noise = Noise(noise_seed)
     if privacy.mechanism == "randomised response":
         bits = noise.uniform(vector.shape) < vector
         chance = np.where(bits, 0.5, flip_probability(statistic, privacy))
@@ -74,9 +89,16 @@ def report(
 
 def noise_scale(statistic: Statistic, privacy: LocalDP) -> float:
     """Standard deviation (Gaussian) or scale (Laplace) of the noise in one report."""
-    if privacy.mechanism == "gaussian":
-        return safe_scale(statistic.sensitivity(Relation.REPLACE_ONE, "l2"), privacy.report_cost)
-    return safe_scale(statistic.sensitivity(Relation.REPLACE_ONE, "l1"), privacy.report_cost)
+    norm = _norm(privacy)
+    if privacy.sampler == "exact":
+        step = grid_step(statistic, norm)
+        apart = step * grid_sensitivity(statistic, Relation.REPLACE_ONE, norm, step)
+        return safe_scale(apart, privacy.report_cost)
+    return safe_scale(statistic.sensitivity(Relation.REPLACE_ONE, norm), privacy.report_cost)
+
+
+def _norm(privacy: LocalDP) -> Literal["l1", "l2"]:
+    return "l2" if privacy.mechanism == "gaussian" else "l1"
 
 
 def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
@@ -101,9 +123,11 @@ class LocalCurator(Curator):
         noise_seed: int | None = None,
         protects: str = WHOLE_EPISODE,
     ) -> None:
+        exact = privacy.sampler == "exact"
         super().__init__(
             users=users,
-            noise_seed=noise_seed,
+            noise_seed=None if exact else noise_seed,
+            source=ExactNoise(noise_seed) if exact else None,
             episodes_per_user=privacy.episodes_per_user,
             protects=protects,
         )
@@ -234,17 +258,23 @@ class LocalCurator(Curator):
     def guarantee(self) -> Guarantee:
         """What each user's device guarantees, whoever reads the reports."""
         gaussian = self.privacy.mechanism == "gaussian"
+        exact = self.privacy.sampler == "exact"
+        bits = self.privacy.mechanism == "randomised response"
+        mechanism = f"{self.privacy.mechanism} report from the device"
+        if exact:
+            noise = exact_words(not gaussian, self.privacy.epsilon, self.privacy.delta)
+            mechanism = f"report from the device with {noise}"
         g = self.privacy.episodes_per_user
         return Guarantee(
             model="local",
             epsilon=self.privacy.epsilon,
             delta=self.privacy.delta if gaussian else 0.0,
-            mu=self.privacy.budget.mu if gaussian else None,
+            mu=self.privacy.budget.mu if gaussian and not exact else None,
             relation=Relation.REPLACE_ONE,
             unit=self._unit(g),
             releases=g,
-            mechanism=f"{self.privacy.mechanism} report from the device",
-            sampler="bits" if self.privacy.mechanism == "randomised response" else "floating-point",
+            mechanism=mechanism,
+            sampler="bits" if bits else self.privacy.sampler,
             simulation_only=self._noise.simulation,
             episodes_per_user=g,
         )
@@ -254,10 +284,24 @@ class LocalCurator(Curator):
         users, size = block.users, statistic.layout.size
         if self.privacy.mechanism == "randomised response":
             return self._simulate_bits(statistic, block)
+        if isinstance(self._source, ExactNoise):
+            return self._simulate_exact(self._source, statistic, block)
         total, scale = statistic.total(block), noise_scale(statistic, self.privacy)
         if self.privacy.mechanism == "gaussian":
             return total + math.sqrt(users) * scale * self._noise.normal((size,))
         return total + scale * self._noise.laplace_sum(users, (size,))
+
+    def _simulate_exact(self, source: ExactNoise, statistic: Statistic, block: Block) -> Floats:
+        """Whole numbers are drawn user by user: their sum has no simple distribution."""
+        size, pure = statistic.layout.size, self.privacy.mechanism == "laplace"
+        step = grid_step(statistic, _norm(self.privacy))
+        scale = noise_scale(statistic, self.privacy) / step
+        total = grid_total(statistic, block, 1.0, step)
+        chunk = max(1, (1 << 22) // size)
+        for start in range(0, block.users, chunk):
+            users = min(chunk, block.users - start)
+            total += source.steps(pure, scale, users * size).reshape(users, size).sum(axis=0)
+        return step * total.astype(np.float64)
 
     def _simulate_bits(self, statistic: Statistic, block: Block) -> Floats:
         flip = flip_probability(statistic, self.privacy)

@@ -7,14 +7,15 @@ one must not silently cost a factor of ten.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from tacit.privacy.budget import Budget, Relation, checked_relation
+from tacit.privacy.budget import Budget, Relation, checked_relation, rho_from_budget
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.privacy.curator import JointCurator
+    from tacit.privacy.exact import Sampler
     from tacit.privacy.local import LocalCurator
     from tacit.privacy.nonprivate import NonPrivateCurator
 
@@ -38,6 +39,8 @@ class JointDP:
         disjoint: every release is over one block and nobody is in one block twice. Then the g
             episodes of a user are in different releases and the noise grows sqrt(g)-fold only
             (g-fold under pure DP). The curator enforces it, and so needs user ids.
+        sampler: ``"floating-point"``, or ``"exact"`` for noise in whole numbers, which has no
+            low-order bits to read (:mod:`tacit.privacy.exact`); it needs OpenDP.
 
     >>> JointDP(epsilon=1.0, delta=1e-6).budget
     Budget(epsilon=1.0, delta=1e-06)
@@ -48,6 +51,7 @@ class JointDP:
     relation: Relation = Relation.REPLACE_ONE
     episodes_per_user: int = 1
     disjoint: bool = False
+    sampler: Sampler = "floating-point"
 
     def __post_init__(self) -> None:
         _check(self)
@@ -78,13 +82,16 @@ class JointDP:
         g = float(self.episodes_per_user)
         if self.pure:
             return self.epsilon / g
-        return self.budget.mu**2 / (g if self.disjoint else g * g)
+        return _squared_mu(self) / (g if self.disjoint else g * g)
 
     def curator(self, **options: Any) -> JointCurator:
         """A curator for this model; see :class:`tacit.privacy.curator.JointCurator`."""
         from tacit.privacy.curator import JointCurator
 
         return JointCurator(self, **options)
+
+    def __repr__(self) -> str:
+        return _shown(self)
 
 
 @dataclass(frozen=True)
@@ -100,12 +107,15 @@ class LocalDP:
             the default at delta = 0), or ``"randomised response"`` for one-hot statistics (pure).
         episodes_per_user: the guarantee is for users with at most this many reports (g). Reports
             have independent noise, so it grows sqrt(g)-fold (g-fold for the pure mechanisms).
+        sampler: ``"floating-point"``, or ``"exact"`` for reports in whole numbers
+            (:mod:`tacit.privacy.exact`); randomised response reports bits either way.
     """
 
     epsilon: float
     delta: float
     mechanism: LocalMechanism | None = None
     episodes_per_user: int = 1
+    sampler: Sampler = "floating-point"
 
     def __post_init__(self) -> None:
         _check(self)
@@ -116,6 +126,8 @@ class LocalDP:
             raise InvalidArgument(f"mechanism must be one of {allowed}, got {self.mechanism!r}")
         if self.mechanism == "gaussian" and self.delta == 0:
             raise InvalidArgument("Gaussian noise has no pure guarantee: use laplace, or delta > 0")
+        if self.mechanism == "randomised response" and self.sampler == "exact":
+            raise InvalidArgument("randomised response reports bits; it has no exact noise")
 
     @property
     def budget(self) -> Budget:
@@ -132,7 +144,7 @@ class LocalDP:
         """What one report costs: mu under Gaussian noise, epsilon for the pure mechanisms."""
         g = self.episodes_per_user
         if self.mechanism == "gaussian":
-            return self.budget.mu / math.sqrt(g)
+            return math.sqrt(_squared_mu(self) / g)
         return self.epsilon / g
 
     def curator(self, **options: Any) -> LocalCurator:
@@ -140,6 +152,9 @@ class LocalDP:
         from tacit.privacy.local import LocalCurator
 
         return LocalCurator(self, **options)
+
+    def __repr__(self) -> str:
+        return _shown(self)
 
 
 @dataclass(frozen=True)
@@ -158,9 +173,26 @@ Privacy = JointDP | LocalDP | NonPrivate
 
 def _check(model: JointDP | LocalDP) -> None:
     Budget(model.epsilon, model.delta)
+    if model.sampler not in ("floating-point", "exact"):
+        raise InvalidArgument(f"sampler must be floating-point or exact, got {model.sampler!r}")
     g = model.episodes_per_user
     if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= 10**9:
         raise InvalidArgument(f"episodes_per_user must be an integer from 1 to 1e9, got {g!r}")
+
+
+def _squared_mu(model: JointDP | LocalDP) -> float:
+    """What a user may spend in mu^2. Exact noise is accounted by zCDP: mu^2 = 2 rho."""
+    if model.sampler == "exact":
+        return 2.0 * rho_from_budget(model.epsilon, model.delta)
+    return model.budget.mu**2
+
+
+def _shown(model: JointDP | LocalDP) -> str:
+    """What it was made with; the sampler only where it is not the usual one."""
+    shown = {field.name: getattr(model, field.name) for field in fields(model)}
+    if model.sampler == "floating-point":
+        del shown["sampler"]
+    return f"{type(model).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
 def needs_l1(privacy: Privacy) -> bool:

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from tacit.evidence import Counts
 from tacit.policy import Policy
-from tacit.privacy.models import NonPrivate
+from tacit.privacy.models import NonPrivate, needs_l1
 from tacit.tabular.agent import TabularAgent
 
 if TYPE_CHECKING:
@@ -166,13 +166,13 @@ def count_width(agent: TabularAgent, noise: float) -> float:
     Laplace variables of scales b_i has variance 2 B^2 with B^2 = sum b_i^2, and for c < 1 / B
     P(|sum| > t) <= 2 exp(-c t) / prod (1 - c^2 b_i^2) <= 2 exp(-c t) / (1 - c^2 B^2). With
     c^2 B^2 = 1 - 1 / l and l = ln(2 / p) this is p at t = B (l + ln l) / sqrt(1 - 1 / l).
+    Discrete noise on a fine grid has the tails of the continuous one.
     """
     if noise == 0.0:
         return 0.0
     cells = agent.evidence.transitions.size + 2 * agent.evidence.rewards.size
     p = agent.failure / (3.0 * cells * agent.schedule.releases)
-    guarantee = agent.guarantee
-    if guarantee is not None and guarantee.mu is None:
+    if needs_l1(agent.privacy):
         log_term = math.log(2.0 / p)
         width = (log_term + math.log(log_term)) / math.sqrt(1.0 - 1.0 / log_term)
         return noise / math.sqrt(2.0) * width
