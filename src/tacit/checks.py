@@ -92,6 +92,21 @@ class AgentReport:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one check.
+
+    Attributes:
+        name: which.
+        skipped: why it was not made, or ``None``.
+        failure: what it found, or ``None``.
+    """
+
+    name: str
+    skipped: str | None
+    failure: CheckFailed | None
+
+
 def check_agent(
     make_agent: Callable[..., Any],
     world: World,
@@ -149,6 +164,20 @@ def check_agent(
         return trial.report()
 
 
+def agent_outcomes(
+    make_agent: Callable[..., Any],
+    world: World,
+    *,
+    users: int = 1000,
+    seeds: int = 60,
+    seed: int = 0,
+) -> Iterator[Outcome]:
+    """The checks of :func:`check_agent` one by one, whatever they find; for reports."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = _Trial(make_agent, world, users, seeds, seed, None, None, Path(folder))
+        yield from trial.outcomes()
+
+
 # What passes the gate.
 
 
@@ -203,7 +232,8 @@ class _Trial:
     def rng(self, stream: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence([_SEED, self.seed, stream]))
 
-    def report(self) -> AgentReport:
+    def outcomes(self) -> Iterator[Outcome]:
+        """All checks, one after another; a failed one does not end it."""
         private = not isinstance(self.privacy, NonPrivate)
         exchangeable = isinstance(getattr(self.world.spec, "actions", None), int) and getattr(
             self.world, "exchangeable_actions", True
@@ -231,12 +261,24 @@ class _Trial:
                 "another schedule"
             )
         for name, check, reason in checks:
+            failure = None
             if reason is None:
-                self._guarded(name, check)
+                try:
+                    self._guarded(name, check)
+                except CheckFailed as error:
+                    failure = error
+            yield Outcome(name, reason, failure)
+
+    def report(self) -> AgentReport:
+        outcomes = []
+        for outcome in self.outcomes():
+            if outcome.failure is not None:
+                raise outcome.failure
+            outcomes.append(outcome)
         return AgentReport(
             str(getattr(self.make(), "name", "agent")),
-            tuple(name for name, _, reason in checks if reason is None),
-            {name: reason for name, _, reason in checks if reason is not None},
+            tuple(o.name for o in outcomes if o.skipped is None),
+            {o.name: o.skipped for o in outcomes if o.skipped is not None},
             len(self.first.policies) - 1,
             tuple(self.tightness),
         )
@@ -830,14 +872,13 @@ def _noise_of(gate: WatchedGate) -> tuple[Floats, float] | None:
             if passage.stream is not None:
                 sums[passage.stream] = sums.get(passage.stream, np.zeros(1)) + sum(totals)
                 last[passage.stream] = (vector - sums[passage.stream]) / passage.std
-            elif "'weights': None" in passage.options:
+            else:
                 relation = passage.gate.privacy.relation
                 sensitivity = statistic.sensitivity(relation, "l1" if pure else "l2")
                 scale = sensitivity / float(release.cost or 0.0) * math.sqrt(2.0 if pure else 1.0)
-                ages = range(len(totals) - 1, -1, -1)
-                shares = [(passage.decay or 1.0) ** -age for age in ages]
+                shares = passage.shares
                 total = sum(share * part for share, part in zip(shares, totals, strict=True))
-                noise = (vector - total) / scale
+                noise = (vector - total) / (scale * max(abs(share) for share in shares))
                 if passage.mask is not None:
                     noise = noise[statistic.layout.pack_mask(passage.mask)]
                 values.append(noise)

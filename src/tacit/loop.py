@@ -311,7 +311,7 @@ def run(agent: Agent, world: World, seed: int = 0, progress: Progress = True) ->
     users_world = PermutedWorld.draw(world, labels) if _exchangeable(world) else world
     value = _Values(users_world)
     served, values, greedy_values = [0], [], []
-    with _bar(f"{_name(agent)} on {world.name}", agent.users, progress) as advance:
+    with progress_bar(f"{_name(agent)} on {world.name}", agent.users, progress) as advance:
         parts = _closed_loop(agent, users_world, rng)
         while parts is not None:
             with clock("simulate and learn"):
@@ -431,7 +431,7 @@ def run_seeds(
             raise InvalidArgument(f"seeds holds {seed!r}, but must hold integers of at least 0")
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise InvalidArgument(f"workers is {workers!r}, but must be an integer of at least 1")
-    with _bar("seeds", len(seeds), progress) as advance:
+    with progress_bar("seeds", len(seeds), progress) as advance:
         if workers == 1 or len(seeds) < 2:
             results = []
             for seed in seeds:
@@ -616,7 +616,7 @@ class _Clock:
 
 
 @contextlib.contextmanager
-def _bar(title: str, total: int, progress: Progress) -> Iterator[Callable[[int], None]]:
+def progress_bar(title: str, total: int, progress: Progress) -> Iterator[Callable[[int], None]]:
     """A progress bar where somebody is watching; yields what moves it on."""
     if progress not in (True, False, "always"):
         raise InvalidArgument(f"progress is {progress!r}, but must be True, False or 'always'")

@@ -28,7 +28,7 @@ class Passage:
     blocks: tuple[int, ...]
     options: str
     mask: Mapping[str, Any] | None
-    decay: float | None
+    shares: tuple[float, ...]
     release: Release
     std: float
 
@@ -96,9 +96,9 @@ class WatchedGate:
         result: Release,
     ) -> Release:
         std = math.nan
+        newest = len(curator._block_users) - 1
         if isinstance(gate, Stream):
             block = args[0] if args else options.get("block")
-            newest = len(curator._block_users) - 1
             numbers: tuple[int, ...] = (block,) if isinstance(block, int) else (newest,)
             statistic, stated = gate.statistic, f"stream {gate.name}"
             if isinstance(gate, JointStream):
@@ -121,7 +121,7 @@ class WatchedGate:
                 numbers,
                 stated,
                 options.get("mask"),
-                options.get("decay"),
+                _shares(numbers, newest, options),
                 result,
                 std,
             )
@@ -134,6 +134,14 @@ class WatchedGate:
             number: passage.statistic.contributions(self.blocks[passage.gate, number])
             for number in passage.blocks
         }
+
+
+def _shares(numbers: Sequence[int], newest: int, options: Mapping[str, Any]) -> tuple[float, ...]:
+    """The weight of every block in a release; see :meth:`tacit.Curator.release`."""
+    decay, weights = options.get("decay"), options.get("weights")
+    if decay is not None:
+        return tuple(float(decay) ** (number - newest) for number in numbers)
+    return (1.0,) * len(numbers) if weights is None else tuple(float(w) for w in weights)
 
 
 def _with_release() -> list[type]:

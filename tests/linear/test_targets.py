@@ -185,7 +185,8 @@ def test_a_round_asks_once_about_grams_and_once_about_every_step() -> None:
         assert [one.statistic.step for one in asked[1:]] == [2, 1, 0]
         for one in asked:
             assert one.blocks == tuple(range(number + 1))
-            assert one.decay == agent._decay
+            shares = [agent._decay ** (b - number) for b in range(number + 1)]
+            assert one.shares == pytest.approx(shares)
         # Upper and lower values, and squares of the upper: three functions in one question.
         assert all(len(one.statistic.targets) == 3 for one in asked[1:])
 

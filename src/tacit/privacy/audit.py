@@ -152,14 +152,36 @@ def audit_counter(
     if releases is None or releases < 1:
         raise InvalidArgument(f"releases must be an integer >= 1, got {releases!r}")
 
+    inputs, noise, draws, laplacian = _matrices(make, releases)
+    if laplacian:
+        return ExactAudit("epsilon", claimed, sensitivity * _taxicab(inputs, noise), draws)
+    return ExactAudit("mu", claimed, sensitivity * _distances(inputs, noise), draws)
+
+
+def counter_matrices(counter: Counter, releases: int) -> tuple[Floats, Floats]:
+    """What a counter does to its items and to its noise, as matrices, from its code.
+
+    Args:
+        counter: it is not touched.
+        releases: how many.
+
+    Returns:
+        Matrices A and B with a row per release: it publishes A x + B z, items x, unit noise z.
+    """
+    inputs, noise, _, _ = _matrices(partial(_rebuild, counter), releases)
+    return inputs, noise
+
+
+def _matrices(
+    make: Callable[[int, NoiseSource], Releasing], releases: int
+) -> tuple[Floats, Floats, int, bool]:
+    """Both matrices, how many vectors of noise were drawn, and whether they were Laplace."""
     counting = BasisNoise()
     _stream(make(1, counting), np.zeros((releases, 1)))
     draws = counting.draws
     noise = _stream(make(max(draws, 1), BasisNoise(draws)), np.zeros((releases, max(draws, 1))))
     inputs = _stream(make(releases, BasisNoise()), np.eye(releases))
-    if counting.laplacian:
-        return ExactAudit("epsilon", claimed, sensitivity * _taxicab(inputs, noise), draws)
-    return ExactAudit("mu", claimed, sensitivity * _distances(inputs, noise), draws)
+    return inputs, noise, draws, counting.laplacian
 
 
 def audit_linear(

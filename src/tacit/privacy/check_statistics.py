@@ -29,10 +29,12 @@ class StatisticReport:
     Attributes:
         declared: by name, ``"replace-one l2"`` and so on.
         seen: the largest found, by the same names.
+        pair: the two users whose vectors were found to be farthest apart.
     """
 
     declared: dict[str, float]
     seen: dict[str, float]
+    pair: Block
 
     @property
     def tightness(self) -> dict[str, float]:
@@ -77,7 +79,7 @@ def check_statistic(
         raise
     except Exception as error:
         raise CheckFailed(f"values made {statistic.name} raise or warn: {error!r}") from error
-    report = StatisticReport(attack.declared, attack.seen)
+    report = StatisticReport(attack.declared, attack.seen, attack.pair)
     if attained is not None:
         for name, ratio in report.tightness.items():
             require(ratio >= attained, f"{name} is loose: {ratio:.3f} of it was found")
@@ -113,6 +115,14 @@ class _Attack:
         self.length = statistic.l2(Relation.ZERO_OUT)
         self.seen = dict.fromkeys(self.declared, 0.0)
         self.best: tuple[float, Block] | None = None
+
+    @property
+    def pair(self) -> Block:
+        """The best pair found; a user twice, where all users are alike."""
+        if self.best is None or self.best[1].users == 0:
+            return self.sample(self.rng, 2)
+        parents = self.best[1]
+        return parents if parents.users == 2 else _rows(parents, np.zeros(2, dtype=np.int64))
 
     def _check_bounds(self, norm: str) -> None:
         """0 < zero-out <= replace-one <= 2 zero-out, by the triangle inequality."""
