@@ -1,0 +1,313 @@
+"""Gymnasium, in both directions: its environments as worlds, and our worlds as environments.
+
+Importing this module registers the built-in worlds: ``tacit/Line-v0``, ``tacit/Trap-v0`` and
+``tacit/Plane-v0``.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from tacit.continuous import worlds
+from tacit.continuous.features import FeatureMap
+from tacit.continuous.policy import QPolicy
+from tacit.continuous.spec import BoxSpec
+from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
+from tacit.finite import check_size
+from tacit.finite_env import Registered, register_worlds
+from tacit.privacy.errors import InvalidArgument
+from tacit.vector_episodes import VectorEpisodes
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+Env: TypeAlias = gymnasium.Env[Any, Any]
+
+# Environments that are stepped side by side, so that a policy is asked once for all of them.
+_SIDE_BY_SIDE = 64
+
+
+class GymnasiumWorld(VectorWorld):
+    """An environment with vectors for states and numbered actions: users are its episodes.
+
+    States are flattened and clipped to the box of the spec, rewards to its range. An episode ends
+    when the environment says so, terminated or truncated, and has no value from there on. Every
+    user has a seed of her own, so what she does depends on nothing but it and the policy.
+
+    Values are estimates: mean returns, not discounted, of ``evaluation_users`` episodes of at most
+    ``evaluation_steps`` steps. Their seeds are the same for all policies, so that equal policies
+    have equal values.
+
+    Attributes:
+        spec: what an agent may know.
+        name: what it is called.
+        evaluation_users: see above.
+        evaluation_steps: see above.
+        exact: ``False``: values are estimates.
+    """
+
+    exact = False
+
+    def __init__(
+        self,
+        env: Env,
+        spec: BoxSpec,
+        name: str,
+        evaluation_steps: int,
+        evaluation_users: int,
+        optimal_value: float | None = None,
+    ) -> None:
+        super().__init__(spec, name)
+        self.evaluation_steps = check_size("evaluation_steps", evaluation_steps)
+        self.evaluation_users = check_size("evaluation_users", evaluation_users)
+        self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
+        self._first_action = int(_discrete(env.action_space).start)
+        self._envs = [env]
+
+    @property
+    def optimal_value(self) -> float:
+        """As given by the caller; NaN if not, since nobody knows it.
+
+        Then losses and scores are NaN too. Values and everything that an agent learns are not.
+        """
+        return self._optimal_value
+
+    def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
+        states, actions, rewards, lengths = self._played(policy, users, self.spec.horizon, rng)
+        return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
+
+    def _value(self, policy: QPolicy) -> float:
+        rng = np.random.default_rng(0)
+        rewards = self._played(policy, self.evaluation_users, self.evaluation_steps, rng)[2]
+        return float(np.nansum(rewards, axis=1).mean())
+
+    def _played(
+        self, policy: QPolicy, users: int, steps: int, rng: np.random.Generator
+    ) -> tuple[Floats, Ints, Floats, Ints]:
+        seeds, coins = rng.integers(2**31, size=users), rng.random((steps, users))
+        states = np.full((users, steps + 1, self.spec.dimension), np.nan)
+        actions = np.full((users, steps), -1, dtype=np.int64)
+        rewards = np.full((users, steps), np.nan)
+        lengths = np.full(users, steps, dtype=np.int64)
+        for first in range(0, users, _SIDE_BY_SIDE):
+            some = slice(first, min(first + _SIDE_BY_SIDE, users))
+            states[some], actions[some], rewards[some], lengths[some] = self._side_by_side(
+                policy, seeds[some].tolist(), coins[:, some]
+            )
+        return states, actions, rewards, lengths
+
+    def _side_by_side(
+        self, policy: QPolicy, seeds: Sequence[int], coins: Floats
+    ) -> tuple[Floats, Ints, Floats, Ints]:
+        while len(self._envs) < len(seeds):
+            self._envs.append(copy.deepcopy(self._envs[0]))
+        envs = self._envs[: len(seeds)]
+        starts = [self._state(env.reset(seed=s)[0]) for env, s in zip(envs, seeds, strict=True)]
+        low, high = self.spec.reward_range
+        rewards = np.full((len(seeds), len(coins)), np.nan)
+
+        def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
+            over = np.zeros(len(who), dtype=np.bool_)
+            for k, (user, action) in enumerate(zip(who.tolist(), taken.tolist(), strict=True)):
+                observation, reward, terminated, truncated, _ = envs[user].step(
+                    action + self._first_action
+                )
+                here[k] = self._state(observation)
+                rewards[user, step] = min(max(float(reward), low), high)
+                over[k] = terminated or truncated
+            return here, over
+
+        states, actions, lengths = roll_out(policy, np.array(starts), coins, advance)
+        return states, actions, rewards, lengths
+
+    def _state(self, observation: Any) -> Floats:
+        flat = np.asarray(observation, dtype=np.float64).ravel()
+        return np.clip(flat, self.spec.lows, self.spec.highs)
+
+
+def from_gymnasium(
+    env_or_id: str | Env,
+    horizon: int,
+    reward_range: tuple[float, float],
+    *,
+    lows: Sequence[float] | None = None,
+    highs: Sequence[float] | None = None,
+    features: FeatureMap | None = None,
+    evaluation_steps: int | None = None,
+    evaluation_users: int = 200,
+    discount: float = 0.95,
+    optimal_value: float | None = None,
+    **kwargs: Any,
+) -> GymnasiumWorld:
+    """An environment with a Box of observations and Discrete actions, as a world.
+
+    Args:
+        env_or_id: an environment, which is the world's from now on, or the id of one.
+        horizon: steps of a user's episode; at most the environment's time limit.
+        reward_range: the smallest and the largest reward; others are clipped.
+        lows: the lower corner of the box of states; the observation space's by default.
+        highs: its upper corner. Where the space has no finite bounds, give them, or features.
+        features: a feature map that suits the world.
+        evaluation_steps: of an episode that a value is estimated from; the horizon by default.
+        evaluation_users: how many such episodes there are.
+        discount: what the agent should weigh the future with.
+        optimal_value: the best value that is known. Without it nobody can say how good a policy
+            is: losses and scores are NaN, and values are what is left.
+        **kwargs: for ``gymnasium.make``.
+
+    >>> world = from_gymnasium("MountainCar-v0", horizon=200, reward_range=(-1.0, 0.0))
+    >>> world.spec.dimension, world.spec.actions
+    (2, 3)
+    """
+    env = _environment(env_or_id, kwargs)
+    space = env.observation_space
+    if not isinstance(space, spaces.Box) or space.dtype is None or space.dtype.kind not in "iuf":
+        raise InvalidArgument(f"the environment's observations must be a Box, got {space}")
+    low = space.low.ravel().tolist() if lows is None else lows
+    high = space.high.ravel().tolist() if highs is None else highs
+    if features is None and not np.isfinite([*low, *high]).all():
+        raise InvalidArgument(
+            f"lows and highs, or features, must be given: the observations of {env} are in {space}"
+        )
+    spec = BoxSpec(
+        lows=tuple(low),
+        highs=tuple(high),
+        actions=int(_discrete(env.action_space).n),
+        horizon=horizon,
+        reward_range=reward_range,
+        discount=discount,
+        features=features,
+    )
+    if spec.dimension != math.prod(space.shape):
+        raise InvalidArgument(
+            f"lows and highs must have {math.prod(space.shape)} numbers, got {spec.dimension}"
+        )
+    steps = spec.horizon if evaluation_steps is None else evaluation_steps
+    steps = check_size("evaluation_steps", steps)
+    limit = None if env.spec is None else env.spec.max_episode_steps
+    if limit is not None and max(spec.horizon, steps) > limit:
+        raise InvalidArgument(
+            f"horizon and evaluation_steps must be at most {limit}, the environment's time limit, "
+            f"got {spec.horizon} and {steps}"
+        )
+    options = {
+        "horizon": spec.horizon,
+        "reward_range": spec.reward_range,
+        "lows": lows,
+        "highs": highs,
+        "features": features,
+        "evaluation_steps": evaluation_steps,
+        "evaluation_users": evaluation_users,
+        "discount": spec.discount,
+        "optimal_value": optimal_value,
+    }
+    return GymnasiumWorld(env, spec, _name(env, options), steps, evaluation_users, optimal_value)
+
+
+class BoxEnv(gymnasium.Env[Floats, np.int64]):
+    """A world of moves in a box as an environment; an episode is truncated at the horizon.
+
+    Args:
+        world: the world.
+
+    >>> state, _ = BoxEnv(worlds.plane()).reset(seed=0)
+    >>> state.shape
+    (2,)
+    """
+
+    def __init__(self, world: BoxWorld) -> None:
+        if not isinstance(world, BoxWorld):
+            raise InvalidArgument(f"world must be a BoxWorld, got {type(world).__name__}")
+        self.metadata = {"render_modes": []}
+        self.world = world
+        self.observation_space = spaces.Box(0.0, 1.0, (world.spec.dimension,), np.float64)
+        self.action_space = spaces.Discrete(world.spec.actions)
+        self._state = np.zeros(world.spec.dimension)
+        self._step = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Floats, dict[str, Any]]:
+        """A new user."""
+        super().reset(seed=seed)
+        self._step = 0
+        self._state = self.np_random.random(self.world.spec.dimension)
+        return self._state.copy(), {}
+
+    def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        """One step of the user."""
+        from tacit.continuous import kernels
+
+        if not self.action_space.contains(action):
+            raise InvalidArgument(f"action must be in {self.action_space}, got {action!r}")
+        horizon = self.world.spec.horizon
+        if self._step >= horizon:
+            raise InvalidArgument(f"the episode is over after {horizon} steps: reset first")
+        kernels.move(self._state[np.newaxis], np.array([int(action)]), self.np_random.random(1))
+        self._step += 1
+        reward = float(self.world.rewards(self._state))
+        return self._state.copy(), reward, False, self._step >= horizon, {}
+
+
+def register_envs() -> None:
+    """Registers the built-in worlds with Gymnasium; once is enough, twice does no harm."""
+    register_worlds("tacit.continuous.gym:make_env", _REGISTERED)
+
+
+def make_env(world: str, **parameters: Any) -> BoxEnv:
+    """The environment of a built-in world; what ``gymnasium.make`` calls."""
+    return BoxEnv(getattr(worlds, world)(**parameters))
+
+
+_REGISTERED: tuple[Registered, ...] = (
+    ("Line", "line", {}),
+    ("Trap", "trap", {}),
+    ("Plane", "plane", {}),
+)
+
+
+def _environment(env_or_id: str | Env, kwargs: dict[str, Any]) -> Env:
+    if isinstance(env_or_id, str):
+        try:
+            return gymnasium.make(env_or_id, **kwargs)
+        except (gymnasium.error.Error, TypeError) as error:
+            raise InvalidArgument(f"no environment {env_or_id!r} with {kwargs}: {error}") from error
+    if not isinstance(env_or_id, gymnasium.Env):
+        raise InvalidArgument(f"env_or_id must be a gymnasium.Env or its id, got {env_or_id!r}")
+    if kwargs:
+        raise InvalidArgument(f"{sorted(kwargs)} are for making an env from its id")
+    return env_or_id
+
+
+def _discrete(space: Any) -> spaces.Discrete:
+    if not isinstance(space, spaces.Discrete):
+        raise InvalidArgument(f"the environment's actions must be Discrete, got {space}")
+    return space
+
+
+def _name(env: Env, options: dict[str, Any]) -> str:
+    """The call that makes the world, as the registry reads it; "..." for what is no plain value."""
+    made = env.spec
+    if made is not None:
+        options = options | made.kwargs
+    given = "".join(f",{key}={_text(value)}" for key, value in options.items() if value is not None)
+    identity = type(env.unwrapped).__name__ if made is None else made.id
+    return f"tacit.continuous.gym.from_gymnasium:env_or_id={identity}{given}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return ":".join(map(_text, value))
+    return str(value) if isinstance(value, (bool, int, float, str, np.number)) else "..."
+
+
+register_envs()

@@ -1,0 +1,277 @@
+"""Policies on states that are vectors: the best action of a published value function."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit import published
+from tacit.continuous.features import FeatureMap, Polynomial, feature_arrays, features_of
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.storage import write_atomic
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Numbers of features that are in memory at a time.
+_CHUNK = 1 << 22
+# Saves hold numbers only.
+_CODES = {"grid": 1, "polynomial": 2, "fourier": 3}
+_CUSTOM = 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class QPolicy:
+    """The action with the largest value weights[a] @ features(state), at every step.
+
+    With probability ``epsilon`` the action is uniform instead; ``epsilon=1`` is the uniform
+    policy. Where several values are exactly equal, the one that comes first in ``preference``
+    wins. An agent draws that order once, when it publishes (:meth:`draw`), so that no label is
+    favoured by its number. The arrays are copies and read-only: what was published cannot change.
+
+    Attributes:
+        features: the map that values are linear on.
+        weights: shape (actions, features.size).
+        epsilon: the probability of a uniform action, in [0, 1].
+        version: which policy of its agent it is.
+        preference: all actions, the one that wins ties first; in the order of labels by default.
+
+    >>> from tacit.continuous.features import Grid
+    >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
+    >>> policy.greedy([[0.2], [0.9]]).tolist()
+    [0, 1]
+    """
+
+    features: FeatureMap
+    weights: Floats
+    epsilon: float = 0.0
+    version: int = 0
+    # Never None once made; None stands for the order of labels.
+    preference: tuple[int, ...] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.features, FeatureMap):
+            raise InvalidArgument(f"features must be a feature map, got {self.features!r}")
+        weights = np.array(self.weights, order="C")
+        if weights.dtype.kind not in "iuf" or weights.ndim != 2 or len(weights) < 1:
+            raise InvalidArgument(
+                f"weights must be numbers of shape (actions, {self.features.size}), got "
+                f"{weights.dtype} of shape {weights.shape}"
+            )
+        if weights.shape[1] != self.features.size:
+            raise InvalidArgument(
+                f"weights must have {self.features.size} columns, one for each feature, got shape "
+                f"{weights.shape}"
+            )
+        weights = weights.astype(np.float64, copy=False)
+        if not np.isfinite(weights).all():
+            raise InvalidArgument("weights must be finite")
+        weights.setflags(write=False)
+        object.__setattr__(self, "weights", weights)
+        epsilon = self.epsilon
+        good = isinstance(epsilon, (int, float, np.integer, np.floating))
+        if not good or isinstance(epsilon, bool) or not 0.0 <= epsilon <= 1.0:
+            raise InvalidArgument(f"epsilon must be in [0, 1], got {epsilon!r}")
+        object.__setattr__(self, "epsilon", float(epsilon))
+        object.__setattr__(self, "version", _version(self.version))
+        order = range(len(weights)) if self.preference is None else self.preference
+        object.__setattr__(self, "preference", _order("preference", order, len(weights)))
+
+    @classmethod
+    def draw(
+        cls,
+        features: FeatureMap,
+        weights: ArrayLike,
+        rng: np.random.Generator,
+        epsilon: float = 0.0,
+        version: int = 0,
+    ) -> Self:
+        """A policy whose preference among equal values is drawn."""
+        table = np.asarray(weights)
+        actions = len(table) if table.ndim else 0
+        order = tuple(rng.permutation(actions).tolist())
+        return cls(features, table, epsilon, version, order)
+
+    @classmethod
+    def uniform(cls, dimension: int, actions: int, version: int = 0) -> QPolicy:
+        """Every action with the same probability, in all states of so many coordinates.
+
+        >>> QPolicy.uniform(dimension=2, actions=4).probabilities([0.3, 0.1]).tolist()
+        [0.25, 0.25, 0.25, 0.25]
+        """
+        for name, size in (("dimension", dimension), ("actions", actions)):
+            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+                raise InvalidArgument(f"{name} must be an integer >= 1, got {size!r}")
+        constant = Polynomial((1.0,) * int(dimension), clip=1.0, degree=0)
+        return cls(constant, np.zeros((int(actions), 1)), 1.0, version)
+
+    @property
+    def n_actions(self) -> int:
+        """How many actions there are."""
+        return len(self.weights)
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether it never draws an action."""
+        return self.epsilon == 0.0
+
+    def values(self, states: ArrayLike) -> Floats:
+        """The values of all actions, (..., A), in states, (..., D)."""
+        points = np.asarray(states, dtype=np.float64)
+        if points.ndim == 0:
+            raise InvalidArgument("states must have the coordinates of a state as their last axis")
+        rows = points.reshape(-1, points.shape[-1])
+        size = max(1, _CHUNK // self.features.size)
+        # Not a matrix product: that may round the same sum differently from column to column, and
+        # equal weights must have equal values.
+        parts = [
+            np.einsum("nm,am->na", self.features(rows[at : at + size]), self.weights)
+            for at in range(0, max(len(rows), 1), size)
+        ]
+        return np.concatenate(parts).reshape(*points.shape[:-1], self.n_actions)
+
+    def greedy(self, states: ArrayLike) -> Ints:
+        """The action with the largest value, (...,), in states, (..., D)."""
+        order = np.array(self.preference, dtype=np.int64)
+        actions: Ints = order[self.values(states)[..., order].argmax(axis=-1)]
+        return actions
+
+    def probabilities(self, states: ArrayLike) -> Floats:
+        """The probabilities of all actions, (..., A), in states, (..., D)."""
+        greedy = self.greedy(states)
+        table = np.full((*greedy.shape, self.n_actions), self.epsilon / self.n_actions)
+        best = np.take_along_axis(table, greedy[..., np.newaxis], axis=-1)
+        np.put_along_axis(table, greedy[..., np.newaxis], best + (1.0 - self.epsilon), axis=-1)
+        return table
+
+    def act(self, step: int, state: ArrayLike, rng: np.random.Generator) -> int:
+        """The action in a state; ``rng`` is used if ``epsilon`` > 0. The step does not matter."""
+        return int(self.act_many(step, np.asarray(state, dtype=np.float64)[np.newaxis], rng)[0])
+
+    def act_many(self, step: int, states: ArrayLike, rng: np.random.Generator) -> Ints:
+        """The actions, (n,), in states, (n, D), drawn independently."""
+        greedy = self.greedy(states)
+        return self.explored(greedy, rng.random(greedy.shape)) if self.epsilon > 0.0 else greedy
+
+    def explored(self, greedy: Ints, coins: Floats) -> Ints:
+        """Actions given the greedy ones and a uniform number of [0, 1) for each of them.
+
+        A number below ``epsilon`` means a uniform action, and how far below says which one.
+        """
+        if self.epsilon == 0.0:
+            return greedy
+        A = self.n_actions
+        # Rounding of a quotient just below 1 must not lead to an action that does not exist.
+        drawn = np.minimum((coins / self.epsilon * A).astype(np.int64), A - 1)
+        return np.where(coins < self.epsilon, drawn, greedy)
+
+    def relabelled(self, permutation: Sequence[int]) -> Self:
+        """The same policy where action ``a`` is called ``permutation[a]``.
+
+        >>> from tacit.continuous.features import Grid
+        >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
+        >>> policy.relabelled([1, 0]).greedy([[0.2], [0.9]]).tolist()
+        [1, 0]
+        """
+        names = _order("permutation", permutation, self.n_actions)
+        weights = np.empty_like(self.weights)
+        weights[list(names)] = self.weights
+        order = tuple(names[a] for a in self.preference)
+        return replace(self, weights=weights, preference=order)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All but the version, as arrays of numbers for a save.
+
+        Features that are code are not in it: who loads the save has the code.
+        """
+        arrays: dict[str, NDArray[Any]] = {
+            "weights": self.weights,
+            "epsilon": np.array(self.epsilon),
+            "preference": np.array(self.preference, dtype=np.int64),
+        }
+        plain = feature_arrays(self.features)
+        if plain is None:
+            return arrays | {"features": np.array(_CUSTOM)}
+        kind, parameters = plain
+        return arrays | {"features": np.array(_CODES[kind])} | parameters
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], version: int, features: FeatureMap | None = None
+    ) -> Self:
+        """The inverse of :meth:`arrays`, to the bit.
+
+        Args:
+            arrays: what it returned; other names are ignored.
+            version: the policy's version.
+            features: the map, where it is code; others are read from the arrays.
+        """
+        kinds = {code: kind for kind, code in _CODES.items()}
+        code = int(arrays["features"])
+        if code in kinds:
+            features = features_of(kinds[code], arrays)
+        elif features is None:
+            raise InvalidArgument("features must be given: these are code, which no save holds")
+        order = tuple(arrays["preference"].tolist())
+        return cls(features, arrays["weights"], float(arrays["epsilon"]), version, order)
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file, atomically, for everybody to read (mode 0644).
+
+        Raises:
+            InvalidArgument: The features are code, which no file of numbers can hold.
+        """
+        plain = feature_arrays(self.features)
+        if plain is None:
+            raise InvalidArgument(
+                f"features are {self.features!r}, which are code and cannot be published as "
+                "numbers; take a Grid, a Polynomial or Fourier features, or distribute the code "
+                "and the weights yourself"
+            )
+        kind, parameters = plain
+        stored: dict[str, Any] = {
+            "format": np.int64(published.FORMAT),
+            "kind": np.str_("q"),
+            "version": np.int64(self.version),
+            "weights": self.weights,
+            "epsilon": np.float64(self.epsilon),
+            "preference": np.array(self.preference, dtype=np.int64),
+            "features": np.str_(kind),
+            **parameters,
+        }
+        buffer = io.BytesIO()
+        np.savez(buffer, **stored)
+        write_atomic(path, buffer.getvalue(), 0o644)
+
+    def __repr__(self) -> str:
+        drawn = f", uniform with {self.epsilon:g}" if self.epsilon else ""
+        return (
+            f"<QPolicy version {self.version}: {self.n_actions} actions, "
+            f"{self.features.describe()}{drawn}>"
+        )
+
+
+def _order(name: str, values: Any, actions: int) -> tuple[int, ...]:
+    try:
+        order = [int(a) for a in values]
+    except (TypeError, ValueError):
+        order = []
+    if sorted(order) != list(range(actions)):
+        raise InvalidArgument(
+            f"{name} must hold each of the {actions} actions once, got {values!r}"
+        )
+    return tuple(order)
+
+
+def _version(version: Any) -> int:
+    good = isinstance(version, (int, np.integer)) and not isinstance(version, bool)
+    if not good or version < 0 or not math.isfinite(version):
+        raise InvalidArgument(f"version must be an integer >= 0, got {version!r}")
+    return int(version)

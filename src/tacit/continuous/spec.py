@@ -1,0 +1,115 @@
+"""What an agent may know of a world whose states are vectors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.continuous.features import FeatureMap
+from tacit.privacy.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class BoxSpec:
+    """What an agent may know of a world with states in a box and a few actions.
+
+    All of it is public knowledge from before the first user. Specs are equal if all they say is.
+
+    Attributes:
+        lows: the lower corner of the box, D numbers; infinite only beside ``features``.
+        highs: its upper corner.
+        actions: how many actions there are.
+        horizon: steps of a user's episode, H.
+        reward_range: the smallest and the largest reward.
+        discount: what the agent should weigh the future with, in [0, 1): the horizon of its plans,
+            which is not the users'. Values of worlds are not discounted.
+        features: a feature map that suits the world, or ``None`` to leave it to the agent.
+        names: what the coordinates are called, or ``None``.
+
+    >>> BoxSpec((0.0,), (1.0,), actions=2, horizon=50, reward_range=(0.0, 0.5)).dimension
+    1
+    """
+
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+    actions: int
+    horizon: int
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    discount: float = 0.95
+    features: FeatureMap | None = None
+    names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        lows, highs = _numbers("lows", self.lows), _numbers("highs", self.highs)
+        if len(lows) != len(highs) or not all(
+            low < high for low, high in zip(lows, highs, strict=True)
+        ):
+            raise InvalidArgument(
+                f"lows and highs must have the same length and lows be less than highs, "
+                f"got {self.lows!r} and {self.highs!r}"
+            )
+        object.__setattr__(self, "lows", lows)
+        object.__setattr__(self, "highs", highs)
+        for name in ("actions", "horizon"):
+            object.__setattr__(self, name, _size(name, getattr(self, name)))
+        ends = _numbers("reward_range", self.reward_range)
+        if len(ends) != 2 or not (ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])):
+            raise InvalidArgument(
+                f"reward_range must be two finite numbers that increase, got {self.reward_range!r}"
+            )
+        object.__setattr__(self, "reward_range", ends)
+        (discount,) = _numbers("discount", (self.discount,))
+        if not 0.0 <= discount < 1.0:
+            raise InvalidArgument(f"discount must be in [0, 1), got {self.discount!r}")
+        object.__setattr__(self, "discount", discount)
+        self._check_features()
+        if self.names is not None:
+            names = tuple(self.names)
+            if len(names) != len(lows) or not all(isinstance(name, str) for name in names):
+                raise InvalidArgument(f"names must be {len(lows)} texts, got {self.names!r}")
+            object.__setattr__(self, "names", names)
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates a state has, D."""
+        return len(self.lows)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the box is finite along every coordinate."""
+        return all(map(math.isfinite, self.lows + self.highs))
+
+    def _check_features(self) -> None:
+        if self.features is None:
+            if not self.bounded:
+                raise InvalidArgument(
+                    f"lows and highs must be finite unless there are features, got {self.lows} "
+                    f"and {self.highs}"
+                )
+            return
+        if not isinstance(self.features, FeatureMap):
+            raise InvalidArgument(f"features must be a feature map, got {self.features!r}")
+        if self.features.dimension not in (None, self.dimension):
+            raise InvalidArgument(
+                f"features must take states with {self.dimension} coordinates, got "
+                f"{self.features!r}"
+            )
+
+
+def _numbers(name: str, values: Any) -> tuple[float, ...]:
+    if not isinstance(values, (tuple, list, np.ndarray)) or np.ndim(values) != 1 or not len(values):
+        raise InvalidArgument(f"{name} must be a sequence of numbers, got {values!r}")
+    for value in values:
+        good = isinstance(value, (int, float, np.integer, np.floating))
+        if not good or isinstance(value, bool) or math.isnan(value):
+            raise InvalidArgument(f"{name} must be numbers, got {value!r}")
+    return tuple(float(value) for value in values)
+
+
+def _size(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise InvalidArgument(f"{name} must be an integer >= 1, got {value!r}")
+    return int(value)

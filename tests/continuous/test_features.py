@@ -1,0 +1,231 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tacit import InvalidArgument
+from tacit.continuous import Custom, FeatureMap, Fourier, Grid, Polynomial
+from tacit.continuous.features import feature_arrays, features_of, kernel_parameters
+
+MAPS = [
+    Grid((0.0,), (1.0,), (5,)),
+    Grid((-1.0, 2.0), (1.0, 6.0), (3, 4)),
+    Polynomial((2.0, 1.0), 1.5, 3),
+    Polynomial((1.0,), 0.3, 0),
+    Fourier((0.0, -1.0), (2.0, 1.0), 2),
+]
+
+
+def square(states):
+    return np.concatenate([states, states**2], axis=1)
+
+
+# Grids.
+
+
+def test_weights_on_a_plane_by_hand():
+    grid = Grid((0.0, 0.0), (2.0, 1.0), (3, 2))
+    # A quarter of the way between 1 and 2, and .4 of the way between 0 and 1.
+    np.testing.assert_allclose(
+        grid([1.25, 0.4]), [0.0, 0.0, 0.75 * 0.6, 0.75 * 0.4, 0.25 * 0.6, 0.25 * 0.4], rtol=1e-15
+    )
+
+
+def test_points_have_a_weight_of_one_and_nothing_else():
+    grid = Grid((-1.0, 2.0), (1.0, 6.0), (3, 4))
+    assert grid.points[:2].tolist() == [[-1.0, 2.0], [-1.0, 2.0 + 4.0 / 3.0]]
+    np.testing.assert_allclose(grid(grid.points), np.eye(12), atol=1e-14)
+
+
+def test_interpolation_is_exact_for_bilinear_functions():
+    grid = Grid((-1.0, 2.0), (1.0, 6.0), (3, 4))
+    states = np.random.default_rng(0).uniform((-1.0, 2.0), (1.0, 6.0), (100, 2))
+
+    def f(s):
+        return 1.0 + 2.0 * s[:, 0] - 3.0 * s[:, 1] + 0.5 * s[:, 0] * s[:, 1]
+
+    np.testing.assert_allclose(grid(states) @ f(grid.points), f(states), rtol=1e-13)
+
+
+def test_weights_are_convex_wherever_a_state_is():
+    grid = Grid((0.1,) * 3, (0.7, 0.8, 0.9), (4, 7, 2))
+    weights = grid(np.random.default_rng(1).normal(size=(1000, 3)) * 2.0)
+    assert (weights >= 0.0).all()
+    np.testing.assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-13)
+    assert ((weights > 0.0).sum(axis=1) <= 8).all()
+
+
+def test_states_outside_are_clipped():
+    grid = Grid((0.0,), (1.0,), (3,))
+    assert grid([[-9.0], [1e308]]).tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+
+
+# Polynomials.
+
+
+def test_cartpole_has_fifteen_features():
+    features = Polynomial((2.4, 2.0, 0.2095, 2.0), 1.5, 2)
+    assert features.size == len(features.monomials) == 15
+    z = np.array([0.5, -1.0, 1.5, 0.25])
+    pairs = [z[i] * z[j] for i in range(4) for j in range(i, 4)]
+    np.testing.assert_allclose(features(z * [2.4, 2.0, 0.2095, 2.0]), [1.0, *z, *pairs], rtol=1e-12)
+
+
+def test_coordinates_are_scaled_and_then_clipped():
+    assert Polynomial((2.0,), 1.5, 3)([[1.0], [-100.0]]).tolist() == [
+        [1.0, 0.5, 0.25, 0.125],
+        [1.0, -1.5, 2.25, -3.375],
+    ]
+
+
+def test_a_huge_state_does_not_overflow():
+    assert Polynomial((1e-5,), 1.5, 1)([1e308]).tolist() == [1.0, 1.5]
+
+
+# Fourier features.
+
+
+def test_cosines_by_hand():
+    features = Fourier((0.0, 0.0), (1.0, 2.0), 1)
+    expected = [1.0, math.cos(math.pi / 4), math.cos(math.pi / 3)]
+    expected.append(expected[1] * expected[2])
+    np.testing.assert_allclose(features([1.0 / 3.0, 0.5]), expected, rtol=1e-14)
+
+
+# Custom maps.
+
+
+def test_a_function_of_ones_own():
+    features = Custom(square, 2)
+    assert features([[[1.0], [3.0]]]).tolist() == [[[1.0, 1.0], [3.0, 9.0]]]
+    assert features.bound == math.inf
+    assert features.dimension is None
+    assert not features.publishable()
+
+
+def test_a_declared_bound_is_enforced_whatever_the_function_does():
+    features = Custom(lambda s: np.concatenate([s, s], axis=1) * 1e300, 2, bound=2.0)
+    result = features([[1e10], [1.0], [0.0], [1e-300]])
+    np.testing.assert_allclose(np.linalg.norm(result, axis=1)[1:], [2.0, 0.0, math.sqrt(2.0)])
+    assert result[0].tolist() == [0.0, 0.0]  # not finite
+
+
+def test_non_finite_states_never_reach_the_function():
+    seen = []
+
+    def function(states):
+        seen.append(states.copy())
+        return states
+
+    result = Custom(function, 1)([[np.nan], [2.0], [np.inf]])
+    assert result.tolist() == [[0.0], [2.0], [0.0]]
+    assert [s.tolist() for s in seen] == [[[2.0]]]
+
+
+def test_a_function_with_another_size_is_refused():
+    with pytest.raises(InvalidArgument, match=r"must return an array of shape \(1, 3\)"):
+        Custom(square, 3)([[0.5]])
+
+
+def test_the_repr_of_a_function_is_the_same_in_every_run():
+    assert repr(Custom(square, 2)).endswith(".square, size=2, bound=inf)")
+    assert Custom(square, 2) == Custom(square, 2) != Custom(abs, 2)
+
+
+# All of them.
+
+
+@pytest.mark.parametrize("features", MAPS, ids=repr)
+def test_the_bound_is_reached_and_never_exceeded(features):
+    D = features.dimension
+    ends = [-1e9, -1.0, 0.0, 1.0, 2.0, 6.0, 1e9]
+    extremes = np.array(list(itertools.product(ends, repeat=D)))
+    states = np.concatenate([extremes, np.random.default_rng(0).normal(size=(2000, D)) * 3.0])
+    norms = np.linalg.norm(features(states), axis=1)
+    assert norms.max() <= features.bound * (1.0 + 1e-12)
+    assert norms.max() >= features.bound * (1.0 - 1e-12)
+
+
+def test_bounds_by_hand():
+    assert Grid((0.0,), (1.0,), (9,)).bound == 1.0
+    assert Fourier((0.0, 0.0), (1.0, 1.0), 3).bound == 4.0
+    # 1, four times c^2, ten times c^4.
+    assert Polynomial((1.0,) * 4, 1.5, 2).bound == math.sqrt(1.0 + 4 * 2.25 + 10 * 5.0625)
+
+
+@pytest.mark.parametrize("features", [*MAPS, Custom(square, 2)], ids=repr)
+def test_a_state_that_is_not_finite_has_no_features_and_touches_nobody(features):
+    D = features.dimension or 1
+    states = np.full((4, D), 0.5)
+    alone = features(states)
+    states[1, -1], states[2, 0] = np.nan, -np.inf
+    result = features(states)
+    assert not result[1:3].any()
+    assert (result[[0, 3]] == alone[[0, 3]]).all()
+    assert not features(np.full((2, D), np.nan)).any()
+
+
+@pytest.mark.parametrize("features", [*MAPS, Custom(square, 2)], ids=repr)
+def test_shapes(features):
+    D = features.dimension or 1
+    assert isinstance(features, FeatureMap)
+    assert features(np.zeros(D)).shape == (features.size,)
+    assert features(np.zeros((0, D))).shape == (0, features.size)
+    assert features(np.zeros((2, 3, D))).shape == (2, 3, features.size)
+    assert features.describe()
+
+
+@pytest.mark.parametrize("features", MAPS, ids=repr)
+def test_states_with_other_coordinates_are_refused(features):
+    with pytest.raises(InvalidArgument, match="coordinates"):
+        features(np.zeros((2, features.dimension + 1)))
+    with pytest.raises(InvalidArgument, match="coordinates"):
+        features(0.5)
+
+
+@pytest.mark.parametrize("features", MAPS, ids=repr)
+def test_a_map_survives_as_numbers(features):
+    kind, arrays = feature_arrays(features)
+    assert features.publishable()
+    again = features_of(kind, arrays)
+    assert again == features
+    assert repr(again) == repr(features)
+    assert hash(again) == hash(features)
+
+
+def test_what_is_no_map_in_numbers():
+    assert feature_arrays(Custom(square, 2)) is None
+    assert kernel_parameters(Custom(square, 2)) is None
+    with pytest.raises(InvalidArgument, match="must be one of"):
+        features_of("spline", {})
+    with pytest.raises(InvalidArgument, match="must have highs, shape"):
+        features_of("grid", {"lows": np.zeros(1)})
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Grid((0.0,), (0.0,), (3,)), "less than highs"),
+        (lambda: Grid((0.0,), (1.0, 2.0), (3,)), "same length"),
+        (lambda: Grid((0.0,), (math.inf,), (3,)), "finite"),
+        (lambda: Grid((-1e308,), (1e308,), (3,)), "less than highs"),
+        (lambda: Grid((0.0,), (1.0,), (1,)), "shape must be integers >= 2"),
+        (lambda: Grid((0.0,), (1.0,), (3, 3)), "shape must have 1"),
+        (lambda: Grid((0.0,) * 3, (1.0,) * 3, (200,) * 3), "8,000,000 features"),
+        (lambda: Grid((0.0,) * 13, (1.0,) * 13, (2,) * 13), "at most 12 coordinates"),
+        (lambda: Grid((), (), ()), "sequence"),
+        (lambda: Polynomial((0.0,), 1.0, 2), "scales must be > 0"),
+        (lambda: Polynomial((1.0,), 0.0, 2), "clip must be > 0"),
+        (lambda: Polynomial((1.0,), 1e200, 2), "powers up to 4 are not finite"),
+        (lambda: Polynomial((1.0,), 1.0, -1), "degree must be integers >= 0"),
+        (lambda: Polynomial((1.0,), 1.0, 2.0), "degree must be integers >= 0"),
+        (lambda: Fourier((0.0,), (1.0,), True), "degree"),
+        (lambda: Custom(3, 2), "callable"),
+        (lambda: Custom(square, 0), "size"),
+        (lambda: Custom(square, 2, bound=0.0), "bound must be a number > 0"),
+    ],
+)
+def test_wrong_arguments_are_named(make, match):
+    with pytest.raises(InvalidArgument, match=match):
+        make()

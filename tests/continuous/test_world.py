@@ -1,0 +1,296 @@
+import math
+
+import numpy as np
+import pytest
+
+from tacit import InvalidArgument
+from tacit.continuous import (
+    BoxSpec,
+    BoxWorld,
+    Custom,
+    Fourier,
+    Grid,
+    Polynomial,
+    QPolicy,
+    cartpole,
+    line,
+    plane,
+    trap,
+)
+from tacit.continuous.world import roll_out
+from tacit.loop import PermutedWorld
+from tacit.privacy.statistic import StreamedBlock
+from tacit.vector_episodes import VectorEpisodes
+
+RNG = np.random.default_rng
+WORLDS = {"line": line, "trap": trap, "plane": plane, "cartpole": cartpole}
+
+
+def jagged(world, seed=0, epsilon=0.0, version=0):
+    """A policy that changes its mind all the time."""
+    spec = world.spec
+    features = spec.features or Grid(spec.lows, spec.highs, (7,) * spec.dimension)
+    weights = RNG(seed).normal(size=(spec.actions, features.size))
+    return QPolicy(features, weights, epsilon, version)
+
+
+def always(action, D=1):
+    weights = np.zeros((2 * D, 1))
+    weights[action] = 1.0
+    return QPolicy(Polynomial((1.0,) * D, 1.0, 0), weights)
+
+
+def towards_the_middle(D):
+    """The coordinate that is farthest from the middle, towards it."""
+
+    def features(states):
+        return np.concatenate([states - 0.5, 0.5 - states], axis=1)
+
+    order = np.concatenate([np.eye(2 * D)[[i, i + D]] for i in range(D)])
+    return QPolicy(Custom(features, 2 * D), order)
+
+
+def up(horizon):
+    return BoxWorld(lambda s: s[..., 0], 1, "up", horizon, reward_range=(0.0, 1.0))
+
+
+# What users do.
+
+
+@pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
+def test_a_stream_has_the_same_users_every_time(make):
+    world = make()
+    policy = jagged(world, epsilon=0.3, version=4)
+    whole = world.simulate(policy, 5000, RNG(1), "episodes")
+    stream = world.simulate(policy, 5000, RNG(1), "streamed")
+    assert isinstance(whole, VectorEpisodes)
+    assert isinstance(stream, StreamedBlock)
+    for _ in range(2):
+        parts = list(stream.parts())
+        assert [part.users for part in parts] == [4096, 904]
+        for name, array in whole.block().arrays.items():
+            joined = np.concatenate([part[name] for part in parts])
+            np.testing.assert_array_equal(joined, array)
+    other = world.simulate(policy, 5000, RNG(2), "episodes")
+    assert not np.array_equal(other.states, whole.states)
+
+
+@pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
+def test_shapes(make):
+    world = make()
+    H, D = world.spec.horizon, world.spec.dimension
+    for users in (0, 3):
+        episodes = world.simulate(jagged(world, version=2), users, RNG(0))
+        assert episodes.states.shape == (users, H + 1, D)
+        assert episodes.actions.shape == episodes.rewards.shape == (users, H)
+        assert episodes.versions.tolist() == [2] * users
+
+
+@pytest.mark.parametrize("make", [line, trap, plane])
+def test_one_coordinate_moves_as_the_action_says(make):
+    world = make()
+    D = world.spec.dimension
+    policy = QPolicy.uniform(D, 2 * D)
+    episodes = world.simulate(policy, 4000, RNG(3))
+    states, actions = episodes.states, episodes.actions
+    assert ((states >= 0.0) & (states <= 1.0)).all()
+    moves = np.diff(states, axis=1)
+    own = np.take_along_axis(moves, (actions // 2)[:, :, np.newaxis], axis=2)[..., 0]
+    assert np.count_nonzero(moves) == np.count_nonzero(own)
+    directed = np.where(actions % 2 == 1, own, -own)
+    assert ((directed >= 0.0) & (directed <= 0.25)).all()
+    # Uniform on [0, .25] where nothing can be clipped; five moments' worth of a mean and a square.
+    before = np.take_along_axis(states[:, :-1], (actions // 2)[:, :, np.newaxis], axis=2)[..., 0]
+    free = directed[(before > 0.25) & (before < 0.75)] / 0.25
+    assert abs(free.mean() - 0.5) < 6 * math.sqrt(1 / 12 / len(free))
+    assert abs((free**2).mean() - 1 / 3) < 6 * math.sqrt(4 / 45 / len(free))
+    counts = np.bincount(actions.ravel(), minlength=2 * D)
+    p = 1 / (2 * D)
+    assert np.abs(counts - actions.size * p).max() < 6 * math.sqrt(actions.size * p * (1 - p))
+    start = states[:, 0].ravel()
+    assert abs(start.mean() - 0.5) < 6 * math.sqrt(1 / 12 / len(start))
+
+
+@pytest.mark.parametrize("make", [line, trap, plane])
+def test_rewards_are_those_of_the_new_state(make):
+    world = make()
+    episodes = world.simulate(jagged(world), 500, RNG(4))
+    s = episodes.states[:, 1:]
+    if make is trap:
+        expected = np.where(s[..., 0] > 0.9, 0.5, np.where(s[..., 0] < 0.1, 0.2, 0.0))
+    else:
+        expected = 0.5 - np.abs(s - 0.5).mean(axis=-1)
+    np.testing.assert_array_equal(episodes.rewards, expected)
+    assert (episodes.lengths == 50).all()
+
+
+@pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
+def test_features_that_no_kernel_knows_give_the_same_users(make):
+    world = make()
+    known = jagged(world, seed=1, epsilon=0.2)
+    unknown = QPolicy(Custom(known.features, known.features.size), known.weights, known.epsilon)
+    one, other = (world.simulate(policy, 300, RNG(5)) for policy in (known, unknown))
+    np.testing.assert_array_equal(one.actions, other.actions)
+    np.testing.assert_array_equal(one.states, other.states)
+    if make is not plane:  # slow without a kernel
+        assert world.value(known) == pytest.approx(world.value(unknown), abs=1e-9)
+
+
+@pytest.mark.parametrize("make", [line, cartpole])
+def test_other_labels(make):
+    world = make()
+    swapped = PermutedWorld(world, (1, 0))
+    policy = jagged(world, seed=2, epsilon=0.1)
+    assert swapped.value(policy.relabelled((1, 0))) == world.value(policy)
+    mine = world.simulate(policy, 50, RNG(6), "episodes")
+    for form in ("episodes", "streamed"):
+        theirs = swapped.simulate(policy.relabelled((1, 0)), 50, RNG(6), form)
+        block = theirs.block() if form == "episodes" else next(theirs.parts())
+        np.testing.assert_array_equal(block["states"], mine.states)
+        went = mine.actions >= 0
+        np.testing.assert_array_equal(block["actions"][went], 1 - mine.actions[went])
+
+
+def test_the_end_of_an_episode():
+    starts = np.array([[0.0], [10.0], [20.0]])
+
+    def advance(step, who, here, taken):
+        assert here[:, 0].tolist() == [10.0 * user + step for user in who]
+        return here + 1.0, (who == 1) & (step == 1) | (who == 0) & (step == 3)
+
+    states, actions, lengths = roll_out(
+        QPolicy.uniform(1, 2), starts, RNG(0).random((4, 3)), advance
+    )
+    assert lengths.tolist() == [4, 2, 4]
+    assert states[0, :, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert states[1, :3, 0].tolist() == [10.0, 11.0, 12.0]
+    assert np.isnan(states[1, 3:]).all()
+    assert actions[1, 2:].tolist() == [-1, -1]
+    assert (actions[[0, 2]] >= 0).all()
+
+
+# Values.
+
+
+def test_one_step_by_hand():
+    # E min(S + U, 1) = 5/8 - E U^2 / 2, and E max(S - U, 0) = 3/8 + E U^2 / 2, E U^2 = 1/48.
+    world = up(1)
+    assert world.value(always(1)) == pytest.approx(5 / 8 - 1 / 96, abs=1e-6)
+    assert world.value(always(0)) == pytest.approx(3 / 8 + 1 / 96, abs=1e-6)
+    assert world.optimal_value == world.value(always(1))
+    assert world.baseline_value == pytest.approx(0.5, abs=1e-6)
+    # Up leads above .9 with .1 + E U, and S + U is still below .1 with 4 * .1^2 / 2.
+    assert trap(horizon=1).value(always(1)) == pytest.approx(0.5 * 0.225 + 0.2 * 0.02, abs=1e-6)
+    assert trap(horizon=1).value(always(0)) == pytest.approx(0.2 * 0.225 + 0.5 * 0.02, abs=1e-6)
+
+
+def test_two_steps_by_hand():
+    # E (S + U + V - 1)^+ for W = U + V <= 1/2 is E W^2 / 2, E W^2 = 2/48 + 2/64.
+    second = 3 / 4 - (2 / 48 + 2 / 64) / 2
+    assert up(2).value(always(1)) == pytest.approx(5 / 8 - 1 / 96 + second, abs=1e-6)
+
+
+def test_the_plane_is_two_lines_where_one_coordinate_is_left_alone():
+    D = 2
+    alone = BoxWorld(lambda s: s[..., 0], D, "first", horizon=3, reward_range=(0.0, 1.0))
+    assert alone.value(always(1, D)) == pytest.approx(up(3).value(always(1)), abs=1e-5)
+    assert alone.value(always(3, D)) == pytest.approx(3 * 0.5, abs=1e-9)
+    other = BoxWorld(lambda s: s[..., 1], D, "second", horizon=3, reward_range=(0.0, 1.0))
+    assert other.value(always(2, D)) == pytest.approx(up(3).value(always(0)), abs=1e-5)
+
+
+@pytest.mark.parametrize("make", [line, trap, plane])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_values_are_the_mean_return_of_users(make, epsilon):
+    """Within six standard errors (1e-8) and the error that the world states."""
+    world = make()
+    stated = 0.01 if make is plane else 0.001
+    for seed in range(2):
+        policy = jagged(world, seed, epsilon)
+        returns = world.simulate(policy, 10_000, RNG(seed)).rewards.sum(axis=1)
+        error = 6 * returns.std() / math.sqrt(len(returns)) + stated
+        assert abs(world.value(policy) - returns.mean()) < error
+
+
+@pytest.mark.parametrize("make", [line, trap, plane])
+def test_uniform_users_have_the_baseline(make):
+    world = make()
+    policy = QPolicy.uniform(world.spec.dimension, world.spec.actions)
+    returns = world.simulate(policy, 20_000, RNG(7)).rewards.sum(axis=1)
+    assert world.value(policy) == world.baseline_value == world.reference_value
+    assert abs(returns.mean() - world.baseline_value) < 6 * returns.std() / math.sqrt(20_000)
+
+
+def test_the_middle_is_optimal_on_the_line_and_nearly_so_on_the_plane():
+    assert line().value(towards_the_middle(1)) == pytest.approx(line().optimal_value, abs=1e-3)
+    world = plane()
+    value = world.value(towards_the_middle(2))
+    assert world.optimal_value - 0.2 < value <= world.optimal_value + 1e-9
+
+
+@pytest.mark.parametrize("make", [line, trap, plane])
+def test_no_policy_is_better_than_the_optimum(make):
+    world = make()
+    for seed in range(3):
+        assert world.value(jagged(world, seed)) < world.optimal_value
+
+
+def test_values_are_kept_by_what_a_policy_does():
+    world = line()
+    policy = jagged(world)
+    value = world.value(policy)
+    world._value = None  # nothing is computed again
+    assert world.value(jagged(world, version=9)) == value
+    with pytest.raises(TypeError):
+        world.value(jagged(world, epsilon=0.1))
+
+
+# Refusals.
+
+
+def test_policies_and_forms_of_other_worlds_are_refused():
+    world = line()
+    for policy in (QPolicy.uniform(2, 2), QPolicy.uniform(1, 4), "up"):
+        with pytest.raises(InvalidArgument, match="policy must be"):
+            world.value(policy)
+        with pytest.raises(InvalidArgument, match="policy must be"):
+            world.simulate(policy, 1, RNG(0))
+    with pytest.raises(InvalidArgument, match="form must be one of"):
+        world.simulate(QPolicy.uniform(1, 2), 1, RNG(0), "counts")
+    with pytest.raises(InvalidArgument, match="users"):
+        world.simulate(QPolicy.uniform(1, 2), -1, RNG(0))
+
+
+def test_worlds_of_ones_own_are_checked():
+    with pytest.raises(InvalidArgument, match="dimension must be one of"):
+        BoxWorld(lambda s: s[..., 0], 3, "cube")
+    with pytest.raises(InvalidArgument, match="reward must be a function"):
+        BoxWorld(0.5, 1, "constant")
+    with pytest.raises(InvalidArgument, match="reward must return"):
+        BoxWorld(lambda s: s, 1, "wrong").simulate(QPolicy.uniform(1, 2), 1, RNG(0))
+
+
+def test_a_spec_says_what_is_wrong():
+    good = {"lows": (0.0,), "highs": (1.0,), "actions": 2, "horizon": 5}
+    spec = BoxSpec(**good)
+    assert (spec.dimension, spec.bounded, spec.discount) == (1, True, 0.95)
+    assert spec == BoxSpec(np.zeros(1), np.ones(1), np.int64(2), 5, [0, 1])
+    assert repr(spec) == repr(BoxSpec(np.zeros(1), np.ones(1), np.int64(2), 5, [0, 1]))
+    assert BoxSpec(**good, features=Fourier((0.0,), (1.0,), 2)) != spec
+    wrong = [
+        ({"lows": (1.0,)}, "less than highs"),
+        ({"lows": (0.0, 0.0)}, "same length"),
+        ({"lows": (math.nan,)}, "lows must be numbers"),
+        ({"highs": (math.inf,)}, "finite unless there are features"),
+        ({"actions": 0}, "actions"),
+        ({"horizon": 2.5}, "horizon"),
+        ({"reward_range": (1.0, 1.0)}, "reward_range"),
+        ({"reward_range": (0.0, math.inf)}, "reward_range"),
+        ({"discount": 1.0}, "discount"),
+        ({"features": 3}, "feature map"),
+        ({"features": Grid((0.0,) * 2, (1.0,) * 2, (2, 2))}, "with 1 coordinates"),
+        ({"names": ("a", "b")}, "names"),
+    ]
+    for change, match in wrong:
+        with pytest.raises(InvalidArgument, match=match):
+            BoxSpec(**(good | change))
