@@ -1,0 +1,28 @@
+"""Linear-quadratic control: states that move linearly, costs that are quadratic."""
+
+from tacit.lq.policy import GainPolicy
+from tacit.lq.spec import LQSpec
+from tacit.lq.world import Ball, LQWorld, Point, Sphere, TruncatedGaussian, UniformBall
+from tacit.lq.worlds import (
+    dosing,
+    double_integrator,
+    from_control,
+    random_system,
+    to_control,
+)
+
+__all__ = [
+    "Ball",
+    "GainPolicy",
+    "LQSpec",
+    "LQWorld",
+    "Point",
+    "Sphere",
+    "TruncatedGaussian",
+    "UniformBall",
+    "dosing",
+    "double_integrator",
+    "from_control",
+    "random_system",
+    "to_control",
+]

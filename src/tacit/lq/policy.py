@@ -1,0 +1,127 @@
+"""Policies of linear-quadratic control: a gain per step, and noise for exploring."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit import published
+from tacit.finite import check_seed
+from tacit.lq.spec import check_array, check_number
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.storage import write_atomic
+
+Floats = NDArray[np.float64]
+
+KIND = b"gains"
+"""What the file of a published policy says that it holds."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GainPolicy:
+    """The control u = K_h x + noise * e at step h, where e has independent random signs.
+
+    It is public and the same for everybody: it does not depend on anybody's first state. The
+    array is a read-only copy.
+
+    Attributes:
+        gains: K, (H, d, n).
+        noise: how far every coordinate of the control is moved up or down, for exploring.
+        version: which policy of its agent it is; episodes name the version they followed.
+
+    >>> policy = GainPolicy([[[-0.5, 0.0]], [[-0.25, 0.0]]])
+    >>> policy.act(1, [2.0, 1.0], np.random.default_rng(0)).tolist()
+    [-0.5]
+    """
+
+    gains: Floats
+    noise: float = 0.0
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        gains: ArrayLike = self.gains
+        object.__setattr__(self, "gains", check_array("gains", gains, None, None, None))
+        object.__setattr__(self, "noise", check_number("noise", self.noise, 0.0))
+        object.__setattr__(self, "version", check_seed("version", self.version))
+
+    @classmethod
+    def zero(cls, horizon: int, controls: int, states: int, version: int = 0) -> GainPolicy:
+        """No control at all.
+
+        >>> GainPolicy.zero(horizon=1, controls=1, states=2).gains.tolist()
+        [[[0.0, 0.0]]]
+        """
+        return cls(np.zeros((horizon, controls, states)), version=version)
+
+    @property
+    def horizon(self) -> int:
+        """How many steps it prescribes, H."""
+        return int(self.gains.shape[0])
+
+    @property
+    def controls(self) -> int:
+        """Coordinates of a control, d."""
+        return int(self.gains.shape[1])
+
+    @property
+    def states(self) -> int:
+        """Coordinates of a state, n."""
+        return int(self.gains.shape[2])
+
+    def act(self, step: int, state: ArrayLike, rng: np.random.Generator) -> Floats:
+        """The control at a step (from 0) in a state; ``rng`` is used where there is noise."""
+        if isinstance(step, bool) or not isinstance(step, (int, np.integer)):
+            raise InvalidArgument(f"step must be an integer, got {step!r}")
+        # A negative index would silently mean another step.
+        if not 0 <= step < self.horizon:
+            raise InvalidArgument(f"step must be in 0..{self.horizon - 1}, got {step}")
+        x = np.asarray(state, dtype=np.float64)
+        if x.shape != (self.states,):
+            raise InvalidArgument(f"state must have shape ({self.states},), got {x.shape}")
+        control: Floats = self.gains[step] @ x
+        if self.noise > 0.0:
+            control = control + self.noise * (2.0 * rng.integers(2, size=self.controls) - 1.0)
+        return control
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything but the version, exactly."""
+        return {"gains": self.gains, "noise": np.array(self.noise)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], version: int) -> GainPolicy:
+        """The inverse of :meth:`arrays`."""
+        missing = [name for name in ("gains", "noise") if name not in arrays]
+        if missing or np.shape(arrays["noise"]) != ():
+            raise InvalidArgument(
+                "arrays must hold gains, (H, d, n), and noise, a number, got "
+                f"{ {name: np.shape(array) for name, array in arrays.items()} }"
+            )
+        return cls(arrays["gains"], float(arrays["noise"]), version)
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file, atomically, for everybody to read (mode 0644).
+
+        It is an npz archive of plain arrays: ``format``, ``kind`` (the bytes ``gains``),
+        ``version``, ``gains`` and ``noise``.
+        """
+        arrays: dict[str, Any] = {
+            "format": np.int64(published.FORMAT),
+            "kind": np.array(KIND),
+            "version": np.int64(self.version),
+            **self.arrays(),
+        }
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        write_atomic(path, buffer.getvalue(), 0o644)
+
+    def __repr__(self) -> str:
+        return (
+            f"<GainPolicy version {self.version}: {self.horizon} steps, {self.states} states, "
+            f"{self.controls} controls, noise {self.noise:g}>"
+        )

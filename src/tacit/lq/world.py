@@ -1,0 +1,439 @@
+"""Linear-quadratic worlds: simulated users whose optimum is known exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.episodes import Form
+from tacit.finite import check_bytes, check_seed, check_size
+from tacit.lq import riccati
+from tacit.lq.policy import GainPolicy
+from tacit.lq.spec import (
+    LQSpec,
+    check_array,
+    check_definite,
+    check_number,
+    check_positive,
+    check_semidefinite,
+)
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, StreamedBlock
+from tacit.vector_episodes import VectorEpisodes
+
+Floats = NDArray[np.float64]
+
+FORMS: tuple[Form, ...] = ("episodes", "streamed")
+"""What a world hands over: all episodes at once, or a block that makes them part by part."""
+
+PART = 8192
+"""Users of a part of a streamed block."""
+
+# What agents are told of norms that nobody gave a bound for: this much more than they are.
+_MARGIN = 1.25
+# Norms that are given may be exceeded by rounding.
+_ROUNDING = 1e-9
+
+
+# Noise.
+
+
+@dataclass(frozen=True)
+class UniformBall:
+    """Noise that is uniform in the ball of a radius, which may be zero.
+
+    >>> UniformBall(0.5).covariance(2).tolist()
+    [[0.0625, 0.0], [0.0, 0.0625]]
+    """
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", check_number("radius", self.radius, 0.0))
+
+    @property
+    def bound(self) -> float:
+        """The length that none exceeds."""
+        return self.radius
+
+    def covariance(self, states: int) -> Floats:
+        """``radius^2 / (n + 2)`` times the identity."""
+        return self.radius**2 / (states + 2) * np.eye(states)
+
+    def drawing(self, states: int) -> tuple[int, float, float]:
+        """How the roll-out draws it: a kind, a standard deviation and a radius."""
+        from tacit.lq.kernels import UNIFORM
+
+        return UNIFORM, 1.0, self.radius
+
+
+@dataclass(frozen=True)
+class TruncatedGaussian:
+    """Normal noise, given that it is in the ball of a radius.
+
+    Attributes:
+        std: standard deviation of each coordinate before the truncation.
+        radius: of the ball.
+
+    >>> bool(abs(TruncatedGaussian(1.0, 40.0).covariance(2) - np.eye(2)).max() < 1e-12)
+    True
+    """
+
+    std: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        for name in ("std", "radius"):
+            object.__setattr__(self, name, check_positive(name, getattr(self, name)))
+
+    @property
+    def bound(self) -> float:
+        """The length that none exceeds."""
+        return self.radius
+
+    def covariance(self, states: int) -> Floats:
+        """With chi-square distributions F, ``std^2 F_{n+2}(b) / F_n(b)`` times the identity.
+
+        Here b = radius^2 / std^2: the factor is E[|w|^2] / n, and t times the density of F_n
+        is n times that of F_{n+2}.
+        """
+        from scipy.special import gammainc
+
+        n, half = states, 0.5 * (self.radius / self.std) ** 2
+        whole = float(gammainc(0.5 * n, half))
+        if half < 1e-8 or whole == 0.0:
+            # Uniform to every digit.
+            return self.radius**2 / (n + 2) * np.eye(n)
+        return self.std**2 * float(gammainc(0.5 * n + 1.0, half)) / whole * np.eye(n)
+
+    def drawing(self, states: int) -> tuple[int, float, float]:
+        """How the roll-out draws it: by the proposal of which more are accepted."""
+        from tacit.lq.kernels import GAUSSIAN, TILTED
+
+        wide = self.radius**2 >= states * self.std**2
+        return GAUSSIAN if wide else TILTED, self.std, self.radius
+
+
+# Starts.
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """Starts that are uniform on a sphere.
+
+    >>> Sphere(1.0, (0.0, 0.0)).moment().tolist()
+    [[0.5, 0.0], [0.0, 0.5]]
+    """
+
+    radius: float
+    centre: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", check_number("radius", self.radius, 0.0))
+        object.__setattr__(self, "centre", _centre(self.centre))
+
+    def moment(self) -> Floats:
+        """The mean of x x': ``radius^2 / n`` times the identity, and what the centre adds."""
+        return _moment(self.centre, self.radius**2 / len(self.centre))
+
+    def drawing(self) -> tuple[int, float]:
+        """How the roll-out draws it: a kind and a radius."""
+        from tacit.lq.kernels import SPHERE
+
+        return SPHERE, self.radius
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Starts that are uniform in a ball.
+
+    >>> Ball(2.0, (1.0, 0.0)).moment().tolist()
+    [[2.0, 0.0], [0.0, 1.0]]
+    """
+
+    radius: float
+    centre: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", check_number("radius", self.radius, 0.0))
+        object.__setattr__(self, "centre", _centre(self.centre))
+
+    def moment(self) -> Floats:
+        """The mean of x x': ``radius^2 / (n + 2)`` times the identity, and the centre's."""
+        return _moment(self.centre, self.radius**2 / (len(self.centre) + 2))
+
+    def drawing(self) -> tuple[int, float]:
+        """How the roll-out draws it: a kind and a radius."""
+        from tacit.lq.kernels import BALL
+
+        return BALL, self.radius
+
+
+@dataclass(frozen=True)
+class Point:
+    """Everybody starts in one point.
+
+    >>> Point((1.0, 2.0)).moment().tolist()
+    [[1.0, 2.0], [2.0, 4.0]]
+    """
+
+    centre: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centre", _centre(self.centre))
+
+    def moment(self) -> Floats:
+        """The mean of x x', which is that of the point."""
+        return _moment(self.centre, 0.0)
+
+    def drawing(self) -> tuple[int, float]:
+        """How the roll-out draws it: a kind and a radius."""
+        from tacit.lq.kernels import POINT
+
+        return POINT, 0.0
+
+
+def _centre(values: ArrayLike) -> tuple[float, ...]:
+    return tuple(check_array("centre", values, None).tolist())
+
+
+def _moment(centre: tuple[float, ...], variance: float) -> Floats:
+    return np.outer(centre, centre) + variance * np.eye(len(centre))
+
+
+# Worlds.
+
+Noise: TypeAlias = UniformBall | TruncatedGaussian
+"""Bounded noise w of the state: it has mean zero and is independent from step to step."""
+
+Start: TypeAlias = Sphere | Ball | Point
+"""Where users start."""
+
+
+class LQWorld:
+    """Users whose state moves by x' = A x + B u + w and whose steps cost x'Qx + u'Ru.
+
+    Rewards are minus the costs, which everybody can compute from states and controls; agents do
+    not know A and B.
+
+    Args:
+        A: (n, n).
+        B: (n, d).
+        Q: (n, n), symmetric and positive semidefinite.
+        R: (d, d), symmetric and positive definite.
+        horizon: H, steps of an episode.
+        noise: w: :class:`UniformBall` or :class:`TruncatedGaussian`.
+        start: first states: :class:`Sphere`, :class:`Ball` or :class:`Point`.
+        norm_bound: agents are told that the Frobenius norm of (A, B) is at most this; 1.25 times
+            what it is if not given.
+        gain_bound: agents are told that no gain worth using has a larger spectral norm; 1.25
+            times the largest of the optimal gains, but at least 1, if not given.
+        name: what it is called; the built-in worlds have names that rebuild them.
+
+    Attributes:
+        A: as given, read-only like all of them.
+        B: as given.
+        Q: as given.
+        R: as given.
+        horizon: as given.
+        noise: as given.
+        start: as given.
+        name: as given.
+
+    >>> world = LQWorld([[1.0]], [[1.0]], [[1.0]], [[1.0]], horizon=2,
+    ...                 noise=UniformBall(0.0), start=Point((1.0,)))
+    >>> world.optimal_value, world.baseline_value
+    (-1.5, -2.0)
+    """
+
+    def __init__(
+        self,
+        A: ArrayLike,
+        B: ArrayLike,
+        Q: ArrayLike,
+        R: ArrayLike,
+        horizon: int,
+        noise: Noise,
+        start: Start,
+        norm_bound: float | None = None,
+        gain_bound: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.A = check_array("A", A, None, None)
+        n = len(self.A)
+        self.A = check_array("A", self.A, n, n)
+        self.B = check_array("B", B, n, None)
+        self.Q = check_semidefinite("Q", Q, n)
+        self.R = check_definite("R", R, self.B.shape[1])
+        self.horizon = check_size("horizon", horizon)
+        if not isinstance(noise, (UniformBall, TruncatedGaussian)):
+            raise InvalidArgument(f"noise must be UniformBall or TruncatedGaussian, got {noise!r}")
+        if not isinstance(start, (Sphere, Ball, Point)):
+            raise InvalidArgument(f"start must be Sphere, Ball or Point, got {start!r}")
+        if len(start.centre) != n:
+            raise InvalidArgument(
+                f"the centre of start must have {n} coordinates, got {len(start.centre)}"
+            )
+        self.noise, self.start = noise, start
+        self.name = "lq" if name is None else str(name)
+        self._norm_bound = _bound("norm_bound", norm_bound, self._norm, 0.0)
+        largest = float(np.linalg.norm(self._gains, 2, axis=(1, 2)).max())
+        self._gain_bound = _bound("gain_bound", gain_bound, largest, 1.0)
+
+    @cached_property
+    def spec(self) -> LQSpec:
+        """What an agent may know."""
+        n, d = self.B.shape
+        return LQSpec(
+            states=n,
+            controls=d,
+            horizon=self.horizon,
+            state_cost=self.Q,
+            control_cost=self.R,
+            noise_bound=self.noise.bound,
+            noise_covariance=self.noise.covariance(n),
+            start_moment=self.start.moment(),
+            norm_bound=self._norm_bound,
+            gain_bound=self._gain_bound,
+        )
+
+    @property
+    def theta(self) -> Floats:
+        """The model [A, B]', (n + d, n)."""
+        return riccati.model(self.A, self.B)
+
+    def simulate(
+        self, policy: GainPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
+    ) -> VectorEpisodes | Block:
+        """A block of users who follow a policy. They are the same users in both forms.
+
+        Args:
+            policy: what they all follow.
+            users: how many.
+            rng: the randomness of users and world.
+            form: ``"episodes"`` for all episodes in memory; ``"streamed"`` for a block that makes
+                them, some thousand at a time, when it is asked for them.
+        """
+        policy, count = self._checked(policy), check_seed("users", users)
+        if form not in FORMS:
+            raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
+        drawn = int(rng.integers(2**63))
+
+        def parts() -> Iterator[Block]:
+            for part in range(math.ceil(count / PART)):
+                size = min(PART, count - part * PART)
+                states, actions = self._empty(size)
+                self._roll_out(policy, drawn, part, states, actions)
+                yield _episodes(states, actions, policy).block()
+
+        if form == "streamed":
+            return StreamedBlock(count, parts)
+        states, actions = self._empty(count)
+        for part in range(math.ceil(count / PART)):
+            rows = slice(part * PART, (part + 1) * PART)
+            self._roll_out(policy, drawn, part, states[rows], actions[rows])
+        return _episodes(states, actions, policy)
+
+    def value(self, policy: GainPolicy) -> float:
+        """Minus the expected cost of an episode under a policy, its noise included, exactly."""
+        followed = self._checked(policy)
+        spec = self.spec
+        return -riccati.expected_cost(
+            self.A,
+            self.B,
+            followed.gains,
+            followed.noise,
+            spec.start_moment,
+            spec.noise_covariance,
+            self.Q,
+            self.R,
+        )
+
+    @cached_property
+    def optimal_policy(self) -> GainPolicy:
+        """The optimal gains, without noise."""
+        return GainPolicy(self._gains)
+
+    @cached_property
+    def optimal_value(self) -> float:
+        """The largest value that any policy has."""
+        return self.value(self.optimal_policy)
+
+    @cached_property
+    def baseline_value(self) -> float:
+        """The value of no control."""
+        return self.value(GainPolicy.zero(self.horizon, self.B.shape[1], len(self.A)))
+
+    @property
+    def reference_value(self) -> float:
+        """The zero point of losses: no control."""
+        return self.baseline_value
+
+    def __repr__(self) -> str:
+        n, d = self.B.shape
+        return (
+            f"<{type(self).__name__} {self.name!r}: {n} states, {d} controls, {self.horizon} steps>"
+        )
+
+    @property
+    def _norm(self) -> float:
+        return float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
+
+    @cached_property
+    def _gains(self) -> Floats:
+        return riccati.optimal_gains(self.A, self.B, self.Q, self.R, self.horizon)[1]
+
+    def _checked(self, policy: GainPolicy) -> GainPolicy:
+        if not isinstance(policy, GainPolicy):
+            raise InvalidArgument(f"policy must be a GainPolicy, got {type(policy).__name__}")
+        n, d = self.B.shape
+        if policy.gains.shape != (self.horizon, d, n):
+            raise InvalidArgument(
+                f"policy must have gains of shape {(self.horizon, d, n)}, got {policy.gains.shape}"
+            )
+        return policy
+
+    def _empty(self, users: int) -> tuple[Floats, Floats]:
+        n, d = self.B.shape
+        check_bytes("states", (users, self.horizon + 1, n))
+        return np.empty((users, self.horizon + 1, n)), np.empty((users, self.horizon, d))
+
+    def _roll_out(
+        self, policy: GainPolicy, drawn: int, part: int, states: Floats, actions: Floats
+    ) -> None:
+        from tacit.lq.kernels import roll_out
+
+        seed = np.random.SeedSequence([drawn, part]).generate_state(4, np.uint64)
+        roll_out(
+            seed.astype(np.uint64),
+            self.A,
+            self.B,
+            policy.gains,
+            policy.noise,
+            *self.noise.drawing(len(self.A)),
+            *self.start.drawing(),
+            np.array(self.start.centre),
+            states,
+            actions,
+        )
+
+
+def _episodes(states: Floats, actions: Floats, policy: GainPolicy) -> VectorEpisodes:
+    versions = np.full(len(states), policy.version, dtype=np.int64)
+    return VectorEpisodes(states, actions, versions=versions)
+
+
+def _bound(name: str, given: float | None, true: float, least: float) -> float:
+    """What agents are told, which must be true."""
+    if given is None:
+        return max(_MARGIN * true, least) or 1.0
+    bound = check_positive(name, given)
+    if bound < true * (1.0 - _ROUNDING):
+        raise InvalidArgument(f"{name} must be at least {true:.6g}, got {given!r}")
+    return bound

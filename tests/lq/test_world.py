@@ -1,0 +1,348 @@
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tacit import InvalidArgument
+from tacit.lq import (
+    Ball,
+    GainPolicy,
+    LQSpec,
+    LQWorld,
+    Point,
+    Sphere,
+    TruncatedGaussian,
+    UniformBall,
+    dosing,
+    random_system,
+)
+from tacit.lq.world import PART
+from tacit.privacy.statistic import StreamedBlock
+from tacit.vector_episodes import VectorEpisodes
+
+# Every statistical test here has a fixed seed and would alarm falsely with about this probability.
+ALARM = 1e-6
+
+
+def make(n=3, d=2, horizon=4, noise=None, start=None, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    return LQWorld(
+        0.5 * rng.normal(size=(n, n)),
+        rng.normal(size=(n, d)),
+        np.eye(n),
+        0.1 * np.eye(d),
+        horizon,
+        UniformBall(0.3) if noise is None else noise,
+        Sphere(1.0, (0.0,) * n) if start is None else start,
+        **options,
+    )
+
+
+def some_policy(world, noise=0.2, seed=1, version=5):
+    n, d = world.B.shape
+    gains = 0.3 * np.random.default_rng(seed).normal(size=(world.horizon, d, n))
+    return GainPolicy(gains, noise, version)
+
+
+def parts_of(world, policy, episodes):
+    """Noise of the states and of the controls, as the episodes have it."""
+    x, u = episodes.states, episodes.actions
+    after = np.einsum("ij,khj->khi", world.A, x[:, :-1]) + np.einsum("ia,kha->khi", world.B, u)
+    return x[:, 1:] - after, u - np.einsum("hai,khi->kha", policy.gains, x[:, :-1])
+
+
+def close_to_mean(values, mean):
+    """Whether means of independent rows are right; the bound counts all of the coordinates."""
+    values = values.reshape(len(values), -1)
+    error = np.abs(values.mean(axis=0) - np.ravel(mean))
+    quantile = stats.norm.isf(0.5 * ALARM / values.shape[1])
+    return bool((error <= quantile * values.std(axis=0) / math.sqrt(len(values)) + 1e-12).all())
+
+
+NOISES = [
+    UniformBall(0.3),
+    TruncatedGaussian(0.2, 0.6),  # drawn as normal
+    TruncatedGaussian(0.5, 0.3),  # drawn as uniform
+    TruncatedGaussian(50.0, 0.3),  # almost uniform
+]
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
+def test_noise_is_bounded_and_has_its_covariance(noise, n):
+    world = make(n=n, d=1, horizon=2, noise=noise)
+    policy = some_policy(world)
+    episodes = world.simulate(policy, 40_000, np.random.default_rng(2))
+    drawn = parts_of(world, policy, episodes)[0].reshape(-1, n)
+    lengths = np.linalg.norm(drawn, axis=1)
+    assert lengths.max() <= noise.bound + 1e-12
+    assert close_to_mean(drawn, np.zeros(n))
+    assert close_to_mean(np.einsum("ki,kj->kij", drawn, drawn), noise.covariance(n))
+    # The length has the right distribution, and not only the right mean square.
+    scaled = lengths / noise.bound
+    if isinstance(noise, UniformBall):
+        uniform = scaled**n
+    else:
+        chi = stats.chi(n)
+        most = chi.cdf(noise.radius / noise.std)
+        uniform = chi.cdf(lengths / noise.std) / most
+    assert stats.kstest(uniform, "uniform").pvalue > ALARM
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+@pytest.mark.parametrize("kind", [Sphere, Ball, Point])
+def test_starts_are_where_they_say_and_have_their_moment(kind, n):
+    centre = tuple(np.linspace(-0.5, 0.8, n))
+    start = Point(centre) if kind is Point else kind(0.7, centre)
+    world = make(n=n, d=1, horizon=1, start=start)
+    first = world.simulate(some_policy(world), 40_000, np.random.default_rng(3)).states[:, 0]
+    distance = np.linalg.norm(first - centre, axis=1)
+    if kind is Point:
+        np.testing.assert_array_equal(first, np.broadcast_to(centre, first.shape))
+    elif kind is Sphere:
+        np.testing.assert_allclose(distance, 0.7, rtol=1e-12)
+    else:
+        assert stats.kstest((distance / 0.7) ** n, "uniform").pvalue > ALARM
+    assert close_to_mean(first, centre)
+    assert close_to_mean(np.einsum("ki,kj->kij", first, first), start.moment())
+    np.testing.assert_allclose(world.spec.start_moment, start.moment())
+
+
+def test_signs_of_controls_are_fair_and_independent():
+    world = make(horizon=3)
+    policy = some_policy(world, noise=0.2)
+    episodes = world.simulate(policy, 30_000, np.random.default_rng(4))
+    noise, signs = parts_of(world, policy, episodes)
+    np.testing.assert_allclose(np.abs(signs), 0.2, rtol=1e-9)
+    flat = np.sign(signs).reshape(30_000, -1)
+    # All pairs of signs of a user, of signs and noise, and of users side by side.
+    assert close_to_mean(np.einsum("ki,kj->kij", flat, flat), np.eye(6))
+    assert close_to_mean(np.einsum("ki,kj->kij", flat, noise.reshape(30_000, -1)), np.zeros(54))
+    assert close_to_mean(flat[:-1] * flat[1:], np.zeros(6))
+    assert close_to_mean(flat, np.zeros(6))
+
+
+def test_noise_is_independent_of_steps_users_and_starts():
+    world = make(horizon=4)
+    policy = some_policy(world)
+    episodes = world.simulate(policy, 40_000, np.random.default_rng(5))
+    noise = parts_of(world, policy, episodes)[0]
+    for other in (noise[:, 1:], noise[:, :-1] ** 2 - (noise[:, :-1] ** 2).mean(axis=0)):
+        pairs = np.einsum("ki,kj->kij", noise[:, 0], other[:, -1])
+        assert close_to_mean(pairs, np.zeros(9))
+    assert close_to_mean(noise[1:, 0] * noise[:-1, 0], np.zeros(3))
+    assert close_to_mean(noise[64:, 0] * noise[:-64, 0], np.zeros(3))
+    assert close_to_mean(noise[:, 0] * episodes.states[:, 0], np.zeros(3))
+    first = noise[:PART, 0] * noise[PART : 2 * PART, 0]
+    assert close_to_mean(first, np.zeros(3))
+
+
+def test_means_of_costs_are_the_value():
+    for world in (make(horizon=6), dosing(), make(noise=TruncatedGaussian(0.2, 0.3), horizon=5)):
+        policy = some_policy(world)
+        episodes = world.simulate(policy, 60_000, np.random.default_rng(6))
+        x, u = episodes.states[:, :-1], episodes.actions
+        costs = np.einsum("khi,ij,khj->k", x, world.Q, x)
+        costs += np.einsum("kha,ab,khb->k", u, world.R, u)
+        assert close_to_mean(costs, -world.value(policy))
+
+
+def test_streamed_users_are_those_of_the_episodes_every_time():
+    world = make()
+    policy, users = some_policy(world), 2 * PART + 77
+    episodes = world.simulate(policy, users, np.random.default_rng(7))
+    block = world.simulate(policy, users, np.random.default_rng(7), "streamed")
+    assert isinstance(block, StreamedBlock)
+    assert block.aggregate
+    assert block.users == users
+    for _ in range(2):
+        parts = list(block.parts())
+        assert [part.users for part in parts] == [PART, PART, 77]
+        for name in ("states", "actions", "versions", "lengths"):
+            joined = np.concatenate([part[name] for part in parts])
+            np.testing.assert_array_equal(joined, getattr(episodes, name))
+    assert "rewards" not in parts[0].arrays
+    assert (episodes.versions == 5).all()
+    assert (episodes.lengths == world.horizon).all()
+
+
+def test_simulation_is_decided_by_the_generator():
+    world = make()
+    policy = some_policy(world)
+    a, b, c = (world.simulate(policy, 100, np.random.default_rng(s)).states for s in (1, 1, 2))
+    np.testing.assert_array_equal(a, b)
+    assert (a != c).all()
+    rng = np.random.default_rng(1)
+    world.simulate(policy, 100, rng)
+    assert (world.simulate(policy, 100, rng).states != a).all()
+
+
+def test_parts_of_sixty_four_do_not_depend_on_who_else_is_there():
+    world = make()
+    few, more = (
+        world.simulate(some_policy(world), users, np.random.default_rng(8)).states
+        for users in (70, 200)
+    )
+    np.testing.assert_array_equal(few, more[:70])
+
+
+def test_no_users_are_no_problem():
+    world = make()
+    episodes = world.simulate(some_policy(world), 0, np.random.default_rng(0))
+    assert isinstance(episodes, VectorEpisodes)
+    assert episodes.users == 0
+    assert (
+        list(world.simulate(some_policy(world), 0, np.random.default_rng(0), "streamed").parts())
+        == []
+    )
+
+
+def test_values_of_a_world_in_one_dimension_by_hand():
+    # x' = x + u + w, two steps, cost x^2 + u^2: u = -x/2 at first, then nothing.
+    noise = UniformBall(0.6)
+    world = LQWorld([[1.0]], [[1.0]], [[1.0]], [[1.0]], 2, noise, Point((2.0,)))
+    variance = 0.6**2 / 3.0
+    assert world.baseline_value == pytest.approx(-(4.0 + 4.0 + variance))
+    assert world.optimal_value == pytest.approx(-(4.0 + 1.0 + 1.0 + variance))
+    assert world.reference_value == world.baseline_value
+    np.testing.assert_allclose(world.optimal_policy.gains.ravel(), [-0.5, 0.0], atol=1e-15)
+    noisy = GainPolicy(world.optimal_policy.gains, 0.5)
+    # Both controls cost .25 more, and the first moves the second state.
+    assert world.value(noisy) == pytest.approx(world.optimal_value - 3 * 0.25)
+
+
+def test_no_policy_is_better_than_the_optimal_one():
+    world = random_system(seed=500)
+    rng = np.random.default_rng(9)
+    gains = world.optimal_policy.gains
+    assert world.value(GainPolicy(gains, 0.01)) < world.optimal_value
+    for size in (1e-3, 1e-2, 0.1, 1.0):
+        for _ in range(20):
+            away = GainPolicy(gains + size * rng.normal(size=gains.shape))
+            assert world.value(away) <= world.optimal_value
+
+
+def test_covariance_of_truncated_noise_by_quadrature():
+    for n in (1, 2, 5):
+        for std, radius in ((1.0, 0.1), (1.0, 1.0), (0.3, 2.0), (1.0, 1e-5), (1e9, 1.0)):
+            r = np.linspace(0.0, radius, 200_001)
+            density = r ** (n - 1) * np.exp(-0.5 * (r / std) ** 2)
+            mean = np.trapezoid(density * r**2, r) / np.trapezoid(density, r)
+            found = TruncatedGaussian(std, radius).covariance(n)
+            np.testing.assert_allclose(found, mean / n * np.eye(n), rtol=2e-6)
+
+
+def test_spec_says_what_is_public_and_nothing_of_the_system():
+    world = make(norm_bound=9.0, gain_bound=8.0)
+    spec = world.spec
+    assert (spec.states, spec.controls, spec.horizon) == (3, 2, 4)
+    assert (spec.noise_bound, spec.norm_bound, spec.gain_bound) == (0.3, 9.0, 8.0)
+    np.testing.assert_array_equal(spec.noise_covariance, world.noise.covariance(3))
+    assert not hasattr(spec, "actions")
+    other = make(norm_bound=9.0, gain_bound=8.0, seed=1)
+    assert (other.A != world.A).all()
+    assert other.spec == spec
+    assert hash(other.spec) == hash(spec)
+    assert repr(other.spec) == repr(spec)
+
+
+def test_text_of_a_spec_rebuilds_it_exactly():
+    spec = make(norm_bound=10.0 / 3.0, gain_bound=7.1, start=Ball(0.1, (0.1, 0.2, 0.3))).spec
+    again = eval(repr(spec), {"LQSpec": LQSpec})  # noqa: S307
+    assert again == spec
+    assert repr(again) == repr(spec)
+    moved = spec.start_moment.copy()
+    moved[0, 0] = np.nextafter(moved[0, 0], 1.0)
+    assert replace(spec, start_moment=moved) != spec
+    assert repr(replace(spec, start_moment=moved)) != repr(spec)
+    assert replace(spec, horizon=9) != spec
+    assert spec != "spec"
+
+
+def test_bounds_that_nobody_gave_are_above_the_truth():
+    world = make()
+    norm = np.hypot(np.linalg.norm(world.A), np.linalg.norm(world.B))
+    assert world.spec.norm_bound == pytest.approx(1.25 * norm)
+    largest = max(np.linalg.norm(gain, 2) for gain in world.optimal_policy.gains)
+    assert world.spec.gain_bound == pytest.approx(max(1.0, 1.25 * largest))
+
+
+def test_arrays_of_a_world_are_read_only():
+    world = make()
+    for array in (world.A, world.B, world.Q, world.R, world.spec.state_cost):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0, 0] = 1.0
+
+
+GOOD = {
+    "A": np.eye(2),
+    "B": np.ones((2, 1)),
+    "Q": np.eye(2),
+    "R": np.eye(1),
+    "horizon": 3,
+    "noise": UniformBall(0.1),
+    "start": Point((1.0, 0.0)),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"A": np.ones((2, 3))}, "A must have shape"),
+        ({"B": np.ones((3, 1))}, "B must have shape"),
+        ({"B": np.ones((2, 0))}, "B must have shape"),
+        ({"Q": -np.eye(2)}, "Q must be positive semidefinite"),
+        ({"Q": [[1.0, 1.0], [0.0, 1.0]]}, "Q must be symmetric"),
+        ({"R": np.zeros((1, 1))}, "R must be positive definite"),
+        ({"horizon": 0}, "horizon must be an integer >= 1"),
+        ({"horizon": 2.0}, "horizon must be an integer >= 1"),
+        ({"noise": 0.1}, "noise must be UniformBall or TruncatedGaussian"),
+        ({"start": (0.0, 0.0)}, "start must be Sphere, Ball or Point"),
+        ({"start": Point((1.0,))}, "the centre of start must have 2 coordinates, got 1"),
+        ({"norm_bound": 0.1}, r"norm_bound must be at least 2, got 0.1"),
+        ({"gain_bound": 1e-9}, "gain_bound must be at least"),
+        ({"norm_bound": -1.0}, "norm_bound must be a finite number > 0"),
+    ],
+)
+def test_wrong_worlds_are_refused(change, words):
+    with pytest.raises(InvalidArgument, match=words):
+        LQWorld(**(GOOD | change))
+
+
+@pytest.mark.parametrize(
+    ("make_one", "words"),
+    [
+        (lambda: UniformBall(-1.0), "radius must be a finite number >= 0"),
+        (lambda: UniformBall(math.inf), "radius must be a finite number >= 0"),
+        (lambda: TruncatedGaussian(0.0, 1.0), "std must be a finite number > 0"),
+        (lambda: TruncatedGaussian(1.0, 0.0), "radius must be a finite number > 0"),
+        (lambda: Sphere(1.0, ()), "centre must have shape"),
+        (lambda: Ball(1.0, (math.nan,)), "centre.* must be finite"),
+        (lambda: Point(3.0), "centre must have shape"),
+    ],
+)
+def test_wrong_noise_and_starts_are_refused(make_one, words):
+    with pytest.raises(InvalidArgument, match=words):
+        make_one()
+
+
+def test_wrong_simulations_are_refused():
+    world, rng = LQWorld(**GOOD), np.random.default_rng(0)
+    policy = some_policy(world)
+    with pytest.raises(InvalidArgument, match="form must be one of"):
+        world.simulate(policy, 1, rng, "counts")
+    with pytest.raises(InvalidArgument, match="users must be an integer >= 0"):
+        world.simulate(policy, -1, rng)
+    with pytest.raises(InvalidArgument, match=r"policy must have gains of shape \(3, 1, 2\)"):
+        world.simulate(GainPolicy.zero(2, 1, 2), 1, rng)
+    with pytest.raises(InvalidArgument, match="policy must be a GainPolicy"):
+        world.value(policy.gains)
+
+
+def test_importing_the_family_does_not_import_numba():
+    code = "import sys, tacit.lq; sys.exit('numba' in sys.modules or 'gymnasium' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
