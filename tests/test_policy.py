@@ -217,3 +217,102 @@ def test_wrong_contents_are_refused(tmp_path, changes, message):
     np.savez(path, **{name: value for name, value in contents.items() if value is not None})
     with pytest.raises(CorruptFile, match=message):
         Policy.load(path)
+
+
+# Policies for vector states, read with NumPy alone.
+
+
+def test_published_gains_act_as_the_policy_does(tmp_path):
+    from tacit.lq import GainPolicy
+
+    policy = GainPolicy(np.random.default_rng(0).normal(size=(3, 2, 4)), noise=0.3, version=5)
+    policy.publish(tmp_path / "gains.npz")
+    read = published.load(tmp_path / "gains.npz")
+    assert isinstance(read, published.PublishedGains)
+    assert read.version == 5
+    state = np.array([1.0, -2.0, 0.5, 3.0])
+    for step in range(3):
+        first, second = (np.random.default_rng(7) for _ in range(2))
+        expected = policy.act(step, state, first)
+        np.testing.assert_array_equal(read.act(step, state, second), expected)
+    for step, wrong in ((3, state), (-1, state), (0, state[:2])):
+        with pytest.raises(ValueError, match="step must be in"):
+            read.act(step, wrong, np.random.default_rng())
+
+
+def q_policies():
+    from tacit.continuous import Fourier, Grid, Polynomial, QPolicy
+    from tacit.continuous.network_policy import NetworkPolicy, first_network
+
+    rng = np.random.default_rng(1)
+    for features in (
+        Grid((0.0, -1.0), (1.0, 2.0), (4, 3)),
+        Polynomial((1.0, 2.0), clip=1.5, degree=3),
+        Fourier((0.0, -1.0), (1.0, 2.0), degree=2),
+    ):
+        weights = rng.normal(size=(3, features.size))
+        yield QPolicy.draw(features, weights, rng, epsilon=0.0, version=2)
+    sizes = (2, 8, 5, 3)
+    yield NetworkPolicy.of(first_network(rng, sizes), sizes, version=2)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_published_values_are_the_policy_s(tmp_path, number):
+    policy = list(q_policies())[number]
+    policy.publish(tmp_path / "q.npz")
+    read = published.load(tmp_path / "q.npz")
+    assert isinstance(read, published.PublishedValues)
+    rng = np.random.default_rng(3)
+    states = np.concatenate([rng.uniform(-2.0, 3.0, (40, 2)), [[0.0, -1.0], [1.0, 2.0]]])
+    for state in states:
+        np.testing.assert_allclose(read.values(state), policy.values(state), atol=1e-12)
+        assert read.act(0, state, rng) == policy.act(0, state, rng)
+
+
+def test_published_ties_go_to_the_preferred_action(tmp_path):
+    from tacit.continuous import Grid, QPolicy
+
+    policy = QPolicy(Grid((0.0,), (1.0,), (2,)), np.ones((3, 2)), preference=(1, 2, 0))
+    policy.publish(tmp_path / "q.npz")
+    assert published.load(tmp_path / "q.npz").act(0, [0.37], np.random.default_rng()) == 1
+
+
+def test_published_exploration_is_uniform(tmp_path):
+    from tacit.continuous import QPolicy
+
+    QPolicy.uniform(dimension=1, actions=4).publish(tmp_path / "q.npz")
+    read, rng = published.load(tmp_path / "q.npz"), np.random.default_rng(0)
+    counts = np.bincount([read.act(0, [0.5], rng) for _ in range(4000)], minlength=4)
+    # A false alarm in a million.
+    assert chdtrc(3, ((counts - 1000.0) ** 2 / 1000.0).sum()) > 1e-6
+
+
+def test_a_table_is_not_read_from_another_kind(tmp_path):
+    from tacit.lq import GainPolicy
+
+    GainPolicy.zero(1, 1, 1).publish(tmp_path / "gains.npz")
+    with pytest.raises(CorruptFile, match="another kind"):
+        Policy.load(tmp_path / "gains.npz")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": np.str_("tree")}, "does not know it"),
+        ({"gains": np.zeros((2, 2))}, "3 axes"),
+        ({"gains": np.full((1, 1, 1), np.nan)}, "finite"),
+        ({"gains": np.zeros((1, 1, 1), dtype=np.int64)}, "floats"),
+        ({"format": np.int64(9)}, "format is 9"),
+    ],
+)
+def test_wrong_gains_are_refused(tmp_path, changes, message):
+    stored = {
+        "format": np.int64(published.FORMAT),
+        "kind": np.str_("gains"),
+        "version": np.int64(0),
+        "gains": np.zeros((1, 1, 1)),
+        "noise": np.float64(0.0),
+    }
+    np.savez(tmp_path / "bad.npz", **(stored | changes))
+    with pytest.raises(ValueError, match=message):
+        published.load(tmp_path / "bad.npz")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,15 +136,9 @@ class Policy:
         It is read by :meth:`load`, or with NumPy alone by :mod:`tacit.published`.
         """
         kind = "probabilities" if self.actions is None else "actions"
-        arrays: dict[str, Any] = {
-            "format": np.int64(published.FORMAT),
-            "version": np.int64(self.version),
-            "n_actions": np.int64(self.n_actions),
-            kind: self._tables,
-        }
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
-        write_atomic(path, buffer.getvalue(), 0o644)
+        write_published(
+            path, self.version, {"n_actions": np.array(self.n_actions), kind: self._tables}
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Policy:
@@ -156,6 +150,8 @@ class Policy:
         """
         try:
             stored = published.load(path)
+            if not isinstance(stored, published.PublishedPolicy):
+                raise ValueError(f"{os.fspath(path)!r} holds a policy of another kind")
             return cls(stored.probabilities, stored.actions, stored.version, stored.n_actions)
         except ValueError as error:
             raise CorruptFile(str(error)) from error
@@ -175,6 +171,22 @@ class Policy:
     def _probabilities(self) -> Floats:
         assert self.probabilities is not None  # noqa: S101  (checked when it was made)
         return self.probabilities
+
+
+def write_published(
+    path: str | os.PathLike[str],
+    version: int,
+    arrays: Mapping[str, NDArray[Any]],
+    kind: str | None = None,
+) -> None:
+    """Writes a public file of any kind that :mod:`tacit.published` reads, atomically, mode 0644."""
+    stored: dict[str, Any] = {"format": np.int64(published.FORMAT), "version": np.int64(version)}
+    if kind is not None:
+        stored["kind"] = np.str_(kind)
+    stored |= arrays
+    buffer = io.BytesIO()
+    np.savez(buffer, **stored)
+    write_atomic(path, buffer.getvalue(), 0o644)
 
 
 def _integer(name: str, value: int, least: int) -> int:

@@ -1,8 +1,14 @@
 """Reads published policies. Needs NumPy alone: copy this one file to a device and use it there.
 
-A published file is an npz archive of plain arrays, never pickled: ``format`` (this layout's
-version), ``version`` (which policy it is), ``n_actions``, and either ``actions`` of shape
-(horizon, states) or ``probabilities`` of shape (horizon, states, actions). It is public.
+A published file is an npz archive of plain arrays, never pickled. It is public. All have ``format``
+(this layout's version), ``version`` (which policy it is) and, but for tables, ``kind``:
+
+* tables for finite worlds: ``n_actions``, and either ``actions`` of shape (horizon, states) or
+  ``probabilities`` of shape (horizon, states, actions);
+* ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
+* ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
+  ``preference``, and ``features`` with its parameters (see :func:`features`);
+* ``"network"``: ``sizes``, ``theta``, ``epsilon`` and ``preference``.
 
     policy = published.load("policy.npz")
     action = policy.act(step, state, numpy.random.default_rng())
@@ -11,6 +17,7 @@ version), ``version`` (which policy it is), ``n_actions``, and either ``actions`
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import struct
 import zipfile
@@ -19,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 FORMAT = 1
 
@@ -52,6 +59,119 @@ class PublishedPolicy:
         return choose(self.probabilities, self.actions, step, state, rng)
 
 
+@dataclass(frozen=True, eq=False)
+class PublishedGains:
+    """A published controller: u = gains[step] x, and random signs times ``noise`` for exploring.
+
+    Attributes:
+        gains: (horizon, controls, states).
+        noise: how far every coordinate of the control is moved up or down.
+        version: which policy of its agent it is.
+    """
+
+    gains: NDArray[np.float64]
+    noise: float
+    version: int
+
+    def act(self, step: int, state: ArrayLike, rng: np.random.Generator) -> NDArray[np.float64]:
+        """The control at a step (from 0) in a state; ``rng`` is used where there is noise."""
+        x = np.asarray(state, dtype=np.float64)
+        horizon, controls, states = self.gains.shape
+        if not 0 <= step < horizon or x.shape != (states,):
+            raise ValueError(
+                f"step must be in 0..{horizon - 1} and state have shape ({states},), got step "
+                f"{step!r} and shape {x.shape}"
+            )
+        control: NDArray[np.float64] = self.gains[step] @ x
+        if self.noise > 0.0:
+            control = control + self.noise * (2.0 * rng.integers(2, size=controls) - 1.0)
+        return control
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedValues:
+    """A published value function; its policy takes the best action, or now and then any.
+
+    Attributes:
+        weights: (actions, features), or ``None`` for a network.
+        epsilon: the probability of a uniform action.
+        preference: all actions, the one that wins ties first.
+        stored: what the features are made of.
+        version: which policy of its agent it is.
+    """
+
+    weights: NDArray[np.float64] | None
+    epsilon: float
+    preference: tuple[int, ...]
+    stored: dict[str, NDArray[Any]]
+    version: int
+
+    def values(self, state: ArrayLike) -> NDArray[np.float64]:
+        """The values of all actions in a state."""
+        x = np.asarray(state, dtype=np.float64)
+        if x.ndim != 1:
+            raise ValueError(f"state must be a vector, got shape {x.shape}")
+        if self.weights is None:
+            return network(x, self.stored["sizes"].tolist(), self.stored["theta"])
+        # Not a matrix product, which may round equal sums differently.
+        sums: NDArray[np.float64] = (self.weights * features(x, self.stored)).sum(axis=1)
+        return sums
+
+    def act(self, step: int, state: ArrayLike, rng: np.random.Generator) -> int:
+        """The action in a state; ``rng`` is used if ``epsilon`` > 0. The step does not matter."""
+        if self.epsilon > 0.0 and rng.random() < self.epsilon:
+            return int(rng.integers(len(self.preference)))
+        values = self.values(state)
+        return max(self.preference, key=lambda action: float(values[action]))
+
+
+def features(state: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """The features of a state by one of three maps; zeros where the state is not finite.
+
+    ``"grid"``: weights of multilinear interpolation on a regular grid from ``lows`` to ``highs``
+    with ``shape`` points. ``"polynomial"``: all monomials up to ``degree`` of coordinates over
+    ``scales``, clipped at ``clip``. ``"fourier"``: products of cosines up to ``degree``.
+    """
+    kind = str(stored["features"])
+    if kind == "polynomial":
+        degree, dimension = int(stored["degree"]), len(state)
+        clip = float(stored["clip"])
+        z = np.clip(state / stored["scales"], -clip, clip)
+        monomials = [
+            factors
+            for k in range(degree + 1)
+            for factors in itertools.combinations_with_replacement(range(dimension), k)
+        ]
+        values = np.array([np.prod(z[list(factors)]) for factors in monomials])
+    else:
+        lows, highs = stored["lows"], stored["highs"]
+        x = (np.clip(state, lows, highs) - lows) / (highs - lows)
+        values = np.ones(1)
+        for i, position in enumerate(x.tolist()):
+            if kind == "fourier":
+                along = np.cos(np.pi * np.arange(int(stored["degree"]) + 1) * position)
+            else:
+                points = int(stored["shape"][i])
+                along = np.maximum(0.0, 1.0 - np.abs(position * (points - 1) - np.arange(points)))
+            values = (values[:, np.newaxis] * along).ravel()
+    return values if np.isfinite(state).all() else np.zeros_like(values)
+
+
+def network(
+    state: NDArray[np.float64], sizes: list[int], theta: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The outputs of a network: layers of ``sizes`` units, rectified but for the last."""
+    values, start = state, 0
+    for layer, (below, above) in enumerate(itertools.pairwise(sizes)):
+        weights = theta[start : start + below * above].reshape(above, below)
+        start += below * above
+        values = weights @ values + theta[start : start + above]
+        start += above
+        if layer < len(sizes) - 2:
+            values = np.maximum(values, 0.0)
+    return values
+
+
 def choose(
     probabilities: NDArray[np.float64] | None,
     actions: NDArray[np.int64] | None,
@@ -79,7 +199,9 @@ def choose(
     return int(possible[min(int(index), len(possible) - 1)])
 
 
-def load(path: str | os.PathLike[str]) -> PublishedPolicy:
+def load(
+    path: str | os.PathLike[str],
+) -> PublishedPolicy | PublishedGains | PublishedValues:
     """Reads a published file and checks it.
 
     Raises:
@@ -140,14 +262,37 @@ def _check_probabilities(table: NDArray[np.float64], n_actions: int) -> None:
         )
 
 
-def _decode(stored: dict[str, NDArray[Any]]) -> PublishedPolicy:
+def _decode(
+    stored: dict[str, NDArray[Any]],
+) -> PublishedPolicy | PublishedGains | PublishedValues:
     form = int(stored["format"])
     if form != FORMAT:
         raise ValueError(f"its format is {form}; this loader reads {FORMAT}")
-    probabilities, actions = stored.get("probabilities"), stored.get("actions")
-    n_actions, version = int(stored["n_actions"]), int(stored["version"])
-    check(probabilities, actions, n_actions)
-    for table in (probabilities, actions):
-        if table is not None:
-            table.setflags(write=False)
-    return PublishedPolicy(probabilities, actions, n_actions, version)
+    for array in stored.values():
+        array.setflags(write=False)
+    kind, version = str(stored.get("kind", "table")), int(stored["version"])
+    if kind == "table":
+        probabilities, actions = stored.get("probabilities"), stored.get("actions")
+        n_actions = int(stored["n_actions"])
+        check(probabilities, actions, n_actions)
+        return PublishedPolicy(probabilities, actions, n_actions, version)
+    if kind == "gains":
+        _check_numbers("gains", stored["gains"], 3)
+        return PublishedGains(stored["gains"], float(stored["noise"]), version)
+    if kind not in ("q", "network"):
+        raise ValueError(f"its kind is {kind!r}; this loader does not know it")
+    order = tuple(stored["preference"].tolist())
+    if sorted(order) != list(range(len(order))):
+        raise ValueError("preference must hold every action once")
+    numbers = stored["weights" if kind == "q" else "theta"]
+    _check_numbers("weights" if kind == "q" else "theta", numbers, 2 if kind == "q" else 1)
+    weights = numbers if kind == "q" else None
+    return PublishedValues(weights, float(stored["epsilon"]), order, stored, version)
+
+
+def _check_numbers(name: str, array: NDArray[Any], axes: int) -> None:
+    if array.ndim != axes or array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise ValueError(
+            f"{name} must be finite floats with {axes} axes, got {array.dtype} of shape "
+            f"{array.shape}"
+        )

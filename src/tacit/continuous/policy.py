@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -12,10 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit import published
 from tacit.continuous.features import FeatureMap, Polynomial, feature_arrays, features_of
+from tacit.policy import write_published
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.storage import write_atomic
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -236,19 +234,13 @@ class QPolicy:
                 "and the weights yourself"
             )
         kind, parameters = plain
-        stored: dict[str, Any] = {
-            "format": np.int64(published.FORMAT),
-            "kind": np.str_("q"),
-            "version": np.int64(self.version),
+        stored = {
             "weights": self.weights,
-            "epsilon": np.float64(self.epsilon),
+            "epsilon": np.array(self.epsilon),
             "preference": np.array(self.preference, dtype=np.int64),
-            "features": np.str_(kind),
-            **parameters,
+            "features": np.array(kind),
         }
-        buffer = io.BytesIO()
-        np.savez(buffer, **stored)
-        write_atomic(path, buffer.getvalue(), 0o644)
+        write_published(path, self.version, stored | parameters, kind="q")
 
     def __repr__(self) -> str:
         drawn = f", uniform with {self.epsilon:g}" if self.epsilon else ""

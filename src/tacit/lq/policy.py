@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit import published
 from tacit.finite import check_seed
 from tacit.lq.spec import check_array, check_number
+from tacit.policy import write_published
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.storage import write_atomic
 
 Floats = NDArray[np.float64]
-
-KIND = b"gains"
-"""What the file of a published policy says that it holds."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,18 +102,9 @@ class GainPolicy:
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, for everybody to read (mode 0644).
 
-        It is an npz archive of plain arrays: ``format``, ``kind`` (the bytes ``gains``),
-        ``version``, ``gains`` and ``noise``.
+        It is read with NumPy alone by :mod:`tacit.published`.
         """
-        arrays: dict[str, Any] = {
-            "format": np.int64(published.FORMAT),
-            "kind": np.array(KIND),
-            "version": np.int64(self.version),
-            **self.arrays(),
-        }
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
-        write_atomic(path, buffer.getvalue(), 0o644)
+        write_published(path, self.version, self.arrays(), kind="gains")
 
     def __repr__(self) -> str:
         return (
