@@ -754,3 +754,49 @@ def test_figures_by_name(monkeypatch, tmp_path):
     path = str(tmp_path / "c.png")
     assert call("figure", "counter-errors", "--output", path).exit_code == 0
     assert asked == [[f"--output={path}"]]
+
+
+# Exact noise.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "agent", "sampler"),
+    [
+        ((), "ucbvi", "floating-point"),
+        (("--sampler", "exact"), "ucbvi", "exact"),
+        ((), "ucbvi:sampler=exact", "exact"),
+        (("--sampler", "exact"), "ucbvi:sampler=floating-point", "floating-point"),
+        (("--sampler", "exact", "--privacy", "local"), "ucbvi", "exact"),
+    ],
+)
+def test_noise_is_drawn_as_asked(arguments, agent, sampler):
+    made = content(run(*BUDGET, *arguments, "--json", agent=agent, world="riverswim", users=500))
+    assert made["guarantee"]["sampler"] == sampler
+    assert ("discrete Gaussian" in made["guarantee"]["mechanism"]) == (sampler == "exact")
+    assert (made["guarantee"]["mu"] is None) == (sampler == "exact")
+
+
+def test_exact_noise_shows_wherever_privacy_does():
+    agents = ("--agent", "ucbvi", "--agent", "ucbvi:sampler=exact", "--agent", "ucbvi:privacy=none")
+    shared = (*BUDGET, "--world", "riverswim", "--users", 500, "--seeds", 1, "--workers", 1)
+    made = content(call("compare", *agents, *shared, "--json"))
+    assert [entry["privacy"].get("sampler") for entry in made["entries"]] == [None, "exact", None]
+    shown = " ".join(call("compare", *agents, *shared).stdout.split())
+    assert "(sampler=exact): the noise of ucbvi:sampler=exact. Simulation only" in shown
+    assert "whole numbers" not in call("compare", *agents[:2], *shared).stdout
+    exact = ("--agent", "ucbvi", *BUDGET, "--world", "riverswim", "--users", 500, "--seeds", 1)
+    made = content(call("plan", *exact, "--sampler", "exact", "--json"))
+    assert made["privacy"]["sampler"] == "exact"
+    shown = " ".join(call("plan", *exact, "--sampler", "exact").stdout.split())
+    assert "delta 1e-06, exact noise" in shown
+    # Without privacy there is no noise to be exact.
+    assert content(run("--privacy", "none", "--sampler", "exact", "--json"))["guarantee"] is None
+
+
+def test_another_sampler_is_refused():
+    for refused in (
+        run(*BUDGET, "--sampler", "discrete"),
+        run(*BUDGET, agent="ucbvi:sampler=discrete"),
+        run("--privacy", "none", "--sampler", "discrete"),
+    ):
+        assert "floating-point" in one_line(refused)

@@ -1,4 +1,4 @@
-"""The command line: ``tacit run``, ``compare``, ``plan``, ``list``, ``show``, ``doctor``.
+"""The command line: ``tacit run``, ``compare``, ``plan``, ``audit``, ``ledger`` and others.
 
 What is asked for goes to standard output: tables for people, or with ``--json`` one JSON object.
 Progress and mistakes go to standard error. A mistake is one line and exit code 2, an interruption
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from tacit.ledger_cli import app as ledger_app
 from tacit.privacy.errors import InvalidArgument, TacitError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _Complaint: Any = typer.BadParameter.__mro__[2]
 
 _MODELS = ("joint", "local", "none")
+_SAMPLERS = ("floating-point", "exact")
 _KINDS = ("world", "agent")
 
 
@@ -84,7 +86,9 @@ def _guarded(command: Callable[[], Any], show_traceback: bool) -> int:
         if show_traceback:
             traceback.print_exc()
         if isinstance(error, OSError):
-            where = "" if error.filename is None else f"{os.fspath(error.filename)!r}: "
+            # An error on an open file has its number, not its name.
+            named = isinstance(error.filename, (str, bytes, os.PathLike))
+            where = f"{os.fspath(error.filename)!r}: " if named else ""
             return _complain(f"{where}{error.strerror or error}", 2)
         if _is_mistake(error):
             return _complain(str(error), 2)
@@ -116,6 +120,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+
+
+app.add_typer(ledger_app, name="ledger")
 
 
 def main() -> None:
@@ -156,6 +163,13 @@ DeltaOption = Annotated[
     str | None,
     typer.Option(
         metavar="NUMBER", help="Budget of one user, 0 for pure; must be given unless not private."
+    ),
+]
+SamplerOption = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(_SAMPLERS),
+        help="How noise is drawn: exact has no low-order bits to read, and is a little larger.",
     ),
 ]
 UsersOption = Annotated[
@@ -223,6 +237,7 @@ def run_command(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     privacy: PrivacyOption = "joint",
+    sampler: SamplerOption = "floating-point",
     users: UsersOption = "1e6",
     seeds: SeedsOption = "1",
     seed: SeedOption = "0",
@@ -235,7 +250,7 @@ def run_command(
     from tacit.registry import choose_agent
 
     choice = choose_agent(agent)
-    lines = [(choice.text, choice, _privacy(choice, privacy, epsilon, delta))]
+    lines = [(choice.text, choice, _privacy(choice, privacy, epsilon, delta, sampler))]
     made = _compare(world, lines, users, (seed, seeds), workers, plot, save)
     if as_json:
         _print_json(made.run_dict())
@@ -253,7 +268,7 @@ def run_command(
     name="compare",
     help="Run several agents or budgets on one world: one table, and one plot with bands.\n\n"
     "Each --agent is combined with each --epsilon. An agent can have a model and a budget of its "
-    "own, as ucbvi:privacy=none or ldpob:privacy=local,epsilon=4.\n\n"
+    "own, as ucbvi:privacy=none, ucbvi:sampler=exact or ldpob:privacy=local,epsilon=4.\n\n"
     "\b\nExamples:\n"
     "  tacit compare --world riverswim --agent ucbvi --agent pucb \\\n"
     "      --agent ucbvi:privacy=none --epsilon 1 --delta 1e-6 --plot agents.png\n"
@@ -274,6 +289,7 @@ def compare_command(
     ] = None,
     delta: DeltaOption = None,
     privacy: PrivacyOption = "joint",
+    sampler: SamplerOption = "floating-point",
     users: UsersOption = "1e6",
     seeds: SeedsOption = "5",
     seed: SeedOption = "0",
@@ -293,7 +309,7 @@ def compare_command(
             several = epsilon
         for one in several:
             label = choice.text if len(several) == 1 else f"{choice.text}, epsilon {one}"
-            lines.append((label, choice, _privacy(choice, privacy, one, delta)))
+            lines.append((label, choice, _privacy(choice, privacy, one, delta, sampler)))
     made = _compare(world, lines, users, (seed, seeds), workers, plot, save)
     if as_json:
         _print_json(made.to_dict())
@@ -338,6 +354,7 @@ def plan_command(
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     privacy: PrivacyOption = "joint",
+    sampler: SamplerOption = "floating-point",
     users: Annotated[
         str | None, typer.Option(metavar="N", help="Users that there will be, if that is known.")
     ] = None,
@@ -354,7 +371,7 @@ def plan_command(
     from tacit.registry import build_world, choose_agent, whole_number
 
     choice = choose_agent(agent)
-    model = _privacy(choice, privacy, epsilon, delta)
+    model = _privacy(choice, privacy, epsilon, delta, sampler)
     sizes = {"states": states, "actions": actions, "horizon": horizon}
     missing = [name for name, text in sizes.items() if text is None]
     if (world is None) == (len(missing) == len(sizes)) or (world is None and missing):
@@ -382,6 +399,76 @@ def plan_command(
         from tacit.console import show_plan
 
         show_plan(made)
+
+
+# tacit audit.
+
+
+@app.command(
+    name="audit",
+    help="Attack an agent: does one user change what is published by more than it claims?\n\n"
+    "Finds the two users whose data differ most, runs the agent again and again with one or the "
+    "other, and compares what it measures with the guarantee. Ends with a verdict; the exit code "
+    "is 0 for pass and 1 for fail. Minutes on a laptop; --quick takes less and shows less.\n\n"
+    "\b\nExamples:\n"
+    "  tacit audit ucbvi --world riverswim:states=4,horizon=5 --epsilon 1 --delta 1e-6\n"
+    "  tacit audit ucbvi --world riverswim --epsilon 1 --delta 1e-6 --quick --json\n"
+    "  tacit audit my_module.MyAgent --world grid:side=3 --epsilon 1 --delta 1e-6 \\\n"
+    "      --html audit.html",
+)
+def audit_command(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent of tacit list.")],
+    world: WorldOption,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    privacy: PrivacyOption = "joint",
+    sampler: SamplerOption = "floating-point",
+    users: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Users of a run. \\[default: a few small blocks]"),
+    ] = None,
+    runs: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Runs with each of the two users. \\[default: 1000]"),
+    ] = None,
+    seed: Annotated[str, typer.Option(metavar="N", help="Of users and attack.")] = "0",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer runs, and no checks of behaviour.")
+    ] = False,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write the report as a page.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Audits one agent."""
+    from tacit.audit_cli import audit_choice
+    from tacit.registry import build_world, choose_agent, whole_number
+
+    choice = choose_agent(agent)
+    model = _privacy(choice, privacy, epsilon, delta, sampler)
+    _check_writable("--html", html)
+    made = audit_choice(
+        choice,
+        build_world(world),
+        model,
+        users=None if users is None else whole_number("users", users),
+        runs=None if runs is None else whole_number("runs", runs, least=20),
+        quick=quick,
+        seed=whole_number("seed", seed, least=0),
+    )
+    if html is not None:
+        from tacit.experiments.audit_page import write_page
+
+        write_page(made, html)
+    if as_json:
+        _print_json(made.to_dict())
+    else:
+        from tacit.console import show_audit
+
+        show_audit(made)
+        if html is not None:
+            typer.echo(f"The report is {html}")
+    raise typer.Exit(0 if made.passed else 1)
 
 
 # tacit list, show, doctor, version.
@@ -488,16 +575,19 @@ def print_version() -> None:
 # From options to values.
 
 
-def _privacy(agent: AgentChoice, model: str, epsilon: str | None, delta: str | None) -> Privacy:
+def _privacy(
+    agent: AgentChoice, model: str, epsilon: str | None, delta: str | None, sampler: str
+) -> Privacy:
     """The model and budget of one agent: its own where its text has one."""
     from tacit.privacy.models import JointDP, LocalDP, NonPrivate
     from tacit.registry import number
 
     _check_choice("--privacy", model, _MODELS)
+    _check_choice("--sampler", sampler, _SAMPLERS)
     kind = agent.budget.get("privacy", model)
     if kind == "none":
         return NonPrivate()
-    budget = {}
+    budget = {"sampler": agent.budget.get("sampler", sampler)}
     for name, text, example in (("epsilon", epsilon, "1"), ("delta", delta, "1e-6")):
         if name in agent.budget:
             budget[name] = agent.budget[name]
@@ -572,21 +662,26 @@ def _check_files(plot: str | None, save: str | None, lines: int) -> None:
             raise InvalidArgument(
                 f"--plot shows at most {len(PALETTE)} lines, but {lines} are compared"
             )
-    for name, text in (("--plot", plot), ("--save", save)):
-        if text is None:
-            continue
-        path = Path(text)
-        if path.is_dir():
-            raise InvalidArgument(f"{name} is {text!r}, which is a folder")
-        if not path.parent.is_dir():
-            raise InvalidArgument(f"{name} is {text!r}, but there is no folder {path.parent}")
-        try:
-            with tempfile.TemporaryFile(dir=path.parent):
-                pass
-        except OSError as error:
-            raise InvalidArgument(
-                f"{name} is {text!r}, which cannot be written: {error.strerror}"
-            ) from None
+    _check_writable("--plot", plot)
+    _check_writable("--save", save)
+
+
+def _check_writable(name: str, text: str | None) -> None:
+    """Refuses a file that cannot be written."""
+    if text is None:
+        return
+    path = Path(text)
+    if path.is_dir():
+        raise InvalidArgument(f"{name} is {text!r}, which is a folder")
+    if not path.parent.is_dir():
+        raise InvalidArgument(f"{name} is {text!r}, but there is no folder {path.parent}")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InvalidArgument(
+            f"{name} is {text!r}, which cannot be written: {error.strerror}"
+        ) from None
 
 
 @contextlib.contextmanager
@@ -657,7 +752,8 @@ def _shown_world(name: str) -> dict[str, Any]:
     world = registry.build_world(name)
     spec = world.spec
     values = ("optimal_value", "baseline_value", "reference_value")
-    sizes = {size: getattr(spec, size) for size in ("states", "actions", "horizon")}
+    names = ("states", "dimension", "actions", "controls", "horizon")
+    sizes = {size: getattr(spec, size) for size in names if hasattr(spec, size)}
     figures = {key: _known(float(getattr(world, key))) for key in values}
     return found | {"world": world.name} | sizes | figures
 

@@ -20,12 +20,20 @@ from tacit.experiments.compare import (
 )
 
 if TYPE_CHECKING:
+    from tacit.agent_audit import AgentAudit
+    from tacit.checks import Outcome
     from tacit.doctor import Check
     from tacit.experiments.compare import Comparison
     from tacit.experiments.plan import Plan
 
 _MANY_SEEDS = 12
-_STYLES = {"ok": "green", "slow": "yellow", "missing": "dim", "failed": "bold red"}
+_STYLES = {
+    "ok": "green",
+    "skipped": "dim",
+    "slow": "yellow",
+    "missing": "dim",
+    "failed": "bold red",
+}
 _FIGURES = ("not reached", "not known", "-", "...", "")
 
 
@@ -49,7 +57,24 @@ def show_run(made: Comparison) -> None:
         _say(console, "Not private: nothing is guaranteed to the users.")
     else:
         _say(console, f"Guarantee: {first.guarantee}")
-    _say(console, _run_words(median(result.users_to_90 for result in results), made.users))
+    if made.entries[0].agent.batch:
+        _say(console, _batch_words(median(_number(r.score) for r in results), made.users))
+    else:
+        _say(console, _run_words(median(result.users_to_90 for result in results), made.users))
+
+
+def _batch_words(score: float | None, users: int) -> str:
+    words = (
+        f"These {users:,} users were served by the behaviour policy and gained nothing: it is a "
+        "batch agent, made for those who come after them."
+    )
+    if score is None:
+        return words
+    return f"{words} The policy learnt from them has a score of {score:.3f}."
+
+
+def _number(value: float) -> float | None:
+    return value if value == value else None
 
 
 def _run_words(needed: float | None, users: int) -> str:
@@ -73,6 +98,9 @@ def show_comparison(made: Comparison) -> None:
     )
     titles, *table = rows(made.labelled())
     _table(console, titles, table)
+    exact = [e.label for e in made.entries if getattr(e.privacy, "sampler", "") == "exact"]
+    if exact:
+        _say(console, f"Drawn as whole numbers (sampler=exact): the noise of {', '.join(exact)}.")
     if any(results[0].guarantee is not None for results in made.results):
         _say(console, "Simulation only: the noise has a known seed and protects nobody.")
 
@@ -82,7 +110,7 @@ def show_plan(made: Plan) -> None:
     console = _console()
     _say(console, f"{made.agent} on {made.world}: {privacy_words(made.privacy)}")
     least, most = (users_words(end) for end in made.spread)
-    plain = median(result.users_to_90 for result in made.baseline)
+    plain = made.to_dict()["non_private_users_to_90_median"]
     _table(
         console,
         ("", ""),
@@ -106,6 +134,12 @@ def show_plan(made: Plan) -> None:
             "These are random worlds of your sizes. One in which reward is hard to find takes more "
             "users: try riverswim with as many states, or your own tables in a file.",
         )
+    if made.batch:
+        _say(
+            console,
+            "It is a batch agent: the users it learns from are served by its behaviour policy and "
+            "gain nothing. The numbers are of the smallest batch tried whose policy is good.",
+        )
     if made.users_to_90 is None:
         _say(console, f"{made.users:,} users are not enough at this budget.")
     elif not made.settled:
@@ -114,6 +148,36 @@ def show_plan(made: Plan) -> None:
             f"{made.users:,} users are fewer than ten times the median, so the number is "
             "uncertain: a longer run may show that it was not for good.",
         )
+
+
+def show_audit(made: AgentAudit) -> None:
+    """What was claimed, what was measured, and the verdict."""
+    from tacit.agent_audit import FALSE_ALARM, audit_words
+
+    console = _console()
+    _say(console, f"Audit of {made.agent} on {made.world}: {made.privacy}")
+    words = dict(audit_words(made))
+    verdict = words.pop("verdict")
+    _table(console, ("", ""), list(words.items()))
+    if made.outcomes:
+        rows_of_checks = [
+            (o.name, _outcome(o), o.skipped or ("" if o.failure is None else str(o.failure)))
+            for o in made.outcomes
+        ]
+        _table(console, ("check", "", ""), rows_of_checks)
+    for failure in made.failures:
+        _say(console, f"Wrong: {failure}.")
+    _say(
+        console,
+        f"Verdict: {verdict}. An agent that does what it says fails with a probability below "
+        f"{FALSE_ALARM:g}.",
+    )
+
+
+def _outcome(outcome: Outcome) -> str:
+    if outcome.skipped is not None:
+        return "skipped"
+    return "ok" if outcome.failure is None else "failed"
 
 
 def show_names(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
@@ -144,9 +208,13 @@ def show_entry(found: Mapping[str, Any]) -> None:
         ]
         _table(console, ("option", "what it may be", "default"), table)
     if "optimal_value" in found:
-        sizes = ("states", "actions", "horizon")
+        sizes = ("states", "dimension", "actions", "controls", "horizon")
         values = ("optimal_value", "baseline_value", "reference_value")
-        figures = [(key.replace("_", " "), _figure(found[key])) for key in (*sizes, *values)]
+        figures = [
+            (key.replace("_", " "), _figure(found[key]))
+            for key in (*sizes, *values)
+            if key in found
+        ]
         _table(console, (found["world"], ""), figures)
 
 

@@ -326,6 +326,8 @@ class Learner(ABC, Generic[Asked, Plan]):
             raise InvalidArgument("raw data is for simulations (give noise_seed): devices report")
         if given != self._with_ids and (self.served or self._pending):
             raise InvalidArgument("user_ids must be given for all users or for none")
+        if isinstance(self._curator, JointCurator) and self._curator.needs_ids and not given:
+            raise InvalidArgument("the ledger counts people: give user_ids")
         many = isinstance(privacy, JointDP) and privacy.disjoint and privacy.episodes_per_user > 1
         if many and not given:
             raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
@@ -435,7 +437,8 @@ class Learner(ABC, Generic[Asked, Plan]):
             if isinstance(self.privacy, JointDP):
                 # First of all: a ledger lets a save be loaded once.
                 self._check_same(read_state(path, "curator").meta["extra"])
-                curator = JointCurator.load(path, ledger=ledger)
+                # With autosave the next save is on disk before the ledger voids this one.
+                curator = JointCurator.load(path, ledger=ledger, autosave=autosave)
                 meta, arrays = curator.extra
                 if self._stream is not None:
                     self._stream = curator.resume_stream("stream", self._statistic())
@@ -453,9 +456,6 @@ class Learner(ABC, Generic[Asked, Plan]):
         except (KeyError, TypeError) as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
         if isinstance(self._curator, JointCurator):
-            # First: catching up may release, and what is released is on disk before it is seen.
-            if autosave is not None:
-                self._curator.autosave_to(autosave)
             self._catch_up()
         return self
 

@@ -11,6 +11,7 @@ dotted path of what makes them (``my_package.my_module.MyAgent:option=3``).
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import difflib
 import importlib
 import inspect
@@ -29,26 +30,42 @@ from tacit.privacy.errors import InvalidArgument
 T = TypeVar("T")
 
 _WORLDS = {
+    "cartpole": "tacit.continuous.worlds:cartpole",
     "deep_sea": "tacit.tabular.worlds:deep_sea",
+    "dosing": "tacit.lq.worlds:dosing",
+    "double_integrator": "tacit.lq.worlds:double_integrator",
     "grid": "tacit.tabular.worlds:grid",
     "hard_mixture": "tacit.mixture.worlds:hard_mixture",
     "health_coach": "tacit.tabular.worlds:health_coach",
     "keyboard": "tacit.mixture.worlds:keyboard",
+    "line": "tacit.continuous.worlds:line",
     "mixture_of_models": "tacit.mixture.worlds:mixture_of_models",
+    "plane": "tacit.continuous.worlds:plane",
     "random_mdp": "tacit.tabular.worlds:random_mdp",
+    "random_system": "tacit.lq.worlds:random_system",
     "riverswim": "tacit.tabular.worlds:riverswim",
     "simplex": "tacit.linear.worlds:simplex",
+    "trap": "tacit.continuous.worlds:trap",
     "two_state": "tacit.linear.worlds:two_state",
 }
 _AGENTS = {
     "adaptive_lsvi_ucb": "tacit.linear.adaptive_lsvi_ucb:AdaptiveLSVIUCB",
     "batched_lsvi_ucb": "tacit.linear.batched_lsvi_ucb:BatchedLSVIUCB",
+    "certainty_equivalence": "tacit.lq.certainty_equivalence:CertaintyEquivalence",
+    "deep_q": "tacit.continuous.deep:DeepQ",
+    "fitted_functional_q": "tacit.continuous.fitted:FittedFunctionalQ",
+    "functional_q": "tacit.continuous.online:FunctionalQ",
+    "input_perturbation": "tacit.continuous.input_perturbation:InputPerturbation",
     "ldp_ucrl_vtr": "tacit.mixture.ldp_ucrl_vtr:LDPUCRLVTR",
     "ldpob": "tacit.tabular.ldpob:LDPOB",
     "linopt_po": "tacit.mixture.linopt_po:LinOptPO",
     "linopt_vi": "tacit.mixture.linopt_vi:LinOptVI",
     "lsvi_ucb": "tacit.linear.lsvi_ucb:LSVIUCB",
     "lsvi_ucb_plus_plus": "tacit.linear.lsvi_ucb_plus_plus:LSVIUCBPlusPlus",
+    "ofu": "tacit.lq.ofu:OFU",
+    "output_perturbation": "tacit.continuous.output_perturbation:OutputPerturbation",
+    "printed_functional_q": "tacit.continuous.printed:PrintedFunctionalQ",
+    "private_policy_evaluation": "tacit.continuous.policy_evaluation:PolicyEvaluation",
     "pucb": "tacit.tabular.pucb:PUCB",
     "ucbpo": "tacit.tabular.ucbpo:UCBPO",
     "ucbvi": "tacit.tabular.ucbvi:UCBVI",
@@ -313,15 +330,32 @@ def _imported(entry: Entry, text: str) -> World:
             f"{entry.name}:{text} must begin with the environment's id, as in "
             "gym:FrozenLake-v1,horizon=20"
         )
-    name, options = value if equals else first, entry.read(rest)
+    name = value if equals else first
     try:
+        entry = _entry_of_environment(entry, name)
+        options = entry.read(rest)
         world: World = entry.make(name, **options)
     except InvalidArgument:
         raise
     except (ImportError, LookupError, ValueError, AssertionError) as error:
         # What an environment says about its own arguments.
-        raise InvalidArgument(f"no environment {name!r} with {options}: {error!r}") from error
+        raise InvalidArgument(f"no environment {name!r} with {rest!r}: {error!r}") from error
     return world
+
+
+def _entry_of_environment(entry: Entry, name: str) -> Entry:
+    """The family that an environment belongs to: finite, or with vectors for states."""
+    import gymnasium
+
+    try:
+        made = gymnasium.make(name)
+    except gymnasium.error.Error as error:
+        raise InvalidArgument(f"no environment {name!r}: {error}") from error
+    with contextlib.closing(made) as env:
+        vectors = isinstance(env.observation_space, gymnasium.spaces.Box)
+    if not vectors:
+        return entry
+    return Entry(entry.name, "tacit.continuous.gym:from_gymnasium", entry.given)
 
 
 # Agents.
@@ -365,6 +399,7 @@ _BUDGET = {
         Option("privacy", Literal["joint", "local", "none"], None),
         Option("epsilon", float, None),
         Option("delta", float, None),
+        Option("sampler", Literal["floating-point", "exact"], None),
     )
 }
 
@@ -377,14 +412,19 @@ class AgentChoice:
         text: as it was written.
         target: ``module:class``.
         options: what the text sets of the class.
-        budget: what the text sets of ``privacy``, ``epsilon`` and ``delta``, so that agents under
-            different models can be compared.
+        budget: what the text sets of ``privacy``, ``epsilon``, ``delta`` and ``sampler``, so that
+            agents under different models can be compared.
     """
 
     text: str
     target: str
     options: Mapping[str, Any] = field(default_factory=dict)
     budget: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def batch(self) -> bool:
+        """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
+        return bool(getattr(Entry(self.text, self.target).make, "batch", False))
 
     def describe(self, users: int, privacy: Any) -> dict[str, Any]:
         """The description that :func:`tacit.loop.run_seeds` makes agents from."""
@@ -407,7 +447,8 @@ class AgentChoice:
 def choose_agent(text: str) -> AgentChoice:
     """The agent of a text, as ``ucbvi`` or ``ucbvi:stationary=true,bonus=theory``.
 
-    Besides the agent's own options a text may set ``privacy``, ``epsilon`` and ``delta``.
+    Besides the agent's own options a text may set ``privacy``, ``epsilon``, ``delta`` and
+    ``sampler``.
 
     Raises:
         InvalidArgument: It stands for nothing; the message says what is allowed.

@@ -216,8 +216,8 @@ class ChargesTheFirstBlockOnly(JointCurator):
 
 
 class HalvesTheSensitivity(JointCurator):
-    def _sensitivity(self, statistic) -> float:
-        return super()._sensitivity(statistic) / 2
+    def _sensitivity(self, statistic, step) -> float:
+        return super()._sensitivity(statistic, step) / 2
 
 
 class AddsMusInsteadOfSquares(JointCurator):

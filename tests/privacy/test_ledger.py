@@ -1,6 +1,8 @@
 """Ledgers: nobody overspends, nothing is forgotten, no save continues twice."""
 
+import base64
 import json
+import math
 import os
 import random
 import signal
@@ -16,9 +18,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tacit
 import tacit.privacy.ledger as module
+from tacit import Block, JointDP, Relation
+from tacit.privacy.audit import audit_linear
+from tacit.privacy.budget import epsilon_from_mu
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, DoubleSpend, InvalidArgument
-from tacit.privacy.ledger import Entry, Ledger
+from tacit.privacy.ledger import Entry, Ledger, Terms
+from tacit.privacy.participants import name_of
+from tacit.privacy.standard import ClippedSum
+
+NOON = "2026-01-02T12:00:00+00:00"
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """It is always noon, so that equal entries are equal lines."""
+    monkeypatch.setattr(module, "_now", lambda: NOON)
 
 
 @pytest.fixture
@@ -129,8 +146,8 @@ def test_costs_add_per_key(path, ledger):
         assert (view.spent("a"), view.spent("b"), view.spent("c")) == (0.75, 0.25, 0.0)
         assert (view.remaining("a"), view.remaining("c"), view.max_spent) == (0.25, 1.0, 0.75)
         assert view.entries == (
-            Entry(1, "charge", "one", {"a": 0.5, "b": 0.25}),
-            Entry(2, "pending", "two", {"a": 0.25}),
+            Entry(1, "charge", "one", {"a": 0.5, "b": 0.25}, time=NOON),
+            Entry(2, "pending", "two", {"a": 0.25}, time=NOON),
         )
 
 
@@ -387,6 +404,7 @@ def test_lines_with_a_right_hash_and_wrong_content_are_refused(path, lines, chan
     "change",
     [
         lambda header: header.update(version=2),
+        lambda header: header.update(version=3),
         lambda header: header.update(format="other"),
         lambda header: header.update(unit="delta"),
         lambda header: header.update(limit=0.0),
@@ -764,3 +782,480 @@ def test_whatever_happens_publications_are_one_line(steps):
                     runs.append([ledger, history, None])
             except (DoubleSpend, InvalidArgument):
                 continue
+
+
+def test_a_resume_names_its_successor_in_one_line(run, path):
+    """There is no moment at which a crash leaves nothing to resume."""
+    old, next_file = dict(run.file), {}
+    again = Ledger.open(path)
+
+    def write_and_look(sequence):
+        assert json.loads(path.read_bytes().splitlines()[-1])["event"] == "save"  # not yet
+        next_file.update({"token": "save 2", "after": sequence, "count": 1})
+
+    again.record_resume(old["token"], after=old["after"], successor="save 2", write=write_and_look)
+    assert again.entries[-1].successor == "save 2"
+    with pytest.raises(DoubleSpend, match="already resumed"):
+        run.crash_and_resume(old)
+    # Killed here, before the successor is recorded by a line of its own.
+    run.crash_and_resume(next_file)
+
+
+def test_a_successor_written_by_a_resume_that_was_not_recorded_goes_on(run, path):
+    ledger = Ledger.open(path)
+    files = []
+
+    def killed(sequence):
+        files.append({"token": "save 2", "after": sequence, "count": 1})
+        raise KeyboardInterrupt
+
+    old = dict(run.file)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.record_resume(old["token"], after=old["after"], successor="save 2", write=killed)
+    run.crash_and_resume(files[0])
+    with pytest.raises(DoubleSpend, match="older"):
+        run.crash_and_resume(old)
+
+
+def test_a_refused_resume_writes_no_state(run, path):
+    old = dict(run.file)
+    run.crash_and_resume()
+    with pytest.raises(DoubleSpend):
+        Ledger.open(path).record_resume(
+            old["token"], after=old["after"], successor="mine", write=lambda _: pytest.fail("wrote")
+        )
+
+
+@pytest.mark.parametrize("successor", ["save 1", "", "two\nlines"])
+def test_successors_are_new_lines_of_text(run, path, successor):
+    with pytest.raises(InvalidArgument, match="successor"):
+        Ledger.open(path).record_resume("save 1", successor=successor)
+
+
+def test_a_start_that_spent_nothing_says_how_to_begin_again(path):
+    Ledger.create(path, 1.0, unit="mu^2").record_start("first")
+    with pytest.raises(DoubleSpend, match=r"another run.*delete the file"):
+        Ledger.open(path).record_start("second")
+
+
+# What no honest process writes
+
+
+def test_a_line_that_overspends_is_refused_though_its_hash_is_right(path, lines):
+    ledger = Ledger.open(path)
+    ledger.charge({"a": 0.5}, "more")
+    forge(path, lambda record: record.update(costs={"a": 0.7}))
+    with pytest.raises(CorruptFile, match=r"line 6 brings 'a' to 1.07.*above its limit of 1.0"):
+        Ledger.open(path)
+
+
+def test_lines_that_save_or_resume_twice_are_refused(path, lines):
+    ledger = Ledger.open(path)
+    ledger.record_save("other")
+    forge(path, lambda record: record.update(label="token"))
+    with pytest.raises(CorruptFile, match="line 6 records a save that was recorded before"):
+        Ledger.open(path)
+    path.write_bytes(b"".join(lines))
+    ledger = Ledger.open(path)
+    ledger.record_resume("token")
+    ledger.record_save("second")
+    ledger.record_resume("second")
+    forge(path, lambda record: record.update(label="token"))
+    with pytest.raises(CorruptFile, match="line 8 resumes a save that was resumed before"):
+        Ledger.open(path)
+
+
+# People: several runs, one budget
+
+ZERO_OUT = {"delta": 1e-6, "relation": Relation.ZERO_OUT}
+TOGETHER = JointDP(1.0, **ZERO_OUT)
+HALF = math.sqrt(0.5)
+
+
+def part_of(share, model=TOGETHER):
+    """A run's model whose mu^2 is this share of the population's."""
+    mu = model.budget.mu * math.sqrt(share)
+    return JointDP(epsilon_from_mu(mu, 1e-6) * (1 - 1e-9), **ZERO_OUT)
+
+
+@pytest.fixture
+def people(path):
+    return Ledger.create_for_people(path, TOGETHER, note="the ward")
+
+
+def ones(users):
+    return Block(users, {"values": np.ones((users, 1))})
+
+
+def counted(curator):
+    """How many episodes of the last block count."""
+    return curator._blocks[max(curator._blocks)].users
+
+
+def test_people_add_up_over_runs_and_the_third_turns_them_away(path, people):
+    first, second, third = (part_of(s).curator(ledger=path) for s in (0.5, 0.5, 0.25))
+    first.add(ones(3), ["ann", "bob", "cy"])
+    assert counted(first) == 3
+    second.add(ones(3), ["ann", "bob", "dee"])
+    assert counted(second) == 3
+    third.add(ones(4), ["ann", "cy", "dee", 7])
+    assert counted(third) == 3
+    assert (first.turned_away, second.turned_away, third.turned_away) == (0, 0, 1)
+    release = third.release(ClippedSum(1))
+    assert release.users == 4  # her slot is public and stays
+    ledger = Ledger.open(path)
+    spent = [ledger.spent_by(user) / ledger.limit for user in ("ann", "cy", 7, "7", "eve")]
+    assert spent == pytest.approx([1.0, 0.75, 0.25, 0.0, 0.0], rel=1e-6)
+    assert sorted(ledger.accounts.values()) == [1, 2, 2]
+    assert ledger.max_spent <= ledger.limit * (1 + 1e-9)
+    assert b"ann" not in path.read_bytes()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_whole_transcript_of_several_runs_is_within_the_budget():
+    """The exact mu of everything published, for a user in three runs who can afford two."""
+
+    def mechanism(inputs, source):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "l")
+            Ledger.create_for_people(path, TOGETHER)
+            out = []
+            for place, share in enumerate((0.5, 0.5, 0.5)):
+                curator = JointCurator(part_of(share), source=source, ledger=path)
+                block = Block(2, {"values": np.array([[inputs[place]], [0.5]])})
+                curator.add(block, ["ann", f"other {place}"])
+                for cost in (0.6, 0.8):
+                    mu = cost * math.sqrt(curator._limit)
+                    out.append(curator.release(ClippedSum(1), mu=mu)["sum"])
+            return np.concatenate(out)
+
+    differences = [*np.eye(3), np.ones(3)]
+    audit = audit_linear(mechanism, differences, claimed=TOGETHER.budget.mu)
+    assert audit.passed
+    mu = TOGETHER.budget.mu
+    assert audit.costs == pytest.approx([mu * HALF, mu * HALF, 0.0, mu], rel=1e-6)
+
+
+def test_whoever_joined_a_run_pays_it_once(path, people):
+    curator = JointDP(0.9, episodes_per_user=3, **ZERO_OUT).curator(ledger=path)
+    for _ in range(4):
+        curator.add(ones(2), ["ann", "ann"])
+    assert [curator._blocks[b].users for b in curator.blocks] == [2, 1, 0, 0]
+    assert curator.turned_away == 0
+    ledger = Ledger.open(path)
+    assert [entry.people for entry in ledger.entries if entry.event == "join"] == [1]
+    assert ledger.spent_by("ann") == pytest.approx(ledger.runs[curator._ledger.run].user_limit)
+    # What a block may cost is less, as she may be in three.
+    assert ledger.runs[curator._ledger.run].episode_limit == pytest.approx(
+        ledger.spent_by("ann") / 9
+    )
+
+
+def test_who_is_turned_away_depends_on_names_alone(path, people):
+    part_of(0.8).curator(ledger=path).add(ones(2), [1, 2])
+    rows = []
+    for value in (np.nan, 1e300, -1.0):
+        curator = part_of(0.3).curator(ledger=path)
+        curator.add(Block(3, {"values": np.full((3, 1), value)}), [1, 2, 3])
+        rows.append((curator.turned_away, counted(curator)))
+    assert rows == [(2, 1)] * 3
+
+
+def test_a_ledger_of_people_needs_ids(path, people):
+    curator = part_of(0.5).curator(ledger=path, noise_seed=0)
+    assert curator.needs_ids
+    with pytest.raises(InvalidArgument, match="give user_ids"):
+        curator.add(ones(2))
+    with pytest.raises(InvalidArgument, match="user_ids"):
+        curator.stream(ClippedSum(1), releases=2).release(ones(2))
+    assert not part_of(0.5).curator().needs_ids
+    assert Ledger.open(path).sequence == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "protects", "error", "words"),
+    [
+        (JointDP(1.1, **ZERO_OUT), None, BudgetExceeded, "allows .* over all runs"),
+        (JointDP(0.5, 1e-6), None, InvalidArgument, "relation='replace-one'.*zero-out"),
+        (JointDP(0.5, 0.0, relation=Relation.ZERO_OUT), None, InvalidArgument, "counts mu"),
+        (JointDP(0.5, **ZERO_OUT), "her rewards", InvalidArgument, "protects='her rewards'"),
+        (JointDP(0.5, sampler="exact", **ZERO_OUT), None, InvalidArgument, "2 rho cannot be"),
+    ],
+)
+def test_runs_that_do_not_add_up_are_refused(path, people, model, protects, error, words):
+    options = {} if protects is None else {"protects": protects}
+    with pytest.raises(error, match=words):
+        model.curator(ledger=path, **options)
+    assert Ledger.open(path).sequence == 0
+
+
+def test_gaussian_runs_may_join_an_account_by_zcdp(path):
+    Ledger.create_for_people(path, JointDP(1.0, 1e-6, sampler="exact"))
+    for model in (JointDP(0.5, 1e-6), JointDP(0.5, 1e-6, sampler="exact")):
+        model.curator(ledger=path).add(ones(1), ["ann"])
+    units = [terms.unit for terms in Ledger.open(path).runs.values()]
+    assert units == ["mu^2", "2 rho"]
+
+
+def test_populations_are_declared_for_one_person(path):
+    with pytest.raises(InvalidArgument, match="episodes_per_user=2"):
+        Ledger.create_for_people(path, JointDP(1.0, 1e-6, episodes_per_user=2))
+    with pytest.raises(InvalidArgument, match="must be a JointDP"):
+        Ledger.create_for_people(path, 1.0)
+    assert not path.exists()
+
+
+def test_the_two_kinds_of_ledger_are_not_confused(path, people, tmp_path):
+    with pytest.raises(InvalidArgument, match="of people"):
+        Ledger.open_or_create(path, people.limit, unit="mu^2")
+    with pytest.raises(InvalidArgument, match="start or resume a run first"):
+        Ledger.open(path).charge({"a": 0.1}, "x")
+    with pytest.raises(InvalidArgument, match="start or resume a run first"):
+        Ledger.open(path).join([bytes(16)])
+    with pytest.raises(InvalidArgument, match="needs terms"):
+        Ledger.open(path).record_start("run")
+    one = Ledger.create(tmp_path / "one", 1.0, unit="mu^2")
+    for attempt in (lambda: one.join([bytes(16)]), lambda: one.spent_by("ann")):
+        with pytest.raises(InvalidArgument, match="knows blocks"):
+            attempt()
+
+
+def test_ledgers_of_one_run_of_the_first_release_are_read_and_go_on(path):
+    """As they were written before entries had times."""
+    header = {"format": "tacit-ledger", "version": 1, "id": "a" * 32, "limit": 1.0}
+    records = [header | {"unit": "mu^2", "note": ""}]
+    for number, (event, label, costs) in enumerate(
+        [("start", "t", {}), ("charge", "x", {"0-ab": 0.5}), ("save", "s", {})], 1
+    ):
+        records.append({"sequence": number, "event": event, "label": label, "costs": costs})
+    lines, previous = [], ""
+    for record in records:
+        lines.append(module._seal(record, previous))
+        previous = json.loads(lines[-1])["hash"]
+    path.write_bytes(b"".join(lines))
+    ledger = Ledger.open(path)
+    ledger.record_resume("s")
+    ledger.charge({"0-ab": 0.5}, "y")
+    with pytest.raises(BudgetExceeded):
+        Ledger.open(path).charge({"0-ab": 0.1}, "z")
+
+
+def test_runs_save_and_resume_without_each_other(tmp_path, path, people):
+    """What one run publishes does not void another's save; a second resume is still refused."""
+    files = [tmp_path / "a", tmp_path / "b"]
+    runs = [part_of(0.4).curator(ledger=path, autosave=file) for file in files]
+    for place in range(3):
+        for number, run in enumerate(runs):
+            run.add(ones(1), [f"user {place}"])
+            release = run.release(ClippedSum(1), blocks=[place])
+            assert (release.index, number in (0, 1)) == (place, True)
+    again = JointCurator.load(files[0], ledger=path, autosave=files[0])
+    runs[1].add(ones(2), ["user 0", "new"])
+    assert counted(runs[1]) == 1  # once in each run
+    runs[1].release(ClippedSum(1), blocks=[3])
+    with pytest.raises(DoubleSpend):
+        runs[0].add(ones(1), ["late"])
+    again.add(ones(2), ["user 0", "new"])
+    assert counted(again) == 1
+    again.release(ClippedSum(1), blocks=[3])
+    old = tmp_path / "old"
+    old.write_bytes(files[1].read_bytes())
+    JointCurator.load(files[1], ledger=path)
+    with pytest.raises(DoubleSpend, match="already resumed"):
+        JointCurator.load(old, ledger=path)
+    assert len(Ledger.open(path).runs) == 2
+
+
+def test_whoever_joined_before_a_crash_may_come_again_for_nothing(tmp_path, path, people):
+    state = tmp_path / "state"
+    curator = part_of(0.7).curator(ledger=path, autosave=state)
+    curator.add(ones(2), ["ann", "bob"])  # killed here: paid, nothing released
+    again = JointCurator.load(state, ledger=path, autosave=state)
+    again.add(ones(2), ["ann", "bob"])
+    assert counted(again) == 2
+    again.release(ClippedSum(1))
+    # Now it is published and saved: she has had her turn.
+    once_more = JointCurator.load(state, ledger=path, autosave=state)
+    once_more.add(ones(1), ["ann"])
+    assert counted(once_more) == 0
+    ledger = Ledger.open(path)
+    assert ledger.spent_by("ann") == pytest.approx(0.7 * ledger.limit, rel=1e-6)
+
+
+def test_a_failed_join_counts_nobody(path, people, monkeypatch):
+    curator = part_of(0.5).curator(ledger=path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", _fails)
+        with pytest.raises(OSError, match="full"):
+            curator.add(ones(1), ["ann"])
+    assert curator.blocks == ()
+    assert Ledger.open(path).spent_by("ann") == 0.0
+    curator.add(ones(1), ["ann"])
+    assert counted(curator) == 1
+
+
+def _fails(*args):
+    raise OSError("disk full")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda r, one, two: r.update(people=_names(one, one)), "twice for one run"),
+        (lambda r, one, two: r.update(people=_names(two)), "twice for one run"),
+        (lambda r, one, two: r.update(people="AAAA"), "cannot be read"),
+        (lambda r, one, two: r.update(people="not base 64!"), "cannot be read"),
+        (lambda r, one, two: r.update(run="unknown"), "never started"),
+        (lambda r, one, two: r.pop("run"), "cannot be read"),
+        (lambda r, one, two: r.pop("people"), "cannot be read"),
+    ],
+)
+def test_joins_with_a_right_hash_and_wrong_content_are_refused(path, people, change, words):
+    curator = part_of(0.5).curator(ledger=path)
+    curator.add(ones(1), ["before"])
+    curator.add(ones(1), ["ann"])
+    names = [name_of(user, people.key) for user in ("ann", "before")]
+    forge(path, lambda record: change(record, *names))
+    with pytest.raises(CorruptFile, match=f"line 4.*{words}"):
+        Ledger.open(path)
+
+
+def _names(*names):
+    return base64.b64encode(b"".join(names)).decode()
+
+
+def test_a_join_beyond_the_limit_is_refused_on_reading(path, people):
+    part_of(0.7).curator(ledger=path).add(ones(1), ["ann"])
+    part_of(0.7).curator(ledger=path).add(ones(1), ["bob"])
+    ann = name_of("ann", people.key)
+    forge(path, lambda record: record.update(people=_names(ann)))
+    with pytest.raises(CorruptFile, match="line 5 brings somebody above the limit"):
+        Ledger.open(path)
+
+
+JOINER = """
+import sys
+from tacit import JointDP
+from tacit.privacy.ledger import Ledger, Terms
+from tacit.privacy.participants import name_of
+ledger = Ledger.open(sys.argv[1])
+ledger.record_start(sys.argv[2], Terms.of(JointDP(0.3, 1e-6)))
+sys.stdin.readline()
+for first in range(0, 200, 10):
+    names = [name_of(user, ledger.key) for user in range(first, first + 10)]
+    print(sum(ledger.join(names)))
+"""
+
+
+def test_racing_agents_never_overspend_a_person(path):
+    ledger = Ledger.create_for_people(path, JointDP(0.6, 1e-6))
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", JOINER, str(path), f"run {i}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for i in range(4)
+    ]
+    for worker in workers:
+        worker.stdin.write(b"go\n")
+        worker.stdin.flush()
+    admitted = [sum(map(int, w.communicate(timeout=60)[0].split())) for w in workers]
+    cost = Terms.of(JointDP(0.3, 1e-6)).user_limit
+    able = int(ledger.limit / cost)  # so many runs can a person afford, and there are more
+    assert 1 < able < 4
+    assert sum(admitted) == 200 * able
+    ledger = Ledger.open(path)
+    assert [*ledger.accounts.values()] == [200]
+    assert ledger.max_spent == pytest.approx(able * cost)
+
+
+def test_many_people_join_at_once_and_are_known_again(path, people):
+    users = [*range(20_000)]
+    part_of(0.6).curator(ledger=path).add(ones(len(users)), users)
+    curator = part_of(0.6).curator(ledger=path)
+    curator.add(ones(len(users) + 5), [*users, *range(-5, 0)])
+    assert (counted(curator), curator.turned_away) == (5, 20_000)
+    assert sum(Ledger.open(path).accounts.values()) == 20_005
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["start", "join", "charge", "write", "record", "resume"]),
+            st.integers(0, 3),
+            st.integers(0, 4),
+        ),
+        min_size=6,
+        max_size=24,
+    )
+)
+def test_whatever_happens_every_run_is_one_line_and_nobody_overspends(steps):
+    """As for one run, with several on one population; what one does never forks another."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "l")
+        Ledger.create_for_people(path, TOGETHER)
+        terms = Terms.of(part_of(0.4))
+        lives, states, public, charges = [], [], {}, {}
+        for number, (step, which, other) in enumerate([("start", 0, 0), *steps]):
+            life = lives[-1 - which % len(lives)] if lives else None
+            try:
+                if step == "start":
+                    ledger = Ledger.open(path)
+                    ledger.record_start(f"run {number}", terms)
+                    lives.append([ledger, (), None])
+                    public[ledger.run] = ()
+                elif step == "join":
+                    life[0].join([name_of(user, life[0].key) for user in range(other)])
+                elif step == "charge":
+                    key = f"{life[0].run} {other}"
+                    life[0].charge({key: terms.episode_limit / 2}, "x", pending=True)
+                    charges[key] = charges.get(key, 0) + 1
+                    life[1] = (*life[1], number)
+                elif step == "write":
+                    life[2] = (f"save {number}", life[0].sequence, life[1], life[0].run)
+                    states.append(life[2])
+                elif step == "record" and life[2]:
+                    life[0].record_save(life[2][0])
+                    assert life[2][2][: len(public[life[0].run])] == public[life[0].run]
+                    public[life[0].run] = life[2][2]
+                elif step == "resume" and states:
+                    token, after, history, run = states[-1 - other % len(states)]
+                    ledger = Ledger.open(path)
+                    ledger.record_resume(token, after, run=run)
+                    assert ledger.run == run
+                    assert history[: len(public[run])] == public[run]
+                    public[run] = history
+                    lives.append([ledger, history, None])
+            except (DoubleSpend, InvalidArgument, BudgetExceeded):
+                continue
+        ledger = Ledger.open(path)
+        assert max(charges.values(), default=0) <= 2
+        assert ledger.max_spent <= ledger.limit * (1 + 1e-9)
+        assert all(spent > 0 for spent in ledger.accounts)
+
+
+def test_two_agents_share_people(path):
+    """The second agent hears nothing of those who spent their budget on the first."""
+    Ledger.create_for_people(path, JointDP(1e4, 1e-6))
+    world = tacit.tabular.riverswim(3, 4)
+    heard = []
+    for users in ([*range(40)], [*range(30, 70)]):
+        agent = tacit.UCBVI(
+            world.spec,
+            40,
+            JointDP(8e3, 1e-6),
+            schedule="fixed:size=20",
+            ledger=path,
+            stationary=True,
+        )
+        rng = np.random.default_rng(0)
+        for first in (0, 20):
+            episodes = world.simulate(agent.policy, 20, rng, "episodes")
+            agent.learn(episodes, users[first : first + 20])
+            heard.append(agent._curator.last_release["transitions"].sum() / 4)
+        assert agent.releases == 2
+    # A user counts 1 and the noise has a standard deviation of at most 0.1.
+    assert heard == pytest.approx([20, 20, 10, 20], abs=0.6)
+    assert sum(Ledger.open(path).accounts.values()) == 70

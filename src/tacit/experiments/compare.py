@@ -294,7 +294,7 @@ def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
 
 
 def privacy_dict(privacy: Privacy) -> dict[str, Any]:
-    """A model and its budget as plain values.
+    """A model and its budget as plain values; the sampler where it is not the usual one.
 
     >>> privacy_dict(NonPrivate())
     {'model': 'none', 'epsilon': None, 'delta': None}
@@ -302,7 +302,8 @@ def privacy_dict(privacy: Privacy) -> dict[str, Any]:
     if isinstance(privacy, NonPrivate):
         return {"model": "none", "epsilon": None, "delta": None}
     model = "joint" if isinstance(privacy, JointDP) else "local"
-    return {"model": model, "epsilon": privacy.epsilon, "delta": privacy.delta}
+    values = {"model": model, "epsilon": privacy.epsilon, "delta": privacy.delta}
+    return values if privacy.sampler == "floating-point" else values | {"sampler": privacy.sampler}
 
 
 def privacy_words(privacy: Privacy) -> str:
@@ -310,11 +311,14 @@ def privacy_words(privacy: Privacy) -> str:
 
     >>> privacy_words(JointDP(1.0, 1e-6)), privacy_words(NonPrivate())
     ('joint privacy, epsilon 1, delta 1e-06', 'no privacy')
+    >>> privacy_words(JointDP(1.0, 1e-6, sampler="exact"))
+    'joint privacy, epsilon 1, delta 1e-06, exact noise'
     """
     values = privacy_dict(privacy)
     if values["epsilon"] is None:
         return "no privacy"
-    return f"{values['model']} privacy, epsilon {values['epsilon']:g}, delta {values['delta']:g}"
+    words = f"{values['model']} privacy, epsilon {values['epsilon']:g}, delta {values['delta']:g}"
+    return f"{words}, exact noise" if values.get("sampler") == "exact" else words
 
 
 def users_words(users: float | None) -> str:

@@ -28,6 +28,9 @@ from tacit.tabular.worlds import random_mdp
 FIRST_USERS = 10**4
 """The smallest number of users that is tried."""
 
+BATCH_USERS = (10, 20, 50)
+"""The first sizes of a batch that are tried; then ten times these, and so on."""
+
 MOST_USERS = 10**10
 """The largest number of users that is tried, unless told otherwise."""
 
@@ -72,6 +75,8 @@ class Plan:
         why: what the agent chose, in its own words.
         seconds: how long the simulation took.
         random: whether the worlds were drawn at random, of the given sizes.
+        batch: whether the agent learns from one batch of users, whom a fixed behaviour serves.
+            Then the users needed are those of the smallest batch tried whose policy is good.
     """
 
     world: str
@@ -84,11 +89,12 @@ class Plan:
     why: str
     seconds: float
     random: bool = False
+    batch: bool = False
 
     @property
     def users_to_90(self) -> float | None:
         """Median of the users until those who are served have 90 %; ``None`` if not reached."""
-        return median(result.users_to_90 for result in self.results)
+        return _needed(self.results, self.batch)
 
     @property
     def greedy_users_to_90(self) -> float | None:
@@ -98,22 +104,21 @@ class Plan:
     @property
     def spread(self) -> tuple[int | None, int | None]:
         """The fewest and the most users that a run took; ``None`` is more than there were."""
-        ordered = sorted(
-            (math.inf if r.users_to_90 is None else r.users_to_90) for r in self.results
-        )
+        needed = [r.greedy_users_to_90 if self.batch else r.users_to_90 for r in self.results]
+        ordered = sorted(math.inf if users is None else users for users in needed)
         least, most = (None if math.isinf(end) else int(end) for end in (ordered[0], ordered[-1]))
         return least, most
 
     @property
     def settled(self) -> bool:
         """Whether the runs were ten times as long as the median took."""
-        return _settled(self.results, self.users)
+        return _settled(self.results, self.users, self.batch)
 
     @property
     def price(self) -> float | None:
         """How many times the users of an agent without privacy are needed."""
         private = self.users_to_90
-        plain = median(result.users_to_90 for result in self.baseline)
+        plain = _needed(self.baseline, self.batch)
         # An agent that is good from the start has nothing to pay.
         return None if private is None or not plain else private / plain
 
@@ -133,7 +138,9 @@ class Plan:
             "users_to_90_range": list(self.spread),
             "greedy_users_to_90_median": self.greedy_users_to_90,
             "settled": self.settled,
-            "non_private_users_to_90_median": median(r.users_to_90 for r in self.baseline),
+            "non_private_users_to_90_median": _needed(self.baseline, self.batch),
+            "batch": self.batch,
+            "score_median": median(r.score for r in self.results),
             "price": self.price,
             "runs": len(self.results),
             "why": self.why,
@@ -183,14 +190,19 @@ def plan(
         others = run_seeds(description, maker, seeds[1:], workers=workers, progress=progress)
         return (alone, *others), made
 
-    tries = [users] if users is not None else _tries(most)
-    for declared in tries:
-        results, made = simulate(privacy, declared)
-        if _settled(results, declared):
-            break
+    batch = agent.batch
+
+    def search(model: Privacy) -> tuple[tuple[Result, ...], Any, int]:
+        for declared in [users] if users is not None else _tries(most, batch):
+            results, made = simulate(model, declared)
+            if _settled(results, declared, batch):
+                break
+        return results, made, declared
+
+    results, made, declared = search(privacy)
     baseline = results
     if not isinstance(privacy, NonPrivate):
-        baseline, _ = simulate(NonPrivate(), declared)
+        baseline = search(NonPrivate())[0] if batch else simulate(NonPrivate(), declared)[0]
     noise = getattr(made, "noise_std", None)
     return Plan(
         world=world.name,
@@ -203,16 +215,26 @@ def plan(
         why=str(getattr(made, "why", "")),
         seconds=time.perf_counter() - start,
         random=isinstance(world, Sizes),
+        batch=batch,
     )
 
 
-def _tries(most: int) -> list[int]:
+def _tries(most: int, batch: bool) -> list[int]:
+    if batch:
+        sizes = [size * 10**power for power in range(10) for size in BATCH_USERS]
+        return [size for size in sizes if size < most] + [most]
     tries = [min(FIRST_USERS, most)]
     while tries[-1] < most:
         tries.append(min(10 * tries[-1], most))
     return tries
 
 
-def _settled(results: Sequence[Result], users: int) -> bool:
-    needed = median(result.users_to_90 for result in results)
-    return needed is not None and users >= 10 * needed
+def _needed(results: Sequence[Result], batch: bool) -> float | None:
+    """The median of the users needed; of a batch agent the whole batch, if its policy is good."""
+    return median(r.greedy_users_to_90 if batch else r.users_to_90 for r in results)
+
+
+def _settled(results: Sequence[Result], users: int, batch: bool) -> bool:
+    needed = _needed(results, batch)
+    # A batch has no later releases, which could relapse.
+    return needed is not None and (batch or users >= 10 * needed)

@@ -251,7 +251,12 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     >>> round(1 / mu_from_budget(1.0, 1e-6), 4)  # noise per unit of sensitivity
     4.2247
     """
-    epsilon, delta = _checked_epsilon(epsilon), _checked_delta(delta)
+    return _largest_mu(_checked_epsilon(epsilon), _checked_delta(delta))
+
+
+@functools.lru_cache(maxsize=256)
+def _largest_mu(epsilon: float, delta: float) -> float:
+    """The search of :func:`mu_from_budget`, made once per budget; arguments unchecked."""
     return _last_true(lambda mu: _delta(mu, epsilon) <= delta, _TINY, 20 + 2 * math.sqrt(epsilon))
 
 

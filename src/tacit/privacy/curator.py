@@ -39,16 +39,20 @@ from tacit.privacy.errors import (
 )
 from tacit.privacy.exact import (
     ExactNoise,
+    check_reach,
+    check_scale,
     exact_words,
     grid_sensitivity,
     grid_step,
     grid_total,
-    whole,
+    heard_shares,
+    reach,
+    uneven_rounding,
     whole_kind,
 )
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import Ledger, Unit
+from tacit.privacy.ledger import Ledger, Terms
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
@@ -56,6 +60,8 @@ from tacit.privacy.storage import read_state, write_state
 
 Extra: TypeAlias = Callable[[], tuple[dict[str, Any], dict[str, NDArray[Any]]]]
 """What an agent adds to its curator's save."""
+
+Numbers: TypeAlias = Floats | NDArray[np.int64]
 
 # Rounding of sums of squares, not a loophole: a budget split into ten parts must be spendable.
 _SLACK = 1e-12
@@ -70,7 +76,9 @@ class JointCurator(Curator):
         noise_seed: a reproducible simulation.
         source: another source of noise.
         ledger: path of a ledger file, made if there is none; every release is on it before it is
-            published.
+            published. If it is a ledger of people (:meth:`Ledger.create_for_people`), other runs
+            may spend from it too: then every block needs user ids, everybody pays this model's
+            whole budget when she first takes part, and those who cannot contribute nothing.
         autosave: path of a state file, written before anything is published (write-ahead), so
             that a killed process resumes where it was.
         protects: what is protected; see :attr:`tacit.Statistic.protects`.
@@ -122,9 +130,10 @@ class JointCurator(Curator):
         self.extra: tuple[dict[str, Any], dict[str, NDArray[Any]]] = ({}, {})
         self._ledger: Ledger | None = None
         if ledger is not None:
-            unit: Unit = "epsilon" if privacy.pure else "mu^2"
-            self._ledger = Ledger.open_or_create(ledger, self._limit, unit=unit)
-            self._ledger.record_start(secrets.token_hex(16))
+            terms = Terms.of(privacy, protects, simulation=self._source.simulation)
+            opened = Ledger.open_for(ledger, terms)
+            opened.record_start(secrets.token_hex(16), terms)
+            self._account_to(opened)
         if autosave is not None:
             # So that a process killed before its first release can be resumed too.
             self.autosave_to(autosave)
@@ -136,6 +145,8 @@ class JointCurator(Curator):
                 "nothing clips an aggregate block: it is for simulations (give noise_seed), "
                 "real users come one by one"
             )
+        if user_ids is None and self.needs_ids:
+            raise InvalidArgument("the ledger counts people: give user_ids")
         if user_ids is None and self.privacy.disjoint and self.privacy.episodes_per_user > 1:
             raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
         with self._lock:
@@ -144,6 +155,16 @@ class JointCurator(Curator):
             # Unique for ever: a block lost in a crash must not share its account with a later one.
             self._keys[number] = f"{number}-{secrets.token_hex(6)}"
             return number
+
+    @property
+    def needs_ids(self) -> bool:
+        """Whether every block needs user ids, because the ledger is one of people."""
+        return self._ledger is not None and self._ledger.people
+
+    @property
+    def turned_away(self) -> int:
+        """How many episodes counted as zero, as their users' budget was spent in other runs."""
+        return self._participants.turned_away
 
     def spent(self, block: int) -> float:
         """What each user of a block has spent: mu^2, or epsilon under pure DP."""
@@ -190,18 +211,26 @@ class JointCurator(Curator):
             selection = self._selection(blocks, weights, self._blocks, decay)
             if self.privacy.disjoint and self.privacy.episodes_per_user > 1 and len(selection) > 1:
                 raise InvalidArgument("disjoint=True was declared: release one block at a time")
-            step = self._step(statistic)
-            sensitivity = self._sensitivity(statistic, step)
             kept = None if mask is None else statistic.layout.pack_mask(mask)
             # At the gate the largest weight is 1: how large the caller's are is post-processing,
             # and must not decide how noise, sums and costs round.
             largest = max(abs(w) for w in selection.values())
             shares = {b: w / largest for b, w in selection.items()}
+            smallest = 1.0
+            if self._exact:
+                shares, smallest = heard_shares(shares)
+            step = self._step(statistic, smallest)
+            sensitivity = self._sensitivity(statistic, step)
+            sensitivity += uneven_rounding(statistic, self._norm, smallest)
             cost = self._cost(mu, epsilon, decay, shares)
             scale = noise_scale(sensitivity, cost)
             power = 1 if self.privacy.pure else 2
             costs = {b: (cost * abs(share)) ** power for b, share in shares.items()}
             self._afford(costs)
+            if self._exact:
+                check_scale(scale)
+                users = {b: self._blocks[b].users for b in shares}
+                check_reach(sum(reach(statistic, step, users[b], w) for b, w in shares.items()))
             with np.errstate(all="ignore"):
                 totals = [
                     self._total(statistic, self._blocks[b], share, step)
@@ -215,7 +244,7 @@ class JointCurator(Curator):
                 vector = np.where(kept, vector, 0.0)
             unit = scale * (math.sqrt(2.0) if self.privacy.pure else 1.0)
             with np.errstate(all="ignore"):
-                weighted = largest * vector
+                weighted: Floats = np.asarray(largest * vector, dtype=np.float64)
             return self._publish(
                 Release(
                     index=self.releases,
@@ -284,7 +313,7 @@ class JointCurator(Curator):
         made = Counter.revive(meta, arrays, self._source)
         stream = JointStream(self, name, statistic, made, meta["cost"], meta["step"])
         stream.entered = set(meta["entered"])
-        stream.users = meta["users"]
+        stream.users, stream.reach = meta["users"], meta.get("reach", 0.0)
         del self._saved_streams[name]
         self._streams[name] = stream
         return stream
@@ -330,9 +359,9 @@ class JointCurator(Curator):
     def _norm(self) -> Literal["l1", "l2"]:
         return "l1" if self.privacy.pure else "l2"
 
-    def _step(self, statistic: Statistic) -> float:
+    def _step(self, statistic: Statistic, share: float = 1.0) -> float:
         """What sums are whole numbers of, under exact noise; 1 otherwise."""
-        return grid_step(statistic, self._norm) if self._exact else 1.0
+        return grid_step(statistic, self._norm, share) if self._exact else 1.0
 
     def _sensitivity(self, statistic: Statistic, step: float) -> float:
         """How far two users are apart, in steps."""
@@ -341,16 +370,16 @@ class JointCurator(Curator):
             return grid_sensitivity(statistic, self.privacy.relation, self._norm, step)
         return statistic.sensitivity(self.privacy.relation, self._norm)
 
-    def _total(self, statistic: Statistic, block: Block, share: float, step: float) -> Floats:
-        """The sum over a block's users, in steps."""
+    def _total(self, statistic: Statistic, block: Block, share: float, step: float) -> Numbers:
+        """The sum over a block's users, in steps: integers, under exact noise."""
         if self._exact:
-            return grid_total(statistic, block, share, step).astype(np.float64)
+            return grid_total(statistic, block, share, step)
         return share * statistic.total(block)
 
-    def _noise(self, scale: float, size: int) -> Floats:
+    def _noise(self, scale: float, size: int) -> Numbers:
         """Fresh noise of a release, in steps."""
         if isinstance(self._source, ExactNoise):
-            return self._source.steps(self.privacy.pure, scale, size).astype(np.float64)
+            return self._source.steps(self.privacy.pure, scale, size)
         draw = self._source.laplace if self.privacy.pure else self._source.normal
         return scale * draw((size,))
 
@@ -441,11 +470,20 @@ class JointCurator(Curator):
             self._unsaved = False
 
     def _save(self, path: str | os.PathLike[str]) -> None:
-        token = secrets.token_hex(16)
+        token, ledger = secrets.token_hex(16), self._ledger
+        if ledger is None:
+            self._write(path, token, None, "")
+            return
+        self._write(path, token, ledger.sequence, ledger.run)
+        ledger.record_save(token)
+
+    def _write(self, path: str | os.PathLike[str], token: str, after: int | None, run: str) -> None:
+        """Writes the state file; ``after`` is the ledger's last entry that it knows of."""
         meta: dict[str, Any] = {
             "token": token,
             "ledger": None if self._ledger is None else self._ledger.id,
-            "after": None if self._ledger is None else self._ledger.sequence,
+            "run": run,
+            "after": after,
             "privacy": {
                 "epsilon": self.privacy.epsilon,
                 "delta": self.privacy.delta,
@@ -477,8 +515,6 @@ class JointCurator(Curator):
         meta["extra"], more = self.extra if self._extra is None else self._extra()
         arrays |= {f"extra/{name}": array for name, array in more.items()}
         write_state(path, "curator", meta, arrays)
-        if self._ledger is not None:
-            self._ledger.record_save(token)
 
     @staticmethod
     def load(
@@ -499,7 +535,12 @@ class JointCurator(Curator):
             options = dict(meta["privacy"])
             options["relation"] = Relation(options["relation"])
             privacy = JointDP(**options)
-            curator = JointCurator(privacy, users=meta["declared_users"], protects=meta["protects"])
+            curator = JointCurator(
+                privacy,
+                users=meta["declared_users"],
+                protects=meta["protects"],
+                noise_seed=None if meta["noise"] is None else 0,
+            )
             kind = ExactNoise if curator._exact else Noise
             curator._source = kind.from_state(meta["noise"])
             curator._owner = Owner(curator._source.simulation)
@@ -521,12 +562,10 @@ class JointCurator(Curator):
             curator.extra = (meta["extra"], _with_prefix(arrays, "extra/"))
             curator.last_release = _revive_release(meta, arrays)
             identity, token, after = meta["ledger"], meta["token"], meta["after"]
+            run = meta.get("run", "")
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
-        curator._reopen(ledger, identity, token, after)
-        if autosave is not None:
-            # A ledger voids the save just resumed: without this a crash would end the run.
-            curator.autosave_to(autosave)
+        curator._reopen(ledger, identity, token, after, run, autosave)
         return curator
 
     def _reopen(
@@ -535,6 +574,8 @@ class JointCurator(Curator):
         identity: str | None,
         token: str,
         after: int | None,
+        run: str,
+        autosave: str | os.PathLike[str] | None,
     ) -> None:
         """Asks the ledger whether this save may go on, and takes over what it knows was spent."""
         opened = None if ledger is None else Ledger.open(ledger)
@@ -544,12 +585,35 @@ class JointCurator(Curator):
                 if identity is not None
                 else "this save was made without a ledger: it cannot join one"
             )
-        if opened is not None:
-            opened.record_resume(token, after=after)
-            self._ledger = opened
-            for block, key in self._keys.items():
-                # A charge whose release a crash cut off stays charged.
-                self._spent[block] = max(self._spent[block], opened.spent(key))
+        if opened is None:
+            if autosave is not None:
+                self.autosave_to(autosave)
+            return
+        if autosave is None:
+            opened.record_resume(token, after=after, run=run)
+            self._account_to(opened)
+            return
+        # The ledger voids the save that is resumed, and the next one must be on disk by then: a
+        # crash in between would end the run.
+        target, successor = autosave, secrets.token_hex(16)
+
+        def write(sequence: int) -> None:
+            self._account_to(opened)
+            self._write(target, successor, sequence, run)
+
+        opened.record_resume(token, after=after, run=run, successor=successor, write=write)
+        self._account_to(opened)
+        opened.record_save(successor)
+        self._autosave = autosave
+
+    def _account_to(self, ledger: Ledger) -> None:
+        """Spends from this ledger from now on, and takes over what it knows was spent."""
+        self._ledger = ledger
+        if ledger.people:
+            self._participants.join_by(ledger.join, ledger.key)
+        for block, key in self._keys.items():
+            # A charge whose release a crash cut off stays charged.
+            self._spent[block] = max(self._spent[block], ledger.spent(key))
 
 
 class JointStream(Stream):
@@ -565,13 +629,17 @@ class JointStream(Stream):
         step: float = 1.0,
     ) -> None:
         if isinstance(curator.source, ExactNoise):
-            made.source = curator.source.scaled(made.scale)
+            made.source = curator.source.scaled(made)
+            made.noise_unit = 1.0
+            # Where the number of users is known, sums that will not fit are refused now.
+            check_reach(reach(statistic, step, curator.declared_users or 0), floats=True)
         self.name = name
         self.statistic = statistic
         self.counter = made
         self.cost = cost
         self.step = step
         self.users = 0
+        self.reach = 0.0
         self.entered: set[int] = set()
         self._curator = curator
 
@@ -634,6 +702,10 @@ class JointStream(Stream):
         try:
             if number in self.entered:
                 raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
+            steps = 0.0
+            if curator._exact:
+                steps = reach(self.statistic, self.step, curator._block_users[number])
+                check_reach(self.reach + steps, floats=True)
             total = curator._total(self.statistic, curator._raw(number), 1.0, self.step)
             costs = {number: self.cost if curator.privacy.pure else self.cost**2}
             curator._charge(costs, f"stream {self.name}")
@@ -643,9 +715,8 @@ class JointStream(Stream):
                 curator.forget(number)
             raise
         self.entered.add(number)
-        vector = self.counter.release(total)
-        if isinstance(curator.source, ExactNoise):
-            vector = self.step * whole(vector)
+        self.reach += steps
+        vector = self.step * self.counter.release(total)
         self.users += curator._block_users[number]
         if isinstance(block, Block) and not keep:
             curator.forget(number)
@@ -671,6 +742,7 @@ class JointStream(Stream):
             "step": self.step,
             "entered": sorted(self.entered),
             "users": self.users,
+            "reach": self.reach,
         }
         return meta, arrays
 

@@ -9,14 +9,34 @@ so two users' vectors of n coordinates, at most D apart, are at most D / g + sqr
 after it (D / g + n in the 1-norm). g is so small that this costs 0.01 % of noise or less. Grids are
 public: they depend on the statistic, and on nobody's values.
 
+A block of weight w <= 1 is multiplied by it before it is rounded, for afterwards it would leave the
+grid. Its users are then w D / g + sqrt(n) steps apart, and not w (D / g + sqrt(n)), which is what
+they are charged for. So where m is the smallest weight of a release, its grid is m times finer and
+the noise is for D / g + sqrt(n) / m: that is still 0.01 % of noise, and for every w >= m it is true
+that w D / g + sqrt(n) <= w (D / g + sqrt(n) / m). A block that weighs less than 2^-20 of the
+heaviest is left out and pays nothing.
+
 **Noise.** The discrete Gaussian on Z^n with parameter s, P(z) ~ exp(-|z|^2 / (2 s^2)), is not
 Gaussian-DP. Shifted by a whole vector v its Renyi divergence of any order a is at most
 a |v|^2 / (2 s^2), as for the continuous one (Canonne, Kamath and Steinke, 2020), which is zCDP with
-rho = |v|^2 / (2 s^2). Rhos of adaptively chosen releases add, also under a filter. So accounts are
-kept as for Gaussian noise, with mu^2 = 2 rho, and only the total is converted, by the bound of the
-same paper, to (epsilon, delta). That costs 7 % more noise at (1, 1e-6) than the exact curve of the
-continuous Gaussian. The discrete Laplace, P(z) ~ exp(-|z| / b), is pure epsilon-DP with
-epsilon = |v|_1 / b, and loses nothing.
+rho = |v|^2 / (2 s^2). Rhos of adaptively chosen releases add, also under a filter that stops when
+their sum reaches a limit (Feldman and Zrnic, 2021: it holds for each order a, and the filter is the
+same for all). So accounts are kept as for Gaussian noise, with mu^2 = 2 rho, and only the total is
+converted, by the bound of the first paper, to (epsilon, delta). That costs 7 % more noise at
+(1, 1e-6) than the exact curve of the continuous Gaussian. The discrete Laplace,
+P(z) ~ exp(-|z| / b), is pure epsilon-DP with epsilon = |v|_1 / b, and loses nothing. Both are
+products over coordinates, so divergences add over them.
+
+A counter adds up noise of its nodes, each drawn once. A user's change moves each node she is in by
+her whole vector, so a counter is a composition of such releases, and what it publishes are sums.
+
+**Range.** A single release adds 64-bit integers: sums are at most 2^61 (refused by the number of
+users, which is public, before anybody is charged) and the noise has a scale below 2^51, so that it
+leaves 2^62 with a probability below exp(-2000). What is made a float is their sum, and
+rounding it is post-processing. A counter adds whole numbers in floats, which is exact below 2^53:
+sums are at most 2^52, and the noise of every release has a standard deviation of at most 2^43, so
+that it leaves 2^52 with a probability below exp(-300) (of m Laplace nodes of scale b, by Chernoff,
+2 (4/3)^m exp(-t / (2 b)) with t = 2^52 = 512 sqrt(2 m) b; up to m = 10^6).
 
 Real noise comes from OpenDP's samplers and the operating system's entropy. A simulation protects
 nobody, so it draws the same distributions from a seed, quickly and in floating point.
@@ -25,6 +45,7 @@ nobody, so it draws the same distributions from a seed, quickly and in floating 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -33,8 +54,10 @@ from numpy.typing import NDArray
 from tacit.privacy.budget import Relation, mu_from_budget, rho_from_budget
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.noise import Noise
+from tacit.privacy.statistic import StreamedBlock
 
 if TYPE_CHECKING:
+    from tacit.privacy.counters.base import Counter
     from tacit.privacy.statistic import Block, Statistic
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -44,28 +67,82 @@ Sampler: TypeAlias = Literal["floating-point", "exact"]
 ROUNDING = 1e-4
 """By how much rounding may increase a sensitivity, and so the noise, at most."""
 
-# Sums beyond this are not exact in the floats that releases are handed out as, and OpenDP's
-# samplers saturate silently at 64 bits.
-_LARGEST = 2.0**52
+SMALLEST_SHARE = 2.0**-20
+"""What a block must weigh, in parts of the heaviest one, to be in a release at all."""
+
+_LARGEST_SUM = 2.0**61
+_LARGEST_FLOAT_SUM = 2.0**52
+_LARGEST_SCALE = 2.0**51
+_LARGEST_COUNTER_STD = 2.0**43
 _CHUNK = 1 << 22
 
+# From this scale on sums of discrete Gaussians are discrete Gaussian, but for exp(-pi^2 100).
+_SMOOTH = 10.0
 
-def grid_step(statistic: Statistic, norm: Literal["l1", "l2"]) -> float:
-    """The step g of a statistic's grid: a power of two that keeps rounding below ``ROUNDING``."""
-    size = statistic.layout.size
+
+def grid_step(statistic: Statistic, norm: Literal["l1", "l2"], share: float = 1.0) -> float:
+    """The step g of a statistic's grid: a power of two that keeps rounding below ``ROUNDING``.
+
+    Args:
+        statistic: what is rounded.
+        norm: in which it is measured.
+        share: the smallest weight of a block, where the largest is 1.
+    """
     sensitivity = statistic.sensitivity(Relation.ZERO_OUT, norm)
-    spread = float(size) if norm == "l1" else math.sqrt(size)
-    return 2.0 ** math.floor(math.log2(ROUNDING * sensitivity / spread))
+    step = ROUNDING * share * sensitivity / _spread(statistic, norm)
+    if not 1e-150 < step < 1e150:
+        raise InvalidArgument(
+            f"{statistic.name} has a sensitivity of {sensitivity:.6g}, for which there is no grid "
+            f"in floats: a step of {step:.6g} is out of range"
+        )
+    return 2.0 ** math.floor(math.log2(step))
 
 
 def grid_sensitivity(
     statistic: Statistic, relation: Relation, norm: Literal["l1", "l2"], step: float
 ) -> float:
     """How far two users' rounded vectors are apart at most, in steps."""
-    size = statistic.layout.size
-    spread = float(size) if norm == "l1" else math.sqrt(size)
+    apart = statistic.sensitivity(relation, norm) / step + _spread(statistic, norm)
     # A few units in the last place, upwards.
-    return (statistic.sensitivity(relation, norm) / step + spread) * (1.0 + 1e-12)
+    return apart * (1.0 + 1e-12)
+
+
+def uneven_rounding(statistic: Statistic, norm: Literal["l1", "l2"], share: float) -> float:
+    """What that grows by so that it holds per unit of weight, from a weight of ``share`` to 1."""
+    return _spread(statistic, norm) * (1.0 / share - 1.0)
+
+
+def _spread(statistic: Statistic, norm: Literal["l1", "l2"]) -> float:
+    """How far two users can be apart by rounding alone, in steps."""
+    size = statistic.layout.size
+    return float(size) if norm == "l1" else math.sqrt(size)
+
+
+def heard_shares(shares: Mapping[int, float]) -> tuple[dict[int, float], float]:
+    """Weights by block, with 0 in place of those too small to be heard, and the smallest left."""
+    heard = {b: w if abs(w) >= SMALLEST_SHARE else 0.0 for b, w in shares.items()}
+    return heard, min(abs(w) for w in heard.values() if w != 0.0)
+
+
+def reach(statistic: Statistic, step: float, users: int, share: float = 1.0) -> float:
+    """How many steps a sum over so many users can have at most, whatever their values are."""
+    length = statistic.sensitivity(Relation.ZERO_OUT, "l2") / step
+    return users * (abs(share) * length + 1.0) if share else 0.0
+
+
+def check_reach(steps: float, *, floats: bool = False) -> None:
+    """Refuses sums that might not fit: into integers, or into the floats that counters keep."""
+    limit = _LARGEST_FLOAT_SUM if floats else _LARGEST_SUM
+    if steps > limit:
+        raise InvalidArgument(
+            f"exact sums of so many users can reach {steps:.3g} steps, but must stay below "
+            f"{limit:.3g}: use fewer users, or blocks whose weights differ less"
+        )
+
+
+def check_scale(scale: float) -> None:
+    """Refuses noise that would not fit, before anybody is charged for it."""
+    _check_scale(scale, _LARGEST_SCALE)
 
 
 def grid_total(statistic: Statistic, block: Block, share: float, step: float) -> Ints:
@@ -74,14 +151,17 @@ def grid_total(statistic: Statistic, block: Block, share: float, step: float) ->
     An aggregate block, which only simulations have, is rounded as a whole.
     """
     size = statistic.layout.size
-    bound = abs(share) * statistic.sensitivity(Relation.ZERO_OUT, "l2") / step + 1.0
-    if block.users * bound > _LARGEST:
-        raise InvalidArgument(
-            f"exact sums of {block.users} users do not fit into {_LARGEST:.0f}: use smaller blocks"
-        )
+    total = np.zeros(size, dtype=np.int64)
+    if isinstance(block, StreamedBlock):
+        users = 0
+        for part in block.parts():
+            total += grid_total(statistic, part, share, step)
+            users += part.users
+        if users != block.users:
+            raise InvalidArgument(f"a block of {block.users} users has parts of {users}")
+        return total
     if block.aggregate:
         return np.rint(share * statistic.total(block) / step).astype(np.int64)
-    total = np.zeros(size, dtype=np.int64)
     chunk = max(1, _CHUNK // size)
     for start in range(0, block.users, chunk):
         vectors = statistic.contributions(block.take(slice(start, start + chunk)))
@@ -93,7 +173,7 @@ class ExactNoise(Noise):
     """A source of noise in whole numbers; see the module.
 
     As a :class:`~tacit.privacy.noise.NoiseSource` it would be asked for numbers of scale 1, which
-    no grid has. Counters get :meth:`scaled` instead.
+    no grid has, and refuses. Counters get :meth:`scaled` instead.
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -104,14 +184,14 @@ class ExactNoise(Noise):
 
     def gaussian_steps(self, scale: float, count: int) -> Ints:
         """Independent discrete Gaussians with parameter ``scale``, in steps."""
-        _check_scale(scale)
+        check_scale(scale)
         if self.simulation:
             return _simulated_gaussian(self._ready(count), scale, count)
         return _opendp("gaussian", scale, count)
 
     def laplace_steps(self, scale: float, count: int) -> Ints:
         """Independent discrete Laplace variables with parameter ``scale``, in steps."""
-        _check_scale(scale)
+        check_scale(scale)
         if self.simulation:
             return _simulated_laplace(self._ready(count), scale, count)
         return _opendp("laplace", scale, count)
@@ -120,17 +200,57 @@ class ExactNoise(Noise):
         """One or the other."""
         return self.laplace_steps(scale, count) if pure else self.gaussian_steps(scale, count)
 
-    def scaled(self, scale: float) -> ScaledNoise:
-        """The source for a counter whose noise has this scale, in steps."""
-        return ScaledNoise(self, scale)
+    def sum_of_steps(self, pure: bool, scale: float, users: int, count: int) -> Ints:
+        """The sum of ``users`` independent draws, ``count`` times; in simulations only.
+
+        Of discrete Laplace variables it is the difference of two negative binomials. A sum of
+        discrete Gaussians is no discrete Gaussian, but of scale s >= 10 it cannot be told from
+        one: the characteristic functions differ by less than n exp(-pi^2 s^2) < n 1e-428.
+        """
+        if not self.simulation:
+            raise InvalidArgument("real noise is drawn user by user, on her device")
+        check_scale(scale * math.sqrt(max(users, 1)))
+        if users == 0:
+            return np.zeros(count, dtype=np.int64)
+        rng = self._ready(count)
+        if pure:
+            check_reach(users * scale)
+            stop = -math.expm1(-1.0 / scale)
+            first, second = rng.negative_binomial(users, stop, (2, count))
+            difference: Ints = (first - second).astype(np.int64)
+            return difference
+        if scale >= _SMOOTH:
+            return _simulated_gaussian(rng, math.sqrt(users) * scale, count)
+        total = np.zeros(count, dtype=np.int64)
+        for _ in range(users):
+            total += _simulated_gaussian(rng, scale, count)
+        return total
+
+    def scaled(self, counter: Counter) -> ScaledNoise:
+        """The source for a counter of whole numbers, at the counter's scale."""
+        _check_scale(float(counter.std.max()), _LARGEST_COUNTER_STD)
+        return ScaledNoise(self, counter.scale)
+
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        """Refused."""
+        raise InvalidArgument("exact noise has no fractions: no standard normals")
+
+    def laplace(self, shape: tuple[int, ...]) -> Floats:
+        """Refused."""
+        raise InvalidArgument("exact noise has no fractions: no Laplace variables of scale 1")
+
+    def laplace_sum(self, count: int, shape: tuple[int, ...]) -> Floats:
+        """Refused."""
+        return self.laplace(shape)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The parent's would come back as a floating-point source.
+        super().__reduce__()
+        return (ExactNoise.from_state, (self.state(),))
 
 
 class ScaledNoise:
-    """Steps divided by the scale that a counter multiplies them with.
-
-    The product is a whole number up to rounding in the last place; whoever takes what the counter
-    publishes rounds it back (:func:`whole`), which is exact as long as it fits into 52 bits.
-    """
+    """Whole steps of the scale that a counter asks for; the counter adds them as they are."""
 
     def __init__(self, source: ExactNoise, scale: float) -> None:
         self._source = source
@@ -142,14 +262,14 @@ class ScaledNoise:
         return self._source.simulation
 
     def normal(self, shape: tuple[int, ...]) -> Floats:
-        """Discrete Gaussians over the scale."""
+        """Discrete Gaussians."""
         steps = self._source.gaussian_steps(self._scale, math.prod(shape))
-        return steps.reshape(shape) / self._scale
+        return steps.reshape(shape).astype(np.float64)
 
     def laplace(self, shape: tuple[int, ...]) -> Floats:
-        """Discrete Laplace variables over the scale."""
+        """Discrete Laplace variables."""
         steps = self._source.laplace_steps(self._scale, math.prod(shape))
-        return steps.reshape(shape) / self._scale
+        return steps.reshape(shape).astype(np.float64)
 
 
 # Counters whose releases are sums of independent noise, each drawn once and taken as it is.
@@ -175,22 +295,19 @@ def exact_words(pure: bool, epsilon: float, delta: float) -> str:
         return f"discrete Laplace noise, {rounding}"
     rho = rho_from_budget(epsilon, delta)
     more = math.sqrt(mu_from_budget(epsilon, delta) ** 2 / (2.0 * rho)) - 1.0
+    # Upwards: six digits must never be a stronger claim than the number.
+    shown = f"{rho * (1.0 + 5e-6):.6g}"
     return (
-        f"discrete Gaussian noise, {rho:.6g}-zCDP ({more:.1%} more than continuous noise needs), "
+        f"discrete Gaussian noise, {shown}-zCDP ({more:.1%} more than continuous noise needs), "
         f"{rounding}"
     )
 
 
-def whole(values: Floats) -> Floats:
-    """The whole numbers that were meant."""
-    rounded: Floats = np.rint(values)
-    return rounded
-
-
-def _check_scale(scale: float) -> None:
-    if not 0.0 < scale < _LARGEST:
+def _check_scale(scale: float, largest: float) -> None:
+    if not 0.0 < scale <= largest:
         raise InvalidArgument(
-            f"exact noise of scale {scale:.6g} steps does not fit into {_LARGEST:.0f}"
+            f"exact noise must have a scale of at most {largest:.3g} steps, got {scale:.3g}: this "
+            f"budget is too small for this statistic"
         )
 
 

@@ -1,13 +1,24 @@
 """What was spent, on disk, before it is published.
 
 A ledger is an append-only text file, one JSON object per line. Its first line declares a limit;
-every later line is a start, a charge, a save or a resume, numbered from 1. Costs are charged to
-*keys*: a key is a block of users, a user is in one block, so what a user has spent is what her key
-has.
+every later line is a start, a join, a charge, a save or a resume, numbered from 1. There are two
+kinds:
 
-**Guarantees.** No key is ever charged more than the limit (up to a relative 1e-9, for rounding),
-whichever processes use the ledger and wherever they crash: a charge is on disk before
-:meth:`Ledger.charge` returns, and it is decided under a lock, on what the file says then.
+* A ledger of **one run** charges *keys*. A key is a block of users, a user is in one block, so what
+  a user has spent is what her key has.
+* A ledger of **people** is for several runs (agents) on one population. Its limit is what one
+  person may spend over all of them. Each run has a budget of its own, and a person who takes part
+  in it pays all of that budget, once, when she first joins: she is admitted if she can afford it,
+  and else contributes nothing to that run. So runs share a person first come, first served. Who
+  joined decides, never what her data looks like. What a run's releases cost its blocks is charged
+  as before, up to what the run may spend on one episode; by the run's own accounting a person then
+  never spends more than she paid. Persons are known by a keyed hash of their ids.
+
+**Guarantees.** No key, and no person, is ever charged more than the limit (up to a relative 1e-9,
+for rounding), whichever processes use the ledger and wherever they crash: a charge is on disk
+before :meth:`Ledger.charge` returns, and it is decided under a lock, on what the file says then.
+All releases of all runs about a person are then one adaptive sequence whose costs add up to at most
+the limit: see :func:`tacit.privacy.budget.compose`.
 Each line is chained to the one before by SHA-256, so an edited, deleted or reordered line is
 detected. A saved state continues once: a second continuation would put the same noise on two data
 sets, and their difference is noise-free.
@@ -15,7 +26,8 @@ sets, and their difference is noise-free.
 **Not guaranteed.** The chain detects accidents, not a forger who recomputes it. Lines cut off
 the end leave a valid, older ledger; this is noticed only by a saved state that is ahead of it.
 Whoever copies the ledger together with a state has made a fork that neither copy can see. The
-ledger speaks of one run: several processes may charge it, but only one run saves and resumes.
+key of the hashes is in the file: who has the file can try ids until one fits. Times are what the
+machine's clock said.
 
 **The order of a release** in a run that can be resumed:
 
@@ -26,8 +38,9 @@ ledger speaks of one run: several processes may charge it, but only one run save
 4. publish.
 
 **A save can be resumed** if it was not resumed before, and if everything recorded since it was
-written is pending charges, which by this order were never published. A save that step 3 did not
-reach is placed by the sequence number that its file holds (``after=``). What a crash leaves:
+written by its run is joins and pending charges, which by this order were never published. A save
+that step 3 did not reach is placed by the sequence number that its file holds (``after=``). What a
+crash leaves:
 
 =====================  ===========================================================================
 crash                  what is safe, what is lost
@@ -41,8 +54,9 @@ between 3 and 4        The new state is resumed. Nothing is lost; it publishes.
 after 4                The new state is resumed. Publishing the same result again costs nothing.
 during 1 or 3          The line is whole and counts, or is torn and is dropped: as after or before.
 during 2               The state file is the old or the new one, whole: as before or after.
-after a resume         Until the next state is written, the token is used up and the run is lost:
-                       write a state (steps 2 and 3) at once after a resume.
+after a resume         With a ``successor``, written before the resume was recorded: it is resumed,
+                       and nothing is lost. Without one, until the next state is written, the
+                       token is used up and the run is lost.
 =====================  ===========================================================================
 
 A process that did not crash, but whose save another one resumed, can record nothing more: its
@@ -51,6 +65,7 @@ next charge or save is refused, so it has nothing that it may publish.
 Ledgers need POSIX file locks, on a file system that honours them.
 """
 
+import base64
 import contextlib
 import errno
 import hashlib
@@ -58,12 +73,18 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, DoubleSpend, InvalidArgument
+from tacit.privacy.models import JointDP
+from tacit.privacy.participants import NAME_BYTES, name_of
+from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.privacy.storage import write_atomic
 
 try:
@@ -71,19 +92,75 @@ try:
 except ImportError:  # not POSIX; every operation then says so
     fcntl = None  # type: ignore[assignment]
 
-Unit: TypeAlias = Literal["mu^2", "epsilon"]
-"""What is counted: squared Gaussian-DP parameters, or epsilons of pure DP. Both add."""
+Unit: TypeAlias = Literal["mu^2", "2 rho", "epsilon"]
+"""What is counted, and adds: squared Gaussian-DP parameters; twice the parameters of zero-
+concentrated DP (exact noise), which a Gaussian mechanism's mu^2 is too; or epsilons of pure DP."""
 
-Event: TypeAlias = Literal["start", "charge", "pending", "save", "resume"]
+Event: TypeAlias = Literal["start", "join", "charge", "pending", "save", "resume"]
 """What a line records; ``pending`` is a charge whose result was not yet on disk."""
 
 FORMAT_VERSION = 1
+"""Of a ledger of one run."""
+PEOPLE_VERSION = 2
+"""Of a ledger of people."""
 
 _FORMAT = "tacit-ledger"
-_UNITS = ("mu^2", "epsilon")
-_EVENTS = ("start", "charge", "pending", "save", "resume")
+_UNITS = ("mu^2", "2 rho", "epsilon")
+_EVENTS = ("start", "join", "charge", "pending", "save", "resume")
+# What publishes nothing: a save that was written before may still be resumed.
+_UNPUBLISHED = ("join", "pending")
 # A budget divided into n parts must be spendable in n parts, in spite of rounding.
 _TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is promised to a user: by one run, or by a population's ledger over all runs.
+
+    Attributes:
+        unit: What is counted.
+        user_limit: What it may cost one user, in that unit.
+        episode_limit: What the releases about one episode may cost; less, if users return.
+        epsilon: The same budget, as it was declared.
+        delta: The same budget, as it was declared.
+        relation: Between which data sets it holds.
+        protects: What is protected.
+        episodes_per_user: For users with at most so many episodes in the run.
+        disjoint: Whether they are in different releases.
+        simulation: Whether the noise has a known seed, and so protects nobody.
+    """
+
+    unit: Unit
+    user_limit: float
+    episode_limit: float
+    epsilon: float
+    delta: float
+    relation: str
+    protects: str
+    episodes_per_user: int = 1
+    disjoint: bool = False
+    simulation: bool = False
+
+    @classmethod
+    def of(
+        cls, privacy: JointDP, protects: str = WHOLE_EPISODE, *, simulation: bool = False
+    ) -> Self:
+        """The terms of a model."""
+        g, episode = privacy.episodes_per_user, privacy.episode_limit
+        unit: Unit = "2 rho" if privacy.sampler == "exact" else "mu^2"
+        return cls(
+            unit="epsilon" if privacy.pure else unit,
+            # Episodes in one release may add up, which is g^2 in squares.
+            user_limit=episode * (g if privacy.pure or privacy.disjoint else g * g),
+            episode_limit=episode,
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            relation=privacy.relation.value,
+            protects=protects,
+            episodes_per_user=g,
+            disjoint=privacy.disjoint,
+            simulation=simulation,
+        )
 
 
 @dataclass(frozen=True)
@@ -95,12 +172,22 @@ class Entry:
         event: What it records.
         label: The label of a charge, the token of a start, a save or a resume.
         costs: The cost per key; empty unless it is a charge.
+        run: Which run of a ledger of people it belongs to; empty in a ledger of one run.
+        time: When it was written (UTC), if the file says so.
+        people: How many people a join admitted.
+        terms: What a starting run promised, if the file says so.
+        successor: The token of the save that a resume recorded with it, if it did.
     """
 
     sequence: int
     event: Event
     label: str
     costs: Mapping[str, float]
+    run: str = ""
+    time: str = ""
+    people: int = 0
+    terms: Terms | None = None
+    successor: str = ""
 
 
 class Ledger:
@@ -129,8 +216,14 @@ class Ledger:
         self._header: dict[str, Any] = {}
         self._entries: list[Entry] = []
         self._spent: dict[str, float] = {}
-        self._saves: dict[str, int] = {}
+        self._run = ""  # which run this object speaks for; always "" in a ledger of one run
+        self._runs: dict[str, Terms] = {}  # the runs of a ledger of people
+        self._joined: dict[bytes, int] = {}  # person -> the runs she joined, one bit each
+        self._totals: dict[int, float] = {0: 0.0}  # such bits -> what these runs cost
+        self._saves: dict[str, tuple[str, int]] = {}  # token -> its run and its place
+        self._successors: set[str] = set()  # saves that only the resume before them recorded
         self._resumed: set[str] = set()
+        self._published: dict[str, int] = {}  # run -> its last entry that may be seen outside
         self._ended: int | None = None  # where this run ended, because another process resumed it
         self._end = 0  # the length of the lines read so far
         self._hash = ""  # the hash of the last of them
@@ -159,15 +252,60 @@ class Ledger:
             raise InvalidArgument("limit=0.0 must be positive")
         if unit not in _UNITS:
             raise InvalidArgument(f"unit={unit!r} must be one of {_UNITS}")
+        return cls._create(path, FORMAT_VERSION, limit, unit, note)
+
+    @classmethod
+    def create_for_people(
+        cls,
+        path: str | os.PathLike[str],
+        privacy: JointDP,
+        *,
+        protects: str = WHOLE_EPISODE,
+        note: str = "",
+    ) -> "Ledger":
+        """Create a ledger for several runs on one population; the file gets mode 0600.
+
+        Args:
+            path: Where to create it.
+            privacy: What one person may spend over all runs. Each run has its own, which is what
+                everybody pays who takes part in it.
+            protects: What is protected; see :attr:`tacit.Statistic.protects`.
+            note: A line of text for whoever reads the file.
+
+        Raises:
+            InvalidArgument: The model or the note is not allowed.
+            FileExistsError: There is a file; no ledger is ever overwritten.
+        """
+        if not isinstance(privacy, JointDP):
+            raise InvalidArgument(f"privacy must be a JointDP, got {privacy!r}")
+        if privacy.episodes_per_user != 1:
+            raise InvalidArgument(
+                f"episodes_per_user={privacy.episodes_per_user} is for each run to say; a "
+                "population's budget is one person's"
+            )
+        terms = Terms.of(privacy, _text("protects", protects))
+        people = {"key": secrets.token_hex(16), "terms": asdict(terms)}
+        return cls._create(path, PEOPLE_VERSION, terms.user_limit, terms.unit, note, people=people)
+
+    @classmethod
+    def _create(
+        cls,
+        path: str | os.PathLike[str],
+        version: int,
+        limit: float,
+        unit: Unit,
+        note: str,
+        **more: Any,
+    ) -> "Ledger":
         header = {
             "format": _FORMAT,
-            "version": FORMAT_VERSION,
+            "version": version,
             "id": secrets.token_hex(16),
             "limit": limit,
             "unit": unit,
             "note": note if note == "" else _text("note", note),
         }
-        write_atomic(path, _seal(header, previous=""), 0o600, replace=False)
+        write_atomic(path, _seal(header | more, previous=""), 0o600, replace=False)
         return cls(path)
 
     @classmethod
@@ -197,12 +335,28 @@ class Ledger:
                 return cls.create(path, limit, unit=unit, note=note)
             except FileExistsError:  # another process was faster
                 ledger = cls(path)
+        if ledger.people:
+            raise InvalidArgument(f"{ledger._path!r} is a ledger of people, not of one run")
         if (ledger.limit, ledger.unit) != (limit, unit):
             raise InvalidArgument(
                 f"limit={limit!r} {unit} was declared, but {ledger._path!r} has "
                 f"limit={ledger.limit!r} {ledger.unit}"
             )
         return ledger
+
+    @classmethod
+    def open_for(cls, path: str | os.PathLike[str], terms: Terms) -> "Ledger":
+        """The ledger for a run with these terms: one of people if it is there, else one of its own.
+
+        Raises:
+            InvalidArgument: The file is of one run and declares another limit or unit.
+            CorruptFile: The file is foreign, newer than this release, or was altered.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            ledger = cls(path)
+            if ledger.people:
+                return ledger
+        return cls.open_or_create(path, terms.episode_limit, unit=terms.unit)
 
     @property
     def id(self) -> str:
@@ -235,14 +389,50 @@ class Ledger:
         return len(self._entries) if self._ended is None else self._ended
 
     @property
+    def people(self) -> bool:
+        """Whether it is a ledger of people, which may have several runs."""
+        return "people" in self._header
+
+    @property
+    def terms(self) -> Terms | None:
+        """What a ledger of people promises each person over all runs."""
+        return Terms(**self._header["people"]["terms"]) if self.people else None
+
+    @property
+    def run(self) -> str:
+        """Which run this object speaks for, for a saved state; empty in a ledger of one run."""
+        return self._run
+
+    @property
+    def runs(self) -> Mapping[str, Terms]:
+        """The runs of a ledger of people, oldest first, by the token of their start."""
+        return MappingProxyType(self._runs)
+
+    @property
+    def accounts(self) -> Counter[float]:
+        """How many have spent how much: people, or keys in a ledger of one run."""
+        if not self.people:
+            return Counter(self._spent.values())
+        by_runs = Counter(self._joined.values())
+        accounts: Counter[float] = Counter()
+        for runs, people in by_runs.items():
+            accounts[self._total(runs)] += people
+        return accounts
+
+    @property
+    def key(self) -> bytes:
+        """The key of the hashes that stand for people; see :func:`name_of`."""
+        return bytes.fromhex(self._header["people"]["key"]) if self.people else b""
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """All entries, oldest first."""
         return tuple(self._entries)
 
     @property
     def max_spent(self) -> float:
-        """What the key that spent most has spent."""
-        return max(self._spent.values(), default=0.0)
+        """What the person (in a ledger of one run: the key) who spent most has spent."""
+        return max(self.accounts, default=0.0)
 
     def spent(self, key: str) -> float:
         """What ``key`` has spent; 0 for a key that was never charged."""
@@ -251,6 +441,42 @@ class Ledger:
     def remaining(self, key: str) -> float:
         """What ``key`` may still spend."""
         return max(0.0, self.limit - self.spent(key))
+
+    def spent_by(self, user: int | str) -> float:
+        """What a person has spent over all runs, in a ledger of people; 0 if she never joined."""
+        if not self.people:
+            raise InvalidArgument("a ledger of one run knows blocks, not people")
+        return self._total(self._joined.get(name_of(user, self.key), 0))
+
+    def join(self, people: Sequence[bytes]) -> list[bool]:
+        """Charge people the whole budget of this run, each once; who cannot pay is not admitted.
+
+        Args:
+            people: Their names, by :func:`name_of` with this ledger's ``key``. Who joined this
+                run before is admitted and pays nothing more.
+
+        Returns:
+            Who is admitted. When this returns, it is on disk.
+
+        Raises:
+            DoubleSpend: Another process resumed a save of this run, so this one has ended.
+            InvalidArgument: It is a ledger of one run, no run has started, or a name is none.
+        """
+        if any(type(name) is not bytes or len(name) != NAME_BYTES for name in people):
+            raise InvalidArgument(f"people must be names of {NAME_BYTES} bytes each")
+        with self._locked() as descriptor:
+            self._refuse_if_ended()
+            if not self.people:
+                raise InvalidArgument("a ledger of one run knows blocks, not people")
+            bit, cost = self._bit(self._run), self._runs[self._run].user_limit
+            new = {name for name in people if not self._joined.get(name, 0) & bit}
+            # Sorted, so that the file does not say in which order they came.
+            can = self._who_can(cost)
+            able = sorted(name for name in new if can[self._joined.get(name, 0)])
+            if able:
+                text = base64.b64encode(b"".join(able)).decode()
+                self._append(descriptor, "join", self._run, {}, people=text)
+            return [bool(self._joined.get(name, 0) & bit) for name in people]
 
     def charge(self, costs: Mapping[str, float], label: str, *, pending: bool = False) -> int:
         """Charge every key its cost, or refuse and charge none.
@@ -275,29 +501,77 @@ class Ledger:
         costs = {_text("key", key): _number(f"costs[{key!r}]", costs[key]) for key in costs}
         with self._locked() as descriptor:
             self._refuse_if_ended()
+            limit = self._key_limit(self._run)
             for key, cost in costs.items():
-                if self.spent(key) + cost > self.limit * (1 + _TOLERANCE):
+                if self.spent(key) + cost > limit * (1 + _TOLERANCE):
                     raise BudgetExceeded(
-                        f"{key!r} has spent {self.spent(key)} of {self.limit} {self.unit}; "
+                        f"{key!r} has spent {self.spent(key)} of {limit} {self.unit}; "
                         f"{cost} is too much"
                     )
             self._append(descriptor, "pending" if pending else "charge", label, costs)
             return self.sequence
 
-    def record_start(self, token: str) -> None:
-        """Record that a run begins; a ledger has one.
+    def record_start(self, token: str, terms: Terms | None = None) -> None:
+        """Record that a run begins; a ledger has one, unless it is a ledger of people.
+
+        Args:
+            token: A name for the run that no other has.
+            terms: What it promises; a ledger of people needs them.
 
         Raises:
             DoubleSpend: The ledger has entries already: another run's, which its users paid for.
+            BudgetExceeded: The run costs a person more than the population's whole budget.
+            InvalidArgument: The run protects something else than the population was promised.
         """
         token = _text("token", token)
         with self._locked() as descriptor:
-            if self._entries:
+            if self.people:
+                self._check_terms(token, terms)
+            elif self._entries:
+                idle = all(entry.event == "start" for entry in self._entries)
                 raise DoubleSpend(
-                    f"{self._path!r} has the accounts of another run: resume that run, or give "
-                    "users who never took part a new ledger"
+                    f"{self._path!r} has the accounts of another run: "
+                    + (
+                        "it has not spent or saved anything yet; if it crashed, delete the file"
+                        if idle
+                        else "resume that run, or give users who never took part a new ledger; "
+                        "several runs on the same people need a ledger of people "
+                        "(Ledger.create_for_people)"
+                    )
                 )
-            self._append(descriptor, "start", token, {})
+            more = {} if terms is None else {"terms": asdict(terms)}
+            run, self._run = self._run, token if self.people else ""
+            try:
+                self._append(descriptor, "start", token, {}, **more)
+            except BaseException:
+                self._run = run
+                raise
+            self._ended = None  # this object now speaks for the run
+
+    def _check_terms(self, token: str, terms: Terms | None) -> None:
+        mine = self.terms
+        if terms is None or mine is None:
+            raise InvalidArgument("a run on a ledger of people needs terms")
+        if token in self._runs:
+            raise InvalidArgument(f"token={token!r} was used before; each run needs its own")
+        # A Gaussian mechanism of mu has rho = mu^2 / 2; nothing is known in the other direction.
+        units = {mine.unit, "mu^2"} if mine.unit == "2 rho" else {mine.unit}
+        if terms.unit not in units:
+            raise InvalidArgument(
+                f"{self._path!r} counts {mine.unit}, and a run that costs {terms.unit} cannot be "
+                "added to that"
+            )
+        for name in ("relation", "protects"):
+            promised, given = getattr(mine, name), getattr(terms, name)
+            if given != promised:
+                raise InvalidArgument(
+                    f"{name}={given!r}, but {self._path!r} promises {promised!r} to everybody"
+                )
+        if not self._affordable(0, terms.user_limit):
+            raise BudgetExceeded(
+                f"this run costs everybody {terms.user_limit:.6g} {terms.unit}, and "
+                f"{self._path!r} allows {self.limit:.6g} over all runs"
+            )
 
     def record_save(self, token: str) -> None:
         """Record that the state file with this token is on disk, whole.
@@ -312,17 +586,32 @@ class Ledger:
         token = _text("token", token)
         with self._locked() as descriptor:
             self._refuse_if_ended()
-            if token in self._saves or token in self._resumed:
+            known = token in self._saves and token not in self._successors
+            if known or token in self._resumed:
                 raise InvalidArgument(f"token={token!r} was used before; each save needs its own")
             self._append(descriptor, "save", token, {})
 
-    def record_resume(self, token: str, after: int | None = None) -> None:
+    def record_resume(
+        self,
+        token: str,
+        after: int | None = None,
+        *,
+        run: str = "",
+        successor: str | None = None,
+        write: Callable[[int], None] | None = None,
+    ) -> None:
         """Record that the run goes on from the save with this token; only then use its state.
 
         Args:
             token: The token in the state file.
             after: ``sequence`` of the ledger when the state file was written, from that file. It
                 is used only if the save itself was not recorded, because of a crash.
+            run: ``run`` of the ledger at that moment, from that file.
+            successor: The token of the next save, which is recorded in the same line. So there is
+                no moment at which a crash would leave nothing to resume.
+            write: Writes the state file of the successor, with the sequence number it is given.
+                It is called if the resume is allowed, before that is recorded, and under the
+                ledger's lock: so a refused resume never overwrites the state of a run that goes on.
 
         Raises:
             DoubleSpend: The save was resumed before, or is older than what was recorded since,
@@ -332,22 +621,35 @@ class Ledger:
         token = _text("token", token)
         if after is not None and (type(after) is not int or after < 0):
             raise InvalidArgument(f"after={after!r} must be an integer of at least 0")
+        if successor is not None:
+            successor = _text("successor", successor)
         with self._locked() as descriptor:
             if token in self._resumed:
                 raise DoubleSpend(f"save {token!r} was already resumed; a save is resumed once")
-            moment = self._saves.get(token, after)
-            if moment is None or moment > len(self._entries):
+            run, moment = self._saves.get(token, (run, after))
+            if moment is None or moment > len(self._entries) or not self._knows(run):
                 raise DoubleSpend(
                     f"save {token!r} is unknown to this ledger; it belongs to another one, or "
                     f"{self._path!r} is an older copy"
                 )
-            # Entry n is at index n - 1, so these are the entries after the moment.
-            if any(entry.event != "pending" for entry in self._entries[moment:]):
+            if self._published.get(run, 0) > moment:
                 raise DoubleSpend(
                     f"save {token!r} is older than what was published or resumed since; "
                     "only the newest save can be resumed"
                 )
-            self._append(descriptor, "resume", token, {})
+            if successor is not None and (
+                successor == token or successor in self._saves or successor in self._resumed
+            ):
+                raise InvalidArgument(f"successor={successor!r} was used before")
+            if write is not None:
+                write(len(self._entries))
+            more = {} if successor is None else {"successor": successor}
+            before, self._run = self._run, run
+            try:
+                self._append(descriptor, "resume", token, {}, **more)
+            except BaseException:
+                self._run = before
+                raise
             self._ended = None  # this object now speaks for the run
 
     def __repr__(self) -> str:
@@ -375,7 +677,10 @@ class Ledger:
 
     def _catch_up(self, descriptor: int, append: bool) -> None:
         """Read what was appended since this object last read, and drop a torn last line."""
-        if os.fstat(descriptor).st_size < self._end:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise CorruptFile(f"{self._path!r}: not a file, so not a Tacit ledger")
+        if found.st_size < self._end:
             raise CorruptFile(f"{self._path!r}: shorter than when it was last read")
         with open(descriptor, "rb", closefd=False) as file:
             file.seek(self._end)
@@ -385,7 +690,11 @@ class Ledger:
             self._absorb(line + b"\n")
         if not self._header:
             raise CorruptFile(f"{self._path!r}: not a Tacit ledger")
-        resumes = [entry.sequence for entry in self._entries[known:] if entry.event == "resume"]
+        resumes = [
+            entry.sequence
+            for entry in self._entries[known:]
+            if entry.event == "resume" and entry.run == self._run
+        ]
         if resumes and self._ended is None:
             self._ended = resumes[0] - 1
         # The writer of a torn line crashed before its append returned, as we hold the lock; so
@@ -394,15 +703,18 @@ class Ledger:
             os.ftruncate(descriptor, self._end)
 
     def _append(
-        self, descriptor: int, event: Event, label: str, costs: Mapping[str, float]
+        self, descriptor: int, event: Event, label: str, costs: Mapping[str, float], **more: Any
     ) -> None:
         record = {
             "sequence": len(self._entries) + 1,
             "event": event,
             "label": label,
             "costs": dict(costs),
+            "time": _now(),
         }
-        line = _seal(record, self._hash)
+        if self.people:
+            record["run"] = self._run
+        line = _seal(record | more, self._hash)
         try:
             if os.write(descriptor, line) != len(line):
                 raise OSError(errno.ENOSPC, "a line was written in part", self._path)
@@ -428,7 +740,7 @@ class Ledger:
             raise CorruptFile(f"{where} was altered, or a line before it was removed or moved")
         try:
             if self._header:
-                self._book(record)
+                self._book(record, where)
             else:
                 self._header = _checked_header(record)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -436,21 +748,112 @@ class Ledger:
         self._hash = digest
         self._end += len(line)
 
-    def _book(self, record: dict[str, Any]) -> None:
+    def _book(self, record: dict[str, Any], where: str) -> None:
         """Enter a record whose hash is right; any exception means that it is malformed."""
         sequence, event, label = record["sequence"], record["event"], record["label"]
         costs = {key: _number("cost", cost) for key, cost in record["costs"].items()}
         if sequence != len(self._entries) + 1 or event not in _EVENTS or type(label) is not str:
             raise ValueError("malformed")
-        self._entries.append(Entry(sequence, event, label, MappingProxyType(costs)))
-        for key, cost in costs.items():
-            self._spent[key] = self.spent(key) + cost
+        run = record["run"] if self.people else ""
+        time = record.get("time", "")
+        if type(run) is not str or type(time) is not str:
+            raise ValueError("malformed")
+        terms = _checked_terms(record["terms"]) if "terms" in record else None
+        if event == "start" and self.people:
+            if run in self._runs or run != label or terms is None:
+                raise ValueError("malformed")
+            self._runs[run] = terms
+        elif not self._knows(run):
+            raise CorruptFile(f"{where} belongs to a run that never started")
+        self._enter_costs(run, costs, where)
+        people = self._enter_people(run, record["people"], where) if event == "join" else 0
+        successor = ""
         if event == "save":
-            self._saves[label] = sequence
+            self._enter_save(run, label, sequence, where)
         elif event == "resume":
+            if label in self._resumed:
+                raise CorruptFile(f"{where} resumes a save that was resumed before")
             self._resumed.add(label)
+            if "successor" in record:
+                successor = _text("successor", record["successor"])
+                self._enter_save(run, successor, sequence, where)
+                self._successors.add(successor)
+        if event not in _UNPUBLISHED:
+            self._published[run] = sequence
+        books = MappingProxyType(costs)
+        self._entries.append(
+            Entry(sequence, event, label, books, run, time, people, terms, successor)
+        )
+
+    def _enter_costs(self, run: str, costs: Mapping[str, float], where: str) -> None:
+        for key, cost in costs.items():
+            spent = self.spent(key) + cost
+            if spent > self._key_limit(run) * (1 + _TOLERANCE):
+                raise CorruptFile(
+                    f"{where} brings {key!r} to {spent} {self.unit}, above its limit of "
+                    f"{self._key_limit(run)}"
+                )
+            self._spent[key] = spent
+
+    def _enter_people(self, run: str, text: str, where: str) -> int:
+        names = base64.b64decode(text, validate=True)
+        if len(names) % NAME_BYTES:
+            raise ValueError("malformed")
+        bit, can = self._bit(run), self._who_can(self._runs[run].user_limit)
+        for start in range(0, len(names), NAME_BYTES):
+            name = names[start : start + NAME_BYTES]
+            joined = self._joined.get(name, 0)
+            if joined & bit:
+                raise CorruptFile(f"{where} charges somebody twice for one run")
+            if not can[joined]:
+                raise CorruptFile(f"{where} brings somebody above the limit of {self.limit}")
+            self._joined[name] = joined | bit
+        return len(names) // NAME_BYTES
+
+    def _enter_save(self, run: str, token: str, sequence: int, where: str) -> None:
+        if token in self._saves and token not in self._successors:
+            raise CorruptFile(f"{where} records a save that was recorded before")
+        self._successors.discard(token)
+        self._saves[token] = (run, sequence)
+
+    # People and runs.
+
+    def _knows(self, run: str) -> bool:
+        return run in self._runs if self.people else run == ""
+
+    def _bit(self, run: str) -> int:
+        if run not in self._runs:
+            raise InvalidArgument(f"{self._path!r} is of people: start or resume a run first")
+        return 1 << [*self._runs].index(run)
+
+    def _total(self, joined: int) -> float:
+        """What the runs of these bits cost a person, together."""
+        if joined not in self._totals:
+            costs = (terms.user_limit for terms in self._runs.values())
+            self._totals[joined] = math.fsum(
+                cost for place, cost in enumerate(costs) if joined >> place & 1
+            )
+        return self._totals[joined]
+
+    def _affordable(self, joined: int, cost: float) -> bool:
+        """Whether who joined these runs can pay for one more."""
+        return self._total(joined) + cost <= self.limit * (1 + _TOLERANCE)
+
+    def _who_can(self, cost: float) -> Mapping[int, bool]:
+        """The same for everybody who is here, by the runs they joined: few, for many people."""
+        return {joined: self._affordable(joined, cost) for joined in {0, *self._joined.values()}}
+
+    def _key_limit(self, run: str) -> float:
+        """What a block of this run may spend."""
+        if not self.people:
+            return self.limit
+        if run not in self._runs:
+            raise InvalidArgument(f"{self._path!r} is of people: start or resume a run first")
+        return self._runs[run].episode_limit
 
     def _refuse_if_ended(self) -> None:
+        if self.people:
+            self._bit(self._run)
         if self._ended is not None:
             raise DoubleSpend(
                 f"another process resumed a save of this run from {self._path!r}; "
@@ -465,14 +868,37 @@ def _seal(record: Mapping[str, Any], previous: str) -> bytes:
     return json.dumps({**record, "hash": digest}, sort_keys=True).encode() + b"\n"
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def _checked_header(record: dict[str, Any]) -> dict[str, Any]:
-    if (record["format"], record["version"]) != (_FORMAT, FORMAT_VERSION):
-        raise ValueError("another format or version")
+    if record["format"] != _FORMAT:
+        raise ValueError("another format")
+    if record["version"] not in (FORMAT_VERSION, PEOPLE_VERSION):
+        raise ValueError("another version")
     if record["unit"] not in _UNITS or not _number("limit", record["limit"]) > 0:
         raise ValueError("malformed")
     _text("id", record["id"])
     record["note"].encode()
+    if (record["version"] == PEOPLE_VERSION) != ("people" in record):
+        raise ValueError("malformed")
+    if "people" in record:
+        terms = _checked_terms(record["people"]["terms"])
+        key = bytes.fromhex(record["people"]["key"])
+        if len(key) < 16 or (terms.user_limit, terms.unit) != (record["limit"], record["unit"]):
+            raise ValueError("malformed")
     return record
+
+
+def _checked_terms(record: dict[str, Any]) -> Terms:
+    terms = Terms(**record)
+    limits = (terms.user_limit, terms.episode_limit)
+    if terms.unit not in _UNITS or not all(_number("limit", limit) > 0 for limit in limits):
+        raise ValueError("malformed")
+    _number("epsilon", terms.epsilon), _number("delta", terms.delta)
+    _text("relation", terms.relation), _text("protects", terms.protects)
+    return terms
 
 
 def _number(name: str, value: float) -> float:

@@ -34,10 +34,12 @@ from tacit.privacy.counters.base import noise_scale as safe_scale
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import (
     ExactNoise,
+    check_reach,
     exact_words,
     grid_sensitivity,
     grid_step,
     grid_total,
+    reach,
 )
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
@@ -68,14 +70,13 @@ def report(
     """
     if data.users != 1 or data.aggregate:
         raise InvalidArgument(f"a report is of one user's raw data, got {data!r}")
-    vector = statistic.contributions(data)[0]
     if privacy.sampler == "exact":
-        step = grid_step(statistic, _norm(privacy))
-        total = grid_total(statistic, data, 1.0, step)
+        source, step = ExactNoise(noise_seed), grid_step(statistic, _norm(privacy))
         scale = noise_scale(statistic, privacy) / step
-        pure = privacy.mechanism == "laplace"
-        steps = total + ExactNoise(noise_seed).steps(pure, scale, total.size)
+        total = grid_total(statistic, data, 1.0, step)
+        steps = total + source.steps(privacy.mechanism == "laplace", scale, total.size)
         return step * steps.astype(np.float64)
+    vector = statistic.contributions(data)[0]
     noise = Noise(noise_seed)
     if privacy.mechanism == "randomised response":
         bits = noise.uniform(vector.shape) < vector
@@ -292,15 +293,13 @@ class LocalCurator(Curator):
         return total + scale * self._noise.laplace_sum(users, (size,))
 
     def _simulate_exact(self, source: ExactNoise, statistic: Statistic, block: Block) -> Floats:
-        """Whole numbers are drawn user by user: their sum has no simple distribution."""
+        """Whole numbers, as reports are, and the sum of their noise in one draw."""
         size, pure = statistic.layout.size, self.privacy.mechanism == "laplace"
         step = grid_step(statistic, _norm(self.privacy))
         scale = noise_scale(statistic, self.privacy) / step
+        check_reach(reach(statistic, step, block.users))
         total = grid_total(statistic, block, 1.0, step)
-        chunk = max(1, (1 << 22) // size)
-        for start in range(0, block.users, chunk):
-            users = min(chunk, block.users - start)
-            total += source.steps(pure, scale, users * size).reshape(users, size).sum(axis=0)
+        total += source.sum_of_steps(pure, scale, block.users, size)
         return step * total.astype(np.float64)
 
     def _simulate_bits(self, statistic: Statistic, block: Block) -> Floats:

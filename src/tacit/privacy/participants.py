@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,34 @@ from numpy.typing import NDArray
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
+NAME_BYTES = 16
+"""The length of a name."""
+
+
+def name_of(user: int | str, key: bytes) -> bytes:
+    """A user's name: a keyed hash of her id, so that no file shows ids."""
+    if isinstance(user, (bool, float)) or not isinstance(user, (int, str, np.integer)):
+        raise InvalidArgument(f"user ids must be integers or strings, got {type(user)}")
+    text = user if isinstance(user, str) else hex(int(user))
+    kind = b"s" if isinstance(user, str) else b"i"
+    name = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(kind + name, key=key, digest_size=NAME_BYTES).digest()
+
 
 class Participants:
-    """Who took part how often, where ids are given. Ids are kept as keyed hashes."""
+    """Who took part how often, where ids are given. Ids are kept as keyed hashes.
+
+    Attributes:
+        turned_away: how many episodes counted as zero because their users had spent their budget
+            in other runs. Public, as who took part is.
+    """
 
     def __init__(self, limit: int | None, once_per_block: bool) -> None:
+        self.turned_away = 0
         self._limit = limit
         self._once_per_block = once_per_block
         self._key = secrets.token_bytes(16)
+        self._join: Callable[[Sequence[bytes]], Sequence[bool]] | None = None
         self._seen: dict[bytes, int] = {}
         self._with_ids: bool | None = None
 
@@ -35,37 +55,45 @@ class Participants:
             raise InvalidArgument("an aggregate block has no user_ids")
         if len(user_ids) != block.users:
             raise InvalidArgument(f"{block.users} users need as many ids, got {len(user_ids)}")
-        names = [self._name(user) for user in user_ids]
+        names = [name_of(user, self._key) for user in user_ids]
         self._with_ids = True
         if self._limit is None:
             return block
         keep = np.zeros(block.users, dtype=bool)
-        here: set[bytes] = set()
+        counts: dict[bytes, int] = {}
         for row, name in enumerate(names):
-            count = self._seen.get(name, 0)
-            if count < self._limit and not (self._once_per_block and name in here):
-                self._seen[name] = count + 1
-                here.add(name)
+            count = counts.get(name, self._seen.get(name, 0))
+            if count < self._limit and not (self._once_per_block and name in counts):
+                counts[name] = count + 1
                 keep[row] = True
+        if self._join is not None:
+            # Nothing is counted before those who can pay are on the ledger.
+            paid = dict(zip(counts, self._join([*counts]), strict=True))
+            for row in np.flatnonzero(keep).tolist():
+                keep[row] = paid[names[row]]
+                self.turned_away += not keep[row]
+            counts = {name: count for name, count in counts.items() if paid[name]}
+        self._seen |= counts
         return block if keep.all() else block.take(keep)
 
-    def _name(self, user: int | str) -> bytes:
-        if isinstance(user, (bool, float)) or not isinstance(user, (int, str, np.integer)):
-            raise InvalidArgument(f"user ids must be integers or strings, got {type(user)}")
-        text = user if isinstance(user, str) else hex(int(user))
-        kind = b"s" if isinstance(user, str) else b"i"
-        name = text.encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(kind + name, key=self._key, digest_size=16).digest()
+    def join_by(self, join: Callable[[Sequence[bytes]], Sequence[bool]], key: bytes) -> None:
+        """From now on only those count whom ``join`` admits, under their names by ``key``."""
+        self._join, self._key = join, key
 
     def dump(self, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Into a save."""
-        meta["ids"] = {"key": self._key.hex(), "given": self._with_ids}
-        names = np.frombuffer(b"".join(self._seen), dtype=np.uint8).reshape(-1, 16)
+        meta["ids"] = {
+            "key": self._key.hex(),
+            "given": self._with_ids,
+            "turned_away": self.turned_away,
+        }
+        names = np.frombuffer(b"".join(self._seen), dtype=np.uint8).reshape(-1, NAME_BYTES)
         return {"ids/names": names, "ids/counts": np.array([*self._seen.values()], dtype=np.int64)}
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Out of a save."""
         self._key = bytes.fromhex(meta["ids"]["key"])
         self._with_ids = meta["ids"]["given"]
+        self.turned_away = meta["ids"].get("turned_away", 0)
         names, counts = arrays["ids/names"], arrays["ids/counts"].tolist()
         self._seen = dict(zip((row.tobytes() for row in names), counts, strict=True))

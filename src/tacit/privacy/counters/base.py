@@ -100,6 +100,8 @@ class Counter(ABC):
         self._sum = np.zeros(self.size)
         cost = mu if mu is not None else epsilon
         self.scale = 0.0 if cost is None else noise_scale(self.column_norm * self.sensitivity, cost)
+        # What drawn noise is multiplied by; 1 if the source draws it at its scale.
+        self.noise_unit = self.scale
         self._owner = Owner(self.source.simulation)
         self._interrupted = False
         self._start()
@@ -200,7 +202,7 @@ class Counter(ABC):
         self._interrupted = True
         self._sum += vector
         self.released += 1
-        published: Floats = self._sum + self.scale * self._advance(fresh)
+        published: Floats = self._sum + self.noise_unit * self._advance(fresh)
         self._interrupted = False
         return self._shaped(published)
 
