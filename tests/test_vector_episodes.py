@@ -27,7 +27,7 @@ def test_labels_are_integers_and_controls_are_vectors() -> None:
 
 
 def test_an_episode_lasts_unless_told_otherwise() -> None:
-    assert some(steps=3).lengths.tolist() == [3] * 4
+    assert some(steps=3).lengths.tolist() == [4] * 4
     short = VectorEpisodes(np.zeros((2, 4, 1)), np.zeros((2, 3)), lengths=[1, 3])
     assert short.lengths.tolist() == [1, 3]
 

@@ -26,14 +26,15 @@ Floats: TypeAlias = NDArray[np.float64]
 class VectorEpisodes:
     """One episode per row. Sensitive: only a curator should hold them.
 
-    An episode can end before the horizon: after ``lengths`` steps it is over, nothing is earned
-    any more, and what its row holds from there on is ignored.
+    An episode can end: after ``lengths`` steps it is over, nothing is earned any more, and what
+    its row holds from there on is ignored. One that goes on beyond the horizon has the length
+    H + 1, so that an end at the last step is told from none.
 
     Attributes:
         states: shape (n, H + 1, D); the state at every step and the one after the last.
         actions: shape (n, H), labels from 0 on, or (n, H, d), vectors.
         rewards: shape (n, H), or ``None`` where they are known functions of states and actions.
-        lengths: shape (n,); after how many steps the episode was over, H if it was not.
+        lengths: shape (n,); after how many steps the episode was over, H + 1 if it was not.
         versions: shape (n,); which version of the policy the user followed, -1 where unknown.
         user_ids: who the rows are, or ``None``; see :class:`tacit.episodes.Episodes`.
 
@@ -41,7 +42,7 @@ class VectorEpisodes:
     >>> episodes
     <VectorEpisodes of 1 user, horizon 1>
     >>> episodes.lengths
-    array([1])
+    array([2])
     """
 
     states: Floats
@@ -79,7 +80,7 @@ class VectorEpisodes:
         if rewards is not None:
             columns["rewards"] = as_numbers("rewards", rewards)
             require_shape("rewards", columns["rewards"], (users, steps))
-        columns["lengths"] = _column("lengths", lengths, users, steps)
+        columns["lengths"] = _column("lengths", lengths, users, steps + 1)
         columns["versions"] = _column("versions", versions, users, INVALID)
         object.__setattr__(self, "rewards", None)
         for name, array in columns.items():

@@ -75,7 +75,7 @@ def test_episodes_are_those_of_the_environment():
     world = pole()
     policy = controller()
     episodes = world.simulate(policy, 3, RNG(1))
-    assert (episodes.lengths == 50).all()
+    assert (episodes.lengths == 51).all()
     rng = RNG(1)
     entropy = rng.integers(2**63, size=2).tolist()
     seeds = RNG(np.random.SeedSequence([*entropy, 0])).integers(2**31, size=3).tolist()

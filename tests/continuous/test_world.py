@@ -121,7 +121,7 @@ def test_rewards_are_those_of_the_new_state(make):
     else:
         expected = 0.5 - np.abs(s - 0.5).mean(axis=-1)
     np.testing.assert_array_equal(episodes.rewards, expected)
-    assert (episodes.lengths == 50).all()
+    assert (episodes.lengths == 51).all()
 
 
 @pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
@@ -161,7 +161,7 @@ def test_the_end_of_an_episode():
     states, actions, lengths = roll_out(
         QPolicy.uniform(1, 2), starts, RNG(0).random((4, 3)), advance
     )
-    assert lengths.tolist() == [4, 2, 4]
+    assert lengths.tolist() == [4, 2, 5]
     assert states[0, :, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert states[1, :3, 0].tolist() == [10.0, 11.0, 12.0]
     assert np.isnan(states[1, 3:]).all()

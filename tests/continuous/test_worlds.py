@@ -106,14 +106,14 @@ def test_an_episode_ends_with_the_fall():
         episodes.states, episodes.actions, episodes.rewards, episodes.lengths, over, strict=True
     ):
         assert not fallen[:length].any()
-        assert fallen[length] or length == H
+        assert length > H or fallen[length]
         assert np.isfinite(states[: length + 1]).all()
         assert np.isnan(states[length + 1 :]).all()
         assert (actions[:length] >= 0).all()
         assert (actions[length:] == -1).all()
         assert (rewards[:length] == 1.0).all()
         assert np.isnan(rewards[length:]).all()
-    assert 0.8 < (episodes.lengths < H).mean() < 1.0
+    assert 0.8 < (episodes.lengths <= H).mean() < 1.0
     assert np.abs(episodes.states[:, 0]).max() <= 0.05
 
 
@@ -121,7 +121,7 @@ def test_there_is_a_policy_that_never_falls():
     world = cartpole()
     assert world.value(controller(world)) == world.optimal_value == 200.0
     episodes = world.simulate(controller(world), 200, RNG(2))
-    assert (episodes.lengths == 50).all()
+    assert (episodes.lengths == 51).all()
     assert (episodes.rewards == 1.0).all()
 
 

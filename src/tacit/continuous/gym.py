@@ -97,7 +97,7 @@ class GymnasiumWorld(VectorWorld):
         states = np.full((users, steps + 1, self.spec.dimension), np.nan)
         actions = np.full((users, steps), -1, dtype=np.int64)
         rewards = np.full((users, steps), np.nan)
-        lengths = np.full(users, steps, dtype=np.int64)
+        lengths = np.full(users, steps + 1, dtype=np.int64)
         for first in range(0, users, _SIDE_BY_SIDE):
             some = slice(first, min(first + _SIDE_BY_SIDE, users))
             states[some], actions[some], rewards[some], lengths[some] = self._side_by_side(

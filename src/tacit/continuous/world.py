@@ -333,7 +333,8 @@ class CartPoleWorld(VectorWorld):
         return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
 
     def _value(self, policy: QPolicy) -> float:
-        return float(roll_out(policy, *self._evaluation, _push)[2].mean())
+        lengths = roll_out(policy, *self._evaluation, _push)[2]
+        return float(np.minimum(lengths, self.steps).mean())
 
     @cached_property
     def _evaluation(self) -> tuple[Floats, Floats]:
@@ -362,14 +363,14 @@ def roll_out(
         advance: makes a step; it may overwrite the states that it gets.
 
     Returns:
-        States (n, H + 1, D), actions (n, H) and lengths (n,); after an end, states are NaN and
-        actions -1.
+        States (n, H + 1, D), actions (n, H) and lengths (n,), H + 1 where there was no end; after
+        an end, states are NaN and actions -1.
     """
     horizon, users = coins.shape
     # By step first, so that what is written at a time lies together.
     states = np.full((horizon + 1, users, starts.shape[1]), np.nan)
     actions = np.full((horizon, users), -1, dtype=np.int64)
-    lengths = np.full(users, horizon, dtype=np.int64)
+    lengths = np.full(users, horizon + 1, dtype=np.int64)
     states[0] = here = np.array(starts)
     going, greedy = np.arange(users), chooser(policy)
     for step in range(horizon):
