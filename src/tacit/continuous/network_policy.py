@@ -1,0 +1,215 @@
+"""Policies of small networks: the best action of a published network's outputs."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit import published
+from tacit.continuous.features import FeatureMap
+from tacit.continuous.policy import QPolicy
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.storage import write_atomic
+
+Floats = NDArray[np.float64]
+
+_ROWS = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenUnits:
+    """The last hidden layer of a network and a constant 1: its outputs are linear on them.
+
+    Attributes:
+        sizes: units by layer: inputs, then hidden layers, at least one.
+        theta: the hidden layers' parameters as in :mod:`tacit.continuous.network`.
+    """
+
+    sizes: tuple[int, ...]
+    theta: Floats
+
+    def __post_init__(self) -> None:
+        sizes = tuple(int(size) for size in self.sizes)
+        theta = np.array(self.theta, dtype=np.float64)
+        if len(sizes) < 2 or min(sizes) < 1 or theta.shape != (parameters(sizes),):
+            raise InvalidArgument(
+                f"theta must have the parameters of layers {sizes}, got shape {theta.shape}"
+            )
+        theta.setflags(write=False)
+        object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "theta", theta)
+
+    @property
+    def size(self) -> int:
+        """How many units there are, and one more for the constant."""
+        return self.sizes[-1] + 1
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates a state has."""
+        return self.sizes[0]
+
+    @property
+    def bound(self) -> float:
+        """Infinite: nobody bounds these units."""
+        return math.inf
+
+    def __call__(self, states: ArrayLike) -> Floats:
+        """The features, (..., m), of states, (..., D); zero where a state is not finite."""
+        points = np.asarray(states, dtype=np.float64)
+        if points.ndim == 0 or points.shape[-1] != self.dimension:
+            raise InvalidArgument(
+                f"states must have {self.dimension} coordinates along the last axis, got shape "
+                f"{points.shape}"
+            )
+        rows = points.reshape(-1, self.dimension)
+        features = np.ones((len(rows), self.size))
+        # In parts that stay in the cache.
+        for start in range(0, len(rows), _ROWS):
+            part = rows[start : start + _ROWS]
+            features[start : start + _ROWS, :-1] = self._units(part)
+        features[~np.isfinite(rows).all(axis=1)] = 0.0
+        return features.reshape(*points.shape[:-1], self.size)
+
+    def _units(self, units: Floats) -> Floats:
+        start = 0
+        for fan_in, fan_out in pairwise(self.sizes):
+            biases = start + fan_in * fan_out
+            matrix = self.theta[start:biases].reshape(fan_out, fan_in)
+            start = biases + fan_out
+            with np.errstate(all="ignore"):
+                units = units @ matrix.T
+                units += self.theta[biases:start]
+            np.maximum(units, 0.0, out=units)
+        return units
+
+    def publishable(self) -> bool:
+        """Not as features; :class:`NetworkPolicy` publishes whole networks."""
+        return False
+
+    def describe(self) -> str:
+        """The map in a few words."""
+        return f"hidden layers of {' and '.join(map(str, self.sizes[1:]))} units"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HiddenUnits):
+            return NotImplemented
+        return self.sizes == other.sizes and self.theta.tobytes() == other.theta.tobytes()
+
+    def __hash__(self) -> int:
+        return hash((self.sizes, self.theta.tobytes()))
+
+
+def parameters(sizes: Sequence[int]) -> int:
+    """How many parameters a network with these layers has.
+
+    >>> parameters((1, 16, 16, 2))
+    338
+    """
+    return sum((a + 1) * b for a, b in pairwise(sizes))
+
+
+def first_network(rng: np.random.Generator, sizes: Sequence[int]) -> Floats:
+    """PyTorch's default start: all parameters uniform, within one by the root of the inputs."""
+    layers = [rng.uniform(-1.0, 1.0, (a + 1) * b) / math.sqrt(a) for a, b in pairwise(sizes)]
+    return np.concatenate(layers)
+
+
+class NetworkPolicy(QPolicy):
+    """The action with the largest output of a network, or with probability ``epsilon`` any.
+
+    >>> policy = NetworkPolicy.of(np.zeros(parameters((1, 4, 2))), (1, 4, 2))
+    >>> policy.values([[0.3]]).tolist()
+    [[0.0, 0.0]]
+    """
+
+    @classmethod
+    def of(
+        cls,
+        theta: Floats,
+        sizes: Sequence[int],
+        epsilon: float = 0.0,
+        version: int = 0,
+        preference: tuple[int, ...] | None = None,
+    ) -> Self:
+        """The policy of a network as :mod:`tacit.continuous.network` holds it.
+
+        Args:
+            theta: its parameters, flat.
+            sizes: units by layer: inputs, hidden layers, actions.
+            epsilon: the probability of a uniform action.
+            version: which policy of its agent it is.
+            preference: the order in which actions win ties.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        if len(sizes) < 3 or theta.shape != (parameters(sizes),):
+            raise InvalidArgument(
+                f"theta must have the {parameters(sizes)} parameters of layers {tuple(sizes)}, at "
+                f"least one of them hidden, got shape {theta.shape}"
+            )
+        split = parameters(sizes[:-1])
+        units, actions = sizes[-2], sizes[-1]
+        last = theta[split:]
+        matrix = last[: units * actions].reshape(actions, units)
+        weights = np.concatenate([matrix, last[units * actions :, np.newaxis]], axis=1)
+        features = cast(FeatureMap, HiddenUnits(tuple(sizes[:-1]), theta[:split]))
+        return cls(features, weights, epsilon, version, cast(tuple[int, ...], preference))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Units by layer."""
+        return (*self._hidden.sizes, self.n_actions)
+
+    @property
+    def theta(self) -> Floats:
+        """All parameters, flat."""
+        last = [self.weights[:, :-1].ravel(), self.weights[:, -1]]
+        return np.concatenate([self._hidden.theta, *last])
+
+    @property
+    def _hidden(self) -> HiddenUnits:
+        return cast(HiddenUnits, self.features)
+
+    def relabelled(self, permutation: Sequence[int]) -> Self:
+        """The same policy where action ``a`` is called ``permutation[a]``."""
+        other = super().relabelled(permutation)
+        return type(self)(
+            other.features, other.weights, other.epsilon, other.version, other.preference
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All but the version, as arrays of numbers for a save."""
+        return {
+            "theta": self.theta,
+            "sizes": np.array(self.sizes, dtype=np.int64),
+            "epsilon": np.array(self.epsilon),
+            "preference": np.array(self.preference, dtype=np.int64),
+        }
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], version: int, features: FeatureMap | None = None
+    ) -> Self:
+        """The inverse of :meth:`arrays`, to the bit; the features are among them."""
+        sizes, order = arrays["sizes"].tolist(), tuple(arrays["preference"].tolist())
+        return cls.of(arrays["theta"], sizes, float(arrays["epsilon"]), version, order)
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file, of kind "network", atomically (mode 0644)."""
+        stored: dict[str, Any] = {
+            "format": np.int64(published.FORMAT),
+            "kind": np.str_("network"),
+            "version": np.int64(self.version),
+        }
+        stored |= self.arrays()
+        buffer = io.BytesIO()
+        np.savez(buffer, **stored)
+        write_atomic(path, buffer.getvalue(), 0o644)
