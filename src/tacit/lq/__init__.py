@@ -1,7 +1,9 @@
 """Linear-quadratic control: states that move linearly, costs that are quadratic."""
 
+from tacit.lq.energy import EnergyHistogram
 from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import LQSpec
+from tacit.lq.statistics import TrajectorySums
 from tacit.lq.world import Ball, LQWorld, Point, Sphere, TruncatedGaussian, UniformBall
 from tacit.lq.worlds import (
     dosing,
@@ -13,11 +15,13 @@ from tacit.lq.worlds import (
 
 __all__ = [
     "Ball",
+    "EnergyHistogram",
     "GainPolicy",
     "LQSpec",
     "LQWorld",
     "Point",
     "Sphere",
+    "TrajectorySums",
     "TruncatedGaussian",
     "UniformBall",
     "dosing",

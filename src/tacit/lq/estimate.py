@@ -1,0 +1,235 @@
+"""What private sums tell of a linear model: a posterior that counts the noise of privacy, too.
+
+Block j released, in units of inputs p = M z, noisy sums G~ = G + N_G and C~ = C + N_C over its
+users, with G = sum s p p' and
+
+    C = sum s p r' = G M'^{-1} (Theta - T) + sum s p w',
+
+where T is the centre of the block and M its inputs (:class:`~tacit.lq.statistics.TrajectorySums`).
+So C~ is a regression on G, of which two things are known: G~, and what the model itself predicts
+users to do, ``expected_gram``. The estimate of G weighs both by how certain they are; what is left
+uncertain of G adds to the noise of C~. All of it is a function of releases: post-processing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.lq.spec import LQSpec
+
+Floats = NDArray[np.float64]
+
+# Second moments of predicted states are believed up to so many times what enters from outside.
+_MOST = 50.0
+# Below this share of the average, no direction of a Gram counts as visited.
+_LEAST = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What is known of Theta = [A, B]', (n + d, n).
+
+    The columns are independent and normal around those of ``mean``, all with one covariance.
+
+    Attributes:
+        mean: (n + d, n).
+        covariance: of every column, (n + d, n + d).
+    """
+
+    mean: Floats
+    covariance: Floats
+
+    def mahalanobis(self, theta: Floats) -> float:
+        """Squared distance in standard deviations: chi-square, n (n + d) degrees, at the truth."""
+        error = theta - self.mean
+        return float((error * np.linalg.solve(self.covariance, error)).sum())
+
+    def draw(self, rng: np.random.Generator, count: int, caution: float = 1.0) -> Floats:
+        """Models at random, (count, n + d, n), ``caution`` times as far from the mean."""
+        root = np.linalg.cholesky(self.covariance)
+        steps = rng.standard_normal((count, *self.mean.shape))
+        models: Floats = self.mean + caution * np.einsum("ij,ljk->lik", root, steps)
+        return models
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What one block released, and how its users were asked. All of it is public.
+
+    Attributes:
+        gram: G~, (p, p).
+        cross: C~, (p, n).
+        gram_std: of the diagonal of N_G; other entries have half of its variance.
+        cross_std: of N_C.
+        users: how many.
+        centre: T, (p, n).
+        inputs: M, (p, p).
+        spread: of the caps.
+        floor: of the caps.
+        weight: of the cross sums.
+        tau: how much of a user counts.
+        gains: that users followed, (H, d, n).
+        control_noise: that their controls had.
+    """
+
+    gram: Floats
+    cross: Floats
+    gram_std: float
+    cross_std: float
+    users: int
+    centre: Floats
+    inputs: Floats
+    spread: Floats
+    floor: float
+    weight: float
+    tau: float
+    gains: Floats
+    control_noise: float
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All fields, for a save."""
+        return {name: np.array(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Evidence:
+        """The inverse of :meth:`arrays`."""
+        values: dict[str, Any] = {
+            name: array if array.ndim else array.item() for name, array in arrays.items()
+        }
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """From evidence to a posterior.
+
+    Attributes:
+        spec: what is public of the world.
+        prior_std: of every entry of Theta, before anything is known.
+        model_error: relative standard deviation of predicted Grams. Predictions take all users to
+            be average, so they are a few per cent off where clips are at work.
+        rounds: how often Grams are predicted anew from what they led to.
+    """
+
+    spec: LQSpec
+    prior_std: float
+    model_error: float = 0.1
+    rounds: int = 4
+
+    @property
+    def prior(self) -> Posterior:
+        """Before anything is known."""
+        n, p = self.spec.states, self.spec.states + self.spec.controls
+        return Posterior(np.zeros((p, n)), self.prior_std**2 * np.eye(p))
+
+    def expected(
+        self,
+        known: Posterior,
+        gains: Floats,
+        control_noise: float,
+        inputs: Floats,
+        spread: Floats,
+        weight: float,
+        tau: float,
+    ) -> tuple[Floats, Floats]:
+        """The Gram of one user, (p, p), and energies by step, (H, 2); see ``expected_gram``."""
+        from tacit.lq.sum_kernels import expected_gram
+
+        spec = self.spec
+        energies = np.empty((spec.horizon, 2))
+        added = float(np.trace(spec.noise_covariance)) + spec.controls * control_noise**2
+        most = _MOST * (float(np.trace(spec.start_moment)) + spec.horizon * added)
+        gram = expected_gram(
+            known.mean,
+            gains,
+            control_noise**2,
+            spec.start_moment,
+            spec.noise_covariance,
+            most,
+            inputs,
+            spread,
+            spec.noise_bound,
+            0.5 * weight**2,
+            tau,
+            energies,
+        )
+        return gram, energies
+
+    def posterior(
+        self, evidence: list[Evidence], trust: list[float], known: Posterior
+    ) -> Posterior:
+        """What the blocks tell together, each with weight ``trust``, from a first guess."""
+        n, p = self.spec.states, self.spec.states + self.spec.controls
+        for _ in range(self.rounds):
+            precision = np.eye(p) / self.prior_std**2
+            moved = np.zeros((p, n))
+            for block, weight in zip(evidence, trust, strict=True):
+                design, noise = self._regression(block, known)
+                pulled = np.linalg.solve(noise, design)
+                precision += weight * (design.T @ pulled)
+                moved += weight * (pulled.T @ (block.cross + design @ block.centre))
+            covariance = np.linalg.inv(0.5 * (precision + precision.T))
+            known = Posterior(self._bounded(covariance @ moved), 0.5 * (covariance + covariance.T))
+        return known
+
+    def surprise(self, block: Evidence, before: Posterior) -> float:
+        """How far C~ is from what was expected before: 1 on average if that was right.
+
+        Above it what was known was surer of itself than it should have been.
+        """
+        gram = block.users * self._expected(block, before)
+        design = gram @ np.linalg.inv(block.inputs.T)
+        spread = design @ before.covariance @ design.T + self._noise(block, gram)
+        ahead = block.cross - design @ (before.mean - block.centre)
+        return float((ahead * np.linalg.solve(spread, ahead)).sum()) / ahead.size
+
+    def _expected(self, block: Evidence, known: Posterior) -> Floats:
+        gram, _ = self.expected(
+            known,
+            block.gains,
+            block.control_noise,
+            block.inputs,
+            block.spread,
+            block.weight,
+            block.tau,
+        )
+        return gram
+
+    def _noise(self, block: Evidence, gram: Floats) -> Floats:
+        """Covariance of a column of N_C and of the sum of s p w', given the Gram."""
+        per_state = float(np.trace(self.spec.noise_covariance)) / self.spec.states
+        tiny = max(1e-12 * float(np.trace(gram)) / len(gram), 1e-18)
+        floor = (block.cross_std**2 + tiny) * np.eye(len(gram))
+        noise: Floats = per_state * gram + floor
+        return noise
+
+    def _regression(self, block: Evidence, known: Posterior) -> tuple[Floats, Floats]:
+        """The matrix that Theta - T is multiplied by to give C~, and the covariance around it."""
+        p, n = block.centre.shape
+        gram, unsure = block.gram, np.zeros((p, p))
+        predicted = block.users * self._expected(block, known)
+        if block.gram_std > 0:
+            diagonal = np.diag(predicted)
+            off = self.model_error**2 + float(np.trace(known.covariance)) / p
+            of_model = off * (np.outer(diagonal, diagonal) + predicted**2)
+            of_noise = block.gram_std**2 * (0.5 + 0.5 * np.eye(p))
+            gram = (of_model * gram + of_noise * predicted) / (of_model + of_noise)
+            unsure = of_model * of_noise / (of_model + of_noise)
+        values, basis = np.linalg.eigh(0.5 * (gram + gram.T))
+        least = _LEAST * float(np.trace(predicted)) / p
+        gram = (basis * np.maximum(values, least)) @ basis.T
+        back = np.linalg.inv(block.inputs.T)
+        error = known.mean - block.centre
+        spread = back @ (error @ error.T / n + known.covariance) @ back.T
+        noise = self._noise(block, gram) + np.diag(unsure @ np.diag(spread))
+        return gram @ back, noise
+
+    def _bounded(self, theta: Floats) -> Floats:
+        """No longer than the public bound on its norm."""
+        length = float(np.linalg.norm(theta))
+        bounded: Floats = theta * min(1.0, self.spec.norm_bound / max(length, 1e-300))
+        return np.ascontiguousarray(bounded)

@@ -1,0 +1,225 @@
+"""What linear-quadratic agents ask of users: second moments of states, controls and next states."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.standard import GramCross
+from tacit.privacy.statistic import Block, Floats, Layout, Statistic, StreamedBlock
+
+Clip = Literal["predictable", "trajectory", "step"]
+
+
+def _not_given() -> Floats:
+    """Stands for an array that was not given, whose shape depends on other fields."""
+    return np.empty(0)
+
+
+@dataclass(frozen=True, eq=False)
+class TrajectorySums(Statistic):
+    """Sums over a user's steps of p p' and p r', released jointly.
+
+    A step has z = (x, u), of n + d coordinates, and the next state x'. Inputs are p = M z with a
+    public matrix M (``inputs``), residuals r = x' - T'z with a public model T (``centre``): the
+    better T is, the shorter residuals are, and the less noise they need. Since r = (Theta - T)'z +
+    w, the regression of r on z tells by how much T is wrong. Parts: ``gram`` (of p), symmetric, and
+    ``cross``, with weight W = ``weight``.
+
+    Reads ``states`` (users, H + 1, n), ``actions`` (users, H, d) and ``lengths`` (users,). A step
+    counts if it came before the end of the episode and all its values are finite.
+
+    Three ways to bound a user:
+
+    * ``"predictable"``: residuals are cut at the length cap(z) = ``floor`` + |spread' z|; a step
+      costs e = |p|^2 + W^2/2 cap(z)^2, and counts with weight s = min(1, what is left of tau / e).
+      The weight of a step depends on what came before it and on z, never on the next state. So the
+      noise w still has mean zero given all of it, and the sums tell the truth on average whatever
+      tau is, as long as the cap does not cut. A small tau looks at the first steps only.
+    * ``"trajectory"``: all steps of a user have the weight min(1, tau / sum (|p|^2 + W^2/2 |r|^2)).
+    * ``"step"``: p and r of a step are multiplied by min(1, p_bound / |p|, r_bound / |r|).
+
+    The latter two weigh down where the noise happened to be large, which biases what is learnt.
+
+    Sensitivity, predictable. Let y = [p; (W / sqrt 2) r], so that |y|^2 <= e, and Y = sum s y y'
+    over the steps. Y is positive semidefinite with trace sum s |y|^2 <= sum s e <= tau. For another
+    user's Y* the squared distance is that of the parts gram and cross of Y and Y*, of which
+    W cross is sqrt 2 times a block that is in Y twice: it is at most |Y - Y*|_F^2 = |Y|^2 + |Y*|^2
+    - 2 <Y, Y*> <= 2 tau^2, as <Y, Y*> >= 0 for semidefinite matrices. So sqrt(2) tau, and tau
+    against zero. Long p with cap(z) beside it of no account attain it in the limit; exactly, if
+    ``floor`` is 0 and the spread does not reach some p. The other two: see
+    :class:`tacit.privacy.standard.GramCross`, which does them.
+
+    Attributes:
+        states: n.
+        controls: d.
+        steps: H.
+        clip: see above.
+        tau: for the clips of whole trajectories.
+        weight: W.
+        centre: T, (n + d, n); zero if not given.
+        inputs: M, (n + d, n + d); the identity if not given.
+        floor: of the cap.
+        spread: of the cap, (n + d, n + d); zero if not given.
+        p_bound: for the clip of steps.
+        r_bound: for the clip of steps.
+    """
+
+    states: int
+    controls: int
+    steps: int
+    clip: Clip = "predictable"
+    tau: float | None = None
+    weight: float = 1.0
+    centre: Floats = field(default_factory=_not_given)
+    inputs: Floats = field(default_factory=_not_given)
+    floor: float = 0.0
+    spread: Floats = field(default_factory=_not_given)
+    p_bound: float = 1.0
+    r_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        sizes = (self.states, self.controls, self.steps)
+        if min(sizes) < 1:
+            raise InvalidArgument(f"states, controls and steps must be >= 1, got {sizes}")
+        if self.clip not in ("predictable", "trajectory", "step"):
+            raise InvalidArgument(
+                f"clip must be predictable, trajectory or step, got {self.clip!r}"
+            )
+        if (self.tau is None) != (self.clip == "step"):
+            raise InvalidArgument("tau goes with clip='predictable' and 'trajectory' only")
+        for name in ("tau", "weight", "p_bound", "r_bound"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InvalidArgument(f"{name} must be > 0, got {value!r}")
+        if not (math.isfinite(self.floor) and self.floor >= 0):
+            raise InvalidArgument(f"floor must be >= 0, got {self.floor!r}")
+        p, n = self.rows, self.states
+        defaults = {"centre": np.zeros((p, n)), "inputs": np.eye(p), "spread": np.zeros((p, p))}
+        for name, default in defaults.items():
+            given = getattr(self, name)
+            array = default if np.size(given) == 0 else np.array(given, dtype=np.float64, order="C")
+            if array.shape != default.shape or not np.isfinite(array).all():
+                raise InvalidArgument(
+                    f"{name} must have shape {default.shape} and be finite, got {array.shape}"
+                )
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "name", "trajectory sums")
+
+    @property
+    def rows(self) -> int:
+        """Coordinates of z, n + d."""
+        return self.states + self.controls
+
+    @property
+    def layout(self) -> Layout:
+        """``gram`` and ``cross``."""
+        return self._moments.layout
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        if self.clip == "predictable":
+            assert self.tau is not None  # noqa: S101
+            replace = checked_relation(relation) is Relation.REPLACE_ONE
+            return self.tau * (math.sqrt(2.0) if replace else 1.0)
+        return self._moments.l2(relation)
+
+    def vectors(self, block: Block) -> Floats:
+        """Weighted outer products, user by user."""
+        if self.clip != "predictable":
+            return self._moments.vectors(self._steps(block))
+        grams, crosses = self._sum(block, separate=True)
+        return self.layout.pack({"gram": grams, "cross": crosses}, users=block.users)
+
+    def total(self, block: Block) -> Floats:
+        """The sum over users, compiled, where it is predictable."""
+        if self.clip != "predictable" or block.aggregate or isinstance(block, StreamedBlock):
+            return super().total(block)
+        grams, crosses = self._sum(block, separate=False)
+        return self.layout.pack({"gram": grams[0], "cross": crosses[0]})
+
+    @cached_property
+    def _moments(self) -> GramCross:
+        """The layout of all three clips, and all of two."""
+        whole = self.clip != "step"
+        return GramCross(
+            self.rows,
+            self.states,
+            self.steps,
+            p_bound=self.p_bound,
+            q_bound=self.r_bound,
+            weight=self.weight,
+            pooled=True,
+            clip="trajectory" if whole else "step",
+            tau=self.tau,
+        )
+
+    def _sum(self, block: Block, separate: bool) -> tuple[Floats, Floats]:
+        from tacit.lq.sum_kernels import add_predictable
+
+        assert self.tau is not None  # noqa: S101
+        states, actions, lengths = self._raw(block)
+        p, lead = self.rows, block.users if separate else 1
+        grams, crosses = np.zeros((lead, p, p)), np.zeros((lead, p, self.states))
+        with np.errstate(all="ignore"):
+            add_predictable(
+                states,
+                actions,
+                lengths,
+                self.centre,
+                self.inputs,
+                self.spread,
+                self.floor,
+                0.5 * self.weight**2,
+                self.tau,
+                separate,
+                grams,
+                crosses,
+            )
+        lower = np.tril_indices(p, -1)
+        grams[:, lower[0], lower[1]] = grams[:, lower[1], lower[0]]
+        return grams, crosses
+
+    def _steps(self, block: Block) -> Block:
+        """Inputs and residuals, not finite where a step does not count."""
+        states, actions, lengths = self._raw(block)
+        z = np.concatenate([states[:, :-1], actions], axis=-1)
+        over = np.arange(self.steps) >= lengths[:, np.newaxis]
+        residuals = states[:, 1:] - z @ self.centre
+        residuals[over] = np.nan
+        return Block(block.users, {"p": z @ self.inputs.T, "q": residuals})
+
+    def _raw(self, block: Block) -> tuple[Floats, Floats, NDArray[np.int64]]:
+        return read_steps(block, self.states, self.controls, self.steps)
+
+
+def read_steps(
+    block: Block, states: int, controls: int, steps: int
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """States, controls and lengths of a block's users; shapes are public and may be refused."""
+    wanted = {"states": (steps + 1, states), "actions": (steps, controls), "lengths": ()}
+    arrays = []
+    for name, shape in wanted.items():
+        array = np.asarray(block[name])
+        if array.shape != (block.users, *shape):
+            raise InvalidArgument(
+                f"{name!r} must have shape {('users', *shape)}, got {array.shape}"
+            )
+        arrays.append(array)
+    lengths = arrays[2]
+    if lengths.dtype.kind == "f":
+        # What is no number of steps is none.
+        lengths = np.where(np.abs(lengths) <= steps + 1, lengths, 0.0)
+    return (
+        np.ascontiguousarray(arrays[0], dtype=np.float64),
+        np.ascontiguousarray(arrays[1], dtype=np.float64),
+        np.clip(lengths, 0, steps).astype(np.int64),
+    )
