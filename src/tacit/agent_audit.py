@@ -7,7 +7,8 @@
 2. **Accounts.** With those two as neighbours, the exact cost of the whole transcript is added up
    from what the gate was asked for: sum of |shift|^2 / s^2, with the noise s that was claimed.
 3. **Noise.** The agent runs again and again, with one or with the other of the two. The noise of
-   every release is measured against the claimed one: its size, and that no two releases share it.
+   every release is measured against the claimed one, by part, release and coordinate: its size,
+   and that no two releases, parts or entries share it; see :mod:`tacit.gate_noise`.
 4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
    two apart. The privacy loss of neighbouring runs must be N(+-mu^2 / 2, mu^2), or less.
 5. **Outside view.** A threshold on one number of the output, chosen on one half of the runs and
@@ -30,24 +31,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.checks import Outcome, agent_outcomes
+from tacit.gate_noise import Law, Measured, NoiseRecord, Totals, measured
 from tacit.loop import Progress, World, progress_bar
-from tacit.made_up_users import raw_block, sampler_of
-from tacit.privacy.audit import EmpiricalAudit, audit_samples, counter_matrices
-from tacit.privacy.budget import epsilon_from_mu
+from tacit.made_up_users import Sample, mixed, raw_block, sampler_of
+from tacit.privacy.audit import EmpiricalAudit, audit_samples
+from tacit.privacy.budget import Relation, epsilon_from_mu
 from tacit.privacy.check_statistics import check_statistic
-from tacit.privacy.curator import JointStream
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.gate import Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.models import JointDP, LocalDP
-from tacit.privacy.statistic import Block, Statistic
-from tacit.watched_gate import Passage, WatchedGate
+from tacit.privacy.statistic import Block, Layout, Part, Statistic
+from tacit.watched_gate import WatchedGate
+from tacit.worst_users import worst_users
 
 Floats: TypeAlias = NDArray[np.float64]
 
-# Each statistical test alarms falsely with this probability at most, two-sided normal.
-_SIGMAS = 6.0
+# Statistics that are attacked at most, one by one.
+_ATTACKED = 6
+# A threshold is chosen on one half of the runs and judged on the other.
+_FEWEST_RUNS = 20
+_NOISE_SEEDS = 1 << 24
 FALSE_ALARM = 1e-3
 """The chance that all tests of one audit together alarm although nothing is wrong, at most."""
 
@@ -90,7 +95,8 @@ class Transcript:
         accounted: the exact cost of telling them apart, with the claimed noise.
         noise_ratio: measured over claimed variance of the noise.
         noise_values: how many values that is from.
-        overlap: the largest correlation of the noise of two releases, in standard deviations.
+        overlap: the largest correlation of signs of two releases' noise, in standard deviations.
+        noise_failures: what is wrong with the noise, in words, by name of the test.
         losses: log-likelihood ratios of the runs with the first user, by the claimed noise.
         other_losses: those of the runs with the second one.
         outside: the bound from a threshold.
@@ -106,6 +112,7 @@ class Transcript:
     losses: Floats
     other_losses: Floats
     outside: EmpiricalAudit
+    noise_failures: tuple[tuple[str, str], ...] = ()
 
     @property
     def runs(self) -> int:
@@ -118,37 +125,26 @@ class Transcript:
         return self.accounted / math.sqrt(max(self.noise_ratio, 1e-12))
 
     @property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """What is wrong: which test found it, and what in words."""
+        found = []
+        unit, here = "epsilon" if self.pure else "mu", f"block {self.block}: "
+        if self.accounted > self.claimed * (1.0 + 1e-9):
+            words = f"the releases cost {unit} {self.accounted:.4g}, claimed is {self.claimed:.4g}"
+            found.append(("accounts", here + words))
+        found += [(name, here + words) for name, words in self.noise_failures]
+        if not self.pure and self.outside.mu > self.claimed:
+            words = f"a threshold tells the two users apart with {self.outside}, claimed is "
+            found.append(("outside view", f"{here}{words}{self.claimed:.4g}"))
+        if self.pure and self._rates_beyond(self.claimed):
+            words = f"a threshold tells the two users apart better than epsilon {self.claimed:.4g}"
+            found.append(("outside view", f"{here}{words} allows"))
+        return tuple(found)
+
+    @property
     def failures(self) -> tuple[str, ...]:
         """What is wrong, in words."""
-        found = []
-        unit = "epsilon" if self.pure else "mu"
-        if self.accounted > self.claimed * (1.0 + 1e-9):
-            found.append(
-                f"block {self.block}: the releases cost {unit} {self.accounted:.4g}, claimed is "
-                f"{self.claimed:.4g}"
-            )
-        spread = math.sqrt((5.0 if self.pure else 2.0) / max(self.noise_values, 1))
-        if self.noise_ratio < 1.0 - _SIGMAS * spread:
-            found.append(
-                f"block {self.block}: the noise has {self.noise_ratio:.3f} of the variance that "
-                f"was claimed ({self.noise_values:,} values)"
-            )
-        if self.overlap > _SIGMAS + 1.0:
-            found.append(
-                f"block {self.block}: two releases share noise ({self.overlap:.1f} standard "
-                "deviations)"
-            )
-        if not self.pure and self.outside.mu > self.claimed:
-            found.append(
-                f"block {self.block}: a threshold tells the two users apart with {self.outside}, "
-                f"claimed is {self.claimed:.4g}"
-            )
-        if self.pure and self._rates_beyond(self.claimed):
-            found.append(
-                f"block {self.block}: a threshold tells the two users apart better than epsilon "
-                f"{self.claimed:.4g} allows"
-            )
-        return tuple(found)
+        return tuple(words for _, words in self.findings)
 
     def _rates_beyond(self, epsilon: float) -> bool:
         """Whether confident rates break e^epsilon, in one direction or the other."""
@@ -189,6 +185,7 @@ class AgentAudit:
         transcripts: by audited block.
         outcomes: the checks of behaviour.
         delta: at which lower bounds on mu are also given as an epsilon.
+        broken: what ended runs of the transcript before they were through, in words.
     """
 
     agent: str
@@ -201,14 +198,35 @@ class AgentAudit:
     outcomes: tuple[Outcome, ...] = ()
     delta: float = 1e-6
     notes: tuple[str, ...] = field(default=())
+    broken: tuple[str, ...] = ()
+
+    @property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """Everything that is wrong: which check found it, and what in words.
+
+        Names are those of :func:`tacit.check_agent`, and of the module: ``"attack"``,
+        ``"accounts"``, ``"transcript noise"``, ``"transcript overlap"``, ``"outside view"`` and
+        ``"transcript"`` for runs that did not end as they should.
+        """
+        found = [
+            ("attack", f"sensitivity of {s.name}: {s.failure}")
+            for s in self.statistics
+            if s.failure
+        ]
+        found += [finding for t in self.transcripts for finding in t.findings]
+        found += [("transcript", words) for words in self.broken]
+        found += [(o.name, str(o.failure)) for o in self.outcomes if o.failure is not None]
+        return tuple(found)
 
     @property
     def failures(self) -> tuple[str, ...]:
         """Everything that is wrong, in words."""
-        found = [f"sensitivity of {s.name}: {s.failure}" for s in self.statistics if s.failure]
-        found += [failure for t in self.transcripts for failure in t.failures]
-        found += [str(o.failure) for o in self.outcomes if o.failure is not None]
-        return tuple(found)
+        return tuple(words for _, words in self.findings)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The names of the checks that found something, each once."""
+        return tuple(dict.fromkeys(name for name, _ in self.findings))
 
     @property
     def passed(self) -> bool:
@@ -260,6 +278,7 @@ class AgentAudit:
                 for o in self.outcomes
             ],
             "failures": list(self.failures),
+            "failed": list(self.failed),
             "false_alarm": FALSE_ALARM,
             "notes": list(self.notes),
         }
@@ -274,6 +293,9 @@ def audit_agent(
     confidence: float = 0.9999,
     seed: int = 0,
     behaviour: bool = True,
+    rounds: int = 80,
+    seeds: int = 60,
+    sample: Sample | None = None,
     progress: Progress = True,
 ) -> AgentAudit:
     """Audits an agent on simulated users; see the module.
@@ -287,22 +309,38 @@ def audit_agent(
         confidence: of the lower bound from outside.
         seed: of the users and the attack.
         behaviour: whether to make the checks of :func:`tacit.check_agent` as well.
+        rounds: of the search for the farthest pair.
+        seeds: how many runs the checks on ties and labels compare.
+        sample: makes users for the attack, beside those made from the world's own; those of
+            :mod:`tacit.worst_users` by default.
         progress: whether to show a progress bar, on standard error.
 
     Raises:
         InvalidArgument: the agent has no privacy to audit.
     """
-    auditor = _Auditor(make_agent, world, users, seed)
+    if runs < _FEWEST_RUNS:
+        raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
+    auditor = _Auditor(make_agent, world, users, seed, rounds, sample)
     blocks = auditor.audited_blocks()
     units = len(blocks) * 2 * runs + (12 * runs // 10 if behaviour else 0)
+    transcripts: list[Transcript] = []
+    outcomes: list[Outcome] = []
+    broken: list[str] = []
     with progress_bar(f"auditing {auditor.name}", units, progress) as advance:
         statistics, pairs = auditor.attack(blocks)
-        transcripts = [
-            auditor.transcript(b, pairs[b], runs, confidence, advance) for b in blocks if b in pairs
-        ]
-        outcomes: list[Outcome] = []
+        for block in blocks:
+            if block not in pairs:
+                continue
+            try:
+                transcripts.append(
+                    auditor.transcript(block, pairs[block], runs, confidence, advance)
+                )
+            except Exception as error:
+                broken.append(f"block {block}: {type(error).__name__}: {error}")
         if behaviour:
-            for outcome in agent_outcomes(make_agent, world, users=users, seed=seed):
+            for outcome in agent_outcomes(
+                make_agent, world, users=users, seeds=seeds, seed=seed, sample=sample
+            ):
                 outcomes.append(outcome)
                 advance(runs // 10)
     privacy = auditor.privacy
@@ -316,17 +354,30 @@ def audit_agent(
         transcripts=tuple(transcripts),
         outcomes=tuple(outcomes),
         delta=privacy.delta if privacy.delta > 0.0 else 1e-6,
+        broken=tuple(broken),
     )
 
 
 class _Auditor:
     """One audit of one kind of agent."""
 
-    def __init__(self, make_agent: Callable[..., Any], world: World, users: int, seed: int) -> None:
+    def __init__(
+        self,
+        make_agent: Callable[..., Any],
+        world: World,
+        users: int,
+        seed: int,
+        rounds: int = 80,
+        sample: Sample | None = None,
+    ) -> None:
         self.make_agent = make_agent
         self.world = world
         self.users = users
         self.seed = seed
+        self.rounds = rounds
+        self.sample = sample
+        self._differences: dict[str, Floats] = {}
+        self._totals = Totals()
         agent = self.make(0)
         self.privacy = agent.privacy
         if not isinstance(self.privacy, (JointDP, LocalDP)):
@@ -343,13 +394,14 @@ class _Auditor:
                 agent.learn(served)
                 self.blocks.append(raw_block(served))
                 self.policies.append(policy)
+        self.gate = gate
         self.passages = gate.passages
         self.releases = len(self.blocks)
 
     def make(self, noise_seed: int) -> Any:
-        return self.make_agent(
-            self.world.spec, users=self.users, seed=self.seed, noise_seed=noise_seed
-        )
+        # Audits with different seeds share no noise.
+        own = noise_seed + _NOISE_SEEDS * self.seed
+        return self.make_agent(self.world.spec, users=self.users, seed=self.seed, noise_seed=own)
 
     @property
     def pure(self) -> bool:
@@ -376,37 +428,63 @@ class _Auditor:
     # The attack.
 
     def attack(self, blocks: Sequence[int]) -> tuple[list[Attacked], dict[int, Block]]:
-        """All statistics that the audited blocks were asked, and the farthest pair of each block.
+        """Statistics that the audited blocks were asked, and the farthest pair of each block.
 
-        A block that is asked several times has the pair of its first question.
+        A block that is asked several times has the pair that all of its questions together tell
+        apart best.
         """
         attacked: dict[str, Attacked] = {}
         pairs: dict[int, Block] = {}
-        norm, relation = self.norm, self.privacy.relation
+        questions: dict[str, tuple[Statistic, int]] = {}
         for passage in self.passages:
-            asked = [b for b in passage.blocks if b in blocks]
-            statistic = passage.statistic
-            new = [b for b in asked if b not in pairs]
-            if not asked or (statistic.fingerprint in attacked and not new):
-                continue
-            block = asked[-1]
-            sample = sampler_of(self.blocks[block], self.policies[block])
-            declared = statistic.sensitivity(relation, norm)
-            name = f"{relation.value} {norm}"
-            try:
-                found = check_statistic(statistic, sample, users=200, rounds=80, seed=self.seed)
-                attacked[statistic.fingerprint] = Attacked(
-                    statistic.name, declared, found.seen[name]
-                )
-                pair = found.pair
-            except CheckFailed as error:
-                attacked[statistic.fingerprint] = Attacked(
-                    statistic.name, declared, math.nan, str(error)
-                )
-                pair = sample(np.random.default_rng(self.seed), 2)
-            for b in new:
-                pairs[b] = pair
+            for b in passage.blocks:
+                if b in blocks:
+                    questions.setdefault(passage.statistic.fingerprint, (passage.statistic, b))
+        chosen = np.linspace(0, len(questions) - 1, min(len(questions), _ATTACKED)).astype(int)
+        for k in chosen:
+            fingerprint = list(questions)[k]
+            statistic, block = questions[fingerprint]
+            attacked[fingerprint], pair = self._attack(statistic, block)
+            pairs.setdefault(block, pair)
+        for b in blocks:
+            asked = self._asked(b)
+            if b not in pairs and asked:
+                pairs[b] = self._attack(asked[0][0], b)[1]
+            if len(asked) > 1:
+                pairs[b] = self._attack(_Together.of(asked), b)[1]
         return list(attacked.values()), pairs
+
+    def _attack(self, statistic: Statistic, block: int) -> tuple[Attacked, Block]:
+        norm, relation = self.norm, self.privacy.relation
+        sample = mixed(self._worst(block), sampler_of(self.blocks[block], self.policies[block]))
+        name, declared = statistic.name, statistic.sensitivity(relation, norm)
+        try:
+            found = check_statistic(
+                statistic, sample, users=200, rounds=self.rounds, seed=self.seed
+            )
+        except CheckFailed as error:
+            pair = sample(np.random.default_rng(self.seed), 2)
+            return Attacked(name, declared, math.nan, str(error)), pair
+        return Attacked(name, declared, found.seen[f"{relation.value} {norm}"]), found.pair
+
+    def _worst(self, block: int) -> Sample | None:
+        """The caller's users, or those that are known to be far apart in worlds like this."""
+        if self.sample is not None:
+            return self.sample
+        try:
+            return worst_users(self.world.spec, self.policies[block])
+        except InvalidArgument:
+            return None
+
+    def _asked(self, block: int) -> list[tuple[Statistic, float]]:
+        """What a block was asked in the first run, and how loud its answers are."""
+        if isinstance(self.privacy, LocalDP):
+            return [(p.statistic, 1.0) for p in self.passages if block in p.blocks][:1]
+        return [
+            (one.passage.statistic, one.gains[block])
+            for one in measured(self.gate) or ()
+            if block in one.passage.blocks
+        ]
 
     # Runs.
 
@@ -420,21 +498,19 @@ class _Auditor:
     ) -> Transcript:
         measure = self._device if isinstance(self.privacy, LocalDP) else self._run
         seen: list[list[_Seen]] = []
+        record = NoiseRecord()
         for which in (0, 1):
             some = []
             for i in range(runs):
                 # Runs of the two kinds are independent: none shares its noise with another.
-                some.append(measure(block, pair, which, 1 + 2 * i + which))
+                some.append(measure(block, pair, which, 1 + 2 * i + which, record))
                 advance(1)
             seen.append(some)
         everything = [*seen[0], *seen[1]]
         values = sum(s.values for s in everything)
-        overlaps = np.array([s.overlap for s in everything if not math.isnan(s.overlap)])
-        overlap = 0.0
-        if overlaps.size:
-            # Products of independent unit noise, each with variance 1.
-            overlap = abs(float(overlaps.sum())) / math.sqrt(overlaps.size)
         scores = [np.array([s.score for s in some]) for some in seen]
+        failures = [("transcript noise", words) for words in record.sizes()[:3]]
+        failures += [("transcript overlap", words) for words in record.shared()[:3]]
         return Transcript(
             block=block,
             claimed=self.claimed,
@@ -442,90 +518,61 @@ class _Auditor:
             accounted=max(s.cost for s in everything),
             noise_ratio=sum(s.squares for s in everything) / max(values, 1),
             noise_values=values,
-            overlap=overlap,
+            overlap=record.overlap,
             losses=np.array([s.loss for s in seen[0]]),
             other_losses=np.array([s.loss for s in seen[1]]),
             outside=audit_samples(scores[1], scores[0], confidence=confidence),
+            noise_failures=tuple(failures),
         )
 
-    def _run(self, block: int, pair: Block, which: int, noise_seed: int) -> _Seen:
+    def _run(
+        self, block: int, pair: Block, which: int, noise_seed: int, record: NoiseRecord
+    ) -> _Seen:
         """A run of the agent with one of the two users in the first row of a block."""
         agent = self.make(noise_seed)
         data = list(self.blocks)
         data[block] = _with_user(data[block], pair, which)
         with WatchedGate().open() as gate:
             for raw in data:
+                if agent.block_users == 0:
+                    raise CheckFailed("it stopped before all declared users came")
                 agent.learn(raw)
         seen = _Seen(self.pure)
-        streams: dict[Stream, list[Passage]] = {}
-        for passage in gate.passages:
-            if passage.stream is not None:
-                streams.setdefault(passage.stream, []).append(passage)
-            else:
-                self._add_release(seen, gate, passage, block, pair, which)
-        for stream, passages in streams.items():
-            if isinstance(stream, JointStream):
-                self._add_stream(seen, gate, stream, passages, block, pair, which)
+        run = measured(gate, self._totals) or []
+        record.add(run)
+        for one in run:
+            noise = one.noise[one.kept]
+            shift = np.zeros_like(noise)
+            if one.gains.get(block):
+                statistic = one.passage.statistic
+                if one.passage.stream is not None:
+                    # A stream may have asked her something else than its newest users.
+                    statistic = self._entered_with(run, one.passage.stream, block)
+                shift = (one.gains[block] * self._difference(statistic, pair))[one.kept]
+            seen.add(noise, shift, which)
         return seen
 
-    def _add_release(
-        self,
-        seen: _Seen,
-        gate: WatchedGate,
-        passage: Passage,
-        block: int,
-        pair: Block,
-        which: int,
-    ) -> None:
-        statistic, release = passage.statistic, passage.release
-        shares = passage.shares
-        totals = [
-            share * statistic.total(gate.blocks[passage.gate, b])
-            for b, share in zip(passage.blocks, shares, strict=True)
-        ]
-        largest = max(abs(share) for share in shares)
-        vector = statistic.layout.pack(release.parts)
-        scale = largest * statistic.sensitivity(self.privacy.relation, self.norm)
-        scale /= float(release.cost or math.nan)
-        noise = (vector - sum(totals)) / scale
-        shift = np.zeros_like(noise)
-        if block in passage.blocks:
-            shift = shares[passage.blocks.index(block)] * _difference(statistic, pair) / scale
-        if passage.mask is not None:
-            kept = statistic.layout.pack_mask(passage.mask)
-            noise, shift = noise[kept], shift[kept]
-        seen.add(noise, shift, which)
+    @staticmethod
+    def _entered_with(run: Sequence[Measured], stream: Stream, block: int) -> Statistic:
+        return next(
+            one.passage.statistic
+            for one in run
+            if one.passage.stream is stream and one.passage.blocks[0] == block
+        )
 
-    def _add_stream(
-        self,
-        seen: _Seen,
-        gate: WatchedGate,
-        stream: JointStream,
-        passages: Sequence[Passage],
-        block: int,
-        pair: Block,
-        which: int,
-    ) -> None:
-        entered = [passage.blocks[0] for passage in passages]
-        if block not in entered:
-            return
-        k = entered.index(block)
-        inputs, noise = counter_matrices(stream.counter, len(passages))
-        statistic = passages[k].statistic
-        prefix: Floats = np.zeros(statistic.layout.size)
-        rows = []
-        for passage in passages:
-            raw = gate.blocks[passage.gate, passage.blocks[0]]
-            prefix = prefix + passage.statistic.total(raw)
-            rows.append(passage.statistic.layout.pack(passage.release.parts) - prefix)
-        unit = np.linalg.pinv(noise)
-        whitened = unit @ (np.stack(rows) / stream.step)
-        column = unit @ inputs[:, k]
-        shift = _difference(statistic, pair) / stream.step
-        for t in range(len(passages)):
-            seen.add(whitened[t], column[t] * shift, which)
+    def _difference(self, statistic: Statistic, pair: Block) -> Floats:
+        """How far the two are apart; most runs ask the same again."""
+        key = f"{statistic.fingerprint} {id(pair)}"
+        if key not in self._differences:
+            if len(self._differences) > 1000:
+                self._differences.clear()
+            first, second = statistic.contributions(pair)
+            self._differences[key] = first - second
+        return self._differences[key]
 
-    def _device(self, block: int, pair: Block, which: int, noise_seed: int) -> _Seen:
+    def _device(
+        self, block: int, pair: Block, which: int, noise_seed: int, record: NoiseRecord
+    ) -> _Seen:
         """One report of one of the two, from her device."""
         passage = next(p for p in self.passages if block in p.blocks)
         statistic, privacy = passage.statistic, self.privacy
@@ -534,11 +581,14 @@ class _Auditor:
         sent = report(statistic, user, privacy, noise_seed=noise_seed)
         seen = _Seen(self.pure)
         if privacy.mechanism == "randomised response":
-            seen.score = float(sent @ _difference(statistic, pair))
+            seen.score = float(sent @ self._difference(statistic, pair))
             return seen
         scale = noise_scale(statistic, privacy)
         noise = (sent - statistic.contributions(user)[0]) / scale
-        seen.add(noise, _difference(statistic, pair) / scale, which)
+        law: Law = "laplace" if self.pure else "normal"
+        everything = np.ones(noise.size, dtype=bool)
+        record.add([Measured(passage, 0, noise, everything, {}, law)])
+        seen.add(noise, self._difference(statistic, pair) / scale, which)
         return seen
 
 
@@ -551,9 +601,7 @@ class _Seen:
     values: int = 0
     loss: float = 0.0
     score: float = 0.0
-    overlap: float = math.nan
     _cost: float = 0.0
-    _last: Floats | None = None
 
     @property
     def cost(self) -> float:
@@ -578,19 +626,42 @@ class _Seen:
         self.score += score
         self.loss += sign * score
         self.values += noise.size
-        if self._last is not None and self._last.shape == noise.shape:
-            length = float(np.linalg.norm(noise) * np.linalg.norm(self._last))
-            if length > 0.0:
-                cosine = float(noise @ self._last) / length
-                product = cosine * math.sqrt(noise.size)
-                self.overlap = product if math.isnan(self.overlap) else self.overlap
-        self._last = noise
 
 
-def _difference(statistic: Statistic, pair: Block) -> Floats:
-    first, second = statistic.contributions(pair)
-    difference: Floats = first - second
-    return difference
+@dataclass(frozen=True, eq=False)
+class _Together(Statistic):
+    """All questions that a block was asked, as one, in units of their noise."""
+
+    questions: tuple[Statistic, ...] = ()
+    gains: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, asked: Sequence[tuple[Statistic, float]]) -> _Together:
+        """Of statistics and how loud their answers are."""
+        return cls(tuple(s for s, _ in asked), tuple(abs(gain) for _, gain in asked))
+
+    @property
+    def layout(self) -> Layout:
+        """One part."""
+        return Layout((Part("all", (sum(s.layout.size for s in self.questions),)),))
+
+    def l2(self, relation: Relation) -> float:
+        """Squares add up, for each is covered."""
+        pairs = zip(self.questions, self.gains, strict=True)
+        return math.sqrt(sum((gain * s.l2(relation)) ** 2 for s, gain in pairs))
+
+    def l1(self, relation: Relation) -> float | None:
+        """They add up."""
+        bounds = [s.l1(relation) for s in self.questions]
+        if any(bound is None for bound in bounds):
+            return None
+        pairs = zip(bounds, self.gains, strict=True)
+        return sum(gain * (bound or 0.0) for bound, gain in pairs)
+
+    def vectors(self, block: Block) -> Floats:
+        """Side by side."""
+        pairs = zip(self.questions, self.gains, strict=True)
+        return np.concatenate([gain * s.vectors(block) for s, gain in pairs], axis=1)
 
 
 def _with_user(block: Block, pair: Block, which: int) -> Block:

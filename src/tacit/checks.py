@@ -23,12 +23,14 @@ from typing import Any, get_args
 import numpy as np
 
 from tacit.episodes import Episodes, Form
+from tacit.gate_noise import NoiseRecord, measured, off_by, silence
 from tacit.loop import Data, PermutedWorld, World, run
 from tacit.made_up_users import (
     Sample,
     block_of_strangers,
     hostile_blocks,
     joined,
+    mixed,
     of_version,
     raw_block,
     sampler_of,
@@ -36,7 +38,7 @@ from tacit.made_up_users import (
     with_row,
 )
 from tacit.privacy.audit import audit_counter
-from tacit.privacy.budget import Budget
+from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.check_statistics import check_statistic
 from tacit.privacy.curator import JointCurator, JointStream
 from tacit.privacy.errors import (
@@ -48,20 +50,22 @@ from tacit.privacy.errors import (
 )
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.local import LocalCurator, noise_scale
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate
-from tacit.privacy.statistic import Block, Floats
+from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.vector_episodes import VectorEpisodes
-from tacit.watched_gate import Passage, WatchedGate, difference, snapshot
+from tacit.watched_gate import Passage, WatchedGate, difference, overheard, snapshot
 
 # Six standard deviations: a false alarm in 1e9 tests.
 _SIGMAS = 6.0
+# More users than 16 bits can count.
+_CROWD = (1 << 15) + 7
 # Chance of a false alarm of the check on labels, per release looked at.
 _ALARM = 1e-6
 # Statistics that are attacked, and numbers of noise that are looked at.
 _STATISTICS = 3
 _NOISE_VALUES = 2000
 _NOISE_RUNS = 20
+_FEWEST_NOISE_RUNS = 6
 # The exact audit of a counter runs its code once per release, on matrices.
 _AUDITED_RELEASES = 130
 _SEED = 7
@@ -125,13 +129,18 @@ def check_agent(
     * refusals: more users than declared, wrong shapes, ids for some only: a typed error, and
       nothing has changed.
     * sensitivity: the statistics that went through the gate are attacked by
-      :func:`tacit.check_statistic`.
+      :func:`tacit.check_statistic`; sums of very many users do not wrap; with the noise switched
+      off, what is released is the sum of the users' bounded vectors (rounded one by one, where
+      noise is exact).
     * budget: everybody enters the gate once, no block spends more than an episode may, the
       guarantee is the declared budget.
-    * noise: what was released minus the true sums is as large as sensitivity and cost demand.
+    * noise: what was released minus the true sums is as large as sensitivity and cost demand, in
+      every part, release and coordinate, neither smaller nor larger, and as releases state it; no
+      two releases, parts or entries share it; two real runs with one seed differ.
     * data flow: with all releases forced to be the same, other users lead to the same policies,
-      blocks, statistics and public attributes, bit for bit; if one user changes, nobody's
-      contribution but hers does, and hers in one block only.
+      blocks, statistics, public attributes and messages (logged or printed), bit for bit; if one
+      user changes, nobody's contribution but hers does, and hers in one block only; if all users
+      of one block change, no other block's contributions do.
     * hostile users: values that are not finite, out of range or of another policy neither raise
       nor warn nor touch anybody else; counts that are masked by a policy count only those who
       followed this very one.
@@ -171,10 +180,12 @@ def agent_outcomes(
     users: int = 1000,
     seeds: int = 60,
     seed: int = 0,
+    budget: Budget | None = None,
+    sample: Sample | None = None,
 ) -> Iterator[Outcome]:
     """The checks of :func:`check_agent` one by one, whatever they find; for reports."""
     with tempfile.TemporaryDirectory() as folder:
-        trial = _Trial(make_agent, world, users, seeds, seed, None, None, Path(folder))
+        trial = _Trial(make_agent, world, users, seeds, seed, budget, sample, Path(folder))
         yield from trial.outcomes()
 
 
@@ -190,6 +201,7 @@ class _Run:
     snapshots: list[dict[str, str]]
     gate: WatchedGate
     guarantee: str
+    said: list[str]
 
     @property
     def script(self) -> list[Release]:
@@ -307,7 +319,7 @@ class _Trial:
         rng = self.rng(stream)
         seen: list[Block] = []
         policies, snapshots = [agent.policy], [snapshot(agent)]
-        with WatchedGate(script).open() as gate:
+        with WatchedGate(script).open() as gate, overheard() as said:
             while agent.block_users > 0:
                 releases = agent.releases
                 if users is None:
@@ -323,7 +335,7 @@ class _Trial:
                     )
                 policies.append(agent.policy)
                 snapshots.append(snapshot(agent))
-        return _Run(seen, policies, snapshots, gate, repr(agent.guarantee))
+        return _Run(seen, policies, snapshots, gate, repr(agent.guarantee), said)
 
     def serve(
         self, seed: int, world: World, stream: int, blocks: int | None = None
@@ -488,11 +500,30 @@ class _Trial:
         for place in sorted(some)[:_STATISTICS]:
             passage = passages[place]
             raw = self.first.gate.blocks[passage.gate, passage.blocks[-1]]
-            sample = self.sample or sampler_of(raw, self.first.policies[passage.blocks[-1]])
+            own = sampler_of(raw, self.first.policies[passage.blocks[-1]])
             report = check_statistic(
-                passage.statistic, sample, users=100, rounds=15, seed=self.seed
+                passage.statistic, mixed(self.sample, own), users=100, rounds=15, seed=self.seed
             )
             self.tightness.append(max(report.tightness.values()))
+            # What adds up vectors in floats does not wrap; a fast sum of its own may.
+            if place == places[0] and type(passage.statistic).total is not Statistic.total:
+                self._check_crowd(passage.statistic, report.pair)
+        with silence():
+            quiet = self.play()
+        wrong = off_by(quiet.gate)
+        if wrong is not None:
+            raise CheckFailed(wrong)
+
+    def _check_crowd(self, statistic: Statistic, pair: Block) -> None:
+        """The sum over more users than 16 bits can count is still what they add up to."""
+        vectors = statistic.contributions(pair)
+        longest = int(np.linalg.norm(vectors, axis=1).argmax())
+        crowd = some_rows(pair, np.full(_CROWD, longest))
+        gap = np.abs(statistic.total(crowd) - _CROWD * vectors[longest]).max()
+        if gap > 1e-9 * _CROWD * statistic.l2(Relation.ZERO_OUT):
+            raise CheckFailed(
+                f"{statistic.name}: the total of {_CROWD} equal users is off by {gap:.4g}"
+            )
 
     def check_budget(self) -> None:
         guarantee = self.make().guarantee
@@ -548,33 +579,45 @@ class _Trial:
             if isinstance(passage.stream, JointStream) and passage.stream not in audited:
                 audited.add(passage.stream)
                 self._audit_stream(passage.stream, passage)
-        values: list[Floats] = []
-        weight, attempt = 0.0, 0
-        while sum(v.size for v in values) < _NOISE_VALUES and attempt < _NOISE_RUNS:
-            played = self.first if attempt == 0 else self.play(self.make(attempt), stream=attempt)
-            attempt += 1
-            found = _noise_of(played.gate)
+        record = NoiseRecord()
+        while record.runs < _NOISE_RUNS and (
+            record.runs < _FEWEST_NOISE_RUNS or record.values < _NOISE_VALUES
+        ):
+            n = record.runs
+            found = measured(self.first.gate if n == 0 else self.play(self.make(n), stream=n).gate)
             if found is None:
-                return
-            values.append(found[0])
-            weight = found[1]
-        noise = np.concatenate(values)
-        ratio = float((noise**2).mean())
-        least = 1.0 - _SIGMAS * math.sqrt(weight / noise.size)
-        if ratio < least:
+                break
+            record.add(found)
+        wrong = record.sizes() + record.shared()
+        if wrong:
+            raise CheckFailed("; ".join(wrong[:3]))
+        if isinstance(self.privacy, JointDP):
+            self._check_real_noise()
+
+    def _check_real_noise(self) -> None:
+        """Real noise has nothing to do with the public seed."""
+        released = []
+        for _ in range(2):
+            agent = self.make(real=True)
+            with WatchedGate().open() as gate:
+                agent.learn(self.first.blocks[0])
+            released.append(gate.passages[0].release)
+        parts = released[0].parts
+        same = [name for name in parts if np.array_equal(parts[name], released[1][name])]
+        if same:
             raise CheckFailed(
-                f"the variance of {noise.size} noise values is {ratio:.3f} of what sensitivity and "
-                f"cost demand"
+                f"two real runs with the same public seed release the same {', '.join(same)}: "
+                "their noise can be computed from the seed"
             )
 
     def _audit_stream(self, stream: JointStream, passage: Passage) -> None:
         counter = stream.counter
         privacy = stream._curator.privacy
         needed = stream.statistic.sensitivity(privacy.relation, "l1" if privacy.pure else "l2")
-        if counter.sensitivity < needed * (1.0 - 1e-12):
+        covered = stream.step * counter.sensitivity
+        if covered < needed * (1.0 - 1e-12):
             raise CheckFailed(
-                f"the counter's sensitivity is {counter.sensitivity:.6g}, the statistic's is "
-                f"{needed:.6g}"
+                f"the counter's sensitivity is {covered:.6g}, the statistic's is {needed:.6g}"
             )
         if counter.releases is None or counter.releases > _AUDITED_RELEASES:
             return
@@ -593,6 +636,10 @@ class _Trial:
             changed = list(self.first.blocks)
             changed[where] = with_row(changed[where], row, strangers[where])
             self._one_changed("one user replaced", changed)
+        for where in sorted({0, last // 2, max(0, last - 1), last}):
+            changed = list(self.first.blocks)
+            changed[where] = strangers[where]
+            self._block_changed(where, changed)
 
     def _replay(self, what: str, users: Sequence[Block]) -> _Run:
         """The same releases with other users: everything public must be the same."""
@@ -607,7 +654,26 @@ class _Trial:
                 )
         if len(mine) != len(theirs):
             raise CheckFailed(f"{what}: {len(theirs)} releases instead of {len(mine)}")
+        if self.first.said != other.said:
+            raise CheckFailed(
+                f"the releases were the same {what}, and yet what was logged or printed differs"
+            )
         return other
+
+    def _block_changed(self, where: int, users: Sequence[Block]) -> None:
+        """Whoever came in one block is in no other."""
+        what = f"all users of block {where} replaced"
+        other = self._replay(f"with {what}", users)
+        for one, two in zip(self.first.gate.passages, other.gate.passages, strict=True):
+            before = self.first.gate.contributions(one)
+            after = other.gate.contributions(two)
+            for number, vectors in before.items():
+                rows = np.flatnonzero((vectors != after[number]).any(axis=1))
+                if rows.size and number != where:
+                    raise CheckFailed(
+                        f"{what}: the contributions of {rows.size} users of block {number} "
+                        "changed: they are in both"
+                    )
 
     def _one_changed(self, what: str, users: Sequence[Block]) -> None:
         other = self._replay(f"with {what}", users)
@@ -837,50 +903,3 @@ def _named(block: Block, first: int) -> Data:
     """The users of a block as episodes, with ids."""
     kind = VectorEpisodes if "lengths" in block.arrays else Episodes
     return kind.of_block(block, range(first, first + block.users))
-
-
-def _noise_of(gate: WatchedGate) -> tuple[Floats, float] | None:
-    """All noise of a run, in the standard deviation it must have, and the variance of its square.
-
-    Of a stream only the last release: the noise of its releases is correlated. ``None`` where
-    noise is not additive.
-    """
-    values: list[Floats] = []
-    square = 2.0
-    sums: dict[Stream, Floats] = {}
-    last: dict[Stream, Floats] = {}
-    for passage in gate.passages:
-        statistic, release = passage.statistic, passage.release
-        totals = [statistic.total(gate.blocks[passage.gate, b]) for b in passage.blocks]
-        vector = statistic.layout.pack(release.parts)
-        if isinstance(passage.gate, LocalCurator):
-            privacy = passage.gate.privacy
-            if privacy.mechanism == "randomised response":
-                return None
-            laplace = privacy.mechanism == "laplace"
-            scale = noise_scale(statistic, privacy) * math.sqrt(2.0 if laplace else 1.0)
-            square = 5.0 if laplace else 2.0
-            if passage.stream is None:
-                values.append((vector - sum(totals)) / (scale * math.sqrt(release.users)))
-            else:
-                sums[passage.stream] = sums.get(passage.stream, np.zeros(1)) + sum(totals)
-                noise = vector - sums[passage.stream]
-                last[passage.stream] = noise / (scale * math.sqrt(release.users))
-        elif isinstance(passage.gate, JointCurator):
-            pure = passage.gate.privacy.pure
-            square = 5.0 if pure else 2.0
-            if passage.stream is not None:
-                sums[passage.stream] = sums.get(passage.stream, np.zeros(1)) + sum(totals)
-                last[passage.stream] = (vector - sums[passage.stream]) / passage.std
-            else:
-                relation = passage.gate.privacy.relation
-                sensitivity = statistic.sensitivity(relation, "l1" if pure else "l2")
-                scale = sensitivity / float(release.cost or 0.0) * math.sqrt(2.0 if pure else 1.0)
-                shares = passage.shares
-                total = sum(share * part for share, part in zip(shares, totals, strict=True))
-                noise = (vector - total) / (scale * max(abs(share) for share in shares))
-                if passage.mask is not None:
-                    noise = noise[statistic.layout.pack_mask(passage.mask)]
-                values.append(noise)
-    values += last.values()
-    return (np.concatenate(values), square) if values else None

@@ -122,3 +122,27 @@ def sampler_of(block: Block, policy: Any) -> Sample:
         return Block(users, arrays)
 
     return sample
+
+
+def mixed(first: Sample | None, second: Sample) -> Sample:
+    """Half of the users from one sampler, half from another, where there are two.
+
+    Users of the first lack nothing that those of the second have: what they do not bring with
+    them, such as versions, they take from those.
+    """
+    if first is None:
+        return second
+
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        some, others = first(rng, users), second(rng, users)
+        pick = rng.random(users) < 0.5
+        arrays = {}
+        for name, array in others.arrays.items():
+            if name in some.arrays:
+                chosen = pick.reshape((users,) + (1,) * (array.ndim - 1))
+                arrays[name] = np.where(chosen, some[name], array).astype(array.dtype)
+            else:
+                arrays[name] = array
+        return Block(users, arrays)
+
+    return sample

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import io
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +104,7 @@ class WatchedGate:
             numbers: tuple[int, ...] = (block,) if isinstance(block, int) else (newest,)
             statistic, stated = gate.statistic, f"stream {gate.name}"
             if isinstance(gate, JointStream):
-                std = gate.counter.std_at(gate.counter.released)
+                std = gate.step * gate.counter.std_at(gate.counter.released)
         else:
             statistic = args[0] if args else options["statistic"]
             chosen = options.get("blocks")
@@ -208,4 +210,34 @@ def difference(first: dict[str, str], second: dict[str, str]) -> list[str]:
     return [name for name in first if first[name] != second.get(name)]
 
 
-# Users.
+# Libraries that talk of themselves.
+_OTHERS = ("numba", "matplotlib", "PIL", "asyncio")
+
+
+@contextlib.contextmanager
+def overheard() -> Iterator[list[str]]:
+    """All that is logged, at any level, or printed meanwhile."""
+    said: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.name.split(".")[0] not in _OTHERS:
+                said.append(f"{record.name}: {record.getMessage()}")
+
+    root, listener, printed = logging.getLogger(), Listener(), io.StringIO()
+    level, quiet = root.level, [logging.getLogger(name) for name in _OTHERS]
+    levels = [logger.level for logger in quiet]
+    root.addHandler(listener)
+    root.setLevel(logging.DEBUG)
+    try:
+        for logger in quiet:
+            logger.setLevel(max(logger.level, logging.WARNING))
+        with contextlib.redirect_stdout(printed):
+            yield said
+    finally:
+        root.removeHandler(listener)
+        root.setLevel(level)
+        for logger, before in zip(quiet, levels, strict=True):
+            logger.setLevel(before)
+        if printed.getvalue():
+            said.append(printed.getvalue())

@@ -1,0 +1,125 @@
+"""Which planted privacy bugs the audit finds, and by which check; and how often it cries wolf.
+
+``python -m tacit.experiments.mutation_table`` audits every bug of
+:mod:`tacit.experiments.planted_bugs` and prints a table in Markdown. With ``--false-alarms 200`` it
+audits an agent without a bug that often, each time with other users and other noise, and counts
+the audits that fail. With ``--tightness`` it prints how much of what is claimed the worst pair of
+users that was found really costs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tacit.experiments.arguments import Parser, whole
+from tacit.experiments.planted_bugs import BUGS, HOSTS, Planted, audit
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one planted bug.
+
+    Attributes:
+        planted: the bug, and the agent it was planted in.
+        failed: the names of the checks that found it.
+    """
+
+    planted: Planted
+    failed: tuple[str, ...]
+
+    @property
+    def caught(self) -> bool:
+        """Whether those that must find it did."""
+        return bool(self.failed) and set(self.planted.caught) <= set(self.failed)
+
+
+def rows(bugs: Sequence[Planted] = BUGS) -> Iterator[Row]:
+    """All bugs, audited one after the other."""
+    for planted in bugs:
+        yield Row(planted, audit(planted).failed)
+
+
+HEADER = "| planted bug | what an attacker gains | agent | found by |\n|---|---|---|---|"
+
+
+def line(row: Row) -> str:
+    """A row in Markdown."""
+    checks = ", ".join(row.failed) or "NOTHING"
+    return f"| {row.planted.what} | {row.planted.gain} | {row.planted.host} | {checks} |"
+
+
+def false_alarms(audits: int, host: str = "UCBVI", runs: int = 25) -> list[tuple[int, str]]:
+    """Audits of an agent without a bug that failed: the seed, and what was found.
+
+    Every audit has users, neighbours and noise of its own.
+    """
+    from tacit.agent_audit import audit_agent
+
+    found = []
+    for seed in range(audits):
+        known = HOSTS[host]
+        result = audit_agent(
+            known.make(),
+            known.world(),
+            users=160,
+            runs=runs,
+            rounds=5,
+            seed=seed,
+            behaviour=False,
+            progress=False,
+        )
+        found += [(seed, words) for words in result.failures[:1]]
+    return found
+
+
+def tightness(hosts: Sequence[str] = tuple(HOSTS)) -> dict[str, float]:
+    """By agent, the measured cost of the worst pair found over what is claimed."""
+    found = {}
+    for host in hosts:
+        result = audit(host, behaviour=False, runs=100, rounds=80)
+        found[host] = max(t.estimate / t.claimed for t in result.transcripts)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns how many bugs were not found, or how many alarms were false."""
+    parser = Parser(
+        prog="python -m tacit.experiments.mutation_table",
+        description="which planted privacy bugs the audit finds, and by which check",
+    )
+    parser.add_argument(
+        "--false-alarms",
+        type=whole(1),
+        metavar="N",
+        help="audit an agent without a bug N times instead, and count the audits that fail",
+    )
+    parser.add_argument(
+        "--tightness",
+        action="store_true",
+        help="print what the worst pair of users found costs, over what is claimed, instead",
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.false_alarms is not None:
+        alarms = false_alarms(chosen.false_alarms)
+        for seed, words in alarms:
+            print(f"seed {seed}: {words}")
+        print(f"{len(alarms)} false alarms in {chosen.false_alarms} audits")
+        return len(alarms)
+    if chosen.tightness:
+        print("| agent | measured over claimed |\n|---|---|")
+        for host, ratio in tightness().items():
+            print(f"| {host} | {ratio:.3f} |")
+        return 0
+    print(HEADER)
+    caught = []
+    for row in rows():
+        print(line(row), flush=True)
+        caught.append(row.caught)
+    print(f"\n{sum(caught)} of {len(caught)} planted bugs found.")
+    return len(caught) - sum(caught)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
