@@ -97,8 +97,8 @@ class OFU(LQAgent):
 
     @property
     def uncertainty(self) -> Posterior | None:
-        """See :class:`~tacit.lq.agent.LQAgent`; ``None`` where the set is a paper's."""
-        return None if self._papers else super().uncertainty
+        """See :class:`~tacit.lq.agent.LQAgent`; ``None`` as printed, which has no posterior."""
+        return None if self.calibration == "as_printed" else super().uncertainty
 
     @property
     def confidence_set(self) -> ConfidenceSet | None:
@@ -149,8 +149,9 @@ class OFU(LQAgent):
     # What is known.
 
     def _absorb(self, release: Release, statistic: Statistic, users: int) -> None:
-        if not self._papers:
+        if self.calibration != "as_printed":
             super()._absorb(release, statistic, users)
+        if not self._papers:
             return
         stds = (float(np.max(release.std[name])) for name in ("gram", "cross"))
         gram, cross, variances = release["gram"], release["cross"], tuple(s * s for s in stds)
@@ -255,12 +256,14 @@ class OFU(LQAgent):
             seed=self.releases,
         )
         serving = bounded_gains(best.gains, spec.gain_bound)
-        if self._papers:
+        if self.calibration == "as_printed":
             greedy = self._gains(models.centre, np.zeros_like(models.V))
             return self._policies(serving, greedy)
         costs, gains = self._safe([*self._greedy_candidates(), serving])
         greedy = gains[int(np.argmin(costs[:-1]))]
-        return self._policies(serving if math.isfinite(costs[-1]) else greedy, greedy)
+        # The theory is about optimistic gains, whatever they cost.
+        safe = self._papers or math.isfinite(costs[-1])
+        return self._policies(serving if safe else greedy, greedy)
 
     # Save and resume.
 
