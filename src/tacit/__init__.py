@@ -32,8 +32,12 @@ from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
 if TYPE_CHECKING:
-    from tacit import linear, mixture, tabular
+    from tacit import continuous, linear, lq, mixture, tabular
+    from tacit.agent_audit import audit_agent
     from tacit.checks import check_agent
+    from tacit.continuous.fitted import FittedFunctionalQ
+    from tacit.continuous.online import FunctionalQ
+    from tacit.continuous.printed import PrintedFunctionalQ
     from tacit.episodes import Episodes
     from tacit.episodes import validate_episodes as validate
     from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
     from tacit.linear.lsvi_ucb import LSVIUCB
     from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
     from tacit.loop import run, run_seeds
+    from tacit.lq.certainty_equivalence import CertaintyEquivalence
+    from tacit.lq.ofu import OFU
     from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
     from tacit.mixture.linopt_po import LinOptPO
     from tacit.mixture.linopt_vi import LinOptVI
@@ -57,21 +63,29 @@ __version__ = "0.1.0"
 _LAZY = {
     "AdaptiveLSVIUCB": ("tacit.linear.adaptive_lsvi_ucb", "AdaptiveLSVIUCB"),
     "BatchedLSVIUCB": ("tacit.linear.batched_lsvi_ucb", "BatchedLSVIUCB"),
+    "CertaintyEquivalence": ("tacit.lq.certainty_equivalence", "CertaintyEquivalence"),
     "Episodes": ("tacit.episodes", "Episodes"),
+    "FittedFunctionalQ": ("tacit.continuous.fitted", "FittedFunctionalQ"),
+    "FunctionalQ": ("tacit.continuous.online", "FunctionalQ"),
     "LDPOB": ("tacit.tabular.ldpob", "LDPOB"),
     "LDPUCRLVTR": ("tacit.mixture.ldp_ucrl_vtr", "LDPUCRLVTR"),
     "LSVIUCB": ("tacit.linear.lsvi_ucb", "LSVIUCB"),
     "LSVIUCBPlusPlus": ("tacit.linear.lsvi_ucb_plus_plus", "LSVIUCBPlusPlus"),
     "LinOptPO": ("tacit.mixture.linopt_po", "LinOptPO"),
     "LinOptVI": ("tacit.mixture.linopt_vi", "LinOptVI"),
+    "OFU": ("tacit.lq.ofu", "OFU"),
     "PUCB": ("tacit.tabular.pucb", "PUCB"),
     "Policy": ("tacit.policy", "Policy"),
+    "PrintedFunctionalQ": ("tacit.continuous.printed", "PrintedFunctionalQ"),
     "Result": ("tacit.result", "Result"),
     "UCBPO": ("tacit.tabular.ucbpo", "UCBPO"),
     "UCBVI": ("tacit.tabular.ucbvi", "UCBVI"),
     "VectorEpisodes": ("tacit.vector_episodes", "VectorEpisodes"),
+    "audit_agent": ("tacit.agent_audit", "audit_agent"),
     "check_agent": ("tacit.checks", "check_agent"),
+    "continuous": ("tacit.continuous", None),
     "linear": ("tacit.linear", None),
+    "lq": ("tacit.lq", None),
     "mixture": ("tacit.mixture", None),
     "run": ("tacit.loop", "run"),
     "run_seeds": ("tacit.loop", "run_seeds"),
@@ -83,6 +97,7 @@ __all__ = [
     "LDPOB",
     "LDPUCRLVTR",
     "LSVIUCB",
+    "OFU",
     "PUCB",
     "UCBPO",
     "UCBVI",
@@ -91,12 +106,15 @@ __all__ = [
     "Block",
     "Budget",
     "BudgetExceeded",
+    "CertaintyEquivalence",
     "CheckFailed",
     "ClippedSum",
     "CorruptFile",
     "Curator",
     "DoubleSpend",
     "Episodes",
+    "FittedFunctionalQ",
+    "FunctionalQ",
     "GramCross",
     "Guarantee",
     "HorizonExceeded",
@@ -115,21 +133,25 @@ __all__ = [
     "OneHotCounts",
     "Part",
     "Policy",
+    "PrintedFunctionalQ",
     "Relation",
     "Release",
     "Result",
     "Statistic",
     "TacitError",
     "VectorEpisodes",
+    "audit_agent",
     "audit_counter",
     "audit_linear",
     "audit_samples",
     "check_agent",
     "check_counter",
     "check_statistic",
+    "continuous",
     "counter",
     "linear",
     "local",
+    "lq",
     "mixture",
     "run",
     "run_seeds",
