@@ -167,7 +167,7 @@ def test_streamed_users_are_those_of_the_episodes_every_time():
             np.testing.assert_array_equal(joined, getattr(episodes, name))
     assert "rewards" not in parts[0].arrays
     assert (episodes.versions == 5).all()
-    assert (episodes.lengths == world.horizon).all()
+    assert (episodes.lengths == world.horizon + 1).all()  # no episode ends early
 
 
 def test_simulation_is_decided_by_the_generator():

@@ -31,6 +31,7 @@ from tacit.lq.policy import GainPolicy
 from tacit.lq.riccati import cost_gradient, expected_costs
 from tacit.lq.spec import LQSpec
 from tacit.lq.statistics import TrajectorySums
+from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import NonPrivate, Privacy, needs_l1
@@ -54,7 +55,11 @@ class Constants:
     Attributes:
         first: users of the first block, times (n + d) / mu.
         growth: the number of users served grows by at most this factor from block to block.
-        control_noise: of each first control, in lengths of first states, over d^(1/4).
+        control_noise: energy of the first users' controls, over the whole episode and divided by
+            sqrt(d), in that of first states. Noise adds up over an episode, so with a fixed size
+            per step it would cost the more the longer episodes are.
+        noise_price: what the noise of later users may cost, in costs of zero control;
+        largest_noise: and how large it may be, in first noises, per root of the horizon.
         explore: it may cost so many times what the gains are expected to lack of the optimum.
         prior: standard deviation of all entries of (A, B) together, in norm bounds.
         model_error: see :class:`~tacit.lq.estimate.Regression`.
@@ -73,7 +78,9 @@ class Constants:
 
     first: float = 7.0
     growth: float = 1.3
-    control_noise: float = 0.7
+    control_noise: float = 3.0
+    noise_price: float = 0.7
+    largest_noise: float = 0.4
     explore: float = 1.0
     prior: float = 0.6
     model_error: float = 0.1
@@ -142,6 +149,7 @@ class LQAgent(Learner[Statistic, GainPolicy]):
         self.level = level
         self._energy: float | None = None
         self.constants = Constants() if constants is None else constants
+        instance_of("constants", self.constants, Constants)
         p, n = spec.states + spec.controls, spec.states
         self._regression = Regression(
             spec,
@@ -167,6 +175,8 @@ class LQAgent(Learner[Statistic, GainPolicy]):
             ledger=ledger,
             autosave=autosave,
         )
+        # Noise is for those who are served; nobody is better off with it.
+        self._greedy = replace(self._policy, noise=0.0)
 
     # What is public.
 
@@ -244,8 +254,9 @@ class LQAgent(Learner[Statistic, GainPolicy]):
     @cached_property
     def _practical_noise(self) -> float:
         spec = self.spec
-        length = math.sqrt(float(np.trace(spec.start_moment)) / math.sqrt(spec.controls))
-        return self.constants.control_noise * (length or spec.noise_bound or 1.0)
+        energy = float(np.trace(spec.start_moment)) or spec.noise_bound**2 or 1.0
+        share = self.constants.control_noise / (spec.horizon * math.sqrt(spec.controls))
+        return math.sqrt(share * energy)
 
     # What is asked.
 
@@ -375,15 +386,10 @@ class LQAgent(Learner[Statistic, GainPolicy]):
         scarce, and as its square where the noise of privacy is what counts, so the variance
         decreases as N^(-1/2) and N^(-2/3), as the least sum of both does.
         """
+        most = self._most_noise()
         if not gains.any():
-            return self._first_noise
-        spec = self.spec
-        public = (
-            spec.start_moment,
-            spec.noise_covariance,
-            spec.state_cost,
-            spec.control_cost,
-        )
+            return most
+        spec, public = self.spec, self._public
         one = expected_costs(
             gains[np.newaxis].repeat(2, 0),
             self._known.mean[np.newaxis],
@@ -398,8 +404,29 @@ class LQAgent(Learner[Statistic, GainPolicy]):
         ]
         lack, price = float(np.mean(costs) - np.mean(best)), float(one[1, 0] - one[0, 0])
         if not (math.isfinite(lack) and math.isfinite(price)):
+            return most
+        return min(most, math.sqrt(self.constants.explore * max(lack, 0.0) / price))
+
+    def _most_noise(self) -> float:
+        """More than the first users had, where it is known to cost little in comparison."""
+        if not self._evidence or not self._first_noise:
             return self._first_noise
-        return min(self._first_noise, math.sqrt(self.constants.explore * max(lack, 0.0) / price))
+        spec = self.spec
+        still = np.zeros((2, spec.horizon, spec.controls, spec.states))
+        costs = expected_costs(still, self._models(), np.array([0.0, 1.0]), *self._public)
+        ratios = costs[1] / np.maximum(costs[0], 1e-300)
+        price = float(np.quantile(ratios, self.constants.confidence)) - 1.0
+        largest = self.constants.largest_noise * self._first_noise * math.sqrt(spec.horizon)
+        if not (math.isfinite(price) and price > 0.0):
+            return self._first_noise
+        bearable = min(largest, math.sqrt(self.constants.noise_price / price))
+        return max(self._first_noise, bearable)
+
+    @property
+    def _public(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """What costs depend on besides gains and the model."""
+        spec = self.spec
+        return spec.start_moment, spec.noise_covariance, spec.state_cost, spec.control_cost
 
     @property
     def _caution(self) -> float:
@@ -418,18 +445,9 @@ class LQAgent(Learner[Statistic, GainPolicy]):
 
         Infinite where the gate is closed. The first candidate is zero control: it is always open.
         """
-        spec, chosen = self.spec, self.constants
-        models = self._models()
+        chosen, models = self.constants, self._models()
         gains = np.array([np.zeros_like(candidates[0]), *candidates])
-        costs = expected_costs(
-            gains,
-            models,
-            0.0,
-            spec.start_moment,
-            spec.noise_covariance,
-            spec.state_cost,
-            spec.control_cost,
-        )
+        costs = expected_costs(gains, models, 0.0, *self._public)
         # Where zero control exceeds all numbers, nothing is known of what is better.
         ratios = np.where(np.isfinite(costs), costs, np.inf) / np.maximum(costs[0], 1e-300)
         ratios[np.isnan(ratios)] = np.inf

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import check_seed, check_size
+from tacit.finite import check_bytes, check_seed, check_size
 from tacit.lq import riccati
 from tacit.lq.spec import check_array, check_number, check_positive
 from tacit.lq.world import Ball, LQWorld, Noise, Sphere, Start, UniformBall
@@ -51,6 +51,10 @@ def random_system(n: int = 3, d: int = 2, horizon: int = 15, seed: int = 0) -> L
     if H == 1:
         raise InvalidArgument("horizon must be >= 2, got 1: over one step control gains nothing")
     seed = check_seed("seed", seed)
+    for name, shape in (("A", (n, n)), ("B", (n, d)), ("R", (d, d))):
+        check_bytes(name, shape)
+    check_bytes("gains over the horizon", (H, d, n))
+    check_bytes("values over the horizon", (H + 1, n, n))
     Q, R = np.eye(n), _CONTROL_COST * np.eye(d)
     noise, start = UniformBall(_NOISE), Sphere(1.0, (0.0,) * n)
     rng = np.random.default_rng(seed)
@@ -155,6 +159,7 @@ def double_integrator(horizon: int = 20, step: float = 0.3, noise: float = 0.1) 
     if dt > 1.0:
         raise InvalidArgument(f"step must be at most 1, got {step!r}")
     radius = check_number("noise", noise, 0.0)
+    check_bytes("values over the horizon", (H + 1, 2, 2))
     return LQWorld(
         A=[[1.0, dt], [0.0, 1.0]],
         B=[[0.5 * dt**2], [dt]],

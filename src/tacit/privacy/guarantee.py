@@ -37,6 +37,7 @@ from tacit.privacy.errors import CorruptFile, InvalidArgument
 
 _FORMAT = "tacit-guarantee"
 _VERSION = 1
+_ITEM = "one user's contribution to one item"
 _MODELS = {"joint": "JDP", "local": "LDP"}
 _SAMPLERS = {
     "floating-point": (
@@ -170,8 +171,9 @@ class Guarantee:
     @property
     def short(self) -> str:
         """One line: numbers, model, relation, number of releases."""
+        whom = "per user" if self._whole else f"for {self.unit.partition(';')[0]}"
         parts = [
-            f"({_up(self.epsilon)}, {_up(self.delta)})-{_MODELS[self.model]} per user",
+            f"({_up(self.epsilon)}, {_up(self.delta)})-{_MODELS[self.model]} {whom}",
             self.relation.value,
             self._count(),
         ]
@@ -207,9 +209,17 @@ class Guarantee:
             f"{self.unit}, {self.relation.value}."
         )
 
+    @property
+    def _whole(self) -> bool:
+        """Whether all of a user's data is protected, not only what the unit names."""
+        several = self.unit.startswith("one user with") and "(" not in self.unit
+        return several or self.unit in ("one user's whole episode", _ITEM)
+
     def _bound(self) -> str:
         changed = {
-            Relation.REPLACE_ONE: "Had this user's data been any other",
+            Relation.REPLACE_ONE: "Had this user's data been any other"
+            if self._whole
+            else "Had that, and nothing else, been any other",
             Relation.ZERO_OUT: "Had this user's data not been used, her place in the stream kept",
         }[self.relation]
         seen = {
