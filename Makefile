@@ -59,6 +59,11 @@ docs-figures: $(STAMP) ## draw the pictures of the docs again
 	$(BIN)/python -m tacit.experiments.linear_comparison --output docs/img/linear-comparison.png
 	$(BIN)/python -m tacit.experiments.linear_budgets --output docs/img/linear-budgets.png
 	$(BIN)/python -m tacit.experiments.mixture_orders --output docs/img/mixture-orders.png
+	$(BIN)/python -m tacit.experiments.lq_budget --output docs/img/lq-budget.png
+	$(BIN)/python -m tacit.experiments.dosing_trajectories --output docs/img/dosing-trajectories.png
+	$(BIN)/python -m tacit.experiments.functional_noise --output docs/img/functional-noise.png
+	$(BIN)/python -m tacit.experiments.functional_baselines --output docs/img/functional-baselines.png
+	$(BIN)/python -m tacit.experiments.functional_q_pictures --output docs/img/functional-q.png
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build src/*.egg-info

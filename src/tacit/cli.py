@@ -539,7 +539,10 @@ def figure_command(
         return
     if name is None or name not in FIGURES:
         raise InvalidArgument(f"figure is {name!r}, but must be one of {', '.join(FIGURES)}")
-    raise typer.Exit(import_module(FIGURES[name]).main([f"--output={output or f'{name}.png'}"]))
+    picture = output or f"{name}.png"
+    _check_png("--output", picture)
+    _check_writable("--output", picture)
+    raise typer.Exit(import_module(FIGURES[name]).main([f"--output={picture}"]))
 
 
 @app.command(
@@ -650,20 +653,26 @@ def _compare(
 
 def _check_files(plot: str | None, save: str | None, lines: int) -> None:
     """Refuses files that cannot be written, before anything is run."""
-    from tacit.experiments.arguments import png
     from tacit.experiments.plots import PALETTE
 
     if plot is not None:
-        try:
-            png(plot)
-        except argparse.ArgumentTypeError as error:
-            raise InvalidArgument(f"--plot {error}") from None
+        _check_png("--plot", plot)
         if lines > len(PALETTE):
             raise InvalidArgument(
                 f"--plot shows at most {len(PALETTE)} lines, but {lines} are compared"
             )
     _check_writable("--plot", plot)
     _check_writable("--save", save)
+
+
+def _check_png(name: str, text: str) -> None:
+    """Refuses the name of a picture that is none."""
+    from tacit.experiments.arguments import png
+
+    try:
+        png(text)
+    except argparse.ArgumentTypeError as error:
+        raise InvalidArgument(f"{name} {error}") from None
 
 
 def _check_writable(name: str, text: str | None) -> None:

@@ -10,7 +10,7 @@ columns are public, and wrong ones raise.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -26,6 +26,9 @@ Floats: TypeAlias = NDArray[np.float64]
 Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "followed"]
 """What a world hands over: episodes one by one, the same made part by part, exact sums per step,
 sums over all steps, or sums per step of a deterministic policy's own actions."""
+
+# Steps of all users together: more than this fills the memory of any machine.
+_MOST_CELLS = 1 << 33
 
 INVALID = -1
 """The state or action of what is missing or is no such number."""
@@ -225,6 +228,11 @@ class Episodes:
                     f"{name} has {len(array)} entries, but must have as many as step, {len(steps)}"
                 )
         n = len(ids)
+        if n * horizon > _MOST_CELLS:
+            raise InvalidArgument(
+                f"horizon is {horizon!r}, but must be at most {_MOST_CELLS // max(1, n):,} for so "
+                "many episodes: all of them must fit in memory"
+            )
         within = (steps >= 0) & (steps < horizon)
         cell = rows[within] * horizon + steps[within]
         once = np.bincount(cell, minlength=n * horizon) == 1
@@ -373,10 +381,23 @@ def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
 
 
 def _array(name: str, values: ArrayLike) -> NDArray[Any]:
+    if isinstance(values, np.ndarray):
+        return values
     try:
-        return np.asarray(values)
+        array = np.asarray(values)
+        if array.dtype.kind in "biuf":
+            return array
+    except (ValueError, TypeError, OverflowError):
+        pass
+    # One odd entry gives everybody's entries its type: True next to "x" would become a text. So
+    # entries that are no numbers all stay what they are.
+    try:
+        array = np.asarray(values, dtype=object)
     except ValueError as error:
         raise InvalidArgument(f"{name} has rows of different lengths") from error
+    if any(isinstance(entry, (list, tuple, np.ndarray)) for entry in array.ravel().tolist()):
+        raise InvalidArgument(f"{name} has rows of different lengths")
+    return array
 
 
 def as_numbers(name: str, values: ArrayLike) -> Floats:
@@ -426,6 +447,10 @@ def checked_ids(user_ids: Sequence[int | str] | None, users: int) -> tuple[int |
     """The ids of so many users, or ``None``; an id is an integer or a text."""
     if user_ids is None:
         return None
+    if isinstance(user_ids, (str, bytes)) or not isinstance(user_ids, Iterable):
+        raise InvalidArgument(
+            f"user_ids must be a list of ids, one per user, got {type(user_ids).__name__}"
+        )
     ids = tuple(user_ids.tolist() if isinstance(user_ids, np.ndarray) else user_ids)
     if len(ids) != users:
         raise InvalidArgument(f"user_ids has {len(ids)} entries, but there are {users} users")
@@ -460,7 +485,7 @@ def _rows(user: ArrayLike, episode: ArrayLike | None) -> tuple[Ints, list[int | 
 
 def _id_column(name: str, values: ArrayLike) -> list[int | str]:
     # A list of text and integers would become all text in an array, and "7" the same as 7.
-    column = values if isinstance(values, (list, tuple)) else np.asarray(values)
+    column = values if isinstance(values, (list, tuple)) else _column(name, np.asarray(values))
     ids = list(column.tolist() if isinstance(column, np.ndarray) else column)
     for value in ids:
         if isinstance(value, bool) or not isinstance(value, (int, str, np.integer)):

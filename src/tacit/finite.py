@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.policy import Policy
+from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
@@ -71,7 +72,7 @@ class FiniteSpec:
     def __post_init__(self) -> None:
         for name in ("states", "actions", "horizon"):
             object.__setattr__(self, name, check_size(name, getattr(self, name)))
-        object.__setattr__(self, "stationary", bool(self.stationary))
+        object.__setattr__(self, "stationary", flag("stationary", self.stationary))
         values = tuple(_reward_values(self.reward_values).tolist())
         object.__setattr__(self, "reward_values", values)
         if self.start is not None:
@@ -120,6 +121,7 @@ class FiniteModel:
                 f"{shape[1]}, {shape[2]}, {len(values)}), got {given}"
             )
         check_bytes("transitions", shape)
+        check_bytes("values of all steps (horizon)", (horizon + 1, shape[1]))
         fields = {
             "transitions": check_distributions("transitions", self.transitions, shape),
             "reward_probabilities": check_distributions(
@@ -531,12 +533,16 @@ def check_bytes(name: str, shape: tuple[int, ...], itemsize: int = 8) -> None:
     if needed > MOST_BYTES:
         raise InvalidArgument(
             f"{name} of shape {tuple(shape)} would need {needed:,} bytes "
-            f"({needed / 2**30:.1f} GiB); at most {MOST_BYTES:,} are allowed"
+            f"({(needed >> 20) / 1024 if needed < 2**90 else math.inf:.1f} GiB); at most "
+            f"{MOST_BYTES:,} are allowed"
         )
 
 
 def _reward_values(values: ArrayLike) -> Floats:
-    array = np.array(values, dtype=np.float64)
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        array = np.zeros(0)
     good = array.ndim == 1 and bool(((array >= 0) & (array <= 1)).all())
     if not good or not 0 < len(array) == len(set(array.tolist())):
         raise InvalidArgument(f"reward_values must be different numbers in [0, 1], got {values!r}")

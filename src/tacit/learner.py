@@ -9,7 +9,6 @@ and how it plans; it never sees who was asked.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,9 +17,18 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, T
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.episodes import Episodes
+from tacit.episodes import Episodes, as_numbers
+from tacit.privacy.arguments import (
+    MOST_USERS,
+    file_name,
+    instance_of,
+    one_of,
+    positive,
+    row_ids,
+    whole_number,
+)
 from tacit.privacy.curator import JointCurator
-from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument, TacitError
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
@@ -50,6 +58,9 @@ class PublicPolicy(Protocol):
         """Writes the public file."""
         ...
 
+
+# What a save can raise whose checksum is right, but which no agent of this release wrote.
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
 
 Asked = TypeVar("Asked", bound=Statistic)
 Plan = TypeVar("Plan", bound=PublicPolicy)
@@ -103,15 +114,16 @@ class Learner(ABC, Generic[Asked, Plan]):
             raise InvalidArgument(
                 f"privacy must be JointDP, LocalDP or NonPrivate, got {privacy!r}"
             )
-        if isinstance(users, bool) or int(users) != users or users < 1:
-            raise InvalidArgument(f"users must be an integer >= 1, got {users!r}")
-        if not (math.isfinite(scale) and scale > 0):
-            raise InvalidArgument(f"scale must be > 0, got {scale!r}")
+        for name, path in (("ledger", ledger), ("autosave", autosave)):
+            if path is not None:
+                file_name(name, path)
+        seed = whole_number("seed", seed, least=0)
         self.spec = spec
-        self.users = int(users)
+        self.users = whole_number("users", users, most=MOST_USERS)
         self.privacy = privacy
-        self.scale = float(scale)
-        self.bonus, self.calibration, self.failure = bonus, calibration, float(failure)
+        self.scale = positive("scale", scale)
+        self.failure = positive("failure", failure)
+        self.bonus, self.calibration = bonus, calibration
         self._check_options(schedule)
         self.served = 0
         self.releases = 0
@@ -210,12 +222,8 @@ class Learner(ABC, Generic[Asked, Plan]):
 
     def _check_options(self, schedule: str | Schedule) -> None:
         """Refuses arguments that do not go together; nothing is made yet."""
-        if self.bonus not in ("practical", "theory"):
-            raise InvalidArgument(f"bonus must be practical or theory, got {self.bonus!r}")
-        if self.calibration not in ("tight", "as_printed"):
-            raise InvalidArgument(
-                f"calibration must be tight or as_printed, got {self.calibration!r}"
-            )
+        one_of("bonus", self.bonus, ("practical", "theory"))
+        one_of("calibration", self.calibration, ("tight", "as_printed"))
         if not 0.0 < self.failure < 1.0:
             raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
 
@@ -286,6 +294,7 @@ class Learner(ABC, Generic[Asked, Plan]):
             data: episodes of any number of users, or the sums of exactly one block (simulations).
             user_ids: who they are; see :meth:`tacit.Curator.add`.
         """
+        instance_of("data", data, (Episodes, VectorEpisodes, Block))
         if not isinstance(data, Block):
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
@@ -309,6 +318,10 @@ class Learner(ABC, Generic[Asked, Plan]):
             return
         start = 0
         while start < data.users:
+            if self.block_users == 0:
+                raise HorizonExceeded(
+                    f"no block is left for {data.users - start} more users: the schedule has ended"
+                )
             stop = min(data.users, start + self.block_users)
             part = data.take(slice(start, stop))
             self._pending.append((part, None if user_ids is None else user_ids[start:stop]))
@@ -334,11 +347,11 @@ class Learner(ABC, Generic[Asked, Plan]):
         if user_ids is not None:
             if data.aggregate:
                 raise InvalidArgument("an aggregate block has no user_ids")
-            if len(user_ids) != data.users:
-                raise InvalidArgument(f"{data.users} users need as many ids, got {len(user_ids)}")
+            row_ids(user_ids, data.users)
             kinds = {type(user) for user in user_ids}
             if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
-                raise InvalidArgument(f"user ids must be integers or strings, got {kinds}")
+                words = ", ".join(sorted(kind.__name__ for kind in kinds))
+                raise InvalidArgument(f"user_ids must be integers or strings, got {words}")
         if data.users:
             self._with_ids = given
 
@@ -370,12 +383,15 @@ class Learner(ABC, Generic[Asked, Plan]):
         if self.calibration == "as_printed":
             # Devices that report by ``privacy`` would add another noise than is accounted for.
             raise InvalidArgument("as printed is for simulations: devices report by privacy itself")
-        rows = np.asarray(reports, dtype=np.float64)
-        if len(rows) != self.block_users:
-            raise InvalidArgument(
-                f"the current block has {self.block_users} users, got {len(rows)} reports"
-            )
+        # What a device sent instead of a number must not cost the others their reports.
+        rows = as_numbers("reports", reports)
         statistic = self._statistic()
+        shape = (self.block_users, statistic.layout.size)
+        if rows.shape != shape:
+            raise InvalidArgument(
+                f"reports must have shape {shape}, a row per user of the current block, got "
+                f"{rows.shape}"
+            )
         number = self._curator.collect(statistic, rows, user_ids)
         self._absorb(self._curator.release(statistic, blocks=[number]), statistic, len(rows))
         self._advance(len(rows))
@@ -433,6 +449,7 @@ class Learner(ABC, Generic[Asked, Plan]):
         autosave: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Resumes a save into this freshly made agent, which must have the same arguments."""
+        before = (self._curator, self._stream, *self._dump())
         try:
             if isinstance(self.privacy, JointDP):
                 # First of all: a ledger lets a save be loaded once.
@@ -453,11 +470,23 @@ class Learner(ABC, Generic[Asked, Plan]):
                 self._curator.restart(meta["served"], source)
                 self._curator._participants.restore(state.meta, arrays)
             self._restore(meta, arrays)
-        except (KeyError, TypeError) as error:
-            raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
+        except BaseException as error:
+            self._go_back(*before)
+            if isinstance(error, _MALFORMED) and not isinstance(error, TacitError):
+                raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
+            raise
         if isinstance(self._curator, JointCurator):
             self._catch_up()
         return self
+
+    def _go_back(
+        self, curator: Curator, stream: Stream | None, meta: dict[str, Any], arrays: Arrays
+    ) -> None:
+        """To what was before a save that turned out to be none."""
+        self._restore(meta, arrays)
+        self._curator, self._stream = curator, stream
+        if isinstance(curator, JointCurator):
+            curator.attach(self._dump)
 
     def _catch_up(self) -> None:
         """Publishes what was saved before it was published: a release on disk, without policy."""

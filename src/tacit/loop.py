@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import itertools
 import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
@@ -298,6 +299,8 @@ def run(agent: Agent, world: World, seed: int = 0, progress: Progress = True) ->
         InvalidArgument: The agent is for another world, or has served its users already. Nothing
             was changed.
     """
+    _require("agent", agent, "an agent", ("spec", "policy", "block_users", "learn"))
+    _require("world", world, "a world", ("spec", "simulate", "value"))
     _check_match(agent, world)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InvalidArgument(f"seed is {seed!r}, but must be an integer of at least 0")
@@ -369,6 +372,10 @@ WorldMaker: TypeAlias = World | Callable[[int], World] | Mapping[str, Any]
 """A world, ``make(seed)``, or a description."""
 
 
+# More runs than this are a slip.
+_MOST_RUNS = 10**6
+
+
 class SeedFailed(TacitError):
     """One of several runs failed.
 
@@ -425,7 +432,14 @@ def run_seeds(
     Raises:
         SeedFailed: A run failed; the message says which seed and why. No further runs are started.
     """
-    seeds = list(seeds)
+    if not (callable(make_agent) or isinstance(make_agent, Mapping)):
+        raise InvalidArgument(f"make_agent must be a function or a description, got {make_agent!r}")
+    worlds = callable(make_world) or isinstance(make_world, Mapping)
+    if not (worlds or hasattr(make_world, "simulate")):
+        raise InvalidArgument(
+            f"make_world must be a world, a function or a description, got {make_world!r}"
+        )
+    seeds = seed_list(seeds)
     for seed in seeds:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise InvalidArgument(f"seeds holds {seed!r}, but must hold integers of at least 0")
@@ -535,6 +549,22 @@ def _described(description: Mapping[str, Any]) -> tuple[Callable[..., Any], dict
         raise InvalidArgument(f"make is {name!r}, which cannot be imported: {error}") from error
 
 
+def seed_list(seeds: Iterable[int]) -> list[int]:
+    """Seeds as a list; they are a list, not a number of runs."""
+    if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)):
+        raise InvalidArgument(f"seeds must be a list of integers, got {seeds!r}")
+    found = list(itertools.islice(seeds, _MOST_RUNS + 1))
+    if len(found) > _MOST_RUNS:
+        raise InvalidArgument(f"seeds must be at most {_MOST_RUNS:,}, got more")
+    return found
+
+
+def _require(name: str, value: object, what: str, needed: Sequence[str]) -> None:
+    """Refuses what lacks what is needed."""
+    if isinstance(value, type) or not all(hasattr(value, key) for key in needed):
+        raise InvalidArgument(f"{name} must be {what}, got {value!r}")
+
+
 def _check_match(agent: Agent, world: World) -> None:
     """Refuses an agent for another world: specs must agree in whatever both of them state."""
     mine, theirs = agent.spec, world.spec
@@ -618,7 +648,7 @@ class _Clock:
 @contextlib.contextmanager
 def progress_bar(title: str, total: int, progress: Progress) -> Iterator[Callable[[int], None]]:
     """A progress bar where somebody is watching; yields what moves it on."""
-    if progress not in (True, False, "always"):
+    if not isinstance(progress, (bool, str)) or progress not in (True, False, "always"):
         raise InvalidArgument(f"progress is {progress!r}, but must be True, False or 'always'")
     if progress is False or not (progress == "always" or sys.stderr.isatty()):
         yield lambda _: None

@@ -87,7 +87,12 @@ class Policy:
         """
         sizes = {"horizon": horizon, "states": states, "actions": actions}
         shape = tuple(_integer(name, size, 1) for name, size in sizes.items())
-        return cls(np.full(shape, 1.0 / actions), None, version)
+        try:
+            return cls(np.full(shape, 1.0 / actions), None, version)
+        except (MemoryError, OverflowError):
+            raise InvalidArgument(
+                f"horizon, states and actions are {shape}, but a table of them must fit in memory"
+            ) from None
 
     @property
     def horizon(self) -> int:

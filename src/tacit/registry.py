@@ -18,7 +18,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import PurePath
@@ -317,8 +317,23 @@ horizon=20
     entry = world_entry(kind)
     if imported:
         return _imported(entry, options)
-    world: World = entry.make(**entry.read(options))
+    given = entry.read(options)
+    with _refused(f"world {name!r}", own=kind in _WORLDS):
+        world: World = entry.make(**given)
+    if not hasattr(world, "simulate"):
+        raise InvalidArgument(f"world is {name!r}, which makes no world, but {world!r}")
     return world
+
+
+@contextlib.contextmanager
+def _refused(what: str, own: bool) -> Iterator[None]:
+    """Anything can be the dotted path of something: what is no world or agent fails somehow."""
+    try:
+        yield
+    except TypeError as error:
+        if own:
+            raise
+        raise InvalidArgument(f"{what} cannot be made: {error}") from error
 
 
 def _imported(entry: Entry, text: str) -> World:
@@ -433,14 +448,18 @@ class AgentChoice:
     def build(self, spec: Any, users: int, privacy: Any, seed: int = 0) -> Agent:
         """The agent of one seed, the same as in a run of several; its noise is simulated."""
         make = Entry(self.text, self.target).make
-        made: Agent = make(
-            spec,
-            users=users,
-            privacy=privacy,
-            seed=seed,
-            noise_seed=noise_seed(seed),
-            **self.options,
-        )
+        own = self.text.partition(":")[0] in _AGENTS
+        with _refused(f"agent {self.text!r}", own=own):
+            made: Agent = make(
+                spec,
+                users=users,
+                privacy=privacy,
+                seed=seed,
+                noise_seed=noise_seed(seed),
+                **self.options,
+            )
+        if not own and not hasattr(made, "learn"):
+            raise InvalidArgument(f"agent is {self.text!r}, which makes no agent, but {made!r}")
         return made
 
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import overload
 
+from tacit.privacy.arguments import MOST_USERS
 from tacit.privacy.budget import checked_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.local import flip_probability, noise_scale
@@ -70,6 +71,10 @@ class _EvenEnds(Sequence[int]):
         return min(self.users, (range(len(self))[index] + 1) * self.size)
 
 
+# A schedule that is written down block by block has at most so many.
+_MOST_BLOCKS = 10**7
+
+
 def geometric(users: int, growth: float = 1.5, first: int = 1) -> tuple[int, ...]:
     """Blocks after which the number of users served has grown by a constant factor.
 
@@ -88,8 +93,17 @@ def geometric(users: int, growth: float = 1.5, first: int = 1) -> tuple[int, ...
     (10, 10, 20, 40, 20)
     """
     users = _count("users", users)
+    if users > MOST_USERS:
+        raise InvalidArgument(f"users is {users!r}, but must be at most {MOST_USERS:,}")
     first = _count("first", first)
     growth = checked_number("growth", growth, "a number above 1", lambda g: g > 1)
+    # While rounding makes the ends, they are at most 1 / (growth - 1) apart from one another.
+    slow = min(float(users), max(1.0, 1.0 / (growth - 1.0)))
+    if slow + math.log(max(1.0, users / slow)) / math.log(growth) > _MOST_BLOCKS:
+        raise InvalidArgument(
+            f"growth is {growth!r}, but must be larger for {users} users: there would be more than "
+            f"{_MOST_BLOCKS:,} blocks"
+        )
     blocks = [min(first, users)]
     end = blocks[0]
     while end < users:

@@ -24,12 +24,21 @@ from scipy import stats
 
 from tacit import Block, JointDP, LocalDP, Relation
 from tacit.checks import check_agent
+from tacit.continuous import cartpole, line
+from tacit.continuous.fitted import FittedFunctionalQ
+from tacit.continuous.input_perturbation import InputPerturbation
+from tacit.continuous.online import FunctionalQ
+from tacit.continuous.output_perturbation import OutputPerturbation
+from tacit.continuous.policy_evaluation import PolicyEvaluation
 from tacit.linear import simplex, two_state
 from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
 from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
 from tacit.loop import run
+from tacit.lq import double_integrator
+from tacit.lq.certainty_equivalence import CertaintyEquivalence
+from tacit.lq.ofu import OFU
 from tacit.mixture import mixture_of_models
 from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
 from tacit.mixture.linopt_po import LinOptPO
@@ -833,3 +842,85 @@ def test_agents_with_exact_noise_pass_the_check(name: str) -> None:
     found = check_agent(maker, world, users=240, seeds=16)
     assert {"budget", "noise", "sensitivity", "resume", "real resume"} <= set(found.passed)
     assert found.releases == 4
+
+
+# Agents on vectors. Their statistics are clipped in coordinates, so the grid is that of any sum.
+
+LINE, CART = line(horizon=4), cartpole(horizon=4)
+CONTROL = double_integrator(horizon=4)
+VECTORS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
+    "functional, grid": (FittedFunctionalQ, LINE, {"releases": 3}),
+    "functional, map": (FittedFunctionalQ, CART, {"releases": 3}),
+    "functional, rewards": (FittedFunctionalQ, LINE, {"protect": "rewards"}),
+    "functional, reward function": (
+        FittedFunctionalQ,
+        LINE,
+        {"protect": "reward_function", "radius": 0.1},
+    ),
+    "functional, online": (FunctionalQ, LINE, {"batch": 20}),
+    "input, rewards": (InputPerturbation, LINE, {}),
+    "input, episodes": (InputPerturbation, LINE, {"protect": "episode"}),
+    "output": (OutputPerturbation, LINE, {}),
+    "evaluation": (PolicyEvaluation, LINE, {}),
+    "control": (CertaintyEquivalence, CONTROL, {}),
+    "control, optimism": (OFU, CONTROL, {}),
+}
+
+
+def assert_exact(agent: Any, gate: WatchedGate) -> None:
+    assert agent.served == agent.users
+    assert agent.releases <= len(gate.passages)
+    for passage in gate.passages:
+        steps = passage.statistic.layout.pack(passage.release.parts) / passed_step(passage)
+        assert np.abs(steps).max() > 100.0
+        assert np.abs(steps - np.rint(steps)).max() < 1e-3
+    assert agent.guarantee.sampler == "exact"
+    assert "discrete Gaussian" in agent.guarantee.mechanism
+
+
+@pytest.mark.parametrize("seed", [3, None], ids=["simulated", "real"])
+@pytest.mark.parametrize("name", VECTORS)
+def test_every_agent_on_vectors_runs_with_exact_noise(name: str, seed: int | None) -> None:
+    make, world, options = VECTORS[name]
+    agent = make(world.spec, 60, EASY, noise_seed=seed, **options)
+    rng = np.random.default_rng(8)
+    with WatchedGate().open() as gate:
+        while users := agent.block_users:
+            ids = [f"user {agent.served + i}" for i in range(users)]
+            agent.learn(world.simulate(agent.policy, users, rng), user_ids=ids)
+    assert_exact(agent, gate)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in VECTORS if VECTORS[n][0] is not FittedFunctionalQ and "input" not in n]
+)
+def test_devices_with_vectors_report_with_exact_noise(name: str) -> None:
+    make, world, options = VECTORS[name]
+    agent = make(world.spec, 6, DEVICE, **options | ({"batch": 3} if "batch" in options else {}))
+    rng = np.random.default_rng(9)
+    while users := agent.block_users:
+        data = world.simulate(agent.policy, users, rng)
+        block = data if isinstance(data, Block) else data.block()
+        rows = [report(agent.statistic, block.take(slice(i, i + 1)), DEVICE) for i in range(users)]
+        agent.learn_reports(np.array(rows))
+    assert agent.served == 6
+    assert agent.guarantee.sampler == "exact"
+
+
+@pytest.mark.parametrize("privacy", [EASY_PURE, DEVICE_PURE], ids=["joint", "local"])
+@pytest.mark.parametrize("name", [name for name in VECTORS if name != "input, rewards"])
+def test_without_delta_agents_on_vectors_are_refused_when_they_are_made(
+    name: str, privacy: Any, tmp_path: Path
+) -> None:
+    make, world, options = VECTORS[name]
+    own = {"ledger": tmp_path / "ledger"} if isinstance(privacy, JointDP) else {}
+    with pytest.raises(InvalidArgument, match=r"delta > 0|Gaussian"):
+        make(world.spec, 60, privacy, noise_seed=3, **options, **own)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_radii_beyond_any_grid_are_refused_when_an_agent_is_made() -> None:
+    for make in (OutputPerturbation, PolicyEvaluation):
+        for radius in (1e-200, 1e200):
+            with pytest.raises(InvalidArgument, match=r"radius .* no grid"):
+                make(LINE.spec, 60, EASY, radius=radius)

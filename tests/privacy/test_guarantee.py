@@ -110,8 +110,8 @@ def test_text_of_a_pure_local_simulation():
     assert "exact sampler" in text
     assert "trusted curator" not in text
     assert guarantee.short == (
-        "(2, 0)-LDP for one user's rewards, zero-out, any number of releases, at most 3 episodes each, "
-        "simulation only"
+        "(2, 0)-LDP for one user's rewards, zero-out, any number of releases, "
+        "at most 3 episodes each, simulation only"
     )
 
 

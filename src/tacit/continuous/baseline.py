@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.continuous.arguments import check_features, check_question, check_weights, discount_of
 from tacit.continuous.features import FeatureMap, Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
@@ -51,6 +52,8 @@ class Baseline(Learner[Asked, QPolicy]):
     """
 
     spec: BoxSpec
+    # The argument that users' sensitivity is made of.
+    _size: ClassVar[str] = "radius"
 
     def __init__(
         self,
@@ -68,10 +71,12 @@ class Baseline(Learner[Asked, QPolicy]):
     ) -> None:
         if not isinstance(spec, BoxSpec):
             raise InvalidArgument(f"spec must be a BoxSpec, got {type(spec).__name__}")
-        self.features = features or spec.features or default_features(spec)
-        self.discount = spec.discount if discount is None else float(discount)
-        if not 0.0 <= self.discount < 1.0:
-            raise InvalidArgument(f"discount must be in [0, 1), got {discount!r}")
+        if features is None:
+            features = spec.features or default_features(spec)
+        check_features(features, spec)
+        check_weights(spec, features.size)
+        self.features = features
+        self.discount = discount_of(discount, spec)
         self.weights: Floats = np.zeros((spec.actions, self.features.size))
         super().__init__(
             spec,
@@ -93,6 +98,10 @@ class Baseline(Learner[Asked, QPolicy]):
     def finished(self) -> bool:
         """Whether all users are served; then nobody is left to explore for."""
         return self.releases >= self.schedule.releases
+
+    def _check_options(self, schedule: str | Schedule) -> None:
+        super()._check_options(schedule)
+        check_question(self._statistic(), self.privacy, self._size)
 
     def _make_schedule(self, schedule: str | Schedule) -> Schedule:
         """All users in one block."""

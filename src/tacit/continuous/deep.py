@@ -31,15 +31,18 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.continuous.arguments import check_question, discount_of
 from tacit.continuous.baseline import clipped, transitions
-from tacit.continuous.network_policy import NetworkPolicy, first_network, parameters
+from tacit.continuous.network_policy import NetworkPolicy, first_network, hidden_layers, parameters
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
+from tacit.finite import check_bytes
 from tacit.learner import Arrays, Learner
+from tacit.privacy.arguments import MOST_USERS, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.gate import Release
-from tacit.privacy.models import JointDP, LocalDP, Privacy
+from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 from tacit.schedule import Schedule
 
@@ -166,20 +169,23 @@ class DeepQ(Learner[EpisodeGradients, QPolicy]):
         self._jax, optax = deep_modules()
         if not isinstance(spec, BoxSpec):
             raise InvalidArgument(f"spec must be a BoxSpec, got {type(spec).__name__}")
-        if isinstance(privacy, LocalDP) or (isinstance(privacy, JointDP) and privacy.pure):
+        if not isinstance(privacy, (JointDP, NonPrivate)) or (
+            isinstance(privacy, JointDP) and privacy.pure
+        ):
             raise InvalidArgument(
                 f"privacy must be JointDP with delta > 0, or NonPrivate, got {privacy!r}: users "
                 "are asked at every step, with Gaussian noise"
             )
-        for name, value in (("steps", steps), ("target_every", target_every)):
-            if isinstance(value, bool) or int(value) != value or value < 1:
-                raise InvalidArgument(f"{name} must be an integer >= 1, got {value!r}")
-        if not (math.isfinite(rate) and rate > 0):
-            raise InvalidArgument(f"rate must be > 0, got {rate!r}")
-        self.steps, self.radius, self.rate = int(steps), float(radius), float(rate)
-        self.target_every = int(target_every)
-        self.discount = spec.discount if discount is None else float(discount)
-        self.sizes = (spec.dimension, *(int(units) for units in hidden), spec.actions)
+        users = whole_number("users", users, most=MOST_USERS)
+        seed = whole_number("seed", seed, least=0)
+        self.steps, self.target_every = (
+            whole_number(name, value)
+            for name, value in (("steps", steps), ("target_every", target_every))
+        )
+        self.radius, self.rate = positive("radius", radius), positive("rate", rate)
+        self.discount = discount_of(discount, spec)
+        self.sizes = (spec.dimension, *hidden_layers(hidden), spec.actions)
+        check_bytes("theta", (parameters(self.sizes),))
         rng = np.random.default_rng(np.random.SeedSequence([seed, 9]))
         self.theta = first_network(rng, self.sizes)
         self._target = self.theta
@@ -196,7 +202,6 @@ class DeepQ(Learner[EpisodeGradients, QPolicy]):
             ledger=ledger,
             autosave=autosave,
         )
-        self._statistic()
 
     @property
     def form(self) -> Literal["episodes"]:
@@ -214,6 +219,10 @@ class DeepQ(Learner[EpisodeGradients, QPolicy]):
         return EpisodeGradients(
             self.spec, self.sizes, self.theta, self._target, self.discount, self.radius
         )
+
+    def _check_options(self, schedule: str | Schedule) -> None:
+        super()._check_options(schedule)
+        check_question(self._statistic(), self.privacy, "radius")
 
     def _make_schedule(self, schedule: str | Schedule) -> Schedule:
         return Schedule.parse(f"fixed:size={self.users}", self.users)

@@ -29,6 +29,7 @@ from tacit.continuous.baseline import Baseline, Floats, fitted_q, transitions
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.spec import BoxSpec
 from tacit.learner import Arrays
+from tacit.privacy.arguments import one_of, positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
@@ -161,6 +162,7 @@ class InputPerturbation(Baseline[Statistic]):
     """
 
     name: ClassVar[str] = "input_perturbation"
+    _size: ClassVar[str] = "protect"
 
     def __init__(
         self,
@@ -177,11 +179,8 @@ class InputPerturbation(Baseline[Statistic]):
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
     ) -> None:
-        if protect not in ("rewards", "episode"):
-            raise InvalidArgument(f"protect must be rewards or episode, got {protect!r}")
-        if not (math.isfinite(ridge) and ridge > 0):
-            raise InvalidArgument(f"ridge must be > 0, got {ridge!r}")
-        self.protect, self.ridge = protect, float(ridge)
+        self.protect = one_of("protect", protect, ("rewards", "episode"))
+        self.ridge = positive("ridge", ridge)
         self._published: dict[str, list[Any]] = {}
         super().__init__(
             spec,
@@ -195,7 +194,6 @@ class InputPerturbation(Baseline[Statistic]):
             ledger=ledger,
             autosave=autosave,
         )
-        self._statistic()
 
     @property
     def _protects(self) -> str:

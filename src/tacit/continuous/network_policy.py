@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit import published
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.storage import write_atomic
 
@@ -106,6 +107,19 @@ class HiddenUnits:
 
     def __hash__(self) -> int:
         return hash((self.sizes, self.theta.tobytes()))
+
+
+def hidden_layers(hidden: Any) -> tuple[int, ...]:
+    """Units of hidden layers, at least one of them.
+
+    >>> hidden_layers([16, 16])
+    (16, 16)
+    """
+    if not isinstance(hidden, (tuple, list)) or not hidden:
+        raise InvalidArgument(
+            f"hidden must be the units of at least one layer, a tuple of integers, got {hidden!r}"
+        )
+    return tuple(whole_number("units of hidden", units) for units in hidden)
 
 
 def parameters(sizes: Sequence[int]) -> int:

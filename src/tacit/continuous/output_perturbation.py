@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 from tacit.continuous.baseline import Baseline, Floats, clipped, fitted_q, transitions
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.spec import BoxSpec
+from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
@@ -125,7 +126,8 @@ class OutputPerturbation(Baseline[OwnValues]):
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.radius, self.ridge = radius, float(ridge)
+        self.radius = None if radius is None else positive("radius", radius)
+        self.ridge = positive("ridge", ridge)
         super().__init__(
             spec,
             users,
@@ -138,7 +140,6 @@ class OutputPerturbation(Baseline[OwnValues]):
             ledger=ledger,
             autosave=autosave,
         )
-        self._statistic()
 
     def _statistic(self) -> OwnValues:
         low, high = self.spec.reward_range

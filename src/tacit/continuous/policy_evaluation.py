@@ -30,10 +30,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tacit.continuous.arguments import real
 from tacit.continuous.baseline import Baseline, Floats, clipped, default_features, transitions
 from tacit.continuous.features import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
+from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
@@ -145,13 +147,12 @@ class PolicyEvaluation(Baseline[FirstVisits]):
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
     ) -> None:
-        if isinstance(rounds, bool) or int(rounds) != rounds or rounds < 1:
-            raise InvalidArgument(f"rounds must be an integer >= 1, got {rounds!r}")
-        if not 0.0 <= epsilon <= 1.0:
+        self.rounds, self.epsilon = whole_number("rounds", rounds), real("epsilon", epsilon)
+        self.radius = None if radius is None else positive("radius", radius)
+        if not 0.0 <= self.epsilon <= 1.0:
             raise InvalidArgument(f"epsilon must be in [0, 1], got {epsilon!r}")
         if features is not None and not isinstance(features, Grid):
             raise InvalidArgument(f"features must be a Grid, got {features!r}")
-        self.rounds, self.epsilon, self.radius = int(rounds), float(epsilon), radius
         if features is None and isinstance(spec, BoxSpec):
             features = spec.features if isinstance(spec.features, Grid) else default_features(spec)
         super().__init__(
@@ -165,7 +166,6 @@ class PolicyEvaluation(Baseline[FirstVisits]):
             ledger=ledger,
             autosave=autosave,
         )
-        self._statistic()
 
     def _make_schedule(self, schedule: str | Schedule) -> Schedule:
         size = math.ceil(self.users / self.rounds)

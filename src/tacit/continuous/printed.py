@@ -27,6 +27,7 @@ Cost:
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -36,11 +37,28 @@ from typing import Any, ClassVar, Literal, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.network_policy import NetworkPolicy, first_network
+from tacit.continuous.arguments import real
+from tacit.continuous.baseline import transitions
+from tacit.continuous.network_policy import (
+    NetworkPolicy,
+    first_network,
+    hidden_layers,
+    parameters,
+)
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld
+from tacit.finite import check_bytes
 from tacit.loop import PermutedWorld, ServedPart, World
-from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.arguments import (
+    MOST_USERS,
+    flag,
+    instance_of,
+    one_of,
+    positive,
+    row_ids,
+    whole_number,
+)
+from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument, TacitError
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.statistic import Block
 from tacit.privacy.storage import JSON, read_state, write_state
@@ -55,6 +73,20 @@ WHY = (
     "from step to step; only looks at it are noisy. No sigma makes that private"
 )
 """Why there is no guarantee, wherever it is asked for."""
+
+
+def _part_of_one(name: str, value: Any) -> float:
+    number = real(name, value)
+    if not 0.0 <= number <= 1.0:
+        raise InvalidArgument(f"{name} must be in [0, 1], got {value!r}")
+    return number
+
+
+def _exploration(value: Any) -> tuple[float, float, float]:
+    if not isinstance(value, (tuple, list)) or len(value) != 3:
+        raise InvalidArgument(f"exploration must be three numbers or None, got {value!r}")
+    first, last = (_part_of_one("exploration", chance) for chance in value[:2])
+    return first, last, positive("steps of exploration", value[2])
 
 
 @dataclass(frozen=True)
@@ -94,21 +126,26 @@ class Settings:
     worth_nothing: bool = True
 
     def __post_init__(self) -> None:
-        counts = (*self.hidden, self.batch, self.every, self.target_every or 1)
-        if not self.hidden or min(counts) < 1 or self.replay < self.batch:
+        checked: dict[str, Any] = {"hidden": hidden_layers(self.hidden)}
+        for name in ("batch", "every", "replay"):
+            checked[name] = whole_number(name, getattr(self, name))
+        if self.target_every is not None:
+            checked["target_every"] = whole_number("target_every", self.target_every)
+        if checked["replay"] < checked["batch"]:
             raise InvalidArgument(
-                "hidden, batch, every and target_every must be at least 1 and replay at least "
-                f"batch, got {self!r}"
+                f"replay must be at least batch, {self.batch!r}, got {self.replay!r}"
             )
-        if self.optimiser not in ("rmsprop", "sgd") or self.loss not in ("huber", "square"):
-            raise InvalidArgument(
-                f"optimiser must be rmsprop or sgd and loss huber or square, got {self!r}"
-            )
-        positive = (self.beta, self.rate, 1.0 if self.clamp is None else self.clamp)
-        if not all(math.isfinite(x) and x > 0 for x in positive) or not 0 <= self.discount <= 1:
-            raise InvalidArgument(
-                f"beta, rate and clamp must be > 0 and discount in [0, 1], got {self!r}"
-            )
+        one_of("optimiser", self.optimiser, ("rmsprop", "sgd"))
+        one_of("loss", self.loss, ("huber", "square"))
+        for name in ("beta", "rate", "clamp"):
+            if name != "clamp" or self.clamp is not None:
+                checked[name] = positive(name, getattr(self, name))
+        checked["discount"] = _part_of_one("discount", self.discount)
+        if self.exploration is not None:
+            checked["exploration"] = _exploration(self.exploration)
+        checked["worth_nothing"] = flag("worth_nothing", self.worth_nothing)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
 
 SETTINGS: dict[str, Settings] = {
@@ -131,6 +168,14 @@ SETTINGS: dict[str, Settings] = {
 """Those of the authors' public code, and those that the paper states."""
 
 _RMSPROP = (0.99, 1e-8)  # PyTorch's decay and floor.
+_PATH = 1024  # Points that a path has room for at first.
+# What a save changes.
+_CHANGED = (
+    *("served", "_steps", "_rng", "_noise", "_theta", "_target", "_squares", "_replay", "_paths"),
+    *("_policy", "_greedy"),
+)
+# What a save can raise whose checksum is right, but which no agent wrote.
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,30 +234,37 @@ class PrintedFunctionalQ:
     ) -> None:
         if not isinstance(spec, BoxSpec):
             raise InvalidArgument(f"spec must be a BoxSpec, got {type(spec).__name__}")
-        if isinstance(users, bool) or int(users) != users or users < 1:
-            raise InvalidArgument(f"users must be an integer >= 1, got {users!r}")
+        users = whole_number("users", users, most=MOST_USERS)
         if privacy is not None and not isinstance(privacy, NonPrivate):
             raise InvalidArgument(f"privacy must be NonPrivate(), got {privacy!r}: {WHY}")
-        if not (math.isfinite(sigma) and sigma >= 0):
+        self.sigma = real("sigma", sigma)
+        if self.sigma < 0.0:
             raise InvalidArgument(f"sigma must be >= 0, got {sigma!r}")
-        if resets is not None and not 1 <= resets <= users * spec.horizon:
-            raise InvalidArgument(
-                f"resets must be from 1 to {users * spec.horizon}, or None, got {resets!r}"
-            )
+        if resets is not None:
+            resets = whole_number("resets", resets, most=users * spec.horizon)
+        seed = whole_number("seed", seed, least=0)
+        if noise_seed is not None:
+            noise_seed = whole_number("noise_seed", noise_seed, least=0)
+        instance_of("settings", settings, (str, Settings))
         if isinstance(settings, str):
             if settings not in SETTINGS:
                 raise InvalidArgument(
                     f"settings must be one of {list(SETTINGS)} or Settings, got {settings!r}"
                 )
             settings = SETTINGS[settings]
-        self.spec, self.users, self.privacy = spec, int(users), NonPrivate()
-        self.sigma, self.resets, self.settings = float(sigma), resets, settings
+        layers = (spec.dimension, *settings.hidden, spec.actions)
+        check_bytes("network of settings.hidden", (parameters(layers),))
+        check_bytes("units of settings.batch", (sum(layers), settings.batch))
+        check_bytes("settings.replay", (settings.replay, spec.dimension))
+        check_bytes("paths of the noise", (spec.dimension, _PATH, spec.actions))
+        self.spec, self.users, self.privacy = spec, users, NonPrivate()
+        self.resets, self.settings = resets, settings
         self.schedule = every_episode(self.users)
         self.served = 0
         self._steps = 0
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 4]))
         self._noise = np.random.default_rng(noise_seed)
-        self._sizes = np.array((spec.dimension, *settings.hidden, spec.actions), dtype=np.int64)
+        self._sizes = np.array(layers, dtype=np.int64)
         self._theta = first_network(self._rng, self._sizes.tolist())
         self._target = self._theta.copy()
         self._squares = np.zeros_like(self._theta)
@@ -281,38 +333,26 @@ class PrintedFunctionalQ:
             data: any number of users; each is a block.
             user_ids: ignored; nothing is promised to anybody.
         """
+        instance_of("data", data, (VectorEpisodes, Block))
         block = data.block() if isinstance(data, VectorEpisodes) else data
-        H, D = self.spec.horizon, self.spec.dimension
-        shapes = {"states": (H + 1, D), "actions": (H,), "rewards": (H,), "lengths": ()}
+        if user_ids is not None:
+            row_ids(user_ids, block.users)
         if block.aggregate:
-            raise InvalidArgument("the printed algorithm needs episodes one by one, not sums")
-        for name, shape in shapes.items():
-            if block[name].shape != (block.users, *shape):
-                raise InvalidArgument(
-                    f"{name} must have shape {(block.users, *shape)}, got {block[name].shape}"
-                )
+            raise InvalidArgument("data must be episodes one by one, not sums")
         if block.users > self.users - self.served:
             raise HorizonExceeded(
                 f"this agent was declared for {self.users} users; {self.users - self.served} are "
                 f"left, {block.users} came"
             )
-        states = np.asarray(block["states"], dtype=np.float64)
-        rewards = np.asarray(block["rewards"], dtype=np.float64)
-        actions, lengths = np.asarray(block["actions"]), np.asarray(block["lengths"])
-        finite = np.asarray(np.isfinite(states).all(axis=-1))
-        good = finite[:, :-1] & finite[:, 1:] & np.isfinite(rewards)
-        states = np.clip(states, self.spec.lows, self.spec.highs)
-        rewards = np.clip(rewards, *self.spec.reward_range)
-        ends = lengths <= H
+        states, actions, rewards, valid, over = transitions(block, self.spec)
+        if self.settings.worth_nothing:
+            over[:, -1] |= valid[:, -1]
         for user in range(block.users):
             self._begin_episode()
-            length = int(min(max(lengths[user], 0), H))
-            for step in range(length):
+            for step in np.flatnonzero(valid[user]).tolist():
                 here, there = states[user, step], states[user, step + 1]
                 action, reward = int(actions[user, step]), float(rewards[user, step])
-                over = step == length - 1 and (ends[user] or self.settings.worth_nothing)
-                if good[user, step] and 0 <= action < self.spec.actions:
-                    self._observe(here, action, reward, there, over)
+                self._observe(here, action, reward, there, bool(over[user, step]))
             self._end_episode()
 
     def closed_loop(self, world: World, rng: np.random.Generator) -> Iterator[ServedPart] | None:
@@ -475,35 +515,61 @@ class PrintedFunctionalQ:
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Resumes a save into this freshly made agent, which must have the same arguments."""
         state = read_state(path, "printed agent")
+        before = {name: copy.deepcopy(getattr(self, name)) for name in _CHANGED}
         try:
-            meta, arrays = state.meta, state.arrays
-            mine, saved = self._identity(), meta["identity"]
-            differing = [key for key in mine if mine[key] != saved.get(key)]
-            if differing:
-                raise InvalidArgument(
-                    f"the save is of another agent: {', '.join(differing)} differ "
-                    f"(saved {saved.get(differing[0])}, this one {mine[differing[0]]})"
-                )
-            for own, name in (
-                *((self._theta, "theta"), (self._target, "target"), (self._squares, "squares")),
-                *((array, f"replay/{i}") for i, array in enumerate(self._replay.arrays)),
-            ):
-                own[:] = arrays[name]
-            self._paths = [
-                cast(Any, tuple(arrays[f"path/{which}/{i}"].copy() for i in range(4)))
-                for which in range(2)
-            ]
-            self._replay.added, self._steps = meta["remembered"], meta["steps"]
-            self.served = meta["served"]
-            self._rng.bit_generator.state = meta["rng"]
-            self._noise.bit_generator.state = meta["noise"]
-            order, sizes = tuple(arrays["preference"].tolist()), self._sizes.tolist()
-            for name, epsilon in (("_policy", meta["exploration"]), ("_greedy", 0.0)):
-                policy = NetworkPolicy.of(arrays["published"], sizes, epsilon, self.served, order)
-                setattr(self, name, policy)
-        except (KeyError, TypeError) as error:
-            raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
+            self._restore(state.meta, state.arrays)
+        except BaseException as error:
+            vars(self).update(before)
+            if isinstance(error, _MALFORMED) and not isinstance(error, TacitError):
+                raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
+            raise
         return self
+
+    def _restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """What :meth:`save` wrote; whatever it raises, some of it may have been taken."""
+        mine, saved = self._identity(), meta["identity"]
+        differing = [key for key in mine if mine[key] != saved.get(key)]
+        if differing:
+            raise InvalidArgument(
+                f"the save is of another agent: {', '.join(differing)} differ "
+                f"(saved {saved.get(differing[0])}, this one {mine[differing[0]]})"
+            )
+        for own, name in (
+            *((self._theta, "theta"), (self._target, "target"), (self._squares, "squares")),
+            *((array, f"replay/{i}") for i, array in enumerate(self._replay.arrays)),
+        ):
+            own[:] = _alike(name, arrays[name], own.shape, own.dtype)
+        if not ((self._replay.arrays[1] >= 0) & (self._replay.arrays[1] < self.spec.actions)).all():
+            raise ValueError("actions that there are not")
+        self._paths = [self._saved_path(arrays, which) for which in range(2)]
+        self._replay.added = whole_number("remembered", meta["remembered"], least=0)
+        self._steps = whole_number("steps", meta["steps"], least=0)
+        self.served = whole_number("served", meta["served"], least=0, most=self.users)
+        self._rng.bit_generator.state = meta["rng"]
+        self._noise.bit_generator.state = meta["noise"]
+        order, sizes = tuple(arrays["preference"].tolist()), self._sizes.tolist()
+        for name, epsilon in (("_policy", meta["exploration"]), ("_greedy", 0.0)):
+            policy = NetworkPolicy.of(arrays["published"], sizes, epsilon, self.served, order)
+            setattr(self, name, policy)
+
+    def _saved_path(
+        self, arrays: dict[str, NDArray[Any]], which: int
+    ) -> tuple[Floats, Ints, Floats, Ints]:
+        """A path of a save; compiled code follows its places without a look."""
+        saved = [arrays[f"path/{which}/{i}"] for i in range(4)]
+        capacity = saved[0].shape[1]
+        own = (self.spec.dimension, self.spec.actions)
+        for i, empty in enumerate(_new_path(*own, 0)):
+            shape = tuple(capacity if size == 0 else size for size in empty.shape)
+            saved[i] = _alike("path", saved[i], shape, empty.dtype).copy()
+        points, places, values, counts = saved
+        if (
+            ((places < 0) | (places >= capacity)).any()
+            or (counts < 0).any()
+            or (counts > capacity).any()
+        ):
+            raise ValueError("places that there are not")
+        return points, places, values, counts
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -514,6 +580,14 @@ class PrintedFunctionalQ:
             "resets": self.resets,
             "settings": repr(asdict(self.settings)),
         }
+
+
+def _alike(
+    name: str, array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"{name} must be {dtype} of shape {shape}")
+    return array
 
 
 class _Replay:
@@ -542,7 +616,7 @@ class _Replay:
 
 
 def _new_path(
-    dimension: int, actions: int, capacity: int = 1024
+    dimension: int, actions: int, capacity: int = _PATH
 ) -> tuple[Floats, Ints, Floats, Ints]:
     """Room for what is known of a path; see :func:`tacit.continuous.network.path_at`."""
     return (

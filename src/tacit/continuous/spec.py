@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.continuous.features import FeatureMap
+from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 
 
@@ -67,6 +68,7 @@ class BoxSpec:
         object.__setattr__(self, "discount", discount)
         self._check_features()
         if self.names is not None:
+            instance_of("names", self.names, (tuple, list))
             names = tuple(self.names)
             if len(names) != len(lows) or not all(isinstance(name, str) for name in names):
                 raise InvalidArgument(f"names must be {len(lows)} texts, got {self.names!r}")
@@ -90,7 +92,7 @@ class BoxSpec:
                     f"and {self.highs}"
                 )
             return
-        if not isinstance(self.features, FeatureMap):
+        if isinstance(self.features, type) or not isinstance(self.features, FeatureMap):
             raise InvalidArgument(f"features must be a feature map, got {self.features!r}")
         if self.features.dimension not in (None, self.dimension):
             raise InvalidArgument(

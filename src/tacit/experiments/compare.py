@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from tacit.finite_world import FiniteWorld
-from tacit.loop import Progress, World, WorldMaker, run, run_seeds
+from tacit.loop import Progress, World, WorldMaker, run, run_seeds, seed_list
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
@@ -167,7 +168,13 @@ def compare(
         progress: whether to show a progress bar, on standard error.
         text: what :func:`tacit.registry.build_world` makes the world from; its name by default.
     """
-    entries, seeds = tuple(entries), list(seeds)
+    if not isinstance(entries, Iterable):
+        raise InvalidArgument(f"entries must be a list of entries, got {entries!r}")
+    entries, seeds = tuple(entries), seed_list(seeds)
+    for entry in entries:
+        if not isinstance(entry, Entry):
+            raise InvalidArgument(f"entries must hold entries, got {entry!r}")
+    users, workers = whole_number("users", users), whole_number("workers", workers)
     check_world(world)
     if not entries or not seeds:
         raise InvalidArgument("entries and seeds must not be empty")
@@ -189,6 +196,8 @@ def check_world(world: World) -> None:
     Raises:
         InvalidArgument: Its optimum is not known.
     """
+    if isinstance(world, type) or not hasattr(world, "optimal_value"):
+        raise InvalidArgument(f"world must be a world, got {world!r}")
     if not math.isfinite(world.optimal_value):
         raise InvalidArgument(
             f"world {world.name} has no known optimum, so there is nothing to compare with: give "

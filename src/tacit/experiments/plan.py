@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.experiments.compare import check_world, median, privacy_dict, recipe
-from tacit.loop import Progress, World, run, run_seeds
+from tacit.loop import Progress, World, run, run_seeds, seed_list
+from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import NonPrivate, Privacy
+from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.registry import AgentChoice
 from tacit.result import Result
 from tacit.tabular.worlds import random_mdp
@@ -48,6 +49,10 @@ class Sizes:
     states: int
     actions: int
     horizon: int
+
+    def __post_init__(self) -> None:
+        for name in ("states", "actions", "horizon"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
 
     @property
     def name(self) -> str:
@@ -173,7 +178,11 @@ def plan(
         progress: whether to show a progress bar, on standard error.
         text: what :func:`tacit.registry.build_world` makes the world from; its name by default.
     """
-    seeds = list(seeds)
+    instance_of("agent", agent, AgentChoice)
+    instance_of("privacy", privacy, (JointDP, LocalDP, NonPrivate))
+    users = None if users is None else whole_number("users", users)
+    workers, most = whole_number("workers", workers), whole_number("most", most)
+    seeds = seed_list(seeds)
     if not seeds:
         raise InvalidArgument("seeds must not be empty")
     if not isinstance(world, Sizes):

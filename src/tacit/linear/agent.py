@@ -40,6 +40,7 @@ from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import FeatureSums, TargetSums, unit_features
 from tacit.linear.sums import add_features, feature_sums
 from tacit.policy import Policy
+from tacit.privacy.arguments import flag, instance_of, positive, whole_number
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
@@ -135,9 +136,13 @@ class LinearAgent(FiniteLearner[Statistic]):
                 "or of tacit.linear.linear_from_tabular(world) for any finite world; got "
                 f"{type(spec).__name__}"
             )
-        self.stationary = spec.stationary_transitions if stationary is None else bool(stationary)
+        if stationary is None:
+            stationary = spec.stationary_transitions
+        self.stationary = flag("stationary", stationary)
         self.constants = Constants() if constants is None else constants
-        self.growth = self.default_growth if growth is None else growth
+        instance_of("constants", self.constants, Constants)
+        seed = whole_number("seed", seed, least=0)
+        self.growth = self.default_growth if growth is None else positive("growth", growth)
         # Under privacy weights would make the noise, and so the theory's ridge, depend on data.
         fixed = bonus == "theory" and not isinstance(privacy, NonPrivate)
         own_weights = "none" if fixed else self.default_weights
@@ -145,7 +150,9 @@ class LinearAgent(FiniteLearner[Statistic]):
         self.gram_noise = gram_noise
         # One factor for all keeps them linear; statistics cut to length 1 whatever comes.
         longest = float(np.sqrt((spec.features**2).sum(axis=-1).max()))
-        bound = spec.weight_bound if weight_bound is None else float(weight_bound)
+        bound = (
+            spec.weight_bound if weight_bound is None else positive("weight_bound", weight_bound)
+        )
         self.weight_bound = math.sqrt(spec.dimension) if bound is None else bound
         self._factor = max(1.0, longest)
         self._features = unit_features(spec.features / self._factor)
@@ -627,7 +634,7 @@ class LinearAgent(FiniteLearner[Statistic]):
                 raise InvalidArgument(
                     f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}"
                 )
-        if self.growth is not None and not (math.isfinite(self.growth) and self.growth > 1.0):
+        if self.growth is not None and positive("growth", self.growth) <= 1.0:
             raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
         if not (math.isfinite(self.weight_bound) and self.weight_bound > 0):
             raise InvalidArgument(f"weight_bound must be > 0, got {self.weight_bound!r}")

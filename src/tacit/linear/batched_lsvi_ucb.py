@@ -7,6 +7,7 @@ from typing import Any
 
 from tacit.linear.agent import LinearAgent
 from tacit.linear.spec import LinearSpec
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.schedule import Even, Schedule
@@ -42,6 +43,7 @@ class BatchedLSVIUCB(LinearAgent):
         batches: int | None = None,
         **options: Any,
     ) -> None:
+        users = whole_number("users", users)
         if batches is not None and not (type(batches) is int and 1 <= batches <= users):
             raise InvalidArgument(f"batches must be in 1..{users}, got {batches!r}")
         if options.get("growth") is not None and options.get("statistic") != "targets":

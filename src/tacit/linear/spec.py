@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.finite import FiniteSpec, check_bytes
 from tacit.finite_world import numbers
+from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -57,7 +58,7 @@ class LinearSpec(FiniteSpec):
 
     def __post_init__(self) -> None:
         for name in ("stationary_transitions", "stationary_rewards"):
-            object.__setattr__(self, name, bool(getattr(self, name)))
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
         both = self.stationary_transitions and self.stationary_rewards
         object.__setattr__(self, "stationary", both)
         super().__post_init__()

@@ -16,6 +16,7 @@ from tacit.finite_world import (
     start_distribution,
 )
 from tacit.linear.spec import LinearSpec, check_features, read_only
+from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -72,7 +73,7 @@ class LinearWorld(FiniteWorld):
         S, _, d = self.features.shape
         self.measures = _factors("measures", measures, horizon, (d, S))
         self.rewards = _factors("rewards", rewards, horizon, (d,))
-        self.known_rewards = bool(known_rewards)
+        self.known_rewards = flag("known_rewards", known_rewards)
         model = finite.FiniteModel(
             transitions=_transitions(self.features, self.measures),
             reward_probabilities=bernoulli(

@@ -52,6 +52,7 @@ def two_state(
     (19.8, 10, False)
     """
     seed, H = check_seed("seed", seed), check_size("horizon", horizon)
+    check_bytes("measures of all steps (horizon)", (H, _BITS + 2, 2))
     if isinstance(softness, bool) or not isinstance(softness, (int, float)):
         raise InvalidArgument(f"softness must be a number, got {softness!r}")
     if not 0 <= softness <= 1:

@@ -40,6 +40,7 @@ from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.regularisers import FixedRidge, NoiseRidge, NoiseShift, Regulariser
 from tacit.mixture.spec import MixtureSpec
 from tacit.mixture.statistics import ModelSums, ValueSums
+from tacit.privacy.arguments import flag, instance_of, positive, whole_number
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.curator import JointStream
 from tacit.privacy.errors import InvalidArgument
@@ -117,9 +118,13 @@ class MixtureAgent(FiniteLearner[Statistic]):
                 "tacit.mixture.mixture_from_tabular(world) for a small finite world; got "
                 f"{type(spec).__name__}"
             )
-        self.stationary = spec.stationary_transitions if stationary is None else bool(stationary)
+        if stationary is None:
+            stationary = spec.stationary_transitions
+        self.stationary = flag("stationary", stationary)
         self.constants = Constants() if constants is None else constants
-        self.growth = growth
+        instance_of("constants", self.constants, Constants)
+        seed = whole_number("seed", seed, least=0)
+        self.growth = None if growth is None else positive("growth", growth)
         self._public = _public(spec)
         self._support = np.abs(spec.transition_features).sum(axis=2) > 0
         self.regulariser = regulariser
@@ -486,7 +491,7 @@ class MixtureAgent(FiniteLearner[Statistic]):
 
     def _check_options(self, schedule: str | Schedule) -> None:
         super()._check_options(schedule)
-        if self.growth is not None and not (math.isfinite(self.growth) and self.growth > 1.0):
+        if self.growth is not None and positive("growth", self.growth) <= 1.0:
             raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
         if self.regulariser is not None and not callable(self.regulariser):
             raise InvalidArgument(f"regulariser must be callable, got {self.regulariser!r}")

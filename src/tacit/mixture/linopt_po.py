@@ -10,7 +10,7 @@ import numpy as np
 from tacit.mixture.agent import MixtureAgent
 from tacit.mixture.spec import MixtureSpec
 from tacit.policy import Policy, softmax
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.models import Privacy
 
 
@@ -49,11 +49,8 @@ class LinOptPO(MixtureAgent):
         steps: int | None = None,
         **options: Any,
     ) -> None:
-        if eta is not None and not (math.isfinite(eta) and eta > 0):
-            raise InvalidArgument(f"eta must be > 0, got {eta!r}")
-        if steps is not None and (isinstance(steps, bool) or int(steps) != steps or steps < 1):
-            raise InvalidArgument(f"steps must be an integer >= 1, got {steps!r}")
-        self._eta, self._steps = eta, None if steps is None else int(steps)
+        self._eta = None if eta is None else positive("eta", eta)
+        self._steps = None if steps is None else whole_number("steps", steps)
         super().__init__(spec, users, privacy, **options)
 
     @property

@@ -23,6 +23,7 @@ from tacit.mixture.spec import (
     check_weight_set,
     read_only,
 )
+from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -93,7 +94,7 @@ class MixtureWorld(FiniteWorld):
         S, A, d, _ = self.transition_features.shape
         self.weights = _weights(weights, horizon, d)
         self.rewards = check_rewards("rewards", rewards, horizon, (S, A))
-        self.known_rewards = bool(known_rewards)
+        self.known_rewards = flag("known_rewards", known_rewards)
         model = finite.FiniteModel(
             transitions=_transitions(self.transition_features, self.weights),
             reward_probabilities=bernoulli("rewards", self.rewards),

@@ -158,6 +158,7 @@ def mixture_of_models(
     H = _at_least(2, "horizon", horizon)
     seed, known = check_seed("seed", seed), _flag("known_rewards", known_rewards)
     check_bytes("transition_features", (S, A, d, S))
+    check_bytes("values of all steps (horizon)", (H + 1, S))
     rng = np.random.default_rng(seed)
     found = _drawn(rng, (S, A, d), H)
     if found is None:
@@ -227,6 +228,7 @@ def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> Mix
     seed, known = check_seed("seed", seed), _flag("known_rewards", known_rewards)
     models = _styles()
     S, A, d, _ = models.shape
+    check_bytes("values of all steps (horizon)", (H + 1, S))
     taken = np.zeros((S, A))
     taken[_LEVELS - 1 :: _LEVELS] = 1.0
     rng = np.random.default_rng(seed)

@@ -27,6 +27,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.privacy.arguments import file_name, instance_of, positive, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters import Counter, Noiseless, make_counter
 from tacit.privacy.counters.base import Owner, noise_scale
@@ -102,6 +103,9 @@ class JointCurator(Curator):
         autosave: str | os.PathLike[str] | None = None,
         protects: str = WHOLE_EPISODE,
     ) -> None:
+        for name, path in (("ledger", ledger), ("autosave", autosave)):
+            if path is not None:
+                file_name(name, path)
         self._exact = privacy.sampler == "exact"
         if self._exact:
             if source is not None:
@@ -140,6 +144,7 @@ class JointCurator(Curator):
 
     def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
         """See :meth:`Curator.add`."""
+        instance_of("block", block, Block)
         if block.aggregate and not self._source.simulation:
             raise InvalidArgument(
                 "nothing clips an aggregate block: it is for simulations (give noise_seed), "
@@ -168,7 +173,7 @@ class JointCurator(Curator):
 
     def spent(self, block: int) -> float:
         """What each user of a block has spent: mu^2, or epsilon under pure DP."""
-        if block not in self._spent:
+        if whole_number("block", block, least=0) not in self._spent:
             raise InvalidArgument(f"block {block!r} was never added")
         return self._spent[block]
 
@@ -208,6 +213,7 @@ class JointCurator(Curator):
         """
         with self._lock:
             self.check_ready()
+            self._check_unit(statistic)
             selection = self._selection(blocks, weights, self._blocks, decay)
             if self.privacy.disjoint and self.privacy.episodes_per_user > 1 and len(selection) > 1:
                 raise InvalidArgument("disjoint=True was declared: release one block at a time")
@@ -276,12 +282,15 @@ class JointCurator(Curator):
             mu: what a block pays; all of an episode's budget by default.
             epsilon: the same under pure DP.
         """
+        instance_of("name", name, str)
+        instance_of("kind", kind, str)
         if name in self._streams or name in self._saved_streams:
             raise InvalidArgument(
                 f"there is a stream {name!r}; resume_stream continues a saved one"
             )
         if self.privacy.disjoint and self.privacy.episodes_per_user > 1 and kind != "blocks":
             raise InvalidArgument("disjoint=True was declared: only kind='blocks' keeps to it")
+        self._check_unit(statistic)
         cost = self._cost(mu, epsilon, None, None)
         if kind == Noiseless.kind:
             raise InvalidArgument("a joint curator adds noise; without it use tacit.NonPrivate()")
@@ -396,9 +405,7 @@ class JointCurator(Curator):
             unit = "epsilon" if self.privacy.pure else "mu"
             raise InvalidArgument(f"this budget is spent in {unit}; give that")
         if given is not None:
-            if isinstance(given, bool) or not (math.isfinite(given) and given > 0):
-                raise InvalidArgument(f"the cost of a release must be > 0, got {given!r}")
-            return float(given)
+            return positive(f"{'epsilon' if self.privacy.pure else 'mu'}, the cost,", given)
         power = 1 if self.privacy.pure else 2
         if decay is not None:
             return float((self._limit * (1.0 - decay**-power)) ** (1.0 / power))
@@ -455,7 +462,7 @@ class JointCurator(Curator):
 
     def autosave_to(self, path: str | os.PathLike[str]) -> None:
         """Writes the state to ``path`` now, and again before anything is published."""
-        self.save(path)
+        self.save(file_name("autosave", path))
         self._autosave = path
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -698,7 +705,7 @@ class JointStream(Stream):
             self.statistic.check(block)
             number = curator.add(block, user_ids)
         else:
-            number = block
+            number = whole_number("block", block, least=0)
         try:
             if number in self.entered:
                 raise InvalidArgument(f"block {number} entered stream {self.name!r} before")

@@ -6,7 +6,7 @@ See :mod:`tacit.privacy.curator` for the joint model and its guarantee,
 
 from __future__ import annotations
 
-import math
+import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit.privacy.arguments import MOST_USERS, instance_of, positive, whole_number
 from tacit.privacy.counters.base import Owner
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
@@ -70,8 +71,8 @@ class Curator(ABC):
         once_per_block: bool = False,
         protects: str = WHOLE_EPISODE,
     ) -> None:
-        if users is not None and (isinstance(users, bool) or int(users) != users or users < 1):
-            raise InvalidArgument(f"users must be an integer >= 1 or None, got {users!r}")
+        if users is not None:
+            users = whole_number("users", users, most=MOST_USERS)
         if source is not None and noise_seed is not None:
             raise InvalidArgument("give noise_seed or source, not both")
         self.declared_users = users
@@ -108,6 +109,7 @@ class Curator(ABC):
                 declared: those beyond count as zero (that somebody took part is public). Given
                 once, they must be given always.
         """
+        instance_of("block", block, Block)
         with self._lock:
             if self.declared_users is not None and self.users + block.users > self.declared_users:
                 raise HorizonExceeded(
@@ -173,6 +175,7 @@ class Curator(ABC):
 
     def _check_unit(self, statistic: Statistic) -> None:
         """Refuses a statistic whose sensitivity is about something else than the guarantee."""
+        instance_of("statistic", statistic, Statistic)
         if statistic.protects != self.protects:
             raise InvalidArgument(
                 f"this curator protects {self.protects!r}, but {statistic.name} is calibrated for "
@@ -187,6 +190,7 @@ class Curator(ABC):
         return f"one user with at most {episodes} episodes{which}"
 
     def _raw(self, block: int) -> Block:
+        block = whole_number("block", block, least=0)
         if block not in self._blocks:
             known = 0 <= block < len(self._block_users)
             raise InvalidArgument(
@@ -204,9 +208,14 @@ class Curator(ABC):
     ) -> dict[int, float]:
         """Weight by block: finite, not all zero, no block twice."""
         known = list(known)
-        chosen = known if blocks is None else [int(b) for b in blocks]
+        if blocks is not None and not isinstance(blocks, Iterable):
+            raise InvalidArgument(f"blocks must be a list of numbers of blocks, got {blocks!r}")
+        # Not longer than it can be: what is asked for must not fill the memory.
+        asked = known if blocks is None else itertools.islice(blocks, len(known) + 1)
+        chosen = [whole_number("every one of blocks", b, least=0) for b in asked]
         if decay is not None:
-            if weights is not None or not (math.isfinite(decay) and decay > 1):
+            decay = positive("decay", decay)
+            if weights is not None or decay <= 1:
                 raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
             newest = len(self._block_users) - 1
             weights = [decay ** float(b - newest) for b in chosen]
@@ -215,7 +224,11 @@ class Curator(ABC):
         missing = [b for b in chosen if b not in known]
         if missing:
             raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
-        factors = np.asarray([1.0] * len(chosen) if weights is None else weights, dtype=np.float64)
+        try:
+            given = [1.0] * len(chosen) if weights is None else weights
+            factors = np.asarray(given, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError):
+            raise InvalidArgument(f"weights must be numbers, got {weights!r}") from None
         if factors.shape != (len(chosen),):
             raise InvalidArgument(f"{len(chosen)} blocks need as many weights, got {weights!r}")
         if not np.isfinite(factors).all() or not factors.any():

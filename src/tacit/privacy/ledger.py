@@ -81,6 +81,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
+from tacit.privacy.arguments import file_name
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, DoubleSpend, InvalidArgument
 from tacit.privacy.models import JointDP
 from tacit.privacy.participants import NAME_BYTES, name_of
@@ -212,7 +213,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.fspath(path)
+        self._path = os.fspath(file_name("path", path))
         self._header: dict[str, Any] = {}
         self._entries: list[Entry] = []
         self._spent: dict[str, float] = {}
@@ -305,7 +306,9 @@ class Ledger:
             "unit": unit,
             "note": note if note == "" else _text("note", note),
         }
-        write_atomic(path, _seal(header | more, previous=""), 0o600, replace=False)
+        write_atomic(
+            file_name("path", path), _seal(header | more, previous=""), 0o600, replace=False
+        )
         return cls(path)
 
     @classmethod

@@ -29,6 +29,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters.base import noise_scale as safe_scale
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
@@ -46,6 +47,9 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
+
+# Laplace noise beyond so many scales has a probability below 1e-300, Gaussian noise far below.
+_TAIL = 800.0
 
 
 def report(
@@ -68,8 +72,11 @@ def report(
     >>> report(OneHotCounts(steps=2, cells=3), data, model, noise_seed=1).shape
     (6,)
     """
+    instance_of("statistic", statistic, Statistic)
+    instance_of("data", data, Block)
+    instance_of("privacy", privacy, LocalDP)
     if data.users != 1 or data.aggregate:
-        raise InvalidArgument(f"a report is of one user's raw data, got {data!r}")
+        raise InvalidArgument(f"data must be one user's raw data, got {data!r}")
     if privacy.sampler == "exact":
         source, step = ExactNoise(noise_seed), grid_step(statistic, _norm(privacy))
         scale = noise_scale(statistic, privacy) / step
@@ -156,20 +163,34 @@ class LocalCurator(Curator):
     ) -> int:
         """Takes real reports, one row per user; returns the number of their block.
 
-        A report that is not finite counts as zero: it is what the device sent, not raw data.
+        A report that no honest device sends counts as zero: one that is not finite, not made of
+        bits where bits are asked for, or so large that its noise would have a probability below
+        1e-300. Sums with it could not be computed with, and everybody else's reports would be lost.
+        It is what the device sent, not raw data.
         Reports beyond a user's declared number are dropped, where ids are given.
         """
         self._check_unit(statistic)
-        array = np.asarray(reports, dtype=np.float64)
+        try:
+            array = np.asarray(reports, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError):
+            raise InvalidArgument("reports must be numbers, a row per user") from None
         if array.ndim != 2 or array.shape[1] != statistic.layout.size:
             raise InvalidArgument(
                 f"reports must have shape (users, {statistic.layout.size}), got {array.shape}"
             )
-        array = np.where(np.isfinite(array).all(axis=1, keepdims=True), array, 0.0)
+        array = np.where(self._plausible(statistic, array)[:, np.newaxis], array, 0.0)
         number = self._enter(Block(len(array), {"reports": array}), user_ids)
         admitted = np.asarray(self._blocks.pop(number)["reports"], dtype=np.float64)
         self._reports[number] = (statistic.fingerprint, admitted.sum(axis=0))
         return number
+
+    def _plausible(self, statistic: Statistic, reports: Floats) -> NDArray[np.bool_]:
+        """Which rows may be reports."""
+        if self.privacy.mechanism == "randomised response":
+            return np.asarray(((reports == 0.0) | (reports == 1.0)).all(axis=1))
+        longest = statistic.l2(Relation.ZERO_OUT) + _TAIL * noise_scale(statistic, self.privacy)
+        # NaN fails the comparison.
+        return np.asarray((np.abs(reports) <= longest).all(axis=1))
 
     def _enter(self, block: Block, user_ids: Sequence[int | str] | None) -> int:
         """Adds a block; only reports that are admitted count."""
@@ -201,12 +222,12 @@ class LocalCurator(Curator):
             BudgetExceeded: a block has reported another statistic. Nothing is published.
         """
         self._owner.check("curator")
+        self._check_unit(statistic)
         known = [
             b for b in range(len(self._block_users)) if b in self._reports or b in self._blocks
         ]
         if mu is not None or epsilon is not None:
             raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
-        self._check_unit(statistic)
         selection = self._selection(blocks, weights, known, decay)
         kept = None if mask is None else statistic.layout.pack_mask(mask)
         for block in selection:
@@ -253,7 +274,8 @@ class LocalCurator(Curator):
         """The running sum of all reports so far, whatever ``kind`` of counter is asked for."""
         if mu is not None or epsilon is not None:
             raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
-        return LocalStream(self, name, statistic, releases)
+        self._check_unit(statistic)
+        return LocalStream(self, name, statistic, whole_number("releases", releases))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -366,7 +388,7 @@ class LocalStream(Stream):
             self.statistic.check(block)
             number = self._curator.add(block, user_ids)
         else:
-            number = block
+            number = whole_number("block", block, least=0)
         if number in self.entered:
             raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
         release = self._curator.release(self.statistic, blocks=[*self.entered, number])

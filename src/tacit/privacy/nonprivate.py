@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.counters import Noiseless
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Curator, Release, Stream
@@ -42,6 +43,7 @@ class NonPrivateCurator(Curator):
         decay: float | None = None,
     ) -> Release:
         """The exact weighted sum; there is nothing to spend."""
+        instance_of("statistic", statistic, Statistic)
         selection = self._selection(blocks, weights, self._blocks, decay)
         total = np.asarray(sum(w * statistic.total(self._blocks[b]) for b, w in selection.items()))
         if mask is not None:
@@ -60,6 +62,7 @@ class NonPrivateCurator(Curator):
         epsilon: float | None = None,
     ) -> Stream:
         """The exact running sum, whatever ``kind`` of counter is asked for."""
+        instance_of("statistic", statistic, Statistic)
         return _NonPrivateStream(self, name, statistic, releases)
 
     @property
@@ -94,7 +97,7 @@ class _NonPrivateStream(Stream):
             self.statistic.check(block)
             number = self._curator.add(block, user_ids)
         else:
-            number = block
+            number = whole_number("block", block, least=0)
         if number in self._entered:
             raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
         raw = self._curator._raw(number)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.privacy.arguments import row_ids
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
@@ -53,8 +54,7 @@ class Participants:
             return block
         if block.aggregate:
             raise InvalidArgument("an aggregate block has no user_ids")
-        if len(user_ids) != block.users:
-            raise InvalidArgument(f"{block.users} users need as many ids, got {len(user_ids)}")
+        row_ids(user_ids, block.users)
         names = [name_of(user, self._key) for user in user_ids]
         self._with_ids = True
         if self._limit is None:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
@@ -29,10 +30,8 @@ class ClippedSum(Statistic):
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.dimension < 1 or not (math.isfinite(self.radius) and self.radius > 0):
-            raise InvalidArgument(
-                f"dimension must be >= 1 and radius > 0, got {self.dimension}, {self.radius}"
-            )
+        object.__setattr__(self, "dimension", whole_number("dimension", self.dimension))
+        object.__setattr__(self, "radius", positive("radius", self.radius))
         object.__setattr__(self, "name", "clipped sum")
 
     @property
@@ -74,8 +73,9 @@ class OneHotCounts(Statistic):
     valued: bool = False
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.cells < 1:
-            raise InvalidArgument(f"steps and cells must be >= 1, got {self.steps}, {self.cells}")
+        for name in ("steps", "cells"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        object.__setattr__(self, "valued", flag("valued", self.valued))
         object.__setattr__(self, "name", "one-hot counts")
 
     @property
@@ -170,18 +170,16 @@ class GramCross(Statistic):
     tau: float | None = None
 
     def __post_init__(self) -> None:
-        sizes = (self.rows, self.columns, self.steps)
-        if min(sizes) < 1:
-            raise InvalidArgument(f"rows, columns and steps must be >= 1, got {sizes}")
-        bounds = (self.p_bound, self.q_bound, self.weight)
-        if not all(math.isfinite(b) and b > 0 for b in bounds):
-            raise InvalidArgument(f"p_bound, q_bound and weight must be > 0, got {bounds}")
-        if self.clip not in ("step", "trajectory"):
-            raise InvalidArgument(f"clip must be step or trajectory, got {self.clip!r}")
+        for name in ("rows", "columns", "steps"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        for name in ("p_bound", "q_bound", "weight"):
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        object.__setattr__(self, "pooled", flag("pooled", self.pooled))
+        one_of("clip", self.clip, ("step", "trajectory"))
         if (self.tau is None) != (self.clip == "step"):
             raise InvalidArgument("tau goes with clip='trajectory', and only with it")
-        if self.tau is not None and not (math.isfinite(self.tau) and self.tau > 0):
-            raise InvalidArgument(f"tau must be > 0, got {self.tau!r}")
+        if self.tau is not None:
+            object.__setattr__(self, "tau", positive("tau", self.tau))
         object.__setattr__(self, "name", "gram and cross moments")
 
     @property

@@ -26,6 +26,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.privacy.arguments import flag, positive, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.symmetric import pack, packed_size, unpack
@@ -57,8 +58,11 @@ class Block:
     aggregate: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.users, bool) or self.users != int(self.users) or self.users < 0:
-            raise InvalidArgument(f"users must be an integer >= 0, got {self.users!r}")
+        users = whole_number("users", self.users, least=0)
+        object.__setattr__(self, "users", users)
+        object.__setattr__(self, "aggregate", flag("aggregate", self.aggregate))
+        if not isinstance(self.arrays, Mapping):
+            raise InvalidArgument(f"arrays must be arrays by name, got {type(self.arrays)}")
         checked: dict[str, NDArray[np.generic]] = {}
         for name, array in self.arrays.items():
             # A list would get its dtype, and so its fate, from somebody's values.
@@ -76,7 +80,6 @@ class Block:
                 with np.errstate(all="ignore"):
                     array = array.astype(np.float64)
             checked[name] = array
-        object.__setattr__(self, "users", int(self.users))
         object.__setattr__(self, "arrays", checked)
 
     def __getitem__(self, name: str) -> NDArray[np.generic]:
@@ -145,12 +148,14 @@ class Part:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if any(n < 1 for n in self.shape):
-            raise InvalidArgument(f"part {self.name!r} has an empty shape {self.shape}")
+        if not isinstance(self.shape, (tuple, list)):
+            raise InvalidArgument(f"part {self.name!r}: shape must be sizes, got {self.shape!r}")
+        shape = tuple(whole_number(f"part {self.name!r}: shape", n) for n in self.shape)
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "symmetric", flag("symmetric", self.symmetric))
         if self.symmetric and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):
             raise InvalidArgument(f"part {self.name!r} is no stack of matrices: {self.shape}")
-        if not (math.isfinite(self.weight) and self.weight > 0):
-            raise InvalidArgument(f"part {self.name!r}: weight must be > 0, got {self.weight!r}")
+        positive(f"part {self.name!r}: weight", self.weight)
 
     @property
     def size(self) -> int:
@@ -209,13 +214,15 @@ class Layout:
 
     def pack_mask(self, mask: Mapping[str, ArrayLike]) -> Bools:
         """True where a coordinate is released; parts that are not named are released whole."""
+        if not isinstance(mask, Mapping):
+            raise InvalidArgument(f"mask must be arrays by the names of parts, got {mask!r}")
         unknown = set(mask) - {part.name for part in self.parts}
         if unknown:
-            raise InvalidArgument(f"mask names unknown parts: {sorted(unknown)}")
-        ones = {p.name: np.asarray(mask.get(p.name, True), dtype=bool) for p in self.parts}
+            raise InvalidArgument(f"mask names unknown parts: {sorted(map(str, unknown))}")
         try:
+            ones = {p.name: np.asarray(mask.get(p.name, True), dtype=bool) for p in self.parts}
             return self.pack({name: value.astype(np.float64) for name, value in ones.items()}) > 0
-        except ValueError:
+        except (ValueError, TypeError):
             shapes = {p.name: p.shape for p in self.parts}
             raise InvalidArgument(f"mask must have the parts' shapes, {shapes}") from None
 

@@ -19,6 +19,7 @@ from tacit.finite import FiniteSpec, check_bytes
 from tacit.finite_learner import FiniteLearner
 from tacit.flow import conserve
 from tacit.learner import Arrays, Bonus, Calibration, Floats
+from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
@@ -92,8 +93,10 @@ class TabularAgent(FiniteLearner[VisitCounts]):
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.stationary = spec.stationary if stationary is None else bool(stationary)
+        instance_of("spec", spec, FiniteSpec)
+        self.stationary = spec.stationary if stationary is None else flag("stationary", stationary)
         self.constants = Constants() if constants is None else constants
+        instance_of("constants", self.constants, Constants)
         shape = (1 if self.stationary else spec.horizon, spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*shape, spec.states))
         self.evidence = Evidence(shape, plain=not isinstance(privacy, JointDP))

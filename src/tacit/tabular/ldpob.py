@@ -11,6 +11,7 @@ from scipy.special import ndtri
 
 from tacit.finite import FiniteSpec
 from tacit.policy import Policy
+from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.local import flip_probability, noise_scale
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
@@ -99,7 +100,8 @@ class LDPOB(ThreeCounts):
                 f"privacy of LDPOB must be LocalDP or NonPrivate, got {privacy!r}; UCBVI and PUCB "
                 "take JointDP"
             )
-        pooled = spec.stationary if stationary is None else bool(stationary)
+        instance_of("spec", spec, FiniteSpec)
+        pooled = spec.stationary if stationary is None else flag("stationary", stationary)
         if pooled and _bits(privacy):
             raise InvalidArgument(
                 "randomised response is for counts of single steps: give stationary=False, or "

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.policy import Policy, softmax
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.arguments import positive, whole_number
 from tacit.tabular.ucbvi import UCBVI
 
 Floats = NDArray[np.float64]
@@ -40,12 +40,9 @@ class UCBPO(UCBVI):
     def __init__(
         self, *args: Any, eta: float | None = None, steps: int | None = None, **options: Any
     ) -> None:
-        self._eta, self._steps = eta, steps
+        self._eta = None if eta is None else positive("eta", eta)
+        self._steps = None if steps is None else whole_number("steps", steps)
         super().__init__(*args, **options)
-        if eta is not None and not (math.isfinite(eta) and eta > 0):
-            raise InvalidArgument(f"eta must be > 0, got {eta!r}")
-        if steps is not None and steps < 1:
-            raise InvalidArgument(f"steps must be >= 1, got {steps!r}")
 
     @property
     def steps(self) -> int:

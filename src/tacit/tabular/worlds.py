@@ -40,6 +40,7 @@ def riverswim(states: int = 6, horizon: int = 20) -> TabularWorld:
     S, H = check_size("states", states), check_size("horizon", horizon)
     if S < 3:
         raise InvalidArgument(f"states must be >= 3, got {states!r}")
+    check_bytes("transitions", (1, S, 2, S))
     P = np.zeros((S, 2, S))
     for s in range(S):
         P[s, 0, max(s - 1, 0)] = 1.0
@@ -76,6 +77,7 @@ def grid(side: int = 5, horizon: int = 20) -> TabularWorld:
     if N < 2:
         raise InvalidArgument(f"side must be >= 2, got {side!r}")
     S = N * N
+    check_bytes("transitions", (1, S, 4, S))
     P = np.zeros((S, 4, S))
     for s in range(S):
         row, column = divmod(s, N)
@@ -117,6 +119,7 @@ def deep_sea(depth: int = 10, slip: bool = False) -> TabularWorld:
         raise InvalidArgument(f"depth must be >= 2, got {depth!r}")
     if not isinstance(slip, (bool, np.bool_)):
         raise InvalidArgument(f"slip must be True or False, got {slip!r}")
+    check_bytes("transitions", (1, N, 2, N))
     P = np.zeros((N, 2, N))
     for s in range(N):
         P[s, 0, max(s - 1, 0)] = 1.0
@@ -154,6 +157,7 @@ def random_mdp(states: int, actions: int, horizon: int, seed: int) -> TabularWor
     )
     seed = check_seed("seed", seed)
     check_bytes("transitions", (1, S, A, S))
+    check_bytes("values of all steps (horizon)", (H + 1, S))
     rng = np.random.default_rng(seed)
     name = f"random_mdp:states={S},actions={A},horizon={H},seed={seed}"
     for _ in range(_ATTEMPTS):

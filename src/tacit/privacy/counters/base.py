@@ -30,6 +30,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.privacy.arguments import MOST_USERS, flag, positive, whole_number
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
@@ -84,10 +85,10 @@ class Counter(ABC):
         epsilon: float | None = None,
         source: NoiseSource | None = None,
     ) -> None:
-        self.sensitivity = _positive("sensitivity", sensitivity)
+        self.sensitivity = positive("sensitivity", sensitivity)
         self.releases = self._check_releases(releases)
-        self.shape = _check_shape(shape, symmetric)
-        self.symmetric = symmetric
+        self.symmetric = flag("symmetric", symmetric)
+        self.shape = _check_shape(shape, self.symmetric)
         self.distribution: Distribution = self._check_cost(mu, epsilon)
         self.mu = mu
         self.epsilon = epsilon
@@ -100,8 +101,7 @@ class Counter(ABC):
         self._sum = np.zeros(self.size)
         cost = mu if mu is not None else epsilon
         self.scale = 0.0 if cost is None else noise_scale(self.column_norm * self.sensitivity, cost)
-        # What drawn noise is multiplied by; 1 if the source draws it at its scale.
-        self.noise_unit = self.scale
+        self._noise_unit: float | None = None
         self._owner = Owner(self.source.simulation)
         self._interrupted = False
         self._start()
@@ -154,6 +154,19 @@ class Counter(ABC):
         if release < 1 or (self.releases is not None and release > self.releases):
             raise InvalidArgument(f"release must be in 1..{self.releases}, got {release!r}")
         return float(self._unit_std * self.row_norms(release)[-1])
+
+    @property
+    def noise_unit(self) -> float:
+        """What drawn noise is multiplied by: the scale, or 1 if the source draws at its scale.
+
+        It follows the scale until it is set: a kind that calibrates itself sets one number only,
+        and what is claimed and what is drawn cannot differ.
+        """
+        return self.scale if self._noise_unit is None else self._noise_unit
+
+    @noise_unit.setter
+    def noise_unit(self, unit: float) -> None:
+        self._noise_unit = unit
 
     @property
     def cost_per_unit(self) -> float:
@@ -334,9 +347,7 @@ class Counter(ABC):
             if self.horizon_free:
                 return None
             raise InvalidArgument(f"{self.kind} needs the number of releases in advance")
-        if isinstance(releases, bool) or int(releases) != releases or releases < 1:
-            raise InvalidArgument(f"releases must be an integer >= 1, got {releases!r}")
-        return int(releases)
+        return whole_number("releases", releases, most=MOST_USERS)
 
     def _check_cost(self, mu: float | None, epsilon: float | None) -> Distribution:
         if self.distributions == ("none",):
@@ -346,13 +357,13 @@ class Counter(ABC):
         if (mu is None) == (epsilon is None):
             raise InvalidArgument("give exactly one of mu (Gaussian noise) and epsilon (Laplace)")
         if mu is not None:
-            _positive("mu", mu)
+            positive("mu", mu)
             return "gaussian"
         if "laplace" not in self.distributions:
             raise InvalidArgument(f"{self.kind} has Gaussian noise only; pure DP needs a tree")
         if self.symmetric:
             raise InvalidArgument("Laplace noise is for vectors; symmetric matrices are Gaussian")
-        _positive("epsilon", epsilon)
+        positive("epsilon", epsilon)
         return "laplace"
 
 
@@ -382,16 +393,10 @@ def noise_scale(sensitivity: float, cost: float) -> float:
     return scale
 
 
-def _positive(name: str, value: float | None) -> float:
-    if value is None or isinstance(value, bool) or not math.isfinite(value) or value <= 0:
-        raise InvalidArgument(f"{name} must be finite and > 0, got {value!r}")
-    return float(value)
-
-
 def _check_shape(shape: tuple[int, ...], symmetric: bool) -> tuple[int, ...]:
-    shape = tuple(int(n) for n in shape)
-    if any(n < 1 for n in shape):
-        raise InvalidArgument(f"shape must have positive entries, got {shape}")
+    if not isinstance(shape, (tuple, list)):
+        raise InvalidArgument(f"shape must be a tuple of sizes, got {shape!r}")
+    shape = tuple(whole_number("every entry of shape", n) for n in shape)
     if symmetric and (len(shape) < 2 or shape[-1] != shape[-2]):
         raise InvalidArgument(f"a symmetric item has shape (..., d, d), got {shape}")
     return shape

@@ -91,10 +91,10 @@ def make_counter(kind: str, **options: Any) -> Counter:
         kind: ``"auto"`` or a name of ``KINDS``.
         options: a counter's arguments; see :class:`~tacit.privacy.counters.base.Counter`.
     """
-    if kind == "auto":
+    if isinstance(kind, str) and kind == "auto":
         pure = options.get("epsilon") is not None
         return _best_laplace(options) if pure else _best_gaussian(options)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidArgument(f"kind must be auto or one of {', '.join(KINDS)}, got {kind!r}")
     if kind == Noiseless.kind:
         options |= {"mu": None, "epsilon": None}

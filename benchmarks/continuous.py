@@ -1,0 +1,126 @@
+"""Continuous states: a private run against simulating its users, lazy paths, and queries of Q.
+
+A run serves all users at random and asks all of them at every sweep, so that it goes through every
+episode once for each release; simulating the same users goes through it once. Noise that is drawn
+where somebody looks costs two binary searches and an insertion for each new point. A published Q is
+a table: looking at it leaves nothing behind. Times are of the processor, to which other processes
+add little.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from benchmarks.row import Row, at_most, noted
+from tacit.continuous.fitted import FittedFunctionalQ
+from tacit.continuous.policy import QPolicy
+from tacit.continuous.world import BoxWorld
+from tacit.continuous.worlds import line
+from tacit.loop import run
+from tacit.privacy.functional import OUPath
+from tacit.privacy.models import JointDP
+from tacit.privacy.noise import Noise
+from tacit.result import Result
+
+NAME = "fitted functional q, (0.9, 1e-4)"
+USERS, TURNS = 10_000, 3
+FEW, MANY, NEW, PATHS = 10**3, 10**5, 500, 10
+QUERIES, AT_ONCE = 10**5, 100
+
+
+def rows() -> Iterator[Row]:
+    """Every row of this benchmark."""
+    yield from _run()
+    yield from _lazy_paths()
+    yield from _queries()
+
+
+def _agent(world: BoxWorld, users: int) -> FittedFunctionalQ:
+    return FittedFunctionalQ(world.spec, users, JointDP(epsilon=0.9, delta=1e-4), noise_seed=0)
+
+
+def _private(world: BoxWorld, users: int) -> Result:
+    return run(_agent(world, users), world, progress=False)
+
+
+def _processor(*works: Callable[[], object], turns: int = TURNS) -> list[float]:
+    """The least processor time of each; they take turns, after one that compiles."""
+    times = np.empty((turns + 1, len(works)))
+    for turn in times:
+        for place, work in enumerate(works):
+            start = time.process_time()
+            work()
+            turn[place] = time.process_time() - start
+    return [float(least) for least in times[1:].min(axis=0)]
+
+
+def _run() -> Iterator[Row]:
+    world = line()
+    uniform = QPolicy.uniform(world.spec.dimension, world.spec.actions)
+    rng = np.random.default_rng(0)
+    whole, users = _processor(
+        partial(_private, world, USERS), partial(world.simulate, uniform, USERS, rng)
+    )
+    asked = _agent(world, USERS).sweeps + 1
+    what = f"{USERS:,} users on line: {{}}"
+    yield noted(NAME, what.format(f"a run, {asked} releases about all users"), 1e3 * whole, " ms")
+    yield noted(NAME, what.format("a release"), 1e3 * whole / asked, " ms")
+    yield noted("simulation", what.format("their episodes"), 1e3 * users, " ms")
+    yield at_most(NAME, what.format("a run / simulating them"), whole / users, 2.0, "x")
+    yield noted(NAME, what.format("a release / simulating them"), whole / asked / users, "x")
+
+
+def _lazy_paths() -> Iterator[Row]:
+    name = "lazy noise"
+    few, many = (_per_query(size) for size in (FEW, MANY))
+    yield noted(name, f"a new point after {FEW:,} others", 1e6 * few, " µs")
+    yield noted(name, f"a new point after {MANY:,} others", 1e6 * many, " µs")
+    yield at_most(name, f"a new point after {MANY:,} / after {FEW:,} others", many / few, 3.0, "x")
+
+
+def _per_query(size: int) -> float:
+    """Seconds for a new point of a path with so many, the least over some turns."""
+    rng = np.random.default_rng(0)
+    path = OUPath(1.0, 1.0, Noise(seed=0), 0.0, 1.0)
+    path.values(rng.random(size))
+    times = []
+    for _ in range(PATHS):
+        points = rng.random(NEW).tolist()
+        start = time.process_time()
+        for point in points:
+            path.value(point)
+        times.append((time.process_time() - start) / NEW)
+    if path.size != size + PATHS * NEW:
+        raise RuntimeError("some of the points were not new")
+    return min(times)
+
+
+def _queries() -> Iterator[Row]:
+    """What is left in memory by looking at a published Q at ever new points."""
+    world = line()
+    agent = _agent(world, 100)
+    rng = np.random.default_rng(0)
+    agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+    policy = agent.greedy_policy
+    points = rng.random((QUERIES, 1))
+
+    def look() -> None:
+        for some in points.reshape(-1, AT_ONCE, 1):
+            policy.features(some) @ policy.weights.T
+            policy.act_many(0, some, rng)
+
+    look()  # whatever is made once is there
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    look()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    (took,) = _processor(look)
+    name = "published Q on a grid"
+    yield at_most(name, f"memory after {QUERIES:,} queries, grown by", grown / 1024, 8.0, " kB")
+    yield noted(name, "a query, a hundred at a time", 1e6 * took / QUERIES, " µs")

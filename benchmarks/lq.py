@@ -1,0 +1,266 @@
+"""Linear-quadratic agents: simulated users a second, a million users, optimism, and a plan.
+
+Users are rolled out and their clipped sums added up, part by part as a run does it for large
+blocks. Beside it is a plain C loop with the same arithmetic, ``lq_rollout.c``, which does user
+after user; its sums are checked against the library's before it is timed. The two take turns.
+All but the run of a million users is in processor time, to which other processes add little.
+
+Optimism is compared with a thousand Riccati recursions in plain numpy, over the same horizon.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.row import Row, at_least, at_most, noted
+from benchmarks.timing import seconds
+from tacit.loop import run
+from tacit.lq.certainty_equivalence import CertaintyEquivalence
+from tacit.lq.ofu import OFU, ConfidenceSet
+from tacit.lq.optimism import OptimisticModel, optimistic_model
+from tacit.lq.policy import GainPolicy
+from tacit.lq.statistics import TrajectorySums
+from tacit.lq.world import LQWorld, Sphere, UniformBall
+from tacit.lq.worlds import random_system
+from tacit.privacy.models import JointDP
+from tacit.privacy.statistic import Block
+from tacit.result import Result
+from tacit.vector_episodes import VectorEpisodes
+
+Floats = NDArray[np.float64]
+
+HERE = Path(__file__).parent
+SIZES = (3, 2, 15)
+STREAMED, CHECKED, TURNS = 50_000, 20_000, 20
+REPETITIONS, INSTANCES, SOLVES = 10, 20, 1_000
+RELEASES = 6
+NAME = "certainty equivalence, epsilon 1"
+
+
+def rows() -> Iterator[Row]:
+    """Every row of this benchmark."""
+    yield from _users_a_second()
+    yield from _a_million_users()
+    yield from _optimism()
+    yield from _plan()
+
+
+def _agent(world: LQWorld, users: int) -> CertaintyEquivalence:
+    privacy = JointDP(epsilon=1.0, delta=1e-6)
+    return CertaintyEquivalence(world.spec, users, privacy, noise_seed=0)
+
+
+def _learnt(world: LQWorld, agent: Any) -> Any:
+    """An agent after some releases."""
+    rng = np.random.default_rng(0)
+    for _ in range(RELEASES):
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+    return agent
+
+
+# Users a second.
+
+
+def _users_a_second() -> Iterator[Row]:
+    name = "roll-out and sums"
+    world = random_system(*SIZES)
+    agent = _learnt(world, _agent(world, 10**6))
+    policy, statistic = agent.policy, agent._statistic()
+    rng = np.random.default_rng(0)
+
+    def stream() -> object:
+        block = world.simulate(policy, STREAMED, rng, "streamed")
+        return statistic.total(cast(Block, block))
+
+    what = "speed / the same loop in C, cc -O3"
+    compiler = os.environ.get("CC") or shutil.which("cc")
+    rate = "users a second, (3, 2, 15), streamed"
+    if compiler is None:
+        yield noted(name, rate, STREAMED / _processor(stream)[0], "", ",.0f")
+        yield Row(name, what, "no C compiler: install cc, or set CC")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        library, source = Path(folder, "lq_rollout.so"), HERE / "lq_rollout.c"
+        options = ["-O3", "-shared", "-fPIC", "-lm"]
+        subprocess.run([compiler, "-o", library, source, *options], check=True)
+        peer = _CLoop(ctypes.CDLL(str(library)), world, policy, statistic)
+        peer.check()
+        own, plain = _processor(stream, partial(peer.stream, STREAMED), turns=TURNS)
+    yield noted(name, rate, STREAMED / own, "", ",.0f")
+    yield noted("the same loop in C", rate, STREAMED / plain, "", ",.0f")
+    yield at_least(name, what, plain / own, 0.5, "x")
+
+
+class _CLoop:
+    """The loop in C for one policy and statistic."""
+
+    def __init__(
+        self, library: ctypes.CDLL, world: LQWorld, policy: GainPolicy, statistic: TrajectorySums
+    ) -> None:
+        self._library, self._world, self._policy = library, world, policy
+        self._statistic, self._seeds = statistic, iter(range(10**9))
+
+    def stream(self, users: int) -> Floats:
+        """The sums of simulated users."""
+        world, policy = self._world, self._policy
+        n, d = world.B.shape
+        H = world.horizon
+        assert isinstance(world.noise, UniformBall)  # noqa: S101
+        assert isinstance(world.start, Sphere)  # noqa: S101
+        assert not any(world.start.centre)  # noqa: S101
+        return self._sums(
+            self._library.stream,
+            *(next(self._seeds), users, n, d, H),
+            *(world.A, world.B, policy.gains, policy.noise),
+            *(world.noise.radius, world.start.radius),
+            *(np.empty((H + 1, n)), np.empty((H, d))),
+        )
+
+    def check(self) -> None:
+        """A yardstick that does something else measures nothing."""
+        world, statistic = self._world, self._statistic
+        data = world.simulate(self._policy, CHECKED, np.random.default_rng(1), "episodes")
+        assert isinstance(data, VectorEpisodes)  # noqa: S101
+        block = data.block()
+        n, d = world.B.shape
+        sizes = (CHECKED, n, d, world.horizon)
+        actions = data.actions.astype(np.float64)
+        same = self._sums(self._library.add_users, *sizes, data.states, actions)
+        vectors = statistic.vectors(block)
+        if not np.allclose(same, vectors.sum(axis=0), rtol=1e-9, atol=1e-6):
+            raise RuntimeError("the C loop's sums are not those of the statistic")
+        mean = self.stream(CHECKED) / CHECKED
+        error = vectors.std(axis=0) * np.sqrt(2.0 / CHECKED)
+        apart = float((np.abs(mean - vectors.mean(axis=0)) / np.maximum(error, 1e-12)).max())
+        if apart > 7.0:  # one false alarm in 10^9, of some dozens of sums
+            raise RuntimeError(f"the C loop's users are {apart:.1f} standard errors off")
+
+    def _sums(self, function: Any, *arguments: float | Floats) -> Floats:
+        statistic = self._statistic
+        p, n = statistic.centre.shape
+        assert statistic.tau is not None  # noqa: S101
+        gram, cross = np.zeros((p, p)), np.zeros((p, n))
+        function(
+            *map(_as_c, arguments),
+            *map(_as_c, (statistic.centre, statistic.inputs, statistic.spread)),
+            *map(_as_c, (float(statistic.floor), 0.5 * statistic.weight**2, statistic.tau)),
+            *map(_as_c, (gram, cross)),
+        )
+        lower = np.tril_indices(p, -1)
+        gram[lower] = gram.T[lower]
+        return statistic.layout.pack({"gram": gram, "cross": cross})
+
+
+def _as_c(value: float | Floats) -> ctypes.c_int64 | ctypes.c_double | ctypes.c_void_p:
+    if isinstance(value, int):
+        return ctypes.c_int64(value)
+    if isinstance(value, float):
+        return ctypes.c_double(value)
+    return ctypes.c_void_p(value.ctypes.data)
+
+
+# A million users.
+
+
+def _private(world: LQWorld, users: int) -> Result:
+    return run(_agent(world, users), world, progress=False)
+
+
+def _a_million_users() -> Iterator[Row]:
+    world = random_system(*SIZES)
+    _private(world, 10**5)  # compiles
+    processor = time.process_time()
+    took = seconds(partial(_private, world, 10**6))
+    processor = time.process_time() - processor
+    yield noted(NAME, "a run of 10^6 users, (3, 2, 15)", took, " s")
+    yield noted(NAME, "the same, processor time", processor, " s")
+
+
+# Optimism.
+
+
+def _optimism() -> Iterator[Row]:
+    """The sets are those of runs, after some releases."""
+    times, solves = [], []
+    for seed in range(INSTANCES):
+        world = random_system(*SIZES, seed=seed)
+        agent = _learnt(world, OFU(world.spec, 10**5, JointDP(1.0, 1e-6), noise_seed=seed))
+        work = partial(_most_favourable, world, agent.confidence_set)
+        one, some = _processor(work, partial(_riccati, world, SOLVES // INSTANCES))
+        times.append(one)
+        solves.append(some)
+    middle, thousand = float(np.median(times)), sum(solves)
+    name = "ofu, epsilon 1"
+    what = f"the most favourable model, (3, 2, 15), median of {INSTANCES} sets"
+    yield at_most(name, what, 1e3 * middle, 5.0, " ms")
+    yield noted(name, f"{SOLVES:,} Riccati recursions in plain numpy", 1e3 * thousand, " ms")
+    yield at_most(name, f"the same / {SOLVES:,} Riccati recursions", middle / thousand, 1.0, "x")
+
+
+def _most_favourable(world: LQWorld, models: ConfidenceSet) -> OptimisticModel:
+    spec = world.spec
+    return optimistic_model(
+        models.centre,
+        models.V,
+        models.beta,
+        spec.norm_bound,
+        Q=spec.state_cost,
+        R=spec.control_cost,
+        H=spec.horizon,
+        start_moment=spec.start_moment,
+        noise_covariance=spec.noise_covariance,
+    )
+
+
+def _riccati(world: LQWorld, times: int) -> Floats:
+    A, B, Q, R = world.A, world.B, world.Q, world.R
+    P: Floats = np.zeros_like(Q)
+    for _ in range(times):
+        P = np.zeros_like(Q)
+        for _ in range(world.horizon):
+            of_controls = B.T @ P
+            gain = -np.linalg.solve(R + of_controls @ B, of_controls @ A)
+            P = Q + A.T @ P @ (A + B @ gain)
+    return P
+
+
+# A plan.
+
+
+def _plan() -> Iterator[Row]:
+    """What follows a release, without the sums over users."""
+    world = random_system(*SIZES)
+    agent = _learnt(world, _agent(world, 10**5))
+    for what, work in (
+        ("gains, their gate and the control noise", agent._plan),
+        ("the posterior of all releases", partial(_posterior, agent)),
+        ("what is asked next", agent._make_statistic),
+    ):
+        yield noted(NAME, f"after {RELEASES} releases: {what}", 1e3 * _processor(work)[0], " ms")
+
+
+def _posterior(agent: CertaintyEquivalence) -> object:
+    return agent._regression.posterior(agent._evidence, agent._trust, agent._known)
+
+
+def _processor(*works: Callable[[], object], turns: int = REPETITIONS) -> list[float]:
+    """The least processor time of each; they take turns, after one that compiles."""
+    times = np.empty((turns + 1, len(works)))
+    for turn in times:
+        for place, work in enumerate(works):
+            start = time.process_time()
+            work()
+            turn[place] = time.process_time() - start
+    return [float(least) for least in times[1:].min(axis=0)]

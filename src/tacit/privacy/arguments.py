@@ -1,0 +1,105 @@
+"""Refusals of arguments that are of no use, in words, before anything is done with them.
+
+Every one names the argument, its value and what is allowed. What Python itself would raise further
+down (a ``TypeError`` in the middle of a calculation) says nothing about the argument, and comes
+after something may have changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import numbers
+import os
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tacit.privacy.errors import InvalidArgument
+
+T = TypeVar("T")
+
+MOST_USERS = 10**18
+"""More users than this nobody has, and floats cannot count."""
+
+
+def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """An integer, or a float that is one.
+
+    >>> whole_number("users", 1e6)
+    1000000
+    >>> whole_number("users", "1e6")
+    Traceback (most recent call last):
+    ...
+    tacit.privacy.errors.InvalidArgument: users must be an integer >= 1, got '1e6'
+    """
+    number: Any = value
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError, ValueError):  # infinities and NaN
+            whole = int(number)
+            if whole == number and whole >= least and (most is None or whole <= most):
+                return whole
+    allowed = f"an integer >= {least}" if most is None else f"an integer in {least}..{most}"
+    raise InvalidArgument(f"{name} must be {allowed}, got {value!r}")
+
+
+def positive(name: str, value: Any) -> float:
+    """A finite number above 0."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            number = float(value)
+            if math.isfinite(number) and number > 0:
+                return number
+    raise InvalidArgument(f"{name} must be > 0 and finite, got {value!r}")
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False, and not what Python would take for one: ``bool("no")`` is true.
+
+    >>> flag("stationary", "no")
+    Traceback (most recent call last):
+    ...
+    tacit.privacy.errors.InvalidArgument: stationary must be True or False, got 'no'
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidArgument(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def one_of(name: str, value: T, allowed: Sequence[str]) -> T:
+    """One of some words."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidArgument(f"{name} must be {' or '.join(allowed)}, got {value!r}")
+    return value
+
+
+def instance_of(name: str, value: object, kinds: type | tuple[type, ...]) -> None:
+    """Refuses what is of another class."""
+    if not isinstance(value, kinds):
+        several = kinds if isinstance(kinds, tuple) else (kinds,)
+        words = " or ".join(kind.__name__ for kind in several)
+        raise InvalidArgument(f"{name} must be {words}, got {value!r}")
+
+
+def file_name(name: str, value: Any) -> str | os.PathLike[str]:
+    """A path that the system can look for; not whether there is a file."""
+    if isinstance(value, (str, os.PathLike)):
+        try:
+            encoded = os.fsencode(value)
+        except (TypeError, ValueError):  # text that no file name can hold
+            encoded = b""
+        if encoded and b"\0" not in encoded:
+            return value
+    raise InvalidArgument(f"{name} must be the name of a file, got {value!r}")
+
+
+def row_ids(user_ids: Any, users: int) -> None:
+    """Refuses ids that are not one integer or text per user; a text is no list of letters."""
+    listed = isinstance(user_ids, (Sequence, np.ndarray)) and np.ndim(user_ids) < 2
+    if not listed or isinstance(user_ids, (str, bytes)):
+        raise InvalidArgument(
+            f"user_ids must be a list of ids, one per user, got {type(user_ids).__name__}"
+        )
+    if len(user_ids) != users:
+        raise InvalidArgument(f"{users} users need as many ids, got {len(user_ids)}")

@@ -1,0 +1,345 @@
+"""The agents with functional noise: what they promise, spend, refuse and learn."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tacit import JointDP, LocalDP, NonPrivate
+from tacit.checks import check_agent
+from tacit.continuous import BoxSpec, BoxWorld, cartpole, line, trap
+from tacit.continuous.agent import GRID, MAP, Basis, Units
+from tacit.continuous.fitted import FittedFunctionalQ
+from tacit.continuous.online import FunctionalQ
+from tacit.continuous.statistics import REWARDS_ONLY, ResidualSums
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.functional import OU
+from tacit.privacy.statistic import Block
+from tacit.watched_gate import WatchedGate
+
+Floats = NDArray[np.float64]
+
+JOINT = JointDP(0.9, 1e-4)
+SHORT: Any = line(horizon=8)
+LINE: Any = line()
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def played(agent: Any, world: Any, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    while agent.block_users:
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+    return agent
+
+
+def score(world: Any, agent: Any) -> float:
+    base = world.baseline_value
+    return float((world.value(agent.greedy_policy) - base) / (world.optimal_value - base))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(FittedFunctionalQ, privacy=JOINT, releases=3, schedule="fixed:size=40"),
+        partial(FunctionalQ, privacy=JOINT, batch=30),
+        partial(FunctionalQ, privacy=LocalDP(2.0, 1e-4), batch=30),
+    ],
+)
+def test_keeps_all_promises(make: Any) -> None:
+    check_agent(make, SHORT, users=120, seeds=20)
+
+
+def test_serves_everybody_at_random() -> None:
+    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, schedule="fixed:size=10", noise_seed=0)
+    played(agent, LINE)
+    assert agent.policy.epsilon == 1.0
+    assert agent.greedy_policy.epsilon == 0.0
+    assert agent.policy.version == agent.greedy_policy.version == 2
+    assert "gain nothing" in agent.why
+
+
+def test_spends_the_budget_to_the_last_bit() -> None:
+    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=0)
+    with WatchedGate().open() as gate:
+        played(agent, LINE)
+    costs = [float(passage.release.cost or 0.0) for passage in gate.passages]
+    assert len(costs) == agent.sweeps + 1
+    assert math.fsum(cost**2 for cost in costs) == pytest.approx(JOINT.episode_limit, rel=1e-12)
+
+
+def test_says_what_is_protected() -> None:
+    cases: Any = (
+        ("trajectory", {}),
+        ("rewards", {}),
+        ("reward_function", {"radius": 0.25}),
+    )
+    guarantees: dict[str, Any] = {
+        protect: FittedFunctionalQ(
+            LINE.spec, 20, JOINT, protect=protect, noise_seed=0, **options
+        ).guarantee
+        for protect, options in cases
+    }
+    assert "whole episode" in guarantees["trajectory"].unit
+    assert guarantees["rewards"].unit == REWARDS_ONLY
+    assert "reward function, moved by at most 0.25" in guarantees["reward_function"].unit
+    agent = FittedFunctionalQ(LINE.spec, 20, NonPrivate())
+    assert agent.guarantee is None
+
+
+def test_residuals_are_of_what_was_published() -> None:
+    """Every question is a function of the answers before it."""
+    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=0)
+    with WatchedGate().open() as gate:
+        played(agent, LINE)
+    script = [passage.release for passage in gate.passages]
+    other = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=1)
+    with WatchedGate(script=script).open() as replay:
+        played(other, LINE, seed=1)
+    for one, two in zip(gate.passages, replay.passages, strict=True):
+        assert one.statistic.fingerprint == two.statistic.fingerprint
+    np.testing.assert_array_equal(agent.weights, other.weights)
+
+
+def test_transcript_has_exactly_the_declared_mu() -> None:
+    """The log-likelihood ratio of a whole run on the worst pair has variance mu^2.
+
+    User 0 stays where she is, with the largest rewards or with none. Her functions are opposite
+    and at the clip in every release, given the same releases before, because the prior hardly lets
+    predictions move. She is the same in the histogram of visits, which costs 5 % of mu^2.
+    """
+    spec = BoxSpec((0.0,), (1.0,), actions=2, horizon=50, reward_range=(0.0, 0.5), discount=0.95)
+    still = replace(GRID, prior_reward=1e-3, prior_moves=1e-3, prior_drift=0.0)
+    agent = FittedFunctionalQ(spec, 10, JOINT, noise_seed=3, constants=still)
+    rest = LINE.simulate(agent.policy, 10, np.random.default_rng(0), "episodes").block()
+    pair = [_paid(rest, reward) for reward in (0.0, 0.5)]
+    with WatchedGate().open() as gate:
+        agent.learn(pair[0])
+    square = 0.0
+    for passage in gate.passages:
+        one, other = (passage.statistic.total(block) for block in pair)
+        std = float(np.max(next(iter(passage.release.std.values()))))
+        square += float(((one - other) ** 2).sum()) / std**2
+    asked = [p.release for p in gate.passages if isinstance(p.statistic, ResidualSums)]
+    residual = math.fsum(float(release.cost or 0.0) ** 2 for release in asked)
+    assert square == pytest.approx(residual, rel=1e-6)
+    assert 0.95 < math.sqrt(square / JOINT.episode_limit) <= 1.0
+
+
+def _paid(block: Block, reward: float) -> Block:
+    arrays = {name: np.array(array) for name, array in block.arrays.items()}
+    arrays["states"][0], arrays["rewards"][0], arrays["actions"][0] = 0.5, reward, 0
+    return Block(block.users, arrays)
+
+
+@pytest.mark.parametrize("cls", [FittedFunctionalQ, FunctionalQ])
+def test_learns_without_noise(cls: Any) -> None:
+    assert score(LINE, played(cls(LINE.spec, 100, NonPrivate(), seed=1), LINE)) > 0.97
+
+
+def test_learns_with_noise() -> None:
+    scores = [
+        score(LINE, played(FittedFunctionalQ(LINE.spec, 200, JOINT, noise_seed=s), LINE, s))
+        for s in range(5)
+    ]
+    assert np.median(scores) > 0.95
+
+
+@pytest.mark.slow
+def test_looks_ahead_with_noise() -> None:
+    world = trap()
+    scores = [
+        score(world, played(FittedFunctionalQ(world.spec, 600, JOINT, noise_seed=s), world, s))
+        for s in range(5)
+    ]
+    assert np.median(scores) > 0.95
+
+
+@pytest.mark.slow
+def test_balances_a_pole() -> None:
+    world = cartpole()
+    agent = played(FittedFunctionalQ(world.spec, 1000, NonPrivate(), seed=1), world)
+    assert score(world, agent) > 0.9
+    assert agent.ends
+
+
+def test_hiding_the_reward_function_hides_it() -> None:
+    """Its noise is that of all users together: the signal is far below it, however many there are.
+
+    The sum of n users has the norm n x 50 x .5 at most, the noise 2 n x 50 x radius / mu.
+    """
+    agent = FittedFunctionalQ(
+        LINE.spec, 400, JOINT, protect="reward_function", radius=0.5, noise_seed=0
+    )
+    played(agent, LINE)
+    std = math.sqrt(float(agent._public["variance"]))
+    assert std == pytest.approx(400 * 50 / math.sqrt(JOINT.episode_limit), rel=1e-6)
+    assert np.abs(agent._public["rewards"]).max() < 6.0 * std
+
+
+def test_where_rewards_are_protected_they_count_only_through_releases() -> None:
+    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, protect="rewards", noise_seed=0)
+    block = LINE.simulate(agent.policy, 20, np.random.default_rng(0), "episodes").block()
+    with WatchedGate().open() as gate:
+        agent.learn(block)
+    assert [passage.statistic.protects for passage in gate.passages] == [REWARDS_ONLY]
+    other = FittedFunctionalQ(LINE.spec, 20, JOINT, protect="rewards", noise_seed=1)
+    rewards = np.random.default_rng(1).uniform(0.0, 0.5, (20, 50))
+    with WatchedGate(script=[passage.release for passage in gate.passages]).open():
+        other.learn(Block(20, {**block.arrays, "rewards": rewards}))
+    np.testing.assert_array_equal(agent.weights, other.weights)
+
+
+def test_rewards_alone_need_few_users() -> None:
+    scores = [
+        score(
+            LINE,
+            played(
+                FittedFunctionalQ(LINE.spec, 100, JOINT, protect="rewards", noise_seed=s), LINE, s
+            ),
+        )
+        for s in range(5)
+    ]
+    assert np.median(scores) > 0.9
+
+
+@pytest.mark.parametrize("protect", ["trajectory", "rewards"])
+def test_interrupted_between_two_releases_it_goes_on(protect: Any, tmp_path: Path) -> None:
+    make = partial(
+        FittedFunctionalQ, SHORT.spec, 20, JOINT, protect=protect, releases=3, noise_seed=5
+    )
+    whole = played(make(), SHORT)
+    path = tmp_path / "save"
+    agent: Any = make(autosave=path)
+    stop_at = 2 if protect == "trajectory" else 0
+    publish = agent._curator._publish
+
+    def killed(release: Any) -> Any:
+        out = publish(release)
+        if release.index == stop_at:
+            raise KeyboardInterrupt
+        return out
+
+    agent._curator._publish = killed
+    with pytest.raises(KeyboardInterrupt):
+        played(agent, SHORT)
+    resumed = make().load(path)
+    np.testing.assert_array_equal(resumed.weights, whole.weights)
+    np.testing.assert_array_equal(resumed.greedy_policy.weights, whole.greedy_policy.weights)
+    assert resumed.served == 20
+
+
+def test_several_blocks_carry_on_what_is_known(tmp_path: Path) -> None:
+    make = partial(
+        FittedFunctionalQ, SHORT.spec, 40, JOINT, schedule="fixed:size=20", noise_seed=5, releases=3
+    )
+    agent, rng = make(), np.random.default_rng(0)
+    blocks = [SHORT.simulate(agent.policy, 20, rng, "episodes") for _ in range(2)]
+    agent.learn(blocks[0])
+    agent.save(tmp_path / "save")
+    agent.learn(blocks[1])
+    assert len(agent._belief.answers) == 6
+    resumed = make().load(tmp_path / "save")
+    resumed.learn(blocks[1])
+    np.testing.assert_array_equal(agent.weights, resumed.weights)
+    assert agent.q_std.shape == agent.q_mean.shape == (2, 21)
+    assert (agent.q_std > 0).all()
+
+
+def test_posterior_is_that_of_a_plain_gaussian_regression() -> None:
+    """Mode by mode is the same as one joint regression over all releases."""
+    agent = played(FittedFunctionalQ(LINE.spec, 30, JOINT, releases=3, noise_seed=1), LINE)
+    belief, basis, constants = agent._belief, agent.basis, agent.constants
+    fit = belief.fit(3)
+    gram = belief.gram / 2
+    across = basis.root.T @ gram @ basis.prior
+    values = np.array([answer.value for answer in belief.answers])
+    index = np.arange(3)
+    prior = constants.prior_reward**2 + (agent.discount * constants.prior_moves) ** 2 * (
+        values @ basis.metric @ values.T
+    )
+    prior = prior + constants.prior_drift**2 * np.minimum.outer(index, index)
+    stds = np.array([answer.std for answer in belief.answers])
+    typical = np.mean(stds**2)
+    k = basis.root.shape[1]
+    noise = constants.noise**2 * basis.root.T @ gram @ basis.root + typical * np.eye(k)
+    whole = np.kron(prior, across @ across.T) + np.kron(np.diag(stds**2 / typical), noise)
+    seen = np.concatenate(
+        [a.sums[0] + basis.root.T @ gram @ a.predictions[0] for a in belief.answers]
+    )
+    value = values[-1]
+    ahead = constants.prior_reward**2 + (agent.discount * constants.prior_moves) ** 2 * (
+        value @ basis.metric @ values.T
+    )
+    ahead = ahead + constants.prior_drift**2 * index
+    wanted = basis.prior @ (np.kron(ahead, across.T) @ np.linalg.solve(whole, seen))
+    np.testing.assert_allclose(fit.targets(value)[0], wanted, rtol=1e-5, atol=1e-8)
+
+
+def test_units_of_reward() -> None:
+    spec = BoxSpec((0.0,), (1.0,), actions=2, horizon=5, reward_range=(0.0, 0.5))
+    still = Units.of(spec, 0.9, ends=False)
+    assert (still.centre, still.unit, still.ending) == (0.25, 0.5, None)
+    pole = Units.of(cartpole().spec, 0.95, ends=True)
+    assert pole.centre == 1.0
+    assert pole.unit == pytest.approx(20.0)
+    assert pole.ending == pytest.approx(-1.0)
+    assert pole.value_range[1] == 0.0
+
+
+def test_likeness_of_values_is_their_mean_squared_slope() -> None:
+    basis = Basis(FittedFunctionalQ(LINE.spec, 9, JOINT, noise_seed=0).features, None, GRID)
+    slope = np.linspace(0.0, 3.0, 21)[np.newaxis]
+    assert basis.alike(slope, slope)[0, 0] == pytest.approx(9.0)
+
+
+def test_labels_do_not_matter() -> None:
+    """With actions named the other way round, the same noise has the mirrored effect at most."""
+    world = BoxWorld(lambda s: s[..., 0], dimension=1, name="up", reward_range=(0.0, 1.0))
+    agent = played(FittedFunctionalQ(world.spec, 300, JointDP(8.0, 1e-6), noise_seed=0), world)
+    assert (agent.greedy_policy.greedy([[0.2], [0.5], [0.8]]) == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "match"),
+    [
+        (FittedFunctionalQ, {"privacy": LocalDP(1.0, 1e-6)}, "a device reports once"),
+        (FittedFunctionalQ, {"privacy": JointDP(1.0, 0.0)}, "delta"),
+        (FittedFunctionalQ, {"protect": "nothing"}, "protect"),
+        (FittedFunctionalQ, {"protect": "reward_function"}, "radius"),
+        (FittedFunctionalQ, {"radius": 1.0}, "radius"),
+        (FittedFunctionalQ, {"releases": 0}, "releases"),
+        (FittedFunctionalQ, {"clip": -1.0}, "clip"),
+        (FittedFunctionalQ, {"discount": 1.0}, "discount"),
+        (FittedFunctionalQ, {"kernel": "smooth"}, "kernel"),
+        (FittedFunctionalQ, {"users": 0}, "users"),
+        (FittedFunctionalQ, {"ends": True}, "grid"),
+        (FunctionalQ, {"protect": "rewards"}, "trajectory"),
+        (FunctionalQ, {"batch": 0}, "batch"),
+        (FunctionalQ, {"batch": 5, "schedule": "fixed:size=5"}, "give one"),
+        (FunctionalQ, {"epsilon": 0.0}, "epsilon"),
+        (FunctionalQ, {"spec": cartpole().spec}, "grid"),
+        (FittedFunctionalQ, {"spec": cartpole().spec, "protect": "rewards"}, "grid"),
+    ],
+)
+def test_refuses_what_does_not_go_together(cls: Any, options: dict[str, Any], match: str) -> None:
+    given = {"spec": LINE.spec, "users": 20, "privacy": JOINT} | options
+    with pytest.raises(InvalidArgument, match=match):
+        cls(given.pop("spec"), given.pop("users"), given.pop("privacy"), **given)
+
+
+def test_another_kernel_and_other_constants() -> None:
+    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, kernel=OU(5.0), constants=MAP, noise_seed=0)
+    assert played(agent, LINE).weights.shape == (2, 21)

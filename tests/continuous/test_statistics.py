@@ -1,0 +1,176 @@
+"""Visits and residuals: brute force, declared sensitivities, hostile users."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tacit import check_statistic
+from tacit.continuous import BoxSpec, Grid, Polynomial
+from tacit.continuous.statistics import (
+    REWARDS_ONLY,
+    ResidualSums,
+    VisitSums,
+    reward_function_unit,
+    steps_of,
+)
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.functional import RBF, GridFunctions
+from tacit.privacy.statistic import Block
+
+Floats = NDArray[np.float64]
+
+SPEC = BoxSpec((0.0,), (1.0,), actions=2, horizon=4, reward_range=(0.0, 0.5), discount=0.9)
+GRID = Grid((0.0,), (1.0,), (5,))
+QUADRATIC = Polynomial((1.0,), clip=1.5, degree=2)
+ROOT = GridFunctions(RBF(0.3), GRID.points).root
+
+
+def users(rng: np.random.Generator, count: int, spec: BoxSpec = SPEC) -> Block:
+    H, D = spec.horizon, spec.dimension
+    return Block(
+        count,
+        {
+            "states": rng.uniform(-0.1, 1.1, (count, H + 1, D)),
+            "actions": rng.integers(0, spec.actions, (count, H)),
+            "rewards": rng.uniform(*spec.reward_range, (count, H)),
+            "lengths": rng.integers(1, H + 2, count),
+            "versions": np.zeros(count, dtype=np.int64),
+        },
+    )
+
+
+def residuals(**changes: Any) -> ResidualSums:
+    rng = np.random.default_rng(0)
+    given: dict[str, Any] = {
+        "spec": SPEC,
+        "features": GRID,
+        "root": ROOT,
+        "values": rng.normal(size=(2, 5)),
+        "predictions": rng.normal(size=(2, 5)),
+        "clip": 0.7,
+        "discount": 0.9,
+        "centre": 0.25,
+        "unit": 0.5,
+        "offset": 0.1,
+        "ending": -1.0,
+    }
+    return ResidualSums(**given | changes)
+
+
+def by_hand(statistic: ResidualSums, block: Block) -> Floats:
+    """Step by step, as the class says it."""
+    rows = []
+    for u in range(block.users):
+        total = np.zeros((SPEC.actions, statistic.root.shape[1]))
+        length = int(block["lengths"][u])
+        for t in range(min(length, SPEC.horizon)):
+            s, ahead = (statistic.features(block["states"][u, k]) for k in (t, t + 1))
+            a = int(block["actions"][u, t])
+            low, high = statistic.value_range
+            value = min(high, max(low, float((statistic.values @ ahead).max()) - statistic.offset))
+            if t + 1 == length:
+                if statistic.ending is None:
+                    continue
+                value = statistic.ending
+            reward = (float(block["rewards"][u, t]) - statistic.centre) / statistic.unit
+            e = reward + statistic.discount * value - float(statistic.predictions[a] @ s)
+            total[a] += e * (s @ statistic.root)
+        norm = float(np.linalg.norm(total))
+        rows.append((total * min(1.0, statistic.clip / max(norm, 1e-300))).ravel())
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("ending", [None, -1.0])
+@pytest.mark.parametrize("clip", [0.7, 100.0])
+def test_residuals_are_what_they_are_by_hand(ending: float | None, clip: float) -> None:
+    block = users(np.random.default_rng(1), 50)
+    statistic = residuals(ending=ending, clip=clip, value_range=(-0.5, 0.8))
+    np.testing.assert_allclose(statistic.vectors(block), by_hand(statistic, block), atol=1e-12)
+
+
+def test_coordinates_have_the_length_of_the_function() -> None:
+    block = users(np.random.default_rng(2), 20)
+    vectors = residuals(clip=1e6).vectors(block).reshape(20, 2, -1)
+    plain = residuals(clip=1e6, root=np.eye(5)).vectors(block).reshape(20, 2, 5)
+    kernel = RBF(0.3)(GRID.points, GRID.points)
+    norms = np.einsum("uam,mn,uan->u", plain, kernel, plain)
+    np.testing.assert_allclose((vectors**2).sum(axis=(1, 2)), norms, rtol=1e-9)
+
+
+def test_visits_are_what_they_are_by_hand() -> None:
+    block = users(np.random.default_rng(3), 40)
+    steps = steps_of(block, SPEC)
+    for features in (GRID, QUADRATIC):
+        statistic = VisitSums(SPEC, features, clip=1e6)
+        found = statistic.layout.unpack(statistic.total(block))["visits"]
+        phi = features(steps.states[:, :-1])[steps.valid]
+        wanted = phi.sum(axis=0) if features is GRID else phi.T @ phi
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def test_an_end_at_the_last_step_is_told_from_none() -> None:
+    block = users(np.random.default_rng(4), 30)
+    H = SPEC.horizon
+    for length, last in ((H, True), (H + 1, False)):
+        full = Block(30, {**block.arrays, "lengths": np.full(30, length)})
+        assert steps_of(full, SPEC).valid.all()
+        assert not steps_of(full, SPEC).ended[:, :-1].any()
+        assert (steps_of(full, SPEC).ended[:, -1] == last).all()
+
+
+@pytest.mark.parametrize("features", [GRID, QUADRATIC])
+def test_visits_withstand_attacks(features: Any) -> None:
+    check_statistic(VisitSums(SPEC, features, clip=1.5), users, rounds=15)
+
+
+def test_residuals_withstand_attacks() -> None:
+    report = check_statistic(residuals(), users, rounds=15)
+    assert report.tightness["replace-one l2"] > 0.9
+    identity = {"features": QUADRATIC, "root": np.eye(3)}
+    three = {"values": np.ones((2, 3)), "predictions": np.ones((2, 3))}
+    check_statistic(residuals(**identity, **three), users, rounds=15)
+
+
+def test_two_users_attain_the_sensitivity() -> None:
+    zeros = np.zeros((2, 5))
+    statistic = residuals(values=zeros, predictions=zeros, offset=0.0)
+    block = users(np.random.default_rng(5), 2)
+    arrays = dict(block.arrays)
+    arrays["states"] = np.full((2, 5, 1), 0.5)
+    arrays["actions"] = np.zeros((2, 4), dtype=np.int64)
+    arrays["rewards"] = np.array([[0.0] * 4, [0.5] * 4])
+    arrays["lengths"] = np.full(2, 4)
+    one, other = statistic.vectors(Block(2, arrays))
+    assert np.linalg.norm(one - other) == pytest.approx(statistic.l2(Relation.REPLACE_ONE))
+
+
+def test_rewards_alone() -> None:
+    zeros = {"values": np.zeros((2, 5)), "predictions": np.zeros((2, 5)), "offset": 0.0}
+    own = residuals(**zeros, unit_of_privacy=REWARDS_ONLY, clip=50.0, discount=0.0)
+    assert own.protects == REWARDS_ONLY
+    assert own.l2(Relation.REPLACE_ONE) == 50.0
+    shared = {"unit_of_privacy": reward_function_unit(0.1), "radius": 0.1, "crowd": 30}
+    crowd = residuals(**zeros, **shared, clip=50.0, discount=0.0)
+    # All users together: 30 users, 4 steps, .1 / .5 of a unit each.
+    assert crowd.l2(Relation.REPLACE_ONE) == pytest.approx(30 * 4 * 0.2)
+    block = users(np.random.default_rng(6), 30)
+    moved = np.clip(np.asarray(block["rewards"]) + 0.1, 0.0, 0.5)
+    other = Block(30, {**block.arrays, "rewards": moved})
+    assert np.linalg.norm(crowd.total(block) - crowd.total(other)) <= 30 * 4 * 0.2
+
+
+def test_refuses_what_cannot_be() -> None:
+    with pytest.raises(InvalidArgument, match="clip"):
+        residuals(clip=math.inf)
+    with pytest.raises(InvalidArgument, match="root"):
+        residuals(root=np.zeros((4, 4)))
+    with pytest.raises(InvalidArgument, match="zero where rewards"):
+        residuals(unit_of_privacy=REWARDS_ONLY)
+    with pytest.raises(InvalidArgument, match="states"):
+        steps_of(Block(1, {"states": np.zeros((1, 3, 1))}), SPEC)

@@ -1,0 +1,265 @@
+"""Hostile input: the campaign's own generators, a few inputs per entry point, and known mistakes.
+
+The campaign is ``python -m tacit.experiments.hostile_campaign``; here its seeds are fixed, so a
+test fails always or never. More inputs are thrown in ``test_hostile_slow.py``.
+"""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import InvalidArgument, LocalDP, registry
+from tacit.episodes import Episodes
+from tacit.experiments import hostile_campaign as campaign
+from tacit.privacy.errors import TacitError
+from tacit.schedule import Schedule
+from tacit.watched_gate import difference, snapshot
+
+EXAMPLES = 6
+# Agents that are attacked in the slow part.
+SLOW = ("lq", "continuous")
+
+
+def _fast() -> list[campaign.EntryPoint]:
+    slow = {small.name for small in campaign.small_agents() if small.family in SLOW}
+    entries = [*campaign.argument_entries(), *campaign.value_entries(), *campaign.file_entries()]
+    return [e for e in entries if e.name.split(":")[0] not in slow]
+
+
+@pytest.mark.parametrize("entry", _fast(), ids=lambda entry: entry.name)
+def test_nothing_breaks(entry: campaign.EntryPoint) -> None:
+    assert campaign.throw(entry, EXAMPLES).broken == []
+
+
+@pytest.mark.parametrize("entry", campaign.command_entries(), ids=lambda entry: entry.name)
+def test_no_command_breaks(entry: campaign.EntryPoint) -> None:
+    assert campaign.throw(entry, 15).broken == []
+
+
+# The campaign itself: what it must see.
+
+
+@pytest.mark.parametrize(
+    ("attempt", "found"),
+    [
+        (lambda value, folder: int("x"), "raises ValueError"),
+        (lambda value, folder: (folder / ".tacit-1.tmp").write_text(""), "temporary files"),
+        (lambda value, folder: bytes(3 << 30), "raises MemoryError"),
+        (lambda value, folder: np.float64(1e308) * 10, "raises RuntimeWarning"),
+        (lambda value, folder: (_ for _ in ()).throw(TacitError()), "without a word"),
+    ],
+    ids=["untyped", "left over", "memory", "warning", "silent"],
+)
+def test_the_campaign_sees_what_breaks(attempt, found) -> None:
+    entry = campaign.EntryPoint("planted", campaign.junk, attempt)
+    tally = campaign.throw(entry, 2)
+    assert tally.tried == len(tally.broken) >= 1
+    assert all(found in line for line in tally.broken)
+
+
+def test_the_campaign_sees_changes_and_names() -> None:
+    state = {"spent": 0}
+
+    def changes(cost: float) -> None:
+        state["spent"] += 1
+        raise InvalidArgument("cost is wrong")
+
+    def silent(cost: float) -> None:
+        raise InvalidArgument("no")
+
+    def takes_all(cost: float) -> None:
+        pass
+
+    watched = campaign.Call(changes, lambda: {"cost": 1}, watched=lambda _: dict(state))
+    for call, found in (
+        (watched, "something changed"),
+        (campaign.Call(silent, lambda: {"cost": 1}), "does not name"),
+        (campaign.Call(takes_all, lambda: {"cost": 1}), "was accepted"),
+    ):
+        entry = campaign.EntryPoint("planted", call.inputs, call.attempt)
+        assert any(found in line for line in campaign.throw(entry, 40).broken)
+
+
+# Mistakes that were once accepted, or answered with a traceback.
+
+
+@pytest.mark.parametrize("small", campaign.small_agents(), ids=lambda small: small.name)
+@pytest.mark.parametrize("value", ["no", 1, [], 0.0])
+def test_a_flag_is_true_or_false(small: campaign.Small, value) -> None:
+    if "stationary" not in small.options:
+        pytest.skip("it has no such option")
+    with pytest.raises(InvalidArgument, match="stationary must be True or False"):
+        small(stationary=value)
+
+
+@pytest.mark.parametrize("small", campaign.small_agents(), ids=lambda small: small.name)
+def test_constants_are_constants(small: campaign.Small) -> None:
+    if "constants" not in small.options or small.family in SLOW:
+        pytest.skip("it has no such option")
+    with pytest.raises(InvalidArgument, match="constants"):
+        small(constants=3)
+
+
+def test_a_slow_schedule_does_not_fill_the_memory() -> None:
+    with pytest.raises(InvalidArgument, match="growth is 1"):
+        Schedule.parse("geometric:growth=1.0000000001", 10**12)
+    assert Schedule.parse("geometric:growth=1.0000000001", 1000).releases == 1000
+    assert Schedule.parse("geometric:growth=1.001", 10**12).users == 10**12
+
+
+def test_one_odd_entry_changes_nobody_elses() -> None:
+    """Lists get one type for all: a text next to True would turn True into a text."""
+    rewards = [[True, 0.5], ["x", 1j]]
+    episodes = Episodes([[0, 1, 0]] * 2, [[0, 0]] * 2, rewards)
+    assert episodes.rewards[0].tolist() == [1.0, 0.5]
+    assert np.isnan(episodes.rewards[1]).all()
+
+
+def test_one_huge_report_does_not_lose_the_others() -> None:
+    """It was enough for a device to send 1e308: no regression could be solved any more."""
+    local = LocalDP(1.0, 1e-6)
+    world = registry.build_world("two_state:horizon=3")
+
+    def agent() -> tacit.LSVIUCB:
+        return tacit.LSVIUCB(world.spec, users=50, privacy=local, noise_seed=1)
+
+    first, second = agent(), agent()
+    reports = np.random.default_rng(0).normal(size=(first.block_users, first.statistic.layout.size))
+    reports[0] = 0.0
+    first.learn_reports(reports)
+    reports[0] = 1e308
+    second.learn_reports(reports)
+    assert difference(snapshot(first), snapshot(second)) == []
+
+
+def test_honest_reports_are_plausible() -> None:
+    """The largest noise that a sampler can draw is far below what counts as no report."""
+    statistic = tacit.ClippedSum(2)
+    for model in (LocalDP(0.01, 1e-9), LocalDP(0.01, 0.0), LocalDP(50.0, 0.0)):
+        curator = model.curator()
+        scale = tacit.local.noise_scale(statistic, model)
+        largest = np.full((1, 2), statistic.radius + 745.0 * scale)
+        assert curator._plausible(statistic, largest).all()
+        assert not curator._plausible(statistic, 1e6 * largest).any()
+
+
+def test_a_save_that_is_none_leaves_the_agent_alone(tmp_path: Path) -> None:
+    """Its checksum is right and half of it fits: the half must not stay."""
+    small = next(s for s in campaign.small_agents() if s.name == "ucbvi")
+    agent = small()
+    agent.learn(small.episodes(agent, agent.block_users))
+    path = tmp_path / "save"
+    agent.save(path)
+    state = campaign.storage.read_state(path, "curator")
+    state.meta["extra"]["rng"] = 3
+    campaign.storage.write_state(path, "curator", state.meta, state.arrays)
+    fresh = small()
+    before, curator = snapshot(fresh), fresh._curator
+    with pytest.raises(tacit.CorruptFile):
+        fresh.load(path)
+    assert difference(before, snapshot(fresh)) == []
+    assert fresh._curator is curator
+    fresh.learn(small.episodes(fresh, fresh.block_users))
+    assert fresh.releases == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["run", "--world", "os.getcwd", "--privacy", "none"],
+        ["run", "--world", "riverswim", "--agent", "os.getcwd", "--privacy", "none"],
+        ["run", "--world", "riverswim", "--agent", "tacit.Budget", "--privacy", "none"],
+        ["figure", "tabular-orders", "--output", "x.txt"],
+        ["figure", "tabular-orders", "--output", "missing/x.png"],
+        ["audit", "ucbvi", "--world", "riverswim", "--quick", "--runs", "1e999"],
+        ["audit", "ucbvi", "--world", "riverswim", "--quick", "--epsilon", "-1", "--delta", "0"],
+        ["audit", "nothing", "--world", "riverswim", "--quick"],
+    ],
+    ids=" ".join,
+)
+def test_mistakes_on_the_command_line_are_one_line(line: list[str]) -> None:
+    code, error, raised = campaign.command(line)
+    assert (code, raised) == (2, "")
+    assert error.startswith("tacit:")
+    assert len(error.splitlines()) == 1
+
+
+# Absurd sizes, in a process that has little memory.
+
+_ABSURD = """
+    import resource
+    import sys
+
+    import tacit
+    from tacit import registry
+    from tacit.finite import FiniteSpec
+    from tacit.schedule import Schedule
+
+    resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+    joint, none = tacit.JointDP(1.0, 1e-6), tacit.NonPrivate()
+    spec = FiniteSpec(states=3, actions=2, horizon=3, stationary=True)
+    tries = {
+        "users": lambda: tacit.UCBVI(spec, users=10**18, privacy=none, schedule="every"),
+        "more users": lambda: tacit.UCBVI(spec, users=10**400, privacy=joint),
+        "states": lambda: registry.build_world("riverswim:states=1000000000"),
+        "horizon": lambda: registry.build_world("riverswim:horizon=1000000000"),
+        "grid": lambda: registry.build_world("grid:side=100000"),
+        "two_state": lambda: registry.build_world("two_state:horizon=1000000000"),
+        "mixture": lambda: registry.build_world("mixture_of_models:horizon=1000000000"),
+        "keyboard": lambda: registry.build_world("keyboard:horizon=1000000000"),
+        "spec": lambda: tacit.UCBVI(
+            FiniteSpec(states=10**9, actions=2, horizon=10**9, stationary=False),
+            users=10, privacy=joint,
+        ),
+        "curator": lambda: joint.curator(users=10**18),
+        "releases": lambda: tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 10**18, kind="blocks"),
+        "schedule": lambda: Schedule.parse("geometric:growth=1.0000000001", 10**18),
+        "every": lambda: Schedule.parse("every", 10**18),
+        "log": lambda: tacit.Episodes.from_records(
+            ["a"], [0], [0], [0], [0.0], [0], horizon=10**12
+        ),
+        "policy": lambda: tacit.Policy.uniform(10**6, 10**6, 10**6),
+        "blocks": lambda: joint.curator(noise_seed=0).release(
+            tacit.ClippedSum(2), blocks=range(10**12)
+        ),
+    }
+    for name, attempt in tries.items():
+        try:
+            attempt()
+            print(name, "accepted")
+        except tacit.TacitError as error:
+            print(name, "refused")
+        except BaseException as error:
+            print(name, "broke:", repr(error)[:200])
+"""
+
+
+def test_absurd_sizes_take_no_memory() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(_ABSURD)],
+        capture_output=True,
+        text=True,
+        env={"OPENBLAS_NUM_THREADS": "1", "PATH": ""},
+        check=False,
+    )
+    outcomes = dict(line.rsplit(" ", 1) for line in ran.stdout.splitlines())
+    assert ran.returncode == 0, ran.stderr[-500:]
+    assert len(outcomes) == 16
+    assert set(outcomes.values()) <= {"accepted", "refused"}, outcomes
+
+
+def test_a_real_process_says_one_line() -> None:
+    line = [sys.executable, "-m", "tacit.cli", "run", "--world", "\udcff", "--epsilon", "1e-400"]
+    ran = subprocess.run(line, capture_output=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(b"tacit:")
+    assert ran.stderr.count(b"\n") == 1

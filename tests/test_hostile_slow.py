@@ -1,0 +1,21 @@
+"""Hostile input, many inputs per entry point; see ``test_hostile_input.py``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tacit.experiments import hostile_campaign as campaign
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("entry", campaign.entry_points(), ids=lambda entry: entry.name)
+def test_nothing_breaks(entry: campaign.EntryPoint) -> None:
+    assert campaign.throw(entry, 300, seed=1).broken == []
+
+
+def test_the_command_counts_nothing_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert campaign.main(["--examples", "20", "--only", "Budget"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == campaign.HEADING
+    assert lines[1].split()[-1] == "0"
