@@ -79,8 +79,8 @@ class Constants:
     first: float = 7.0
     growth: float = 1.3
     control_noise: float = 3.0
-    noise_price: float = 0.7
-    largest_noise: float = 0.4
+    noise_price: float = 0.5
+    largest_noise: float = 0.3
     explore: float = 1.0
     prior: float = 0.6
     model_error: float = 0.1
@@ -415,7 +415,7 @@ class LQAgent(Learner[Statistic, GainPolicy]):
         still = np.zeros((2, spec.horizon, spec.controls, spec.states))
         costs = expected_costs(still, self._models(), np.array([0.0, 1.0]), *self._public)
         ratios = costs[1] / np.maximum(costs[0], 1e-300)
-        price = float(np.quantile(ratios, self.constants.confidence)) - 1.0
+        price = float(np.median(ratios)) - 1.0
         largest = self.constants.largest_noise * self._first_noise * math.sqrt(spec.horizon)
         if not (math.isfinite(price) and price > 0.0):
             return self._first_noise
