@@ -73,7 +73,8 @@ class Constants:
         caution: how much wider than the posterior they are.
         level: under ``level="private"``, the share of users whose trajectories the first clip
             leaves whole.
-        confidence: in which share of them gains must beat zero control.
+        confidence: in which share of them gains must beat zero control;
+        worst: and how much more than it they may cost in any of them.
     """
 
     first: float = 7.0
@@ -93,6 +94,7 @@ class Constants:
     samples: int = 128
     caution: float = 1.4
     confidence: float = 0.9
+    worst: float = 2.0
     level: float = 0.9
 
 
@@ -452,6 +454,7 @@ class LQAgent(Learner[Statistic, GainPolicy]):
         ratios = np.where(np.isfinite(costs), costs, np.inf) / np.maximum(costs[0], 1e-300)
         ratios[np.isnan(ratios)] = np.inf
         shut = np.quantile(ratios, chosen.confidence, axis=1) > 1.0
+        shut |= ratios.max(axis=1) > chosen.worst
         shut[0] = False
         return np.where(shut, np.inf, ratios.mean(axis=1)), gains
 
