@@ -308,3 +308,21 @@ def test_whole_numbers_can_be_scientific():
             read("n", text)
     with pytest.raises(InvalidArgument, match="epsilon is 'x', but must be a number"):
         registry.number("epsilon", "x")
+
+
+def test_batch_agents_say_so() -> None:
+    batch = {"fitted_functional_q", "output_perturbation", "input_perturbation", "deep_q"}
+    assert {name for name in registry.agent_names() if registry.choose_agent(name).batch} == batch
+
+
+def test_a_plan_of_a_batch_agent_is_the_smallest_batch_whose_policy_is_good() -> None:
+    from tacit.continuous import line
+    from tacit.experiments.plan import BATCH_USERS, plan
+
+    choice, privacy = registry.choose_agent("fitted_functional_q"), JointDP(10.0, 1e-6)
+    made = plan(line(), choice, privacy, seeds=[0], progress=False)
+    assert made.batch
+    assert made.users_to_90 == made.users
+    assert made.results[0].score > 0.9
+    assert made.users in {size * 10**power for power in range(4) for size in BATCH_USERS}
+    assert made.to_dict()["score_median"] == made.results[0].score

@@ -189,17 +189,23 @@ def test_hiding_the_reward_function_hides_it() -> None:
     assert np.abs(agent._public["rewards"]).max() < 6.0 * std
 
 
-def test_where_rewards_are_protected_they_count_only_through_releases() -> None:
+@pytest.mark.parametrize("values", [(0.0, 0.5), (math.nan, math.nan), (math.inf, -1e308)])
+def test_where_rewards_are_protected_they_count_only_through_releases(
+    values: tuple[float, float],
+) -> None:
+    """Not even whether they are numbers: what is summed in public leaves out no step for it."""
     agent = FittedFunctionalQ(LINE.spec, 20, JOINT, protect="rewards", noise_seed=0)
     block = LINE.simulate(agent.policy, 20, np.random.default_rng(0), "episodes").block()
     with WatchedGate().open() as gate:
         agent.learn(block)
     assert [passage.statistic.protects for passage in gate.passages] == [REWARDS_ONLY]
     other = FittedFunctionalQ(LINE.spec, 20, JOINT, protect="rewards", noise_seed=1)
-    rewards = np.random.default_rng(1).uniform(0.0, 0.5, (20, 50))
+    rewards = np.random.default_rng(1).choice(values, (20, 50))
     with WatchedGate(script=[passage.release for passage in gate.passages]).open():
         other.learn(Block(20, {**block.arrays, "rewards": rewards}))
     np.testing.assert_array_equal(agent.weights, other.weights)
+    for name in ("counts", "moves"):
+        np.testing.assert_array_equal(agent._public[name], other._public[name])
 
 
 def test_rewards_alone_need_few_users() -> None:

@@ -147,6 +147,7 @@ class DeepQ(Learner[EpisodeGradients, QPolicy]):
     """
 
     name: ClassVar[str] = "deep_q"
+    batch: ClassVar[bool] = True
     spec: BoxSpec
 
     def __init__(

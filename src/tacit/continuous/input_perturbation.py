@@ -162,6 +162,7 @@ class InputPerturbation(Baseline[Statistic]):
     """
 
     name: ClassVar[str] = "input_perturbation"
+    batch: ClassVar[bool] = True
     _size: ClassVar[str] = "protect"
 
     def __init__(

@@ -109,6 +109,7 @@ class OutputPerturbation(Baseline[OwnValues]):
     """
 
     name: ClassVar[str] = "output_perturbation"
+    batch: ClassVar[bool] = True
 
     def __init__(
         self,
