@@ -137,6 +137,42 @@ def test_entries_that_share_noise_are_found() -> None:
     assert any(text.startswith("neighbouring entries share noise") for text in words)
 
 
+def test_sums_without_noise_are_found() -> None:
+    words = record_of("UCBVI", bug=planted_bugs.AntitheticNoise).sizes()
+    assert any(text.startswith("the sum of part ") for text in words)
+    assert not any(text.startswith(("part ", "coordinate ")) for text in words)
+
+
+def test_the_privacy_loss_is_looked_at_by_itself() -> None:
+    """Noise that is right everywhere but in the one direction that tells two users apart.
+
+    A chi-square variable of 200 degrees of freedom is below half of them with a probability of
+    5e-9, and what is planted makes it a quarter.
+    """
+    from tacit.agent_audit import _Auditor
+
+    known = HOSTS["UCBVI"]
+    auditor = _Auditor(known.make(), known.world(), 160, 0)
+    pair = auditor.attack([0])[1][0]
+    whole = auditor.transcript(0, pair, 100, 0.9999, lambda _: None)
+    assert whole.findings == ()
+    assert whole.along == pytest.approx(1.0, abs=0.5)
+    assert whole.accounted <= whole.bound * (1.0 + 1e-9) <= whole.claimed * (1.0 + 2e-9)
+
+    true = auditor._run
+
+    def with_less(*args: Any) -> Any:
+        seen = true(*args)
+        cost = seen.cost**2
+        seen.loss = 0.5 * cost + 0.5 * (seen.loss - 0.5 * cost)
+        return seen
+
+    auditor._run = with_less  # type: ignore[method-assign]
+    found = auditor.transcript(0, pair, 100, 0.9999, lambda _: None)
+    assert found.along == pytest.approx(0.25 * whole.along)
+    assert [name for name, _ in found.findings] == ["privacy loss"]
+
+
 def test_known_totals_are_those_of_the_same_users() -> None:
     world, totals = HOSTS["UCBVI"].world(), Totals()
     agent = HOSTS["UCBVI"].make()(world.spec, users=160, seed=0, noise_seed=0)

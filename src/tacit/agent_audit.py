@@ -4,13 +4,15 @@
 
 1. **Sensitivity.** Every statistic that passed the gate is attacked; the two users whose vectors
    are farthest apart are found by search.
-2. **Accounts.** With those two as neighbours, the exact cost of the whole transcript is added up
-   from what the gate was asked for: sum of |shift|^2 / s^2, with the noise s that was claimed.
+2. **Accounts.** The exact cost of the whole transcript is added up from what the gate was asked
+   for: sum of |shift|^2 / s^2, with the noise s that was claimed; for any two users within the
+   declared sensitivities, and for the two that were found.
 3. **Noise.** The agent runs again and again, with one or with the other of the two. The noise of
    every release is measured against the claimed one, by part, release and coordinate: its size,
    and that no two releases, parts or entries share it; see :mod:`tacit.gate_noise`.
 4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
-   two apart. The privacy loss of neighbouring runs must be N(+-mu^2 / 2, mu^2), or less.
+   two apart. The privacy loss of neighbouring runs must be N(+-mu^2 / 2, mu^2): its variance, which
+   is that of the noise in the one direction that tells them apart, is tested by itself.
 5. **Outside view.** A threshold on one number of the output, chosen on one half of the runs and
    judged on the other, gives a lower bound on mu that holds with a stated probability, whatever
    the agent does. It is compared with the claimed mu, never as an epsilon at a tiny delta.
@@ -23,22 +25,22 @@ false alarm.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.audit_report import AgentAudit, Attacked, Transcript, Unit
 from tacit.checks import Outcome, agent_outcomes
-from tacit.gate_noise import Law, Measured, NoiseRecord, Totals, measured
+from tacit.gate_noise import Law, Measured, NoiseRecord, Tally, Totals, measured
 from tacit.loop import Progress, World, progress_bar
 from tacit.made_up_users import Sample, mixed, raw_block, sampler_of
-from tacit.privacy.audit import EmpiricalAudit, audit_samples
-from tacit.privacy.budget import Relation, epsilon_from_mu
+from tacit.privacy.audit import audit_samples
+from tacit.privacy.budget import Relation
 from tacit.privacy.check_statistics import check_statistic
 from tacit.privacy.errors import CheckFailed, InvalidArgument
-from tacit.privacy.gate import Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.models import JointDP, LocalDP
@@ -53,235 +55,6 @@ _ATTACKED = 6
 # A threshold is chosen on one half of the runs and judged on the other.
 _FEWEST_RUNS = 20
 _NOISE_SEEDS = 1 << 24
-FALSE_ALARM = 1e-3
-"""The chance that all tests of one audit together alarm although nothing is wrong, at most."""
-
-
-@dataclass(frozen=True)
-class Attacked:
-    """One statistic under attack.
-
-    Attributes:
-        name: of the statistic.
-        declared: its sensitivity, in the norm and relation of the accounts.
-        found: the largest distance of two users that was found.
-        failure: why the statistic does not keep its contract, or ``None``.
-    """
-
-    name: str
-    declared: float
-    found: float
-    failure: str | None = None
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing beyond the declared bound was found."""
-        return self.failure is None
-
-    @property
-    def tightness(self) -> float:
-        """Found over declared."""
-        return self.found / self.declared
-
-
-@dataclass(frozen=True, eq=False)
-class Transcript:
-    """Runs of an agent with one or the other of two users in one block.
-
-    Attributes:
-        block: which block they are in.
-        claimed: the mu (or, for pure models, the epsilon) that one episode may cost.
-        pure: whether it is an epsilon.
-        accounted: the exact cost of telling them apart, with the claimed noise.
-        noise_ratio: measured over claimed variance of the noise.
-        noise_values: how many values that is from.
-        overlap: the largest correlation of signs of two releases' noise, in standard deviations.
-        noise_failures: what is wrong with the noise, in words, by name of the test.
-        losses: log-likelihood ratios of the runs with the first user, by the claimed noise.
-        other_losses: those of the runs with the second one.
-        outside: the bound from a threshold.
-    """
-
-    block: int
-    claimed: float
-    pure: bool
-    accounted: float
-    noise_ratio: float
-    noise_values: int
-    overlap: float
-    losses: Floats
-    other_losses: Floats
-    outside: EmpiricalAudit
-    noise_failures: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def runs(self) -> int:
-        """Of each kind."""
-        return int(self.losses.size)
-
-    @property
-    def estimate(self) -> float:
-        """The cost of telling them apart by the measured noise and the exact shift."""
-        return self.accounted / math.sqrt(max(self.noise_ratio, 1e-12))
-
-    @property
-    def findings(self) -> tuple[tuple[str, str], ...]:
-        """What is wrong: which test found it, and what in words."""
-        found = []
-        unit, here = "epsilon" if self.pure else "mu", f"block {self.block}: "
-        if self.accounted > self.claimed * (1.0 + 1e-9):
-            words = f"the releases cost {unit} {self.accounted:.4g}, claimed is {self.claimed:.4g}"
-            found.append(("accounts", here + words))
-        found += [(name, here + words) for name, words in self.noise_failures]
-        if not self.pure and self.outside.mu > self.claimed:
-            words = f"a threshold tells the two users apart with {self.outside}, claimed is "
-            found.append(("outside view", f"{here}{words}{self.claimed:.4g}"))
-        if self.pure and self._rates_beyond(self.claimed):
-            words = f"a threshold tells the two users apart better than epsilon {self.claimed:.4g}"
-            found.append(("outside view", f"{here}{words} allows"))
-        return tuple(found)
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """What is wrong, in words."""
-        return tuple(words for _, words in self.findings)
-
-    def _rates_beyond(self, epsilon: float) -> bool:
-        """Whether confident rates break e^epsilon, in one direction or the other."""
-        false, true = self.outside.false_positives, self.outside.true_positives
-        factor = math.exp(min(epsilon, 700.0))
-        return true > factor * false or 1.0 - false > factor * (1.0 - true)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The numbers, without the single losses."""
-        return {
-            "block": self.block,
-            "runs": self.runs,
-            "unit": "epsilon" if self.pure else "mu",
-            "claimed": self.claimed,
-            "accounted": self.accounted,
-            "estimate": self.estimate,
-            "noise_ratio": self.noise_ratio,
-            "noise_values": self.noise_values,
-            "noise_overlap": self.overlap,
-            "loss_mean": float(self.losses.mean()),
-            "loss_variance": float(self.losses.var()),
-            "lower_bound_mu": self.outside.mu,
-            "confidence": self.outside.confidence,
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class AgentAudit:
-    """What an audit found.
-
-    Attributes:
-        agent: the agent's name.
-        world: the world's name.
-        privacy: the model, in words.
-        guarantee: what the agent claims.
-        releases: publications in a run.
-        statistics: those that were attacked.
-        transcripts: by audited block.
-        outcomes: the checks of behaviour.
-        delta: at which lower bounds on mu are also given as an epsilon.
-        broken: what ended runs of the transcript before they were through, in words.
-    """
-
-    agent: str
-    world: str
-    privacy: str
-    guarantee: Guarantee
-    releases: int
-    statistics: tuple[Attacked, ...]
-    transcripts: tuple[Transcript, ...]
-    outcomes: tuple[Outcome, ...] = ()
-    delta: float = 1e-6
-    notes: tuple[str, ...] = field(default=())
-    broken: tuple[str, ...] = ()
-
-    @property
-    def findings(self) -> tuple[tuple[str, str], ...]:
-        """Everything that is wrong: which check found it, and what in words.
-
-        Names are those of :func:`tacit.check_agent`, and of the module: ``"attack"``,
-        ``"accounts"``, ``"transcript noise"``, ``"transcript overlap"``, ``"outside view"`` and
-        ``"transcript"`` for runs that did not end as they should.
-        """
-        found = [
-            ("attack", f"sensitivity of {s.name}: {s.failure}")
-            for s in self.statistics
-            if s.failure
-        ]
-        found += [finding for t in self.transcripts for finding in t.findings]
-        found += [("transcript", words) for words in self.broken]
-        found += [(o.name, str(o.failure)) for o in self.outcomes if o.failure is not None]
-        return tuple(found)
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """Everything that is wrong, in words."""
-        return tuple(words for _, words in self.findings)
-
-    @property
-    def failed(self) -> tuple[str, ...]:
-        """The names of the checks that found something, each once."""
-        return tuple(dict.fromkeys(name for name, _ in self.findings))
-
-    @property
-    def passed(self) -> bool:
-        """The verdict."""
-        return not self.failures
-
-    @property
-    def estimate(self) -> float:
-        """The largest cost that was measured."""
-        return max((t.estimate for t in self.transcripts), default=math.nan)
-
-    @property
-    def lower_bound(self) -> float:
-        """The largest mu that was shown from outside, with the stated confidence."""
-        return max((t.outside.mu for t in self.transcripts), default=0.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        bound = self.lower_bound
-        return {
-            "verdict": "pass" if self.passed else "fail",
-            "agent": self.agent,
-            "world": self.world,
-            "privacy": self.privacy,
-            "guarantee": self.guarantee.to_dict(),
-            "releases": self.releases,
-            "statistics": [
-                {
-                    "name": s.name,
-                    "declared": s.declared,
-                    "found": s.found,
-                    "tightness": s.tightness,
-                    "passed": s.passed,
-                }
-                for s in self.statistics
-            ],
-            "transcripts": [t.to_dict() for t in self.transcripts],
-            "mu_estimate": None if math.isnan(self.estimate) else self.estimate,
-            "mu_lower_bound": bound,
-            "epsilon_lower_bound": epsilon_from_mu(bound, self.delta) if bound > 0.0 else 0.0,
-            "checks": [
-                {
-                    "name": o.name,
-                    "outcome": "skipped"
-                    if o.skipped
-                    else ("failed" if o.failure is not None else "passed"),
-                    "reason": o.skipped or (str(o.failure) if o.failure is not None else None),
-                }
-                for o in self.outcomes
-            ],
-            "failures": list(self.failures),
-            "failed": list(self.failed),
-            "false_alarm": FALSE_ALARM,
-            "notes": list(self.notes),
-        }
 
 
 def audit_agent(
@@ -316,7 +89,7 @@ def audit_agent(
         progress: whether to show a progress bar, on standard error.
 
     Raises:
-        InvalidArgument: the agent has no privacy to audit.
+        InvalidArgument: the agent has no privacy to audit, or protects what all users share.
     """
     if runs < _FEWEST_RUNS:
         raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
@@ -350,6 +123,7 @@ def audit_agent(
         privacy=repr(privacy),
         guarantee=auditor.guarantee,
         releases=auditor.releases,
+        passages=len(auditor.passages),
         statistics=tuple(statistics),
         transcripts=tuple(transcripts),
         outcomes=tuple(outcomes),
@@ -397,6 +171,12 @@ class _Auditor:
         self.gate = gate
         self.passages = gate.passages
         self.releases = len(self.blocks)
+        crowd = max((p.statistic.crowd for p in self.passages), default=1)
+        if crowd > 1:
+            raise InvalidArgument(
+                f"{self.name} protects {self.guarantee.unit}: {crowd} users change together, and "
+                "an audit replaces one"
+            )
 
     def make(self, noise_seed: int) -> Any:
         # Audits with different seeds share no noise.
@@ -410,6 +190,12 @@ class _Auditor:
         )
 
     @property
+    def unit(self) -> Unit:
+        if self.pure:
+            return "epsilon"
+        return "sqrt(2 rho)" if self.privacy.sampler == "exact" else "mu"
+
+    @property
     def norm(self) -> Literal["l1", "l2"]:
         return "l1" if self.pure else "l2"
 
@@ -420,6 +206,22 @@ class _Auditor:
             return self.privacy.report_cost
         limit = self.privacy.episode_limit
         return limit if self.pure else math.sqrt(limit)
+
+    def bound(self, block: int) -> float:
+        """What any two users of a block can cost at most, by declared sensitivities and noise."""
+        relation, norm = self.privacy.relation, self.norm
+        if isinstance(self.privacy, LocalDP):
+            if self.privacy.mechanism == "randomised response":
+                return self.claimed
+            asked = next(p.statistic for p in self.passages if block in p.blocks)
+            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
+        run = measured(self.gate, self._totals) or []
+        costs = [
+            abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
+            for one in run
+            if one.gains.get(block)
+        ]
+        return math.fsum(costs) if self.pure else math.hypot(*costs)
 
     def audited_blocks(self) -> list[int]:
         """The first block, whose users are in most releases of a counter, and a later one."""
@@ -511,10 +313,19 @@ class _Auditor:
         scores = [np.array([s.score for s in some]) for some in seen]
         failures = [("transcript noise", words) for words in record.sizes()[:3]]
         failures += [("transcript overlap", words) for words in record.shared()[:3]]
+        along = Tally("normal")
+        along.add(np.array([s.along for s in everything if not math.isnan(s.along)]))
+        if along.values and along.wrong():
+            words = (
+                f"in {along.values} runs the privacy loss of the two varies by {along.ratio:.3f} "
+                "of what is claimed"
+            )
+            failures.append(("privacy loss", words))
         return Transcript(
             block=block,
             claimed=self.claimed,
-            pure=self.pure,
+            unit=self.unit,
+            bound=self.bound(block),
             accounted=max(s.cost for s in everything),
             noise_ratio=sum(s.squares for s in everything) / max(values, 1),
             noise_values=values,
@@ -522,6 +333,7 @@ class _Auditor:
             losses=np.array([s.loss for s in seen[0]]),
             other_losses=np.array([s.loss for s in seen[1]]),
             outside=audit_samples(scores[1], scores[0], confidence=confidence),
+            along=along.ratio if along.values else math.nan,
             noise_failures=tuple(failures),
         )
 
@@ -544,20 +356,22 @@ class _Auditor:
             noise = one.noise[one.kept]
             shift = np.zeros_like(noise)
             if one.gains.get(block):
-                statistic = one.passage.statistic
-                if one.passage.stream is not None:
-                    # A stream may have asked her something else than its newest users.
-                    statistic = self._entered_with(run, one.passage.stream, block)
+                statistic = self._of(one, run, block)
                 shift = (one.gains[block] * self._difference(statistic, pair))[one.kept]
             seen.add(noise, shift, which)
         return seen
 
     @staticmethod
-    def _entered_with(run: Sequence[Measured], stream: Stream, block: int) -> Statistic:
+    def _of(one: Measured, run: Sequence[Measured], block: int) -> Statistic:
+        """What the users of a block were asked for a release."""
+        stream = one.passage.stream
+        if stream is None:
+            return one.passage.statistic
+        # A stream may have asked them something else than its newest users.
         return next(
-            one.passage.statistic
-            for one in run
-            if one.passage.stream is stream and one.passage.blocks[0] == block
+            other.passage.statistic
+            for other in run
+            if other.passage.stream is stream and other.passage.blocks[0] == block
         )
 
     def _difference(self, statistic: Statistic, pair: Block) -> Floats:
@@ -607,6 +421,13 @@ class _Seen:
     def cost(self) -> float:
         return self._cost if self.pure else math.sqrt(self._cost)
 
+    @property
+    def along(self) -> float:
+        """The noise in the direction of the shift, of all releases; it is what losses vary by."""
+        if self.pure or self._cost == 0.0:
+            return math.nan
+        return (self.loss - 0.5 * self._cost) / math.sqrt(self._cost)
+
     def add(self, noise: Floats, shift: Floats, which: int) -> None:
         """One release: y = T + noise, with T = the first user's or, minus the shift, the other's.
 
@@ -641,6 +462,11 @@ class _Together(Statistic):
         return cls(tuple(s for s, _ in asked), tuple(abs(gain) for _, gain in asked))
 
     @property
+    def varies(self) -> frozenset[str] | None:
+        """They agree, for one curator asks them."""
+        return self.questions[0].varies
+
+    @property
     def layout(self) -> Layout:
         """One part."""
         return Layout((Part("all", (sum(s.layout.size for s in self.questions),)),))
@@ -670,30 +496,3 @@ def _with_user(block: Block, pair: Block, which: int) -> Block:
     for name, array in arrays.items():
         array[0] = pair[name][which]
     return Block(block.users, arrays)
-
-
-def audit_words(audit: AgentAudit) -> Mapping[str, str]:
-    """The verdict and the main numbers as labelled texts, for a terminal."""
-    worst = max(audit.transcripts, key=lambda t: t.estimate, default=None)
-    words = {
-        "verdict": "pass" if audit.passed else "FAIL",
-        "claim": audit.guarantee.short,
-        "unit": audit.guarantee.unit,
-    }
-    for s in audit.statistics:
-        words[f"sensitivity of {s.name}"] = (
-            s.failure
-            if s.failure is not None
-            else f"declared {s.declared:.4g}, found {s.found:.4g} ({s.tightness:.1%})"
-        )
-    if worst is not None:
-        unit = "epsilon" if worst.pure else "mu"
-        words["transcript"] = (
-            f"{unit} {worst.estimate:.4g} measured, {worst.accounted:.4g} accounted, "
-            f"{worst.claimed:.4g} claimed ({2 * worst.runs:,} runs, worst pair found)"
-        )
-        words["noise"] = (
-            f"{worst.noise_ratio:.4f} of the claimed variance ({worst.noise_values:,} values)"
-        )
-        words["from outside"] = str(worst.outside)
-    return words

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.agent_audit import AgentAudit
+    from tacit.audit_report import AgentAudit
     from tacit.loop import Progress, World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
@@ -38,7 +38,8 @@ def audit_choice(
         world: a small world.
         privacy: model and budget.
         users: how many users the audited agents serve, by their own schedule; by default four
-            blocks of forty, or where the agent has no choice of schedule as many as make three.
+            blocks of forty, or where the agent has no choice of schedule as many as make three; and
+            forty where it asks all users at once.
         runs: with each of the two neighbouring users, per audited block.
         quick: fewer runs, and no checks of behaviour that take long.
         seed: of the users and the attack.
@@ -46,7 +47,7 @@ def audit_choice(
     """
     from tacit.agent_audit import audit_agent
 
-    make, count = _maker(choice, world, privacy, users)
+    make, count = maker(choice, world, privacy, users)
     return audit_agent(
         make,
         world,
@@ -58,10 +59,14 @@ def audit_choice(
     )
 
 
-def _maker(
-    choice: AgentChoice, world: World, privacy: Privacy, users: int | None
+def maker(
+    choice: AgentChoice, world: World, privacy: Privacy, users: int | None = None
 ) -> tuple[Callable[..., Any], int]:
-    """What makes the audited agents, and for how many users."""
+    """What makes the audited agents, and for how many users.
+
+    Raises:
+        InvalidArgument: the agent refuses the world, the model or its options.
+    """
     from tacit.registry import Entry
 
     options = dict(choice.options)
@@ -77,10 +82,12 @@ def _maker(
 
 
 def _enough(make: Callable[..., Any], world: World) -> int:
-    """As few users as the agent's own schedule makes at least three blocks of."""
+    """As few users as the agent's own schedule makes at least three blocks of; or one, of all."""
     users = 4
     while users <= 1 << 20:
         agent = make(world.spec, users=users, seed=0, noise_seed=0)
+        if getattr(agent, "batch", False) and agent.block_users == users:
+            return _BLOCK
         schedule = getattr(agent, "schedule", None)
         if schedule is not None and schedule.releases >= 3:
             return users

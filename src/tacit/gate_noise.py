@@ -243,14 +243,21 @@ def _report_scale(statistic: Statistic, curator: LocalCurator) -> tuple[float, L
 
 
 @dataclass(eq=False)
-class _Tally:
-    """How many values were seen, and what their squares (or absolute values) add up to."""
+class Tally:
+    """How many values were seen, and what their squares (or absolute values) add up to.
+
+    Attributes:
+        law: how they must be distributed.
+        values: how many.
+        total: the sum of their squares, or of absolute values for Laplace noise.
+    """
 
     law: Law
     values: int = 0
     total: float = 0.0
 
     def add(self, noise: Floats) -> None:
+        """Counts values that have the claimed scale as their unit."""
         self.values += noise.size
         size = np.abs(noise).sum() if self.law == "laplace" else noise @ noise
         self.total += float(size)
@@ -261,7 +268,8 @@ class _Tally:
         ratio = self.total / max(self.values, 1)
         return ratio**2 if self.law == "laplace" else ratio
 
-    def wrong(self, alarm: float) -> bool:
+    def wrong(self, alarm: float = _ALARM) -> bool:
+        """Whether that is too small or too large, but for the chance of a false alarm."""
         low, high = _limits(self.law, np.array([self.values]), alarm)
         return not low[0] * (1.0 - _SLACK) <= self.total <= high[0] * (1.0 + _SLACK)
 
@@ -284,8 +292,9 @@ class NoiseRecord:
     """The noise of many runs of one agent, and what is wrong with it."""
 
     runs: int = 0
-    parts: dict[str, _Tally] = field(default_factory=dict)
-    places: dict[int, _Tally] = field(default_factory=dict)
+    parts: dict[str, Tally] = field(default_factory=dict)
+    places: dict[int, Tally] = field(default_factory=dict)
+    sums: dict[str, Tally] = field(default_factory=dict)
     coordinates: dict[tuple[Layout, Law], list[Floats]] = field(default_factory=dict)
     signs: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     stated: list[str] = field(default_factory=list)
@@ -319,11 +328,18 @@ class NoiseRecord:
 
     def _add_sizes(self, one: Measured, layout: Layout) -> None:
         kept = one.noise[one.kept]
-        self.places.setdefault(one.place, _Tally(one.law)).add(kept)
+        self.places.setdefault(one.place, Tally(one.law)).add(kept)
         pieces = layout._pieces(one.noise)
         masks = layout._pieces(one.kept)  # type: ignore[arg-type]
         for part, noise, mask in zip(layout.parts, pieces, masks, strict=True):
-            self.parts.setdefault(part.name, _Tally(one.law)).add(noise[mask.astype(bool)])
+            values = noise[mask.astype(bool)]
+            self.parts.setdefault(part.name, Tally(one.law)).add(values)
+            if values.size > 1:
+                # Noise that was made to add up hides no sums, whatever the size of its entries.
+                law: Law = "normal" if one.law == "normal" else "sum of laplace"
+                unit = math.sqrt(values.size * (2.0 if one.law == "laplace" else 1.0))
+                tally = self.sums.setdefault(part.name, Tally(law))
+                tally.add(np.array([values.sum() / unit]))
         sizes = np.abs(one.noise) if one.law == "laplace" else one.noise**2
         found = self.coordinates.setdefault(
             (layout, one.law), [np.zeros(layout.size), np.zeros(layout.size)]
@@ -366,16 +382,17 @@ class NoiseRecord:
         found = []
         if self.parts:
             law = next(iter(self.parts.values())).law
-            whole = _Tally(law, self.values, sum(t.total for t in self.parts.values()))
-            if whole.wrong(_ALARM):
+            whole = Tally(law, self.values, sum(t.total for t in self.parts.values()))
+            if whole.wrong():
                 found.append(
                     f"the variance of {whole.values} noise values is {whole.ratio:.3f} of what "
                     "sensitivity and cost demand"
                 )
-        groups: list[tuple[str, _Tally]] = [(f"part {k}", t) for k, t in self.parts.items()]
+        groups: list[tuple[str, Tally]] = [(f"part {k}", t) for k, t in self.parts.items()]
         groups += [(f"release {k}", t) for k, t in self.places.items()]
+        groups += [(f"the sum of part {k}", t) for k, t in self.sums.items()]
         for what, tally in groups:
-            if tally.values and tally.wrong(_ALARM):
+            if tally.values and tally.wrong():
                 found.append(
                     f"{what}: the variance of {tally.values} noise values is {tally.ratio:.3f} of "
                     "what sensitivity and cost demand"

@@ -40,6 +40,14 @@ def with_row(block: Block, row: int, other: Block) -> Block:
     return Block(block.users, arrays)
 
 
+def with_public(block: Block, other: Block, varies: frozenset[str] | None) -> Block:
+    """Another block's users with what is public of these; see :attr:`tacit.Statistic.varies`."""
+    if varies is None:
+        return other
+    arrays = {name: other[name] if name in varies else a for name, a in block.arrays.items()}
+    return Block(block.users, arrays)
+
+
 def block_of_strangers(block: Block, rng: np.random.Generator) -> Block:
     """Other users, with values of the same ranges; versions stay."""
     arrays = {}

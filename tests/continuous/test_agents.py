@@ -62,6 +62,25 @@ def test_keeps_all_promises(make: Any) -> None:
     check_agent(make, SHORT, users=120, seeds=20)
 
 
+@pytest.mark.parametrize("protect", ["trajectory", "rewards"])
+def test_goes_on_from_a_save(protect: Any, tmp_path: Any) -> None:
+    def make() -> FittedFunctionalQ:
+        return FittedFunctionalQ(
+            SHORT.spec, 60, JOINT, protect=protect, schedule="fixed:size=20", noise_seed=0
+        )
+
+    rng = np.random.default_rng(0)
+    agent = make()
+    for _ in range(2):
+        agent.learn(SHORT.simulate(agent.policy, 20, rng, "episodes"))
+    agent.save(tmp_path / "state")
+    resumed = make().load(tmp_path / "state")
+    last = SHORT.simulate(agent.policy, 20, rng, "episodes")
+    for each in (agent, resumed):
+        each.learn(last)
+    np.testing.assert_array_equal(agent.q_mean, resumed.q_mean)
+
+
 def test_serves_everybody_at_random() -> None:
     agent = FittedFunctionalQ(LINE.spec, 20, JOINT, schedule="fixed:size=10", noise_seed=0)
     played(agent, LINE)

@@ -60,7 +60,7 @@ def users_of(spec):
 
 
 STATISTICS = {
-    "rewards": RewardVectors(4, 0.0, 0.5),
+    "rewards": RewardVectors(SHORT.spec),
     "trajectories": Trajectories(SHORT.spec),
     "values": OwnValues(SHORT.spec, COARSE, 0.5, ridge=0.5, radius=0.05),
     "visits": FirstVisits(SHORT.spec, COARSE, 0.9, radius=1.5),
@@ -98,7 +98,7 @@ class TestSensitivities:
     @pytest.mark.parametrize(
         ("name", "method", "mutant"),
         [
-            ("rewards", "l2", lambda self, relation: 0.9 * math.sqrt(self.horizon)),
+            ("rewards", "l2", lambda self, relation: 0.9 * math.sqrt(self.spec.horizon)),
             ("trajectories", "l2", lambda self, relation: 3.0),
             ("values", "l2", lambda self, relation: 1.2 * self.radius),
             ("visits", "l2", lambda self, relation: 1.0 * self.radius),
@@ -207,9 +207,38 @@ class TestConformance:
         make = partial(MAKERS["evaluation"], privacy=privacy)
         check_agent(make, SHORT, users=60, seeds=20, sample=users_of(SHORT.spec))
 
-    def test_input(self):
-        make = partial(MAKERS["episode"], privacy=JOINT)
+    @pytest.mark.parametrize("protect", ["episode", "rewards"])
+    def test_input(self, protect):
+        make = partial(MAKERS[protect], privacy=JOINT)
         check_agent(make, SHORT, users=6, seeds=12, sample=users_of(SHORT.spec))
+
+    def test_public_data_is_public_only_where_it_is_said(self):
+        """States of which nobody said that they are public."""
+
+        class Careless(InputPerturbation):
+            @property
+            def _protects(self):
+                return WHOLE_EPISODE
+
+            def _statistic(self):
+                return Unsaid(self.spec)
+
+        class Unsaid(RewardVectors):
+            protects = WHOLE_EPISODE
+            varies = None
+
+        make = partial(Careless, features=COARSE, privacy=JOINT)
+        with pytest.raises(CheckFailed, match=r"data flow: .* weights differ"):
+            check_agent(make, SHORT, users=6, seeds=12, sample=users_of(SHORT.spec))
+
+    def test_shapes_of_public_arrays_are_checked(self):
+        agent = MAKERS["rewards"](SHORT.spec, users=6, privacy=JOINT, noise_seed=0)
+        block = SHORT.simulate(agent.policy, 1, np.random.default_rng(0), "episodes").block()
+        short = dict(block.arrays) | {"states": block["states"][:, :-1]}
+        with pytest.raises(InvalidArgument, match="'states' must have shape"):
+            agent.learn(Block(1, short))
+        agent.learn(block)
+        assert agent.releases == 1
 
 
 class TestBudgets:

@@ -28,7 +28,7 @@ from tacit.privacy.counters import (
 )
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
-from tacit.privacy.statistic import Block, Statistic
+from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
 GAUSSIAN = [Blocks, BinaryTree, SmoothTree, SquareRoot, BufferedToeplitz, Fresh]
 LAPLACE = [Blocks, BinaryTree, SmoothTree]
@@ -641,3 +641,57 @@ def test_a_one_norm_goes_with_both_relations_or_neither() -> None:
     for pair in ((math.sqrt(3), None), (None, 2 * math.sqrt(3))):
         with pytest.raises(CheckFailed, match="l1 is declared"):
             check_statistic(Declares(3, one=pair), values)
+
+
+# Statistics of which some arrays are public.
+
+
+@dataclass(frozen=True)
+class PaidWhere(Statistic):
+    """One reward in [-1, 1], at one of four public places."""
+
+    share: float = 1.0
+    public: bool = True
+
+    @property
+    def layout(self) -> Layout:
+        return Layout((Part("paid", (4,)),))
+
+    @property
+    def varies(self) -> frozenset[str] | None:
+        return frozenset({"rewards"}) if self.public else None
+
+    def l2(self, relation: Relation) -> float:
+        # At two places they would be sqrt(2) apart, and at one and the same they are 2.
+        return 1.0 if relation is Relation.ZERO_OUT else 2.0 * self.share
+
+    def vectors(self, block: Block) -> Any:
+        rewards = np.asarray(block["rewards"], dtype=float)
+        places = np.asarray(block["places"], dtype=float)
+        paid = np.where(np.isfinite(rewards), np.clip(rewards, -1.0, 1.0), 0.0)
+        if not self.public:
+            paid = np.abs(paid)
+        return np.where(places[:, np.newaxis] == np.arange(4), paid[:, np.newaxis], 0.0)
+
+
+def paid_users(rng: np.random.Generator, users: int) -> Block:
+    return Block(
+        users, {"rewards": rng.uniform(-1.0, 1.0, users), "places": rng.integers(0, 4, users)}
+    )
+
+
+def test_pairs_share_what_is_public() -> None:
+    found = check_statistic(PaidWhere(), paid_users, attained=0.99)
+    assert found.pair["places"][0] == found.pair["places"][1]
+    assert found.pair["rewards"][0] != found.pair["rewards"][1]
+    with pytest.raises(CheckFailed, match="replace-one l2 sensitivity"):
+        check_statistic(PaidWhere(share=0.9), paid_users)
+
+
+def test_pairs_share_nothing_else() -> None:
+    """Positive alone, users at one place are 1 apart, and sqrt(2) at two."""
+    everything = PaidWhere(share=math.sqrt(0.5), public=False)
+    found = check_statistic(everything, paid_users, attained=0.99)
+    assert found.pair["places"][0] != found.pair["places"][1]
+    with pytest.raises(CheckFailed, match="replace-one l2 sensitivity"):
+        check_statistic(PaidWhere(share=0.6, public=False), paid_users)

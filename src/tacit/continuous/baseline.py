@@ -17,6 +17,7 @@ from tacit.continuous.arguments import check_features, check_question, check_wei
 from tacit.continuous.features import FeatureMap, Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
+from tacit.continuous.statistics import steps_of
 from tacit.learner import Arrays, Learner
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
@@ -150,26 +151,9 @@ def transitions(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Bool
         States (users, H + 1, D), clipped to the box; actions, 0 where there is none; rewards,
         clipped to their range; which steps are valid; and which are the last before an end.
     """
-    H, D, A = spec.horizon, spec.dimension, spec.actions
-    wanted = {"states": (H + 1, D), "actions": (H,), "rewards": (H,), "lengths": ()}
-    for name, shape in wanted.items():
-        if block[name].shape != (block.users, *shape):
-            raise InvalidArgument(
-                f"{name!r} must have shape {(block.users, *shape)}, got {block[name].shape}"
-            )
-    raw = np.asarray(block["states"], dtype=np.float64)
-    labels = np.asarray(block["actions"], dtype=np.float64)
-    paid = np.asarray(block["rewards"], dtype=np.float64)
-    lengths = np.asarray(block["lengths"], dtype=np.float64)[:, np.newaxis]
-    finite: Bools = np.asarray(np.isfinite(raw).all(axis=-1))
-    good = finite[:, :-1] & finite[:, 1:] & np.isfinite(paid)
-    good &= (labels >= 0) & (labels < A) & (labels == np.floor(labels))
-    good &= np.arange(H) < lengths
-    states = np.clip(np.where(finite[..., np.newaxis], raw, 0.0), spec.lows, spec.highs)
-    actions = np.where(good, labels, 0.0).astype(np.int64)
-    rewards = np.where(good, np.clip(paid, *spec.reward_range), 0.0)
-    over = good & (np.arange(H) + 1 == lengths)
-    return states, actions, rewards, good, over
+    steps = steps_of(block, spec)
+    states: Floats = np.clip(steps.states, spec.lows, spec.highs)
+    return states, steps.actions, steps.rewards, steps.valid, steps.ended
 
 
 def clipped(vectors: Floats, radius: float) -> Floats:

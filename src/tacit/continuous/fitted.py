@@ -433,7 +433,8 @@ class FittedFunctionalQ(FunctionalAgent):
 
 def _added(old: Arrays, new: Arrays) -> Arrays:
     """Sums by name; a name that is new begins at zero."""
-    return old | {name: old.get(name, 0.0) + array for name, array in new.items()}
+    # A sum of arrays without axes is no array.
+    return old | {name: np.asarray(old.get(name, 0.0) + array) for name, array in new.items()}
 
 
 def _release_meta(release: Release) -> dict[str, Any]:

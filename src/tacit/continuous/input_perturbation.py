@@ -28,6 +28,7 @@ import numpy as np
 from tacit.continuous.baseline import Baseline, Floats, fitted_q, transitions
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.spec import BoxSpec
+from tacit.continuous.statistics import REWARDS_ONLY, check_shapes
 from tacit.learner import Arrays
 from tacit.privacy.arguments import one_of, positive
 from tacit.privacy.budget import Relation, checked_relation
@@ -36,15 +37,13 @@ from tacit.privacy.gate import Release
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Layout, Part, Statistic
 
-REWARDS_ONLY = "one user's rewards; states and actions are public"
-"""What ``protect="rewards"`` protects."""
-
 
 @dataclass(frozen=True)
 class RewardVectors(Statistic):
     """A user's rewards, in order; about one user at a time.
 
-    Reads ``rewards`` (users, H). Each is clipped to its range and counted from the middle, in units
+    Reads ``rewards`` (users, H), and refuses the others if their shapes are wrong: they are kept
+    as they come. Each is clipped to its range and counted from the middle, in units
     of the range; one that is not finite is the middle.
 
     Sensitivity, when one user's rewards change and nothing else. Each of H coordinates is in
@@ -52,9 +51,7 @@ class RewardVectors(Statistic):
     attained, and in the 1-norm they are H and H / 2.
     """
 
-    horizon: int
-    low: float
-    high: float
+    spec: BoxSpec
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", "one user's rewards")
@@ -65,26 +62,27 @@ class RewardVectors(Statistic):
         return REWARDS_ONLY
 
     @property
+    def varies(self) -> frozenset[str]:
+        """Rewards only."""
+        return frozenset({"rewards"})
+
+    @property
     def layout(self) -> Layout:
         """``rewards``."""
-        return Layout((Part("rewards", (self.horizon,)),))
+        return Layout((Part("rewards", (self.spec.horizon,)),))
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        return math.sqrt(self.horizon) * _half(relation)
+        return math.sqrt(self.spec.horizon) * _half(relation)
 
     def l1(self, relation: Relation) -> float:
         """See the class."""
-        return self.horizon * _half(relation)
+        return self.spec.horizon * _half(relation)
 
     def vectors(self, block: Block) -> Floats:
         """From -1/2 to 1/2."""
-        rewards = np.asarray(block["rewards"], dtype=np.float64)
-        if rewards.shape != (block.users, self.horizon):
-            raise InvalidArgument(
-                f"'rewards' must have shape {(block.users, self.horizon)}, got {rewards.shape}"
-            )
-        return _unit(rewards, self.low, self.high)
+        check_shapes(block, self.spec)
+        return _unit(np.asarray(block["rewards"], dtype=np.float64), *self.spec.reward_range)
 
 
 @dataclass(frozen=True)
@@ -202,7 +200,7 @@ class InputPerturbation(Baseline[Statistic]):
 
     def _statistic(self) -> Statistic:
         if self.protect == "rewards":
-            return RewardVectors(self.spec.horizon, *self.spec.reward_range)
+            return RewardVectors(self.spec)
         return Trajectories(self.spec)
 
     def _release(self, block: Block, user_ids: Any) -> None:

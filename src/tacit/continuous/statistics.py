@@ -65,7 +65,7 @@ def steps_of(block: Block, spec: BoxSpec) -> Steps:
     over.
     """
     H = spec.horizon
-    _check_shapes(block, spec)
+    check_shapes(block, spec)
     states = np.asarray(block["states"], dtype=np.float64)
     labels = np.asarray(block["actions"], dtype=np.float64)
     paid = np.asarray(block["rewards"], dtype=np.float64)
@@ -83,7 +83,7 @@ def steps_of(block: Block, spec: BoxSpec) -> Steps:
     )
 
 
-def _check_shapes(block: Block, spec: BoxSpec) -> None:
+def check_shapes(block: Block, spec: BoxSpec) -> None:
     """Shapes are public, and wrong ones are refused."""
     H, D = spec.horizon, spec.dimension
     wanted = {"states": (H + 1, D), "actions": (H,), "rewards": (H,), "lengths": ()}
@@ -96,7 +96,7 @@ def _check_shapes(block: Block, spec: BoxSpec) -> None:
 
 def _raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
     """The user arrays as compiled loops take them; -1 and 0 where there is no such integer."""
-    _check_shapes(block, spec)
+    check_shapes(block, spec)
     integers = []
     for name in ("actions", "lengths"):
         array = np.asarray(block[name])
@@ -272,6 +272,11 @@ class ResidualSums(Statistic):
     def protects(self) -> str:
         """What may change between neighbours."""
         return self.unit_of_privacy
+
+    @property
+    def varies(self) -> frozenset[str] | None:
+        """Rewards, unless it is the whole episode."""
+        return None if self.unit_of_privacy == WHOLE_EPISODE else frozenset({"rewards"})
 
     @property
     def layout(self) -> Layout:

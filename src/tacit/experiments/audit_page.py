@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tacit.agent_audit import AgentAudit, Transcript
+    from tacit.audit_report import AgentAudit, Transcript
 
 
 def write_page(audit: AgentAudit, path: str) -> None:
@@ -29,12 +29,15 @@ def page(audit: AgentAudit) -> str:
     )
     parts = []
     for t in audit.transcripts:
-        unit = "epsilon" if t.pure else "mu"
         numbers = {
-            f"claimed {unit}": f"{t.claimed:.5g}",
-            f"accounted {unit} of the worst pair found": f"{t.accounted:.5g}",
-            f"{unit} by the measured noise": f"{t.estimate:.5g}",
+            f"claimed {t.unit}": f"{t.claimed:.5g}",
+            f"{t.unit} of any two users, at most, by the claimed noise": f"{t.bound:.5g}",
+            f"{t.unit} of the worst two found, by the claimed noise": f"{t.accounted:.5g}",
+            f"{t.unit} of these two, by the measured noise": f"{t.estimate:.5g}",
             "measured over claimed variance of the noise": f"{t.noise_ratio:.5g}",
+            "measured over claimed variance of the privacy loss": (
+                "not Gaussian" if math.isnan(t.along) else f"{t.along:.5g}"
+            ),
             "values of noise": f"{t.noise_values:,}",
             "lower bound from outside": str(t.outside),
             "runs with each of the two users": f"{t.runs:,}",
@@ -57,7 +60,9 @@ def page(audit: AgentAudit) -> str:
         f"<title>Audit of {escape(audit.agent)}</title><style>{_STYLE}</style></head><body>"
         f"<h1>Audit of {escape(audit.agent)} on {escape(audit.world)}: "
         f"<span class='{verdict}'>{verdict}</span></h1>"
-        f"<p>{escape(audit.privacy)}</p><p>{escape(str(audit.guarantee))}</p>"
+        f"<p>{escape(str(audit.guarantee))}</p>"
+        f"<p>Audited as {escape(audit.privacy)}: {audit.passages:,} releases through the gate, "
+        f"{audit.releases:,} policies published.</p>"
         + (f"<h2>What is wrong</h2><ul>{failures}</ul>" if failures else "")
         + "<h2>Sensitivities under attack</h2><table><tr><th>statistic</th><th>declared</th>"
         f"<th>largest found</th><th></th></tr>{rows}</table>"

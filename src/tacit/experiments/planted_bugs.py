@@ -149,6 +149,21 @@ class NoiseDrawnOnce(_Curated):
     curator = _OnceCurator
 
 
+class _AntitheticCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        half = super()._noise(scale, (size + 1) // 2)
+        return np.stack([half, -half], axis=1).reshape(-1)[:size]
+
+
+class AntitheticNoise(_Curated):
+    """Noise is drawn in pairs of opposite signs, so that it adds up to nothing.
+
+    Gain: every entry has the right noise, and sums of entries have none.
+    """
+
+    curator = _AntitheticCurator
+
+
 class _Redrawn(BinaryTree):
     def _advance(self, fresh: Floats) -> Floats:
         total = fresh
@@ -812,6 +827,8 @@ BUGS: tuple[Planted, ...] = (
     Planted(NoiseDrawnOnce, "UCBVI", ("noise", "transcript overlap")),
     Planted(NoiseDrawnOnce, "LSVI-UCB", ("noise", "transcript overlap")),
     Planted(NoiseDrawnOnce, "LinOpt-VI", ("noise", "transcript overlap")),
+    Planted(AntitheticNoise, "UCBVI", ("noise", "transcript noise")),
+    Planted(AntitheticNoise, "certainty equivalence", ("noise", "transcript noise")),
     Planted(NoiseRedrawn, "UCBVI, binary tree", ("noise", "accounts")),
     Planted(LastPartWithoutNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(FirstPartWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),

@@ -58,7 +58,8 @@ def check_statistic(
     on values, or changes them; a user without a single valid value contributes zero; nobody's
     vector depends on anybody else, present, equal or seen before; the total is the sum of the
     vectors for few and for thousands of users; zero-out and replace-one sensitivities fit
-    together; randomised response over the declared number of one-hots keeps its epsilon.
+    together; randomised response over the declared number of one-hots keeps its epsilon. Where a
+    statistic says that only some arrays may change between neighbours, pairs share the others.
 
     Args:
         statistic: what to attack.
@@ -158,6 +159,7 @@ class _Attack:
 
     def _measure(self, block: Block) -> None:
         """Distances between all users of the block, the zero element included."""
+        block = self._neighbours(block)
         vectors = self._vectors(block)
         gram = vectors @ vectors.T
         lengths = np.diag(gram)
@@ -224,6 +226,19 @@ class _Attack:
                 f"{name}: with one_hots = {groups}, randomised response of epsilon {epsilon:g} "
                 f"really costs {loss:.6g}",
             )
+
+    def _neighbours(self, block: Block) -> Block:
+        """The users of a block, all with the public data of one of them, where some is public."""
+        varies = self.statistic.varies
+        if varies is None or block.users == 0:
+            return block
+        # The first is of the best pair found so far; another one may be better.
+        row = int(self.rng.integers(0, block.users)) if self.rng.random() < 0.5 else 0
+        arrays = {
+            name: array if name in varies else np.repeat(array[row : row + 1], block.users, axis=0)
+            for name, array in block.arrays.items()
+        }
+        return Block(block.users, arrays)
 
     def _vectors(self, block: Block, statistic: Statistic | None = None) -> Floats:
         """The statistic's own vectors: what is attacked is its clip, not the gate's second one."""

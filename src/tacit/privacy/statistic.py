@@ -266,6 +266,20 @@ class Statistic(ABC):
         """
         return WHOLE_EPISODE
 
+    @property
+    def varies(self) -> frozenset[str] | None:
+        """The arrays that may change between neighbours; ``None`` where all of them may.
+
+        Where it is not ``None`` the others are public, and the declared sensitivities are of two
+        users who differ in these arrays alone.
+        """
+        return None
+
+    @property
+    def crowd(self) -> int:
+        """How many users change together between neighbours: one, but for what all users share."""
+        return 1
+
     @abstractmethod
     def vectors(self, block: Block) -> Floats:
         """One packed, bounded vector per user of a block that is not aggregate."""

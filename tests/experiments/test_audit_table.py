@@ -1,0 +1,90 @@
+"""Everything that claims to be private passes its audit.
+
+All audits have fixed seeds. One of an agent that does what it says fails by chance with a
+probability below 1e-7; see ``test_mutation_suite``.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tacit.audit_cli import maker
+from tacit.experiments import audit_table
+from tacit.experiments.audit_table import MODELS, OPTIONS, Row, agents, audited, family
+from tacit.registry import agent_names, build_world, choose_agent
+
+# Claims nothing, and so takes no model.
+PRINTED = "printed_functional_q"
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def test_every_agent_is_asked() -> None:
+    names = {agent.partition(":")[0] for agent in agents()}
+    assert names == set(agent_names())
+    assert {family(agent) for agent in agents()} == set(audit_table.WORLDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", [agent for agent in agents() if agent != PRINTED])
+def test_every_private_agent_passes(agent: str) -> None:
+    rows = [audited(agent, model) for model in MODELS]
+    made = [row for row in rows if row.refused is None]
+    assert made, "no model is taken"
+    for row in made:
+        assert row.passed, (row.model, row.failures)
+        assert 0.5 < row.ratio < 1.06
+    for row in rows:
+        # A refusal is about the model, and not by accident.
+        if row.refused is not None:
+            words = (
+                "privacy",
+                "noise",
+                "pure",
+                "LocalDP",
+                "JointDP",
+                "local",
+                "response",
+                "1-norm",
+            )
+            assert any(word in row.refused for word in words), row.refused
+
+
+def test_what_claims_nothing_takes_no_model() -> None:
+    rows = [audited(PRINTED, model) for model in MODELS]
+    assert all(row.refused is not None and "no guarantee" in row.refused for row in rows)
+
+
+@pytest.mark.parametrize("agent", ["pucb", "input_perturbation", "private_policy_evaluation"])
+def test_some_pass(agent: str) -> None:
+    row = audited(agent, "joint", runs=20, quick=True)
+    assert row.passed, row.failures
+    assert row.ratio == pytest.approx(1.0, abs=0.06)
+
+
+def test_options_are_known() -> None:
+    for agent in OPTIONS:
+        model = "local" if agent.startswith("ldpob") else "joint"
+        world = build_world(audit_table.WORLDS[family(agent)])
+        make, users = maker(choose_agent(agent), world, MODELS[model])
+        assert make(world.spec, users=users, seed=0, noise_seed=0).guarantee is not None
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    made = [
+        Row("ucbvi", "joint", None, True, 0.994),
+        Row("ucbvi", "local", "not here"),
+        Row("ucbvi", "joint, pure", None, False, 2.0, ("too little noise",)),
+    ]
+    monkeypatch.setattr(audit_table, "audited", lambda *_: made.pop(0))
+    monkeypatch.setattr(audit_table, "MODELS", {row.model: None for row in made})
+    assert audit_table.main(["--agents", "ucbvi"]) == 1
+    out = capsys.readouterr().out
+    assert "| `ucbvi` | 0.99 | - | FAIL |" in out
+    assert "1 of 2 audits passed." in out
+    assert "ucbvi under joint, pure: too little noise" in out
