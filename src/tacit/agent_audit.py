@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit_report import AgentAudit, Attacked, Transcript, Unit
-from tacit.checks import Outcome, agent_outcomes
+from tacit.checks import Outcome, agent_outcomes, require_releases
 from tacit.gate_noise import Law, Measured, NoiseRecord, Tally, Totals, measured
 from tacit.loop import Progress, World, progress_bar
 from tacit.made_up_users import Sample, mixed, raw_block, sampler_of
@@ -94,6 +94,8 @@ def audit_agent(
     if runs < _FEWEST_RUNS:
         raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
     auditor = _Auditor(make_agent, world, users, seed, rounds, sample)
+    if behaviour:
+        require_releases(auditor.make(0), auditor.releases)
     blocks = auditor.audited_blocks()
     units = len(blocks) * 2 * runs + (12 * runs // 10 if behaviour else 0)
     transcripts: list[Transcript] = []

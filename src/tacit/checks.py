@@ -190,6 +190,19 @@ def agent_outcomes(
         yield from trial.outcomes()
 
 
+def require_releases(agent: Any, releases: int) -> None:
+    """Refuses agents that publish too seldom to be checked, but for those that ask all at once.
+
+    Raises:
+        InvalidArgument: with what to do.
+    """
+    if releases < 3 and not getattr(agent, "batch", False):
+        raise InvalidArgument(
+            f"users is {agent.users}, for which this agent publishes {releases} times; the check "
+            "needs 3: give more users, or another schedule"
+        )
+
+
 # What passes the gate.
 
 
@@ -273,12 +286,7 @@ class _Trial:
             ("labels", self.check_labels, unnamed),
         ]
         self.first = self._guarded("protocol", self.play)
-        if len(self.first.policies) < 4 and not getattr(self.make(), "batch", False):
-            raise InvalidArgument(
-                f"users is {self.users}, for which this agent publishes "
-                f"{len(self.first.policies) - 1} times; the check needs 3: give more users, or "
-                "another schedule"
-            )
+        require_releases(self.make(), len(self.first.blocks))
         for name, check, reason in checks:
             failure = None
             if reason is None:
