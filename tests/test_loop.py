@@ -191,6 +191,25 @@ def test_a_world_with_nothing_to_gain_has_no_score():
     assert result == Result.from_dict(result.to_dict())
 
 
+@pytest.mark.parametrize("unknown", [math.nan, None])
+def test_an_optimum_that_nobody_knows(unknown, tmp_path):
+    result = make_result(optimal_value=unknown)
+    assert math.isnan(result.optimal_value)
+    assert math.isnan(result.score)
+    assert np.isnan(result.losses).all()
+    assert np.isnan(result.regret[1:]).all()
+    assert (result.users_to_90, result.greedy_users_to_90) == (None, None)
+    assert result.final_value == 0.9
+    assert "the optimum is not known" in str(result)
+    assert "nan" not in str(result)
+    result.save(tmp_path / "result.json")
+    assert "NaN" not in (tmp_path / "result.json").read_text()
+    assert Result.load(tmp_path / "result.json") == result
+    result.plot(tmp_path / "result.png")
+    with pytest.raises(InvalidArgument, match="optimal_value must hold finite numbers"):
+        make_result(optimal_value=math.inf)
+
+
 def test_a_run_that_ends_too_early_says_so():
     early = make_result(served=[0, 50, 400], values=[0.5, 1.0, 1.0])
     late = make_result(served=[0, 50, 500], values=[0.5, 1.0, 1.0])
@@ -590,7 +609,7 @@ def test_foreign_and_newer_files_are_refused(tmp_path, content, words):
         *({"served": [0, 10]}, {"served": [10, 20, 30]}, {"served": [0, 20, 10]}),
         *({"values": [1.0, None, 2.0]}, {"values": "abc"}, {"values": [1.0, math.inf, 1.0]}),
         *({"seed": -1}, {"agent": ""}, {"guarantee": {"format": "?"}}, {"extra": 1}),
-        *({"seconds": {"total": "x"}}, {"seconds": 3}, {"optimal_value": None}),
+        *({"seconds": {"total": "x"}}, {"seconds": 3}, {"baseline_value": None}),
     ],
 )
 def test_a_file_with_impossible_values_is_refused(change):

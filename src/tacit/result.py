@@ -91,7 +91,8 @@ class Result:
         served: users served at each release, R + 1 of them, from 0 on.
         values: exact value of the policy that each release serves users with.
         greedy_values: exact value of the greedy policy, without bonus, published beside it.
-        optimal_value: the best that any policy reaches.
+        optimal_value: the best that any policy reaches; NaN where nobody knows it, and then regret,
+            losses and the score are NaN as well.
         baseline_value: the value of not having learnt anything.
         reference_value: the zero point of losses.
         guarantee: what was proven for the users, or ``None``.
@@ -130,7 +131,7 @@ class Result:
         served: ArrayLike,
         values: ArrayLike,
         greedy_values: ArrayLike,
-        optimal_value: float,
+        optimal_value: float | None,
         baseline_value: float,
         reference_value: float,
         guarantee: Guarantee | None = None,
@@ -144,7 +145,7 @@ class Result:
             "served": _served(served),
             "values": _finite("values", values),
             "greedy_values": _finite("greedy_values", greedy_values),
-            "optimal_value": float(_finite("optimal_value", optimal_value)),
+            "optimal_value": _known(optimal_value),
             "baseline_value": float(_finite("baseline_value", baseline_value)),
             "reference_value": float(_finite("reference_value", reference_value)),
             "guarantee": guarantee,
@@ -219,7 +220,7 @@ class Result:
     def score(self) -> float:
         """The last greedy policy between the baseline, 0, and the optimum, 1.
 
-        Not a number in a world where the baseline is optimal.
+        Not a number in a world where the baseline is optimal, or the optimum is not known.
         """
         gap = self.optimal_value - self.baseline_value
         return (self.final_value - self.baseline_value) / gap if gap > 0 else math.nan
@@ -240,20 +241,27 @@ class Result:
 
     def __str__(self) -> str:
         guarantee = "none" if self.guarantee is None else self.guarantee.short
-        rows = {
-            "guarantee": guarantee,
-            "value": (
-                f"{self.final_value:.4g} of {self.optimal_value:.4g} after the last release "
-                f"(score {self.score:.3f}; without learning {self.baseline_value:.4g})"
-            ),
-            "regret": (
-                f"{self.regret[-1]:,.4g}, or {self.regret[-1] / max(1, self.users):.4g} per user"
-            ),
-            "users to 90 %": (
-                f"{_or_never(self.users_to_90)} (greedy policy: "
-                f"{_or_never(self.greedy_users_to_90)})"
-            ),
-        }
+        rows = {"guarantee": guarantee}
+        if math.isnan(self.optimal_value):
+            rows["value"] = (
+                f"{self.final_value:.4g} after the last release (without learning "
+                f"{self.baseline_value:.4g}; the optimum is not known)"
+            )
+        else:
+            rows |= {
+                "value": (
+                    f"{self.final_value:.4g} of {self.optimal_value:.4g} after the last release "
+                    f"(score {self.score:.3f}; without learning {self.baseline_value:.4g})"
+                ),
+                "regret": (
+                    f"{self.regret[-1]:,.4g}, or {self.regret[-1] / max(1, self.users):.4g} per "
+                    "user"
+                ),
+                "users to 90 %": (
+                    f"{_or_never(self.users_to_90)} (greedy policy: "
+                    f"{_or_never(self.greedy_users_to_90)})"
+                ),
+            }
         if self.users_to_90 is not None and not self.settled:
             rows["users to 90 %"] += "; the run is shorter than 10 times that"
         if "total" in self.seconds:
@@ -266,7 +274,6 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: what was measured, and for readers what follows from it."""
-        score = self.score
         return {
             "format": _FORMAT,
             "version": _VERSION,
@@ -277,7 +284,7 @@ class Result:
             "served": self.served.tolist(),
             "values": self.values.tolist(),
             "greedy_values": self.greedy_values.tolist(),
-            "optimal_value": self.optimal_value,
+            "optimal_value": _or_none(self.optimal_value),
             "baseline_value": self.baseline_value,
             "reference_value": self.reference_value,
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
@@ -286,8 +293,8 @@ class Result:
                 "users": self.users,
                 "releases": self.releases,
                 "final_value": self.final_value,
-                "score": None if math.isnan(score) else score,
-                "regret": float(self.regret[-1]),
+                "score": _or_none(self.score),
+                "regret": _or_none(float(self.regret[-1])),
                 "users_to_90": self.users_to_90,
                 "settled": self.settled,
                 "greedy_users_to_90": self.greedy_users_to_90,
@@ -379,6 +386,17 @@ def _finite(name: str, values: ArrayLike) -> Floats:
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
         raise InvalidArgument(f"{name} must hold finite numbers")
     return array.astype(np.float64)
+
+
+def _known(optimal_value: float | None) -> float:
+    """NaN stands for an optimum that nobody knows; JSON has ``null`` for it."""
+    if optimal_value is None or (isinstance(optimal_value, float) and math.isnan(optimal_value)):
+        return math.nan
+    return float(_finite("optimal_value", optimal_value))
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _text(name: str, value: object) -> str:

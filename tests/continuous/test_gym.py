@@ -7,7 +7,7 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 import tacit.continuous
-from tacit import InvalidArgument
+from tacit import FunctionalQ, InvalidArgument, JointDP, run
 from tacit.continuous import Polynomial, QPolicy, cartpole, line, plane
 from tacit.continuous.gym import BoxEnv, from_gymnasium, register_envs
 from tacit.registry import build_world
@@ -111,6 +111,20 @@ def test_mountain_car():
     episodes = world.simulate(energy, 5, RNG(0))
     assert (episodes.lengths < 200).all()
     assert np.nansum(episodes.rewards, axis=1).tolist() == (-episodes.lengths).tolist()
+
+
+def test_a_time_limit_at_the_last_step_is_no_end():
+    world = from_gymnasium("MountainCar-v0", 200, (-1.0, 0.0), evaluation_users=2)
+    lazy = QPolicy(Polynomial((1.0, 0.07), 1.0, 1), [[0.0] * 3, [1.0, 0, 0], [0.0] * 3])
+    assert world.simulate(lazy, 3, RNG(0)).lengths.tolist() == [201] * 3
+
+
+def test_a_run_where_nobody_knows_the_optimum():
+    world = from_gymnasium("MountainCar-v0", 5, (-1.0, 0.0), evaluation_users=2)
+    agent = FunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), batch=20, noise_seed=0)
+    result = run(agent, world, progress=False)
+    assert result.values.tolist() == [-5.0] * 3
+    assert math.isnan(result.score)
 
 
 def test_acrobot():

@@ -40,8 +40,8 @@ class GymnasiumWorld(VectorWorld):
     """An environment with vectors for states and numbered actions: users are its episodes.
 
     States are flattened and clipped to the box of the spec, rewards to its range. An episode ends
-    when the environment says so, terminated or truncated, and has no value from there on. Every
-    user has a seed of her own, so what she does depends on nothing but it and the policy.
+    when the environment says so, and has no value from there on; but for one that is truncated at
+    the last step of the horizon, by a time limit, which goes on where nobody looks. Every user has a seed of her own, so what she does depends on nothing but it and the policy.
 
     Values are estimates: mean returns, not discounted, of ``evaluation_users`` episodes of at most
     ``evaluation_steps`` steps. Their seeds are the same for all policies, so that equal policies
@@ -123,7 +123,8 @@ class GymnasiumWorld(VectorWorld):
                 )
                 here[k] = self._state(observation)
                 rewards[user, step] = min(max(float(reward), low), high)
-                over[k] = terminated or truncated
+                # A time limit at the last step is where users are left, not where anything ends.
+                over[k] = terminated or (truncated and step + 1 < len(coins))
             return here, over
 
         states, actions, lengths = roll_out(policy, np.array(starts), coins, advance)

@@ -7,6 +7,7 @@ band between the first and the last decile.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -81,7 +82,9 @@ def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
         labels += _draw_levels(right, [result])
         _mark_90(right, result)
         if not ends:
-            left.text(0.5, 0.5, "no regret at all", ha="center", transform=left.transAxes)
+            known = math.isfinite(result.optimal_value)
+            words = "no regret at all" if known else "the optimum is not known"
+            left.text(0.5, 0.5, words, ha="center", transform=left.transAxes)
             left.set_yticks([])
         label_ends(left, ends)
         label_ends(right, labels)
@@ -245,6 +248,7 @@ def _draw_ignorance(axes: Axes, results: Sequence[Result]) -> list[EndLabel]:
 def _draw_levels(axes: Axes, results: Sequence[Result]) -> list[EndLabel]:
     """The optimum and the baseline, which all results share."""
     levels = {"optimum": results[0].optimal_value, "no learning": results[0].baseline_value}
+    levels = {name: level for name, level in levels.items() if math.isfinite(level)}
     most = float(max(run.users for run in results))
     for level in levels.values():
         axes.axhline(level, color=PALE, ls=":", lw=1.3)
