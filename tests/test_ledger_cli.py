@@ -308,3 +308,28 @@ def test_without_a_command_the_commands_are_listed(call):
 
 def test_no_file_is_a_complaint(call):
     assert "FILE" in call("show", code=2)
+
+
+def test_a_report_rounds_epsilons_up(call, tmp_path):
+    """An auditor reads "may spend" as a bound."""
+    path = tmp_path / "people.ledger"
+    call("create", path, "--epsilon", 1.00049, "--delta", 1e-6)
+    assert "| may spend | 0.0560799 | 1.001 |" in call("report", path)
+    rng = np.random.default_rng(1)
+    for epsilon in [*np.exp(rng.uniform(-20.0, 12.0, 500)), 9.9996, 0.00099994, 99995.0, 123449.0]:
+        shown = float(ledger_cli._at_most(float(epsilon)))
+        assert epsilon * (1.0 - 1e-9) <= shown <= epsilon * 1.0011
+
+
+def test_verify_says_which_runs_protect_nobody(call, tmp_path):
+    """A ledger can be well although somebody knows the noise."""
+    path, model = tmp_path / "people.ledger", JointDP(0.3, 1e-6)
+    Ledger.create_for_people(path, JointDP(1.0, 1e-6))
+    model.curator(ledger=path).add(ones(2), [1, 2])
+    assert "simulation" not in call("verify", path)
+    model.curator(ledger=path, noise_seed=1).add(ones(2), [1, 2])
+    said = call("verify", path)
+    assert said.startswith("well: 4 entries")
+    assert "Run 2 is a simulation" in said
+    assert "Run 1" not in said
+    assert json.loads(call("verify", path, "--json"))["simulations"] == [2]

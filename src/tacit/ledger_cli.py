@@ -7,6 +7,7 @@ what the curator knows: these commands are for whoever keeps the file.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -124,11 +125,12 @@ def verify(file: FileArgument, as_json: JsonOption = False) -> None:
     except CorruptFile as error:
         problem = str(error)
     torn = _torn(file) if ledger is not None else 0
+    simulated = [] if ledger is None else _simulated(ledger)
     if as_json:
         entries = None if ledger is None else ledger.sequence
         _print_json(
             {"file": file, "well": not problem, "problem": problem or None}
-            | {"entries": entries, "torn_bytes": torn}
+            | {"entries": entries, "torn_bytes": torn, "simulations": simulated}
         )
     elif ledger is None:
         typer.echo(f"bad: {problem}")
@@ -142,6 +144,11 @@ def verify(file: FileArgument, as_json: JsonOption = False) -> None:
             typer.echo(
                 f"The last {torn} bytes are a line that a crash cut off. Nothing was published on "
                 "its strength; the next entry takes its place."
+            )
+        for number in simulated:
+            typer.echo(
+                f"Run {number} is a simulation: its noise has a known seed. What it paid for "
+                "protects nobody."
             )
     raise typer.Exit(1 if problem else 0)
 
@@ -282,6 +289,12 @@ def _run(ledger: Ledger, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
     }
 
 
+def _simulated(ledger: Ledger) -> list[int]:
+    """Which runs have noise of a known seed, counted from 1."""
+    runs = enumerate(_by_run(ledger).items(), 1)
+    return [n for n, (name, entries) in runs if _run(ledger, name, entries)["simulation"]]
+
+
 def _terms(terms: Terms) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -331,8 +344,8 @@ def _markdown(found: dict[str, Any]) -> Iterable[str]:
     yield ""
     yield f"| one user | {unit} | epsilon{at} |"
     yield "|---|---:|---:|"
-    yield f"| may spend | {user['limit']:.6g} | {user['limit_epsilon']:.4g} |"
-    yield f"| has spent at most | {user['spent']:.6g} | {user['spent_epsilon']:.4g} |"
+    yield f"| may spend | {user['limit']:.6g} | {_at_most(user['limit_epsilon'])} |"
+    yield f"| has spent at most | {user['spent']:.6g} | {_at_most(user['spent_epsilon'])} |"
     spent = found["spent"]
     yield ""
     yield (
@@ -347,7 +360,7 @@ def _markdown(found: dict[str, Any]) -> Iterable[str]:
         yield (
             f"| {number} | {run['first'] or 'not known'} | {run['last'] or 'not known'} | "
             f"{people} | {run['releases']:,} | {run['user_cost']:.6g} | "
-            f"{run['user_epsilon']:.4g} |"
+            f"{_at_most(run['user_epsilon'])} |"
         )
     for number, run in enumerate(found["runs"], 1):
         yield ""
@@ -382,6 +395,19 @@ def _counted(number: int, noun: str) -> str:
     """
     many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else many}"
+
+
+def _at_most(epsilon: float) -> str:
+    """Four digits, rounded up: a shorter number must not be a stronger claim.
+
+    >>> _at_most(1.00049), _at_most(1.0000000000001), _at_most(0.0)
+    ('1.001', '1', '0')
+    """
+    shown = f"{epsilon:.4g}"
+    # What conversions are off by is no reason for another digit.
+    if float(shown) < epsilon * (1.0 - 1e-9):
+        shown = f"{epsilon + 0.5 * 10.0 ** (math.floor(math.log10(epsilon)) - 3):.4g}"
+    return shown
 
 
 def _share(part: float, whole: float) -> str:

@@ -646,6 +646,66 @@ def test_unknown_saves_are_refused(run, path):
         Ledger.open(path).record_resume("never seen", after=0)
 
 
+def test_a_file_of_the_same_length_does_not_pass_for_the_one_that_was_read(ledger, path):
+    """An older copy, on which somebody else went on: what it forgot must not be spent again."""
+    older = path.read_bytes()
+    ledger.charge({"block 1": 0.5}, label="release")
+    path.write_bytes(older)
+    other = Ledger.open(path)
+    other.charge({"block 2": 0.5}, label="release")
+    assert path.stat().st_size == ledger._end
+    before = path.read_bytes()
+    for act in (
+        lambda: ledger.charge({"block 2": 0.75}, label="release"),
+        lambda: ledger.record_save("token"),
+    ):
+        with pytest.raises(CorruptFile, match="not the file that was last read"):
+            act()
+    assert path.read_bytes() == before
+    other.charge({"block 2": 0.5}, label="release")
+    assert Ledger.open(path).spent("block 2") == 1.0
+
+
+def test_who_waits_for_the_lock_does_not_write_to_a_file_that_is_gone(ledger, path, monkeypatch):
+    """A copy that is moved into place between opening and locking would never hear of a charge."""
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    flock = module.fcntl.flock
+
+    def locked_late(descriptor, operation):
+        if copy.exists():
+            copy.replace(path)
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(module.fcntl, "flock", locked_late)
+    with pytest.raises(CorruptFile, match="took its place"):
+        ledger.charge({"block 1": 1.0}, label="release")
+    assert ledger.charge({"block 1": 0.25}, label="release") == 1
+    assert Ledger.open(path).spent("block 1") == 0.25
+
+
+def test_no_save_takes_the_place_of_a_ledger(tmp_path, path):
+    """One wrong name, and what people spent in other runs would be forgotten."""
+    Ledger.create_for_people(path, JointDP(1.0, 1e-6))
+    model, block = JointDP(0.5, 1e-6), Block(2, {"values": np.ones((2, 1))})
+    model.curator(ledger=path).add(block, [1, 2])
+    before = path.read_bytes()
+    agent = tacit.UCBVI(tacit.tabular.riverswim(states=4, horizon=5).spec, 40, model)
+    for act in (
+        lambda: model.curator(autosave=path),
+        lambda: model.curator().save(path),
+        lambda: agent.save(path),
+        lambda: agent.publish(path),
+    ):
+        with pytest.raises(InvalidArgument, match="no ledger is ever overwritten"):
+            act()
+    assert path.read_bytes() == before
+    both = tmp_path / "both"
+    with pytest.raises(InvalidArgument, match="no ledger is ever overwritten"):
+        model.curator(ledger=both, autosave=both)
+    assert Ledger.open(both).sequence == 1
+
+
 def test_a_ledger_restored_from_an_older_copy_is_noticed_by_the_state(run, path):
     backup = path.read_bytes()
     run.release("save 2")

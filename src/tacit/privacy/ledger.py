@@ -227,7 +227,8 @@ class Ledger:
         self._published: dict[str, int] = {}  # run -> its last entry that may be seen outside
         self._ended: int | None = None  # where this run ended, because another process resumed it
         self._end = 0  # the length of the lines read so far
-        self._hash = ""  # the hash of the last of them
+        self._last = b""  # the last of them
+        self._hash = ""  # and its hash
         with self._locked(append=False):
             pass
         self._ended = None  # resumes of the past are not the end of this object's run
@@ -670,6 +671,9 @@ class Ledger:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if append else fcntl.LOCK_SH)
             try:
+                # Whoever waited for the lock may hold that of a file which is no longer there.
+                if not os.path.samestat(os.fstat(descriptor), os.stat(self._path)):
+                    raise CorruptFile(f"{self._path!r}: another file took its place meanwhile")
                 self._catch_up(descriptor, append)
                 yield descriptor
             finally:
@@ -686,7 +690,10 @@ class Ledger:
         if found.st_size < self._end:
             raise CorruptFile(f"{self._path!r}: shorter than when it was last read")
         with open(descriptor, "rb", closefd=False) as file:
-            file.seek(self._end)
+            file.seek(self._end - len(self._last))
+            # By the chain of hashes it stands for all lines before it.
+            if file.read(len(self._last)) != self._last:
+                raise CorruptFile(f"{self._path!r}: not the file that was last read")
             *lines, torn = file.read().split(b"\n")
         known = len(self._entries)
         for line in lines:
@@ -748,7 +755,7 @@ class Ledger:
                 self._header = _checked_header(record)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise CorruptFile(f"{where} cannot be read by this release") from error
-        self._hash = digest
+        self._hash, self._last = digest, line
         self._end += len(line)
 
     def _book(self, record: dict[str, Any], where: str) -> None:

@@ -42,6 +42,8 @@ FORMAT_VERSION = 1
 _MAGIC = b"\x89TACIT\r\n"
 _PREFIX = struct.Struct("<8sIQ")
 _DIGEST_BYTES = 32
+# How every ledger begins (see tacit.privacy.ledger, whose keys are sorted).
+_LEDGER = b'{"format": "tacit-ledger"'
 _DTYPES = {
     name: np.dtype(name)
     for name in (
@@ -146,8 +148,14 @@ def write_atomic(
 
     Raises:
         FileExistsError: ``path`` exists and ``replace`` is false.
+        InvalidArgument: ``path`` is a ledger: nothing that was spent is ever overwritten.
         OSError: The data could not be written.
     """
+    if replace and _is_ledger(path):
+        raise InvalidArgument(
+            f"path={os.fspath(path)!r} is a ledger, and no ledger is ever overwritten: choose "
+            "another name"
+        )
     directory = os.path.dirname(os.fspath(path)) or "."
     temporary = os.path.join(directory, f".tacit-{secrets.token_hex(8)}.tmp")
     # O_BINARY exists on Windows alone, where line endings would be translated without it.
@@ -167,6 +175,16 @@ def write_atomic(
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
     _sync_directory(directory)
+
+
+def _is_ledger(path: str | os.PathLike[str]) -> bool:
+    if not os.path.isfile(path):  # what is no file is left to the rename
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_LEDGER)) == _LEDGER
+    except OSError:  # a file that we cannot read is none of ours
+        return False
 
 
 def _sync_directory(directory: str) -> None:
