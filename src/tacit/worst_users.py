@@ -2,8 +2,9 @@
 
 The farthest neighbours of a bounded statistic seldom look like anybody real. In finite worlds they
 never leave a state, and are always or never paid; with features they are where features point in
-opposite directions; under linear-quadratic control they are so long that nothing but the clip
-bounds them; in a box they sit in its corners. Each function makes a sampler for
+opposite directions; in a mixture they walk as far as they can in a direction of the sums that are
+asked of them, or against it; under linear-quadratic control they are so long that nothing but the
+clip bounds them; in a box they sit in its corners. Each function makes a sampler for
 :func:`tacit.check_statistic`, ``check_agent(sample=...)`` and ``audit_agent(sample=...)``, which
 mixes it with users of the world itself.
 """
@@ -15,12 +16,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.made_up_users import Sample
+from tacit.made_up_users import Sample, mixed
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+
+# How many directions walkers have in one block; each has two walks.
+_WALKS = 16
 
 
 def worst_users(spec: Any, policy: Any = None) -> Sample:
@@ -48,6 +52,12 @@ def worst_users(spec: Any, policy: Any = None) -> Sample:
     features = getattr(spec, "features", None)
     if isinstance(features, np.ndarray) and features.ndim == 3:
         return opposite_users(features, int(horizon or 1), table)
+    if hasattr(spec, "transition_features"):
+        # Some of what a mixture agent asks is of all users, some of those who follow its policy.
+        walkers = far_walkers(
+            spec.transition_features, int(horizon or 1), spec.center, spec.directions
+        )
+        return mixed(walkers, settled_users(states, actions, int(horizon or 1), table))
     return settled_users(states, actions, int(horizon or 1), table)
 
 
@@ -99,6 +109,94 @@ def opposite_users(features: ArrayLike, horizon: int, policy: Ints | None = None
         if policy is not None:
             chosen = policy[np.arange(horizon), path[:, :horizon]]
         return _finite(rng, path, chosen)
+
+    return sample
+
+
+def far_walkers(
+    features: ArrayLike,
+    horizon: int,
+    center: ArrayLike | None = None,
+    directions: ArrayLike | None = None,
+) -> Sample:
+    """Users of a mixture who walk as far as they can in a direction of a regression's sums.
+
+    A regression asks for sums over steps of x x' and x (e_{s'} - p0), or of such for a value
+    function. The two farthest users are as far as possible in some direction and against it. For
+    random directions, of which each says what a transition is worth, the best walk that a user can
+    make is found by dynamic programming; what is worth nothing is left out, by rewards that are no
+    numbers. Half of the walks only count steps that lead back to where they began, and so repeat
+    one step: sums of all steps are longest for those.
+
+    Args:
+        features: psi, (S, A, d, S).
+        horizon: H.
+        center: of the weights, (d,): p0 is <psi, center>; nothing by default.
+        directions: of the weights, (d, k): x is psi along these; all by default.
+    """
+    psi = np.asarray(features, dtype=np.float64)
+    S, _, d, _ = psi.shape
+    along = np.eye(d) if directions is None else np.asarray(directions, dtype=np.float64)
+    middle = np.zeros(d) if center is None else np.asarray(center, dtype=np.float64)
+    x = np.einsum("sadt,dk->sakt", psi, along, optimize=True)
+    x = x / max(float(np.sqrt((x**2).sum(axis=(2, 3)).max(initial=0.0))), 1e-12)
+    mean = np.einsum("sadt,d->sat", psi, middle)
+    crosses = x - (x @ mean[..., np.newaxis])
+    grams = x @ np.swapaxes(x, 2, 3)
+    possible = np.abs(psi).sum(axis=2) > 0
+
+    def walk(worth: Floats) -> tuple[Ints, Ints, Floats]:
+        """States, actions and rewards of the walk that is worth most."""
+        ahead, plans = np.zeros(S), []
+        for _ in range(horizon):
+            total = np.maximum(worth, 0.0) + ahead
+            plans.append(total.reshape(S, -1).argmax(axis=1))
+            ahead = total.reshape(S, -1).max(axis=1)
+        path, chosen = np.zeros(horizon + 1, dtype=np.int64), np.zeros(horizon, dtype=np.int64)
+        rewards = np.ones(horizon)
+        path[0] = int(ahead.argmax())
+        for step, plan in enumerate(reversed(plans)):
+            chosen[step], path[step + 1] = divmod(int(plan[path[step]]), S)
+            if worth[path[step], chosen[step], path[step + 1]] <= 0.0:
+                rewards[step] = np.nan
+        return path, chosen, rewards
+
+    def worth_of(rng: np.random.Generator) -> Floats:
+        """What transitions are worth in a direction, of sums for all values or for some."""
+        slope, tilt = rng.normal(size=grams.shape[2]), rng.normal(size=grams.shape[2:])
+        shares = rng.choice([0.3, 1.0, 3.0], 2)
+        if rng.random() < 0.5:
+            across = np.einsum("sakt,k->sat", crosses, slope)
+            inside = np.einsum("sakl,kl->sa", grams, tilt)
+        else:
+            values = rng.random(S) - 0.5
+            p, q = x @ values, values - (mean @ values)[..., np.newaxis]
+            across = (p @ slope)[..., np.newaxis] * q
+            inside = np.einsum("sak,kl,sal->sa", p, tilt, p)
+        across /= max(float(np.abs(across).max(initial=0.0)), 1e-12)
+        inside /= max(float(np.abs(inside).max(initial=0.0)), 1e-12)
+        return np.asarray(shares[0] * across + shares[1] * inside[..., np.newaxis])
+
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        walks = []
+        for _ in range(_WALKS):
+            worth = worth_of(rng)
+            # What repeats itself: only steps that lead back to where they began.
+            if rng.random() < 0.5:
+                worth = np.where(np.eye(S, dtype=bool)[:, np.newaxis], worth, 0.0)
+            worth = np.where(possible, worth, 0.0)
+            walks += [walk(worth), walk(-worth)]
+        picks = rng.permutation(np.arange(users) % len(walks))
+        paid = rng.integers(0, 2, (users, 1)).astype(np.float64)
+        path, chosen, rewards = (
+            np.array(column).reshape(len(walks), -1)[picks] for column in zip(*walks, strict=True)
+        )
+        arrays: dict[str, NDArray[Any]] = {
+            "states": path,
+            "actions": chosen,
+            "rewards": rewards * paid,
+        }
+        return Block(users, arrays)
 
     return sample
 

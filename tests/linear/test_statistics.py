@@ -217,6 +217,24 @@ def test_bounds_without_pairs(
         assert bounds(few)[1] <= bounds(many)[1] <= 2.0 * bounds(many)[0]
 
 
+def test_no_pair_is_the_worst_for_grams_and_for_targets() -> None:
+    """With half of the budget for each, a pair costs at most sqrt(3) / 2 of the mu of one step."""
+    angles = np.linspace(0.0, math.pi / 2.0, 7)
+    features = np.tile(np.stack([np.cos(angles), np.sin(angles)], axis=1), (2, 1, 1))
+    grams = FeatureSums(features, 1, following=False)
+    targets = TargetSums(features, 1, 0, np.array([[-1.0, 1.0]]))
+    block = everyone(2, 7, 1)
+    apart = []
+    for statistic in (grams, targets):
+        vectors = statistic.vectors(block) / statistic.l2(Relation.REPLACE_ONE)
+        products = vectors @ vectors.T
+        squares = products.diagonal()
+        apart.append(squares[:, np.newaxis] + squares - 2.0 * products)
+        assert apart[-1].max() == pytest.approx(1.0)
+    together = float(np.sqrt((apart[0] + apart[1]).max() / 2.0))
+    assert together == pytest.approx(math.sqrt(0.75))
+
+
 def test_large_tables_have_bounds() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(9_000, 2, 3))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from tacit import Block, Relation, check_statistic
 from tacit.mixture import hard_mixture, kernels, mixture_of_models, path_counts, statistics
@@ -189,6 +190,9 @@ ATTACKED: list[tuple[str, Statistic, float | None]] = [
     ("values", value_sums(FULL, H, False), None),
     ("values, holes", value_sums(WORLD, H, True), None),
     ("values, weighted", value_sums(WORLD, H, True, gram=0.1, reward=3.0), None),
+    ("own values", value_sums(FULL, H, False, own_values=True), 0.97),
+    ("own values, holes", value_sums(WORLD, H, True, own_values=True), 0.97),
+    ("own values, weighted", value_sums(WORLD, H, True, gram=0.1, own_values=True), 0.97),
 ]
 
 
@@ -294,8 +298,8 @@ def test_model_sums_are_enumerated(
         statistic = model_sums(world, horizon, rewards, **options)
     block = everyone(*world["mean"].shape[:2], horizon)
     of_zero, of_replace = check_extent(statistic, block)
-    if horizon == 1 and of_zero > 0:
-        # One step: the exact diameter, zero included.
+    if of_zero > 0 and (horizon == 1 or (share is None and not pooled)):
+        # The exact diameter, zero included.
         assert of_zero == pytest.approx(1.0, rel=1e-8)
         if share is None:
             assert of_replace == pytest.approx(1.0, rel=1e-8)
@@ -319,6 +323,82 @@ def test_value_sums_are_enumerated(
         assert statistic.sensitivity(Relation.REPLACE_ONE, "l2") > 0
 
 
+@settings(max_examples=120, deadline=None)
+@given(
+    case=tiny(),
+    rewards=st.booleans(),
+    gram=st.sampled_from([0.01, 1.0, 4.0]),
+    reward=st.sampled_from([0.3, 1.0]),
+    scale=st.sampled_from([1e-3, 0.3, 1.0, 1e3]),
+)
+def test_value_sums_of_their_own_values_are_exact(
+    case: tuple[dict[str, Any], int], rewards: bool, gram: float, reward: float, scale: float
+) -> None:
+    world, horizon = case
+    values = scale * np.random.default_rng(1).normal(size=(horizon, len(world["mean"])))
+    options = {"values": values, "gram": gram, "reward": reward}
+    of_any = made(value_sums, world, horizon, rewards, **options)
+    if of_any is None:
+        return
+    block = everyone(*world["mean"].shape[:2], horizon)
+    statistic = value_sums(world, horizon, rewards, own_values=True, **options)
+    assert (statistic.vectors(block) == of_any.vectors(block)).all()
+    found = check_extent(statistic, block)
+    for share, own, most in zip(found, bounds(statistic), bounds(of_any), strict=True):
+        assert 0.1 * most <= own * (1 + 1e-12) <= most * (1 + 2e-12)
+        assert share == pytest.approx(1.0, rel=1e-8) or own == pytest.approx(0.1 * most)
+    # Where pairs are too many, bounds are larger, and hold.
+    cells = int(world["support"].any(axis=-1).sum())
+    for pairs in (horizon * (2 * cells) ** 2, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(statistics, "_MOST_PAIRS", pairs)
+            rough = value_sums(world, horizon, rewards, own_values=True, **options)
+            zero, replace = bounds(rough)
+        assert zero == bounds(statistic)[0]
+        assert bounds(statistic)[1] <= replace * (1 + 1e-12)
+        assert replace <= min(2.0 * zero, bounds(of_any)[1]) * (1 + 1e-12)
+
+
+def test_value_sums_say_what_their_bound_is_for() -> None:
+    values = np.zeros((H, S))
+    assert bounds(value_sums(FULL, H, True)) == bounds(value_sums(FULL, H, True, values=values))
+    own = value_sums(FULL, H, False, values=values, own_values=True)
+    # Nothing is asked, and noise is there all the same.
+    assert not own.vectors(stayers()).any()
+    assert bounds(own)[1] == pytest.approx(0.1 * bounds(value_sums(FULL, H, False))[1])
+    assert own.layout == value_sums(FULL, H, False).layout
+
+
+def stayers() -> Block:
+    """Users who never move."""
+    arrays = {
+        "states": np.arange(S).repeat(H + 1).reshape(S, H + 1),
+        "actions": np.zeros((S, H), dtype=int),
+        "rewards": np.ones((S, H)),
+    }
+    return Block(S, arrays)
+
+
+def test_paths_are_what_users_can_walk() -> None:
+    # A loud transition leads from 0 to 1, and nothing leads back but a dropped step.
+    support = np.array([[[False, True]], [[False, True]]])
+    world = {
+        "features": np.array([[[[0.0, 1.0]]], [[[0.0, 0.1]]]]),
+        "mean": np.zeros((2, 1, 2)),
+        "support": support,
+        "reward_features": np.zeros((2, 1, 1)),
+    }
+    loud, quiet = 2.0, 0.1**2 + 0.1**4
+    for horizon in (2, 3, 4, 5, 6):
+        statistic = model_sums(world, horizon, False)
+        moves = horizon - 1
+        # Loud, dropped, loud, ...: of six moves three are loud; a quiet one may come last.
+        loudest, rest = (moves + 1) // 2, (moves + 1) % 2
+        assert bounds(statistic)[0] ** 2 == pytest.approx(loudest * loud + rest * quiet)
+        block = everyone(2, 1, horizon, rewards=(1.0, math.nan))
+        assert check_extent(statistic, block) == pytest.approx((1.0, 1.0))
+
+
 def test_a_mean_need_not_be_a_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     # Targets e - p0 are then longer than sqrt(2).
     features = np.array([[[[1.0, 0.0]], [[-0.6, 0.8]]], [[[0.0, 1.0]], [[0.6, -0.8]]]])
@@ -338,19 +418,80 @@ def test_several_chunks_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bounds_1(again) == second
 
 
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10**6), size=st.integers(1, 12), tilt=st.sampled_from([0.0, 0.5, 2.0]))
-def test_a_margin_holds_for_all_sums(seed: int, size: int, tilt: float) -> None:
+def most_opposed(rows: Floats, starts: int = 20) -> float:
+    """The largest -cosine of two sums of rows that a search finds.
+
+    The best partner of a sum is the projection of its opposite to all sums.
+    """
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    units = rows[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
+    products = units @ units.T
+    found = -float(products.min())
+    for start in np.argsort(products, axis=None)[:starts]:
+        first = units[start // len(units)]
+        for _ in range(20):
+            weights, _ = nnls(units.T, -first)
+            second = units.T @ weights
+            if np.linalg.norm(second) < 1e-6:
+                break
+            second /= np.linalg.norm(second)
+            found, first = max(found, -float(first @ second)), second
+    return found
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.integers(1, 12),
+    dimension=st.integers(1, 4),
+    tilt=st.sampled_from([0.0, 0.3, 0.6, 1.0, 2.0]),
+)
+def test_no_sums_oppose_each_other_more(seed: int, size: int, dimension: int, tilt: float) -> None:
     rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(size, 3)) + tilt
-    kappa = statistics._margin(np.vstack([rows, np.zeros((1, 3))]))
+    rows = rng.normal(size=(size, dimension)) * 10.0 ** rng.uniform(-3, 3, (size, 1))
+    rows += tilt * np.linalg.norm(rows, axis=1, keepdims=True)
+    theta = statistics._opposed(np.vstack([rows, np.zeros((1, dimension))]))
+    assert 0.0 <= theta <= 1.0
+    if rows.any():
+        assert most_opposed(rows) <= theta + 1e-9
     weights = rng.random((200, size)) * (rng.random((200, size)) < 0.3)
     sums = weights @ rows
     lengths = np.linalg.norm(sums, axis=1)
-    cosines = sums @ sums.T - (2.0 * kappa**2 - 1.0) * np.outer(lengths, lengths)
-    assert cosines.min() >= -1e-9
-    if kappa > 0:
-        assert (weights @ np.linalg.norm(rows, axis=1) <= lengths / kappa + 1e-9).all()
+    assert (sums @ sums.T >= -(theta + 1e-9) * np.outer(lengths, lengths) - 1e-12).all()
+
+
+def cone(angle: float, rows: int = 24) -> Floats:
+    """Rows all around an axis."""
+    around = np.linspace(0.0, 2.0 * math.pi, rows, endpoint=False)
+    aside = math.sin(angle) * np.stack([np.cos(around), np.sin(around)], axis=1)
+    return np.hstack([np.full((rows, 1), math.cos(angle)), aside])
+
+
+@pytest.mark.parametrize("angle", [0.3, 0.78, 0.9, 1.2, 1.5])
+def test_what_opposes_is_exact_for_cones_and_for_pairs(angle: float) -> None:
+    exact = max(0.0, -math.cos(2.0 * angle))
+    assert statistics._opposed(cone(angle)) == pytest.approx(exact, abs=2e-3)
+    assert statistics._opposed(cone(angle)) >= exact
+    assert statistics._opposed(3.0 * cone(angle, 2)) == pytest.approx(exact, abs=2e-3)
+
+
+def test_what_opposes_is_seldom_far_from_what_is_found() -> None:
+    # Features of worlds with a few models are like this; a margin alone would say 0.6 to 0.8.
+    for seed in range(5):
+        rows = np.random.default_rng(seed).normal(size=(40, 4)) + np.array([2.5, 0.0, 0.0, 0.0])
+        if rows[:, 0].min() > 0.0:
+            units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+            theta, found = statistics._opposed(rows), most_opposed(rows)
+            assert found <= theta <= found + 0.1
+            kappa = float((units @ statistics._axis(units)).min())
+            assert theta <= max(0.0, 1.0 - 2.0 * kappa**2) + 1e-9
+
+
+def test_rows_without_a_common_side_can_be_opposite() -> None:
+    assert statistics._opposed(np.array([[1.0, 0.0], [-1.0, 0.1], [0.0, -1.0]])) == 1.0
+    assert statistics._opposed(np.array([[1.0], [-2.0]])) == 1.0
+    assert statistics._opposed(np.array([[0.0, 2.0], [1.0, 0.0]])) <= 1e-8
+    assert statistics._opposed(np.zeros((3, 2))) == 0.0
 
 
 def test_clipped_sums_that_cannot_oppose_each_other_are_close() -> None:
@@ -899,6 +1040,7 @@ def test_fingerprints() -> None:
         model_sums(WORLD, H, False, clip=2.0),
         model_sums(FULL, H, True, clip=2.0),
         value_sums(WORLD, H, True),
+        value_sums(WORLD, H, True, own_values=True),
         value_sums(WORLD, H, True, values=np.ones((H, S))),
         *PATHS,
         PathCounts(SUPPORT, INFORMS, START, H, POLICY, version=1),

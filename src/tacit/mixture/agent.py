@@ -320,6 +320,8 @@ class MixtureAgent(FiniteLearner[Statistic]):
             self._support,
             self.spec.horizon,
             self._reward_features,
+            # One counter over all blocks needs one sensitivity, whatever the values.
+            own_values=not self._papers and self.counter == "blocks",
         )
 
     @property

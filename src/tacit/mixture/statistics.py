@@ -8,11 +8,13 @@ that the features give no probability under any weights is impossible, so it is 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.finite import check_size
 from tacit.privacy.budget import Relation, checked_relation
@@ -22,15 +24,23 @@ from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statisti
 from tacit.privacy.symmetric import pack, packed_size
 from tacit.visits import read_codes, read_rewards
 
+Ints: TypeAlias = NDArray[np.int64]
+
 # Above this many single steps bounds for any features are used.
 _MOST_STEPS = 5000
+# The most pairs of steps that are looked at again and again.
+_MOST_PAIRS = 1 << 24
 # How many numbers are looked at in one go.
 _CHUNK = 1 << 20
+# The least sensitivity of value sums, in shares of that for any values: blocks are weighted by
+# their noise, and one that was asked nothing must not outweigh all others.
+_LEAST_SHARE = 0.1
 # The largest numbers of public tables with which nothing overflows, in squares and in sums.
 _LARGEST = 1e6
 _HUGE = 1e150
-# How long a direction is looked for that all steps share.
-_ROUNDS = 200
+# How long a direction is looked for that all steps share, how often it is tilted, and how little
+# of it a step may have.
+_ROUNDS, _TILTS, _LEAST_ALONG = 200, 10, 1e-3
 # Rounding of the running length; a billionth of the budget is nobody's loss.
 _ROUNDING = 1e-9
 
@@ -64,6 +74,20 @@ def _support(values: ArrayLike, shape: tuple[int, int, int]) -> Bools:
     return array
 
 
+def _distances(base: Floats, paid: Floats, some: slice, rest: slice) -> Floats:
+    """The largest squared distances of rows (base, r paid), for r in [0, 1] of each.
+
+    Rewards are 0 or 1, as a distance is convex in each.
+    """
+    squares, squares_paid = (base**2).sum(axis=1), (paid**2).sum(axis=1)
+    apart: Floats = squares[some, np.newaxis] + squares[rest] - 2.0 * (base[some] @ base[rest].T)
+    if paid.shape[1]:
+        one, other = squares_paid[some, np.newaxis], squares_paid[rest]
+        products = paid[some] @ paid[rest].T
+        apart += np.maximum(one + other - 2.0 * products, np.maximum(one, other))
+    return apart
+
+
 def _extremes(base: Floats, paid: Floats) -> tuple[float, float]:
     """The largest squared distance of two rows (base, r paid), and the largest -cosine.
 
@@ -76,37 +100,157 @@ def _extremes(base: Floats, paid: Floats) -> tuple[float, float]:
     rows = max(1, _CHUNK // len(base))
     for begin in range(0, len(base), rows):
         some, rest = slice(begin, begin + rows), slice(begin, None)
+        farthest = max(farthest, float(_distances(base, paid, some, rest).max()))
         products = base[some] @ base[rest].T
-        of_paid = paid[some] @ paid[rest].T
-        one, other = squares_paid[some, np.newaxis], squares_paid[rest]
-        apart = squares[some, np.newaxis] + squares[rest] - 2.0 * products
-        # Rewards are 0 or 1, as a distance is convex in each.
-        apart += np.maximum(one + other - 2.0 * of_paid, np.maximum(one, other))
-        farthest = max(farthest, float(apart.max()))
-        products += np.minimum(of_paid, 0.0)
+        products += np.minimum(paid[some] @ paid[rest].T, 0.0)
         products /= lengths[some, np.newaxis] * lengths[rest]
         rho = max(rho, -float(products.min()))
     return farthest, min(rho, 1.0)
 
 
-def _margin(rows: Floats) -> float:
-    """The kappa with <g, y> >= kappa |y| for every row y: large, if not the largest.
+_Steps: TypeAlias = Iterable[tuple[Floats, Floats]]
+"""Rows (base, r paid) of all possible transitions at one step after the other, last step first."""
 
-    g is found by the Frank-Wolfe method for the shortest convex combination of unit rows; whatever
-    is found, kappa holds for it.
+
+class _Walks:
+    """All that two users can do: a dynamic programme over where they are.
+
+    At every step each of them makes a possible transition from where she is, or drops the step
+    (her reward is no number, say), after which she can be anywhere.
     """
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    units = rows[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
-    g, best = units.mean(axis=0), 0.0
+
+    def __init__(self, support: Bools) -> None:
+        self.states = len(support)
+        self.now, self.action, self.after = np.nonzero(support)
+        self._here, self._begins = np.unique(self.now, return_index=True)
+
+    def _by_state(self, values: Floats) -> Floats:
+        """The largest of each state; a state that nothing leads out of has none."""
+        largest = np.full(self.states, -np.inf)
+        largest[self._here] = np.maximum.reduceat(values, self._begins)
+        return largest
+
+    def longest(self, lengths: Iterable[Floats]) -> float:
+        """The most that these numbers of all possible transitions add up to, last step first."""
+        ahead = np.zeros(self.states)
+        for length in lengths:
+            ahead = np.maximum(self._by_state(length + ahead[self.after]), ahead.max())
+        return float(ahead.max())
+
+    def farthest(self, steps: _Steps, pooled: bool = False) -> float:
+        """The most that squared distances add up to, or distances where steps are pooled."""
+        ends = np.append(self._begins[1:], len(self.now))
+        ahead = np.zeros((self.states, self.states))
+        for base, paid in steps:
+            lengths = (base**2).sum(axis=1) + (paid**2).sum(axis=1)
+            lengths = np.sqrt(lengths) if pooled else lengths
+            # One drops the step, or both do.
+            alone = self._by_state(lengths + ahead.max(axis=0)[self.after])
+            most = np.maximum(np.maximum(alone[:, np.newaxis], alone), ahead.max())
+            for state, begin, end in zip(self._here, self._begins, ends, strict=True):
+                apart = _distances(base, paid, slice(begin, end), slice(None))
+                if pooled:
+                    apart = np.sqrt(np.maximum(apart, 0.0))
+                apart += ahead[self.after[begin:end]][:, self.after]
+                most[state] = np.maximum(most[state], self._by_state(apart.max(axis=0)))
+            ahead = most
+        return float(ahead.max())
+
+
+def _axis(units: Floats) -> Floats:
+    """A unit vector with a large product with every row, if there is one; else a useless one.
+
+    It points at the shortest convex combination of the rows, by the Frank-Wolfe method.
+    """
+    g: Floats = units.mean(axis=0)
+    best, most = g, -math.inf
     for _ in range(_ROUNDS):
         products = units @ g
-        best = max(best, float(products.min()) / max(float(np.linalg.norm(g)), 1e-9))
+        least = float(products.min()) / max(float(np.linalg.norm(g)), 1e-9)
+        best, most = (g, least) if least > most else (best, most)
         towards = units[int(products.argmin())] - g
         gain = -float(g @ towards)
         if gain <= 1e-12:
             break
         g = g + min(1.0, gain / float(towards @ towards)) * towards
-    return max(0.0, best - _ROUNDING)
+    return best / max(float(np.linalg.norm(best)), 1e-9)
+
+
+def _worst_partners(units: Floats, g: Floats) -> tuple[float, Ints]:
+    """The c of :func:`_opposed` for an axis g, and every row's worst partner, as pairs (n, 2)."""
+    along = units @ g
+    if along.min() <= _LEAST_ALONG:
+        return math.inf, np.zeros((0, 2), dtype=np.int64)
+    scaled = units / along[:, np.newaxis]
+    partners, products = np.empty(len(units), dtype=np.int64), np.empty(len(units))
+    rows = max(1, _CHUNK // len(units))
+    for begin in range(0, len(units), rows):
+        some = scaled[begin : begin + rows] @ scaled.T
+        partners[begin : begin + rows] = some.argmin(axis=1)
+        products[begin : begin + rows] = some.min(axis=1)
+    pairs = np.stack([np.arange(len(units)), partners], axis=1)[products < 0.0]
+    # Rounding of the products.
+    error = units.shape[1] * np.finfo(np.float64).eps / float(along.min()) ** 2
+    return max(0.0, error - float(products.min())), np.sort(pairs, axis=1)
+
+
+def _tilted(units: Floats, pairs: Ints, g: Floats) -> Floats:
+    """A better axis for these pairs: the largest log c is convex in g, and smoothed here."""
+    from scipy.optimize import minimize
+
+    i, j = pairs.T
+    logs = np.log(np.maximum(-(units[i] * units[j]).sum(axis=1), 1e-300))
+
+    def largest(x: Floats, sharpness: float) -> tuple[float, Floats]:
+        length = float(np.linalg.norm(x))
+        along = units @ x / max(length, 1e-9)
+        if along.min() <= _LEAST_ALONG:
+            return 1e6, np.zeros_like(x)
+        values = logs - np.log(along[i]) - np.log(along[j])
+        top = float(values.max())
+        shares = np.exp(sharpness * (values - top))
+        total = float(shares.sum())
+        shares /= -total
+        slope = np.bincount(i, shares, len(units)) + np.bincount(j, shares, len(units))
+        gradient = units.T @ (slope / along)
+        gradient -= x * float(gradient @ x) / length**2
+        return top + math.log(total) / sharpness, gradient / length
+
+    for sharpness in (16.0, 64.0, 256.0):
+        found = minimize(
+            largest, g, (sharpness,), "L-BFGS-B", jac=True, options={"maxiter": _ROUNDS}
+        ).x
+        g = found / max(float(np.linalg.norm(found)), 1e-9)
+    return g
+
+
+def _opposed(rows: Floats) -> float:
+    """A bound on the largest -cosine of two sums of rows with weights >= 0.
+
+    Let g be a unit vector with <g, y> > 0 for every row, and c >= 0 the least with
+    <y, y'> + c <g, y> <g, y'> >= 0 for every two. For two sums Y and Y' of length 1, with
+    z = <g, Y> <g, Y'>, -<Y, Y'> <= c z then, as it is a sum over pairs of rows. And
+    <Y, Y'> is at least z less the product of what is left of their lengths beside g, which is at
+    most 1 - z: so -<Y, Y'> <= 1 - 2 z. One of the two bounds is at most c / (2 + c), whatever z.
+
+    It holds for every g; a search only makes it small. Rows that all lie within an angle of 45
+    degrees of g, or that have no negative products, have 0.
+    """
+    lengths = np.linalg.norm(rows, axis=1)
+    units = rows[lengths > 0.0] / lengths[lengths > 0.0, np.newaxis]
+    if not len(units):
+        return 0.0
+    g, best = _axis(units), math.inf
+    pairs = np.zeros((0, 2), dtype=np.int64)
+    for _ in range(_TILTS if len(units) ** 2 <= _MOST_PAIRS else 1):
+        c, worst = _worst_partners(units, g)
+        stuck = c > best * (1.0 - 1e-3)
+        best = min(best, c)
+        if stuck or math.isinf(c) or not len(worst):
+            break
+        pairs = np.unique(np.vstack([pairs, worst]), axis=0)
+        g = _tilted(units, pairs, g)
+    return 1.0 if math.isinf(best) else min(1.0, best / (2.0 + best) + _ROUNDING)
 
 
 class _RegressionSums(Statistic):
@@ -176,22 +320,22 @@ class ModelSums(_RegressionSums):
     of their own, so lengths l_h *add up* to sqrt(sum l_h^2), and the last one is only its reward
     part. Pooled, they add up to sum l_h.
 
-    * |Y| <= C: ``clip``, or what the longest steps add up to if that is less. The weights keep to
+    * |Y| <= C: ``clip``, or what the longest steps add up to if that is less; a step begins where
+      the one before ended, or anywhere if that was dropped (:class:`_Walks`). The weights keep to
       ``clip`` because |Y + w y|^2 is convex in the reward: no reward in [0, 1] makes it larger than
       its bound for 0 and 1.
-    * |Y - Y'| is at most what the largest distances |w y - w' y'| of two steps add up to. They are
-      convex in each of w, w', r and r', so largest where these are 0 or 1: between two possible
-      steps, or one and zero. All pairs are looked at, so for one step the bound is exact.
+    * |Y - Y'| is at most what the distances |w y - w' y'| of their steps add up to; per step it is
+      equal. They are convex in each of w, w', r and r', so largest where these are 0 or 1: between
+      two possible steps, or one and zero. All pairs are looked at. Without a clip so is where steps
+      begin, and per step the bound is exact.
     * |Y - Y'|^2 <= 2 C^2 - 2 <Y, Y'>, and -<Y, Y'> <= C^2. With rho the largest of 0 and
       -cos(y, y') over pairs of steps, it is also at most rho C^2 per step: it is the sum of
       -w w' <y_h, y'_h> <= rho |w y_h| |w' y'_h|, to which Cauchy-Schwarz applies. Pooled, it is the
       sum over all pairs, so at most rho R R' with R = sum |w y|, which is at most what the longest
-      steps add up to. Let g be a unit vector with <g, y> >= kappa |y|, kappa > 0, for every step.
-      Then kappa R <= <g, Y> <= C, so it is at most rho C^2 / kappa^2. And steps within an angle of
-      arccos kappa of g have sums within it, which are at most twice that angle apart: it is at most
-      -cos(2 arccos kappa) C^2 = (1 - 2 kappa^2) C^2, or 0 if that is negative.
+      steps add up to. It is also at most theta C^2, where theta bounds the -cosine of any two sums
+      of steps with weights >= 0; see :func:`_opposed`.
 
-    The least is declared. With too many pairs to look at, rho is 1, kappa is 0 and a squared
+    The least is declared. With too many pairs to look at, rho and theta are 1 and a squared
     distance at most any_features(a, m) + any_features(b, b) for |e - p0|^2 <= m: p0 need not be a
     distribution.
 
@@ -262,10 +406,15 @@ class ModelSums(_RegressionSums):
         return math.sqrt(self.reward) * self.reward_features
 
     @cached_property
+    def _crosses(self) -> Floats:
+        """|x (e - p0)|^2, (S, A, S)."""
+        crosses: Floats = ((self.features - self._offsets[..., np.newaxis]) ** 2).sum(axis=2)
+        return crosses
+
+    @cached_property
     def _lengths(self) -> Floats:
         """The longest |y|^2 of every state and action."""
-        crosses = self.features - self._offsets[..., np.newaxis]
-        squares = np.where(self.support, (crosses**2).sum(axis=2), 0.0).max(axis=-1)
+        squares = np.where(self.support, self._crosses, 0.0).max(axis=-1)
         lengths = squares + (self._grams**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
         return np.where(self.support.any(axis=-1), lengths, 0.0)
 
@@ -303,27 +452,47 @@ class ModelSums(_RegressionSums):
         return self._add_up(step, last), max(rho, rho_last)
 
     @cached_property
+    def _farthest(self) -> float:
+        """What distances of two users' steps add up to, with a look at where they are."""
+        apart, walks = self._pairs[0], _Walks(self.support)
+        if self.clips or self.horizon * len(walks.now) ** 2 > _MOST_PAIRS:
+            return apart
+        s, a, t = walks.now, walks.action, walks.after
+        own = packed_size(self.free)
+        crosses = self.features[s, a, :, t] - self._offsets[s, a]
+        steps = np.hstack([self._grams[s, a], crosses])
+        last = steps if self.pooled else self._grams[s, a, own:]
+        every = [last, *[steps] * (self.horizon - 1)]
+        most = walks.farthest(((step, self._paid[s, a]) for step in every), self.pooled)
+        return min(apart, most if self.pooled else math.sqrt(most))
+
+    @cached_property
     def _opposition(self) -> float:
-        """The largest -<Y, Y'> / C^2 of pooled sums, as far as kappa tells."""
+        """The theta of the class."""
         s, a, t = np.nonzero(self.support)
         if len(s) > _MOST_STEPS:
             return 1.0
         crosses = self.features[s, a, :, t] - self._offsets[s, a]
         steps, paid = np.hstack([self._grams[s, a], crosses]), self._paid[s, a]
         # Other rewards are between these two.
-        kappa = _margin(np.vstack([np.hstack([steps, r * paid]) for r in (0.0, 1.0)]))
-        if kappa <= 0.0:
-            return 1.0
-        return max(0.0, min(1.0, self._pairs[1] / kappa**2, 1.0 - 2.0 * kappa**2))
+        return _opposed(np.vstack([np.hstack([steps, r * paid]) for r in (0.0, 1.0)]))
 
     @cached_property
     def _longest(self) -> float:
-        """What the longest steps add up to."""
-        top, last = float(self._lengths.max()), float(self._last_lengths.max())
+        """What the longest steps that a user can make one after the other add up to."""
+        top = float(self._lengths.max())
         if top <= 0.0:
             raise InvalidArgument("all features are zero: there is nothing to learn")
+        walks = _Walks(self.support)
+        at = walks.now, walks.action
+        step = (self._grams[at] ** 2).sum(axis=-1) + (self._paid[at] ** 2).sum(axis=-1)
+        step += self._crosses[(*at, walks.after)]
+        every = [step] * self.horizon
+        if self.pooled:
+            return walks.longest([np.sqrt(step)] * self.horizon)
+        every[0] = self._last_lengths[at]
         # One step without rewards tells nothing, but a release of nothing has its noise.
-        return self._add_up(top, last) or math.sqrt(top)
+        return math.sqrt(walks.longest(every)) or math.sqrt(top)
 
     @property
     def clips(self) -> bool:
@@ -345,11 +514,11 @@ class ModelSums(_RegressionSums):
         if checked_relation(relation) is Relation.ZERO_OUT:
             return self.bound
         C = self.bound
-        apart, rho = self._pairs
+        rho = self._pairs[1]
         against = rho * C**2
         if self.pooled:
             against = min(rho * self._longest**2, self._opposition * C**2)
-        return max(C, min(apart, math.sqrt(2.0 * (C**2 + against))))
+        return max(C, min(self._farthest, math.sqrt(2.0 * (C**2 + against))))
 
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
@@ -440,12 +609,24 @@ class ValueSums(_RegressionSums):
     one that an adversary chose, because p and q are cut; it does not depend on V, so one counter
     serves all blocks.
 
+    With ``own_values`` the bound is for the V at hand, which is public, and usually much smaller:
+    inputs of one V are seldom as long, as opposed and as often met as those of the worst one.
+    Squared distances of steps are convex in each reward, so all pairs of possible transitions are
+    looked at, with rewards of 0 or 1, or with one step dropped; and a step begins where the one
+    before ended (:class:`_Walks`). That is exact. Where pairs are too many, the largest distances
+    of each step add up; a distance is convex in q, so every state and action has its least and its
+    largest q only. Twice the zero-out bound, which is always exact, and the bound for any V hold
+    too; the least is declared. A tenth of the bound for any V is declared at least.
+
     Attributes:
         inputs: p, (H, S, A, k).
         means: p0 V / (B X), (H, S, A).
         values: V / (B X), (H, S).
         support: which transitions are possible, (S, A, S).
         horizon, reward_features, gram, reward: as in :class:`ModelSums`.
+        own_values: whether the sensitivity is for the V at hand, or for any. Noise then depends on
+            V, and through it on earlier releases: nothing for one counter over many V, nor for
+            theory that needs noise to be normal over all blocks.
     """
 
     inputs: Floats
@@ -457,6 +638,7 @@ class ValueSums(_RegressionSums):
     pooled: bool = False
     gram: float = 1.0
     reward: float = 1.0
+    own_values: bool = False
 
     def __post_init__(self) -> None:
         shape = np.shape(self.inputs)
@@ -475,6 +657,7 @@ class ValueSums(_RegressionSums):
             table.setflags(write=False)
             object.__setattr__(self, name, table)
         object.__setattr__(self, "support", _support(self.support, (S, A, S)))
+        object.__setattr__(self, "own_values", bool(self.own_values))
         object.__setattr__(self, "name", "value sums")
 
     @property
@@ -484,15 +667,72 @@ class ValueSums(_RegressionSums):
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
+        zero = checked_relation(relation) is Relation.ZERO_OUT
         a, b, moves = self.gram, self.reward, self.horizon - 1
-        if checked_relation(relation) is Relation.ZERO_OUT:
+        if zero:
             squares = moves * (a + 1.0) + (self.horizon * 2.0 * b if self._paying else 0.0)
         else:
             squares = moves * any_features(a, 1.0)
             squares += self.horizon * any_features(b, b) if self._paying else 0.0
         if squares <= 0.0:
             raise InvalidArgument("an episode of one step has no transitions to learn from")
-        return math.sqrt(squares)
+        if not self.own_values:
+            return math.sqrt(squares)
+        own = self._longest if zero else self._farthest
+        return math.sqrt(squares) * max(_LEAST_SHARE, min(1.0, math.sqrt(own / squares)))
+
+    def _targets(self, step: int) -> Floats:
+        """All q of a step, (S, A, S)."""
+        targets: Floats = np.clip(self.values[step] - self.means[step][..., np.newaxis], -1.0, 1.0)
+        return targets
+
+    def _lengths(self, walks: _Walks) -> Iterator[Floats]:
+        """Squared lengths of all possible transitions, last step first."""
+        s, a, t = walks.now, walks.action, walks.after
+        own = np.zeros(self.support.shape[:2])
+        if self.reward_features is not None:
+            squares = (self.reward_features**2).sum(axis=-1)
+            own = self.reward * (squares**2 + squares)
+        for h in reversed(range(self.horizon)):
+            squares = (self.inputs[h] ** 2).sum(axis=-1)[s, a] * (h < self.last)
+            yield squares * (self.gram * squares + self._targets(h)[s, a, t] ** 2) + own[s, a]
+
+    def _steps(self, s: Ints, a: Ints, targets: Callable[[int], Floats]) -> _Steps:
+        """Steps at these states and actions, with these q."""
+        own, paid = np.zeros((len(s), 0)), np.zeros((len(s), 0))
+        if self.reward_features is not None:
+            v, weight = self.reward_features[s, a], math.sqrt(self.reward)
+            own, paid = weight * pack(v[:, :, np.newaxis] * v[:, np.newaxis]), weight * v
+        for h in reversed(range(self.horizon)):
+            p = self.inputs[h, s, a] * (h < self.last)
+            outer = math.sqrt(self.gram) * pack(p[:, :, np.newaxis] * p[:, np.newaxis])
+            yield np.hstack([outer, p * targets(h)[:, np.newaxis], own]), paid
+
+    @cached_property
+    def _longest(self) -> float:
+        """The largest squared length."""
+        walks = _Walks(self.support)
+        return walks.longest(self._lengths(walks))
+
+    @cached_property
+    def _farthest(self) -> float:
+        """The largest squared distance, or a bound on it."""
+        walks, most = _Walks(self.support), 4.0 * self._longest
+        s, a, t = walks.now, walks.action, walks.after
+        if self.horizon * len(s) ** 2 <= _MOST_PAIRS:
+            return min(most, walks.farthest(self._steps(s, a, lambda h: self._targets(h)[s, a, t])))
+        s, a = np.nonzero(self.support.any(axis=-1))
+        if self.horizon * (2 * len(s)) ** 2 > _MOST_PAIRS:
+            return most
+        possible = self.support[s, a]
+
+        def ends(step: int) -> Floats:
+            q = self._targets(step)[s, a]
+            least, largest = np.where(possible, q, 1.0), np.where(possible, q, -1.0)
+            return np.concatenate([least.min(axis=1), largest.max(axis=1)])
+
+        steps = self._steps(np.tile(s, 2), np.tile(a, 2), ends)
+        return min(most, sum(_extremes(base, paid)[0] for base, paid in steps))
 
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""

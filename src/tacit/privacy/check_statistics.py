@@ -269,16 +269,28 @@ class _Attack:
         picks[: parents.users] = np.arange(parents.users)
         steps = {array.shape[1] for array in parents.arrays.values() if array.ndim > 1}
         copies = {length: self._copied_steps(length) for length in sorted(steps)}
+        # Some take a few steps in a row from a stranger, in all arrays at once, and nothing else.
+        shortest = min(steps, default=1)
+        first = self.rng.integers(0, max(shortest, 1), (self.users, 1))
+        last = first + self.rng.integers(0, 3, (self.users, 1))
+        whole = self.rng.random(self.users) < 0.5
         arrays = {}
         for name, array in parents.arrays.items():
             child = array[picks]
             stranger = np.asarray(fresh[name], dtype=child.dtype)
             take = self.rng.random(child.shape) < self.rng.choice([0.02, 0.2, 0.6])
-            child = np.where(take, stranger, child)
+            few = whole.reshape((self.users,) + (1,) * (child.ndim - 1))
+            changed = np.where(take, stranger, child)
             if child.dtype.kind == "f":
-                child = self._stretched(child)
+                changed = self._stretched(changed)
             if child.ndim > 1:
-                child = child[np.arange(self.users)[:, np.newaxis], copies[child.shape[1]]]
+                changed = changed[np.arange(self.users)[:, np.newaxis], copies[child.shape[1]]]
+                # States have one entry more than steps: that after the last one.
+                at, more = np.arange(child.shape[1]), child.shape[1] - shortest
+                window = (at >= first) & (at <= last + more)
+                window = window.reshape(window.shape + (1,) * (child.ndim - 2))
+                child = np.where(window, stranger, child)
+            child = np.where(few, child, changed)
             # The parents themselves stay in the block.
             child[: parents.users] = array
             arrays[name] = child

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
+from tacit.privacy.arguments import one_of
 from tacit.privacy.budget import Budget, Relation, checked_relation, rho_from_budget
 from tacit.privacy.errors import InvalidArgument
 
@@ -121,9 +122,7 @@ class LocalDP:
         _check(self)
         if self.mechanism is None:
             object.__setattr__(self, "mechanism", "laplace" if self.delta == 0 else "gaussian")
-        allowed = ("gaussian", "laplace", "randomised response")
-        if self.mechanism not in allowed:
-            raise InvalidArgument(f"mechanism must be one of {allowed}, got {self.mechanism!r}")
+        one_of("mechanism", self.mechanism, ("gaussian", "laplace", "randomised response"))
         if self.mechanism == "gaussian" and self.delta == 0:
             raise InvalidArgument("Gaussian noise has no pure guarantee: use laplace, or delta > 0")
         if self.mechanism == "randomised response" and self.sampler == "exact":
@@ -173,8 +172,7 @@ Privacy = JointDP | LocalDP | NonPrivate
 
 def _check(model: JointDP | LocalDP) -> None:
     Budget(model.epsilon, model.delta)
-    if model.sampler not in ("floating-point", "exact"):
-        raise InvalidArgument(f"sampler must be floating-point or exact, got {model.sampler!r}")
+    one_of("sampler", model.sampler, ("floating-point", "exact"))
     g = model.episodes_per_user
     if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= 10**9:
         raise InvalidArgument(f"episodes_per_user must be an integer from 1 to 1e9, got {g!r}")
