@@ -18,7 +18,14 @@ import pytest
 import tacit
 from tacit import InvalidArgument, LocalDP, registry
 from tacit.episodes import Episodes
-from tacit.experiments import hostile_campaign as campaign
+from tacit.experiments.hostile.argument_entries import argument_entries
+from tacit.experiments.hostile.calls import Call, junk
+from tacit.experiments.hostile.commands import command, command_entries
+from tacit.experiments.hostile.files import file_entries
+from tacit.experiments.hostile.small import Small, small_agents
+from tacit.experiments.hostile.throwing import EntryPoint, throw
+from tacit.experiments.hostile.values import value_entries
+from tacit.privacy import storage
 from tacit.privacy.errors import TacitError
 from tacit.schedule import Schedule
 from tacit.watched_gate import difference, snapshot
@@ -26,25 +33,45 @@ from tacit.watched_gate import difference, snapshot
 EXAMPLES = 6
 # Agents that are attacked in the slow part.
 SLOW = ("lq", "continuous")
+ENTRIES = [*argument_entries(), *value_entries(), *file_entries()]
+# Read at once: other tests register agents of their own.
+AGENTS = registry.agent_names()
 
 
-def _fast() -> list[campaign.EntryPoint]:
-    slow = {small.name for small in campaign.small_agents() if small.family in SLOW}
-    entries = [*campaign.argument_entries(), *campaign.value_entries(), *campaign.file_entries()]
-    return [e for e in entries if e.name.split(":")[0] not in slow]
+def _fast() -> list[EntryPoint]:
+    slow = {small.name for small in small_agents() if small.family in SLOW}
+    return [entry for entry in ENTRIES if entry.name.split(":")[0] not in slow]
 
 
 @pytest.mark.parametrize("entry", _fast(), ids=lambda entry: entry.name)
-def test_nothing_breaks(entry: campaign.EntryPoint) -> None:
-    assert campaign.throw(entry, EXAMPLES).broken == []
+def test_nothing_breaks(entry: EntryPoint) -> None:
+    assert throw(entry, EXAMPLES).broken == []
 
 
-@pytest.mark.parametrize("entry", campaign.command_entries(), ids=lambda entry: entry.name)
-def test_no_command_breaks(entry: campaign.EntryPoint) -> None:
-    assert campaign.throw(entry, 15).broken == []
+@pytest.mark.parametrize("entry", command_entries(), ids=lambda entry: entry.name)
+def test_no_command_breaks(entry: EntryPoint) -> None:
+    assert throw(entry, 15).broken == []
 
 
-# The campaign itself: what it must see.
+# The campaign itself: what it must attack, and what it must see.
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_every_agent_is_attacked(name: str) -> None:
+    """An agent that the small worlds do not fit would be left out without a word."""
+    if name == "deep_q":
+        pytest.importorskip("jax")
+        pytest.importorskip("optax")
+    attacked = {entry.name for entry in ENTRIES}
+    assert {f"{name}: made", f"{name}: learn", f"{name}: users' values"} <= attacked
+    small = next(small for small in small_agents() if small.name == name)
+    try:
+        small(privacy=LocalDP(1.0, 1e-6))
+        local = True
+    except InvalidArgument:
+        local = False
+    assert (f"{name}: learn_reports" in attacked) == local
+    assert (f"{name}: reports' values" in attacked) == local
 
 
 @pytest.mark.parametrize(
@@ -59,8 +86,8 @@ def test_no_command_breaks(entry: campaign.EntryPoint) -> None:
     ids=["untyped", "left over", "memory", "warning", "silent"],
 )
 def test_the_campaign_sees_what_breaks(attempt, found) -> None:
-    entry = campaign.EntryPoint("planted", campaign.junk, attempt)
-    tally = campaign.throw(entry, 2)
+    entry = EntryPoint("planted", junk, attempt)
+    tally = throw(entry, 2)
     assert tally.tried == len(tally.broken) >= 1
     assert all(found in line for line in tally.broken)
 
@@ -78,30 +105,30 @@ def test_the_campaign_sees_changes_and_names() -> None:
     def takes_all(cost: float) -> None:
         pass
 
-    watched = campaign.Call(changes, lambda: {"cost": 1}, watched=lambda _: dict(state))
+    watched = Call(changes, lambda: {"cost": 1}, watched=lambda _: dict(state))
     for call, found in (
         (watched, "something changed"),
-        (campaign.Call(silent, lambda: {"cost": 1}), "does not name"),
-        (campaign.Call(takes_all, lambda: {"cost": 1}), "was accepted"),
+        (Call(silent, lambda: {"cost": 1}), "does not name"),
+        (Call(takes_all, lambda: {"cost": 1}), "was accepted"),
     ):
-        entry = campaign.EntryPoint("planted", call.inputs, call.attempt)
-        assert any(found in line for line in campaign.throw(entry, 40).broken)
+        entry = EntryPoint("planted", call.inputs, call.attempt)
+        assert any(found in line for line in throw(entry, 40).broken)
 
 
 # Mistakes that were once accepted, or answered with a traceback.
 
 
-@pytest.mark.parametrize("small", campaign.small_agents(), ids=lambda small: small.name)
+@pytest.mark.parametrize("small", small_agents(), ids=lambda small: small.name)
 @pytest.mark.parametrize("value", ["no", 1, [], 0.0])
-def test_a_flag_is_true_or_false(small: campaign.Small, value) -> None:
+def test_a_flag_is_true_or_false(small: Small, value) -> None:
     if "stationary" not in small.options:
         pytest.skip("it has no such option")
     with pytest.raises(InvalidArgument, match="stationary must be True or False"):
         small(stationary=value)
 
 
-@pytest.mark.parametrize("small", campaign.small_agents(), ids=lambda small: small.name)
-def test_constants_are_constants(small: campaign.Small) -> None:
+@pytest.mark.parametrize("small", small_agents(), ids=lambda small: small.name)
+def test_constants_are_constants(small: Small) -> None:
     if "constants" not in small.options or small.family in SLOW:
         pytest.skip("it has no such option")
     with pytest.raises(InvalidArgument, match="constants"):
@@ -153,14 +180,14 @@ def test_honest_reports_are_plausible() -> None:
 
 def test_a_save_that_is_none_leaves_the_agent_alone(tmp_path: Path) -> None:
     """Its checksum is right and half of it fits: the half must not stay."""
-    small = next(s for s in campaign.small_agents() if s.name == "ucbvi")
+    small = next(s for s in small_agents() if s.name == "ucbvi")
     agent = small()
     agent.learn(small.episodes(agent, agent.block_users))
     path = tmp_path / "save"
     agent.save(path)
-    state = campaign.storage.read_state(path, "curator")
+    state = storage.read_state(path, "curator")
     state.meta["extra"]["rng"] = 3
-    campaign.storage.write_state(path, "curator", state.meta, state.arrays)
+    storage.write_state(path, "curator", state.meta, state.arrays)
     fresh = small()
     before, curator = snapshot(fresh), fresh._curator
     with pytest.raises(tacit.CorruptFile):
@@ -187,7 +214,7 @@ def test_a_save_that_is_none_leaves_the_agent_alone(tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_mistakes_on_the_command_line_are_one_line(line: list[str]) -> None:
-    code, error, raised = campaign.command(line)
+    code, error, raised = command(line)
     assert (code, raised) == (2, "")
     assert error.startswith("tacit:")
     assert len(error.splitlines()) == 1

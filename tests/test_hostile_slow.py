@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.experiments import hostile_campaign as campaign
+from tacit.experiments.hostile.throwing import HEADING, EntryPoint, throw
+from tacit.experiments.hostile_campaign import entry_points, main
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("entry", campaign.entry_points(), ids=lambda entry: entry.name)
-def test_nothing_breaks(entry: campaign.EntryPoint) -> None:
-    assert campaign.throw(entry, 300, seed=1).broken == []
+@pytest.mark.parametrize("entry", entry_points(), ids=lambda entry: entry.name)
+def test_nothing_breaks(entry: EntryPoint) -> None:
+    assert throw(entry, 300, seed=1).broken == []
 
 
 def test_the_command_counts_nothing_broken(capsys: pytest.CaptureFixture[str]) -> None:
-    assert campaign.main(["--examples", "20", "--only", "Budget"]) == 0
+    assert main(["--examples", "20", "--only", "Budget"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == campaign.HEADING
+    assert lines[0] == HEADING
     assert lines[1].split()[-1] == "0"
