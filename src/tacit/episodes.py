@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
@@ -27,8 +28,9 @@ Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "followed"
 """What a world hands over: episodes one by one, the same made part by part, exact sums per step,
 sums over all steps, or sums per step of a deterministic policy's own actions."""
 
-# Steps of all users together: more than this fills the memory of any machine.
-_MOST_CELLS = 1 << 33
+# Steps of all users together, of which so many for each entry of a log may be empty: a horizon far
+# beyond the data is a slip, and must not fill the memory of the machine.
+_MOST_CELLS, _MOST_EMPTY = 1 << 24, 64
 
 INVALID = -1
 """The state or action of what is missing or is no such number."""
@@ -228,10 +230,11 @@ class Episodes:
                     f"{name} has {len(array)} entries, but must have as many as step, {len(steps)}"
                 )
         n = len(ids)
-        if n * horizon > _MOST_CELLS:
+        most = max(_MOST_CELLS, _MOST_EMPTY * len(steps))
+        if n * horizon > most:
             raise InvalidArgument(
-                f"horizon is {horizon!r}, but must be at most {_MOST_CELLS // max(1, n):,} for so "
-                "many episodes: all of them must fit in memory"
+                f"horizon is {horizon!r}, but must be at most {most // max(1, n):,} for so many "
+                f"episodes of {len(steps):,} entries: all of their steps must fit in memory"
             )
         within = (steps >= 0) & (steps < horizon)
         cell = rows[within] * horizon + steps[within]
@@ -383,6 +386,7 @@ def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
 def _array(name: str, values: ArrayLike) -> NDArray[Any]:
     if isinstance(values, np.ndarray):
         return values
+    fitting(name, values)
     try:
         array = np.asarray(values)
         if array.dtype.kind in "biuf":
@@ -485,6 +489,7 @@ def _rows(user: ArrayLike, episode: ArrayLike | None) -> tuple[Ints, list[int | 
 
 def _id_column(name: str, values: ArrayLike) -> list[int | str]:
     # A list of text and integers would become all text in an array, and "7" the same as 7.
+    fitting(name, values)
     column = values if isinstance(values, (list, tuple)) else _column(name, np.asarray(values))
     ids = list(column.tolist() if isinstance(column, np.ndarray) else column)
     for value in ids:

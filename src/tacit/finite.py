@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.policy import Policy
-from tacit.privacy.arguments import flag
+from tacit.privacy.arguments import fitting, flag
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
@@ -34,6 +34,7 @@ Ints = NDArray[np.int64]
 
 # Arrays above this are refused before they are allocated.
 MOST_BYTES = 4 * 2**30
+MOST_SIZE = 10**12
 # Within this, samplers of binomials and sums in float64 are exact to the last user.
 MOST_USERS = 10**12
 
@@ -517,6 +518,8 @@ def check_size(name: str, value: int) -> int:
     """An integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise InvalidArgument(f"{name} must be an integer >= 1, got {value!r}")
+    if value > MOST_SIZE:
+        raise InvalidArgument(f"{name} must be at most {MOST_SIZE:,}, got {value!r}")
     return int(value)
 
 
@@ -540,7 +543,7 @@ def check_bytes(name: str, shape: tuple[int, ...], itemsize: int = 8) -> None:
 
 def _reward_values(values: ArrayLike) -> Floats:
     try:
-        array = np.array(values, dtype=np.float64)
+        array = np.array(fitting("reward_values", values), dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         array = np.zeros(0)
     good = array.ndim == 1 and bool(((array >= 0) & (array <= 1)).all())
@@ -551,7 +554,7 @@ def _reward_values(values: ArrayLike) -> Floats:
 
 def check_distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """A copy whose last axis holds probabilities, with the rounding of their sums removed."""
-    array = np.asarray(values)
+    array = np.asarray(fitting(name, values))
     if array.shape != shape or array.dtype.kind not in "iuf":
         raise InvalidArgument(
             f"{name} must be numbers of shape {shape}, got {array.dtype} of shape {array.shape}"
@@ -581,7 +584,7 @@ def _bad_row(name: str, index: tuple[int, ...], row: NDArray[Any], total: float)
 def _transition_rewards(model: FiniteModel, values: ArrayLike) -> Floats:
     """A read-only copy that says the same as the model's reward probabilities."""
     shape = (model.states, model.actions, model.states)
-    table = np.array(values, dtype=np.float64)
+    table = np.array(fitting("transition_rewards", values), dtype=np.float64)
     if not model.stationary or table.shape != shape:
         raise InvalidArgument(
             f"transition_rewards must have shape {shape} and belong to a stationary model, "

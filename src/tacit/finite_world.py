@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit import finite
 from tacit.episodes import Episodes, Form
 from tacit.policy import Policy
+from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class FiniteWorld:
 def numbers(name: str, values: ArrayLike) -> NDArray[Any]:
     """An array of integers or floats."""
     try:
-        array = np.asarray(values)
+        array = np.asarray(fitting(name, values))
     except ValueError as error:
         raise InvalidArgument(f"{name} must be an array of numbers: {error}") from None
     if array.dtype.kind not in "iufb":
@@ -139,7 +140,7 @@ def bernoulli(name: str, means: Floats) -> Floats:
 
 def start_distribution(start: Any, states: int) -> NDArray[Any]:
     """The distribution of the first state, from itself or from a single state."""
-    if np.ndim(start) > 0:
+    if np.ndim(fitting("start", start)) > 0:
         return numbers("start", start)
     if isinstance(start, bool) or not isinstance(start, (int, np.integer)):
         raise InvalidArgument(f"start must be a state or a distribution of states, got {start!r}")

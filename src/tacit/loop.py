@@ -440,9 +440,6 @@ def run_seeds(
             f"make_world must be a world, a function or a description, got {make_world!r}"
         )
     seeds = seed_list(seeds)
-    for seed in seeds:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InvalidArgument(f"seeds holds {seed!r}, but must hold integers of at least 0")
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise InvalidArgument(f"workers is {workers!r}, but must be an integer of at least 1")
     with progress_bar("seeds", len(seeds), progress) as advance:
@@ -513,6 +510,9 @@ def _run_remembered(seed: int) -> Result:
 def _run_seed(make_agent: AgentMaker, make_world: WorldMaker, seed: int) -> Result:
     try:
         world = _build_world(make_world, seed)
+    except Exception as error:
+        raise SeedFailed(seed, f"make_world: {type(error).__name__}: {error}") from error
+    try:
         return run(_build_agent(make_agent, world.spec, seed), world, seed, progress=False)
     except Exception as error:
         raise SeedFailed(seed, f"{type(error).__name__}: {error}") from error
@@ -534,7 +534,9 @@ def _build_world(make_world: WorldMaker, seed: int) -> World:
     # A world may be callable too; what simulates users is a world.
     if hasattr(make_world, "simulate"):
         return cast(World, make_world)
-    return make_world(seed)
+    built = make_world(seed)
+    _require("make_world(seed)", built, "a world", ("simulate", "spec"))
+    return built
 
 
 def _described(description: Mapping[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -551,11 +553,15 @@ def _described(description: Mapping[str, Any]) -> tuple[Callable[..., Any], dict
 
 def seed_list(seeds: Iterable[int]) -> list[int]:
     """Seeds as a list; they are a list, not a number of runs."""
-    if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)):
+    single = isinstance(seeds, np.ndarray) and seeds.ndim == 0
+    if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)) or single:
         raise InvalidArgument(f"seeds must be a list of integers, got {seeds!r}")
     found = list(itertools.islice(seeds, _MOST_RUNS + 1))
     if len(found) > _MOST_RUNS:
         raise InvalidArgument(f"seeds must be at most {_MOST_RUNS:,}, got more")
+    for seed in found:
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise InvalidArgument(f"seeds holds {seed!r}, but must hold integers of at least 0")
     return found
 
 

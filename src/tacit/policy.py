@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import published
+from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.storage import write_atomic
 
@@ -66,12 +67,12 @@ class Policy:
     @classmethod
     def deterministic(cls, actions: ArrayLike, n_actions: int, version: int = 0) -> Policy:
         """One action per step and state, from an array of shape (horizon, states)."""
-        return cls(None, np.asarray(actions), version, n_actions)
+        return cls(None, np.asarray(fitting("actions", actions)), version, n_actions)
 
     @classmethod
     def stochastic(cls, probabilities: ArrayLike, version: int = 0) -> Policy:
         """Probabilities of shape (horizon, states, actions); rounding of their sums is removed."""
-        table = np.asarray(probabilities)
+        table = np.asarray(fitting("probabilities", probabilities))
         if table.ndim == 3 and table.dtype.kind in "iuf":
             sums = table.sum(axis=2, keepdims=True)
             # Anything farther from 1 is a mistake that the constructor reports.
@@ -88,11 +89,12 @@ class Policy:
         sizes = {"horizon": horizon, "states": states, "actions": actions}
         shape = tuple(_integer(name, size, 1) for name, size in sizes.items())
         try:
-            return cls(np.full(shape, 1.0 / actions), None, version)
-        except (MemoryError, OverflowError):
+            table = np.full(shape, 1.0 / actions)
+        except (MemoryError, OverflowError, ValueError):  # more than NumPy can count
             raise InvalidArgument(
                 f"horizon, states and actions are {shape}, but a table of them must fit in memory"
             ) from None
+        return cls(table, None, version)
 
     @property
     def horizon(self) -> int:
@@ -204,7 +206,7 @@ def _frozen(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArr
     """A read-only copy, or ``None``."""
     if array is None:
         return None
-    given = np.asarray(array)
+    given = np.asarray(fitting(name, array))
     if given.dtype.kind not in kinds:
         raise InvalidArgument(
             f"{name} must be numbers of dtype {dtype.__name__}, got {given.dtype}"

@@ -216,8 +216,8 @@ GOOD = {
             {"features": [[[1.0, 0.0], [0.0, np.inf]], [[0.5, 0.5], [0.5, 0.5]]]},
             "features at state 0, action 1 must be finite, but entry 1 is inf",
         ),
-        ({"measures": np.eye(2)}, r"measures must have shape \(1 or 3, 2, 2\), got \(2, 2\)"),
-        ({"measures": [np.eye(2)] * 2}, r"measures must have shape \(1 or 3, 2, 2\)"),
+        ({"measures": np.eye(2)}, r"shape \(1 or horizon=3, 2, 2\), got \(2, 2\)"),
+        ({"measures": [np.eye(2)] * 2}, r"measures must have shape \(1 or horizon=3, 2, 2\)"),
         ({"measures": [[[1.0, 0.0], [np.nan, 1.0]]]}, "measures at step 0, factor 1 must be fin"),
         (
             {"measures": [np.eye(2), np.eye(2), [[1.0, 0.0], [0.5, 0.25]]]},
@@ -229,7 +229,7 @@ GOOD = {
             "<features, measures> at step 0, state 0, action 1 must be probabilities, "
             "but entry 1 is -0.25",
         ),
-        ({"rewards": [0.0, 1.0]}, r"rewards must have shape \(1 or 3, 2\), got \(2,\)"),
+        ({"rewards": [0.0, 1.0]}, r"rewards must have shape \(1 or horizon=3, 2\), got \(2,\)"),
         ({"rewards": [[0.0, np.nan]]}, "rewards at step 0, factor 1 must be finite, got nan"),
         (
             {"rewards": [[0.0, 1.0], [0.0, 1.5], [0.0, 0.0]]},

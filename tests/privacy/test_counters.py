@@ -27,6 +27,7 @@ from tacit.privacy.counters import (
     SmoothTree,
     SquareRoot,
 )
+from tacit.privacy.counters.toeplitz import square_root_error
 from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise
 
@@ -368,10 +369,20 @@ def test_counter_picks_by_budget_and_length() -> None:
     assert tacit.counter(budget, 1.0, np.int64(10_000)).kind == "blt"
     assert "0.13% more" in tacit.counter(budget, 1.0, 10_000).why
     assert tacit.counter(budget, 1.0, 1000, shape=(1_000_000,)).kind == "blt"
+    assert tacit.counter(budget, 1.0, 10**12).kind == "blt"
     pure = tacit.Budget(1.0, 0.0)
+    assert tacit.counter(pure, 1.0, 10**12).kind == "smooth tree"
     assert tacit.counter(pure, 1.0, 1).kind == "blocks"
     assert tacit.counter(pure, 1.0, 1000).kind == "smooth tree"
     assert "smooth tree" in tacit.counter(pure, 1.0, 1000).why
+
+
+def test_the_error_of_long_square_roots_is_known_without_them() -> None:
+    for releases in (1, 2, 1024, 1025, 100_000):
+        exact = SquareRoot(releases=releases, mu=1.0).column_norm ** 2
+        assert square_root_error(releases) == pytest.approx(exact, rel=1e-7)
+    with pytest.raises(InvalidArgument, match="releases must be at most 134,217,728"):
+        SquareRoot(releases=10**12, mu=1.0)
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.spec import BoxSpec
 from tacit.finite import check_bytes
-from tacit.privacy.arguments import positive, whole_number
+from tacit.privacy.arguments import MOST_USERS, positive, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_step
@@ -42,13 +42,13 @@ def discount_of(discount: Any, spec: BoxSpec) -> float:
     return number
 
 
-def auto_or_whole(name: str, value: Any) -> int | Literal["auto"]:
+def auto_or_whole(name: str, value: Any, most: int = MOST_USERS) -> int | Literal["auto"]:
     """``"auto"`` or an integer of at least 1."""
     if isinstance(value, str) and value == "auto":
         return "auto"
     with contextlib.suppress(InvalidArgument):
-        return whole_number(name, value)
-    raise InvalidArgument(f"{name} must be 'auto' or an integer >= 1, got {value!r}")
+        return whole_number(name, value, most=most)
+    raise InvalidArgument(f"{name} must be 'auto' or an integer in 1..{most}, got {value!r}")
 
 
 def auto_or_positive(name: str, value: Any) -> float | Literal["auto"]:

@@ -41,7 +41,8 @@ class GymnasiumWorld(VectorWorld):
 
     States are flattened and clipped to the box of the spec, rewards to its range. An episode ends
     when the environment says so, and has no value from there on; but for one that is truncated at
-    the last step of the horizon, by a time limit, which goes on where nobody looks. Every user has a seed of her own, so what she does depends on nothing but it and the policy.
+    the last step of the horizon, by a time limit, which goes on where nobody looks. Every user has
+    a seed of her own, so what she does depends on nothing but it and the policy.
 
     Values are estimates: mean returns, not discounted, of ``evaluation_users`` episodes of at most
     ``evaluation_steps`` steps. Their seeds are the same for all policies, so that equal policies

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.continuous.features import FeatureMap, Polynomial, feature_arrays, features_of
 from tacit.policy import write_published
+from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -57,7 +57,7 @@ class QPolicy:
     def __post_init__(self) -> None:
         if not isinstance(self.features, FeatureMap):
             raise InvalidArgument(f"features must be a feature map, got {self.features!r}")
-        weights = np.array(self.weights, order="C")
+        weights = np.array(fitting("weights", self.weights), order="C")
         if weights.dtype.kind not in "iuf" or weights.ndim != 2 or len(weights) < 1:
             raise InvalidArgument(
                 f"weights must be numbers of shape (actions, {self.features.size}), got "
@@ -92,7 +92,7 @@ class QPolicy:
         version: int = 0,
     ) -> Self:
         """A policy whose preference among equal values is drawn."""
-        table = np.asarray(weights)
+        table = np.asarray(fitting("weights", weights))
         actions = len(table) if table.ndim else 0
         order = tuple(rng.permutation(actions).tolist())
         return cls(features, table, epsilon, version, order)
@@ -264,6 +264,6 @@ def _order(name: str, values: Any, actions: int) -> tuple[int, ...]:
 
 def _version(version: Any) -> int:
     good = isinstance(version, (int, np.integer)) and not isinstance(version, bool)
-    if not good or version < 0 or not math.isfinite(version):
-        raise InvalidArgument(f"version must be an integer >= 0, got {version!r}")
+    if not good or not 0 <= version < 2**63:
+        raise InvalidArgument(f"version must be an integer >= 0 of 63 bits, got {version!r}")
     return int(version)

@@ -102,13 +102,22 @@ class BoxSpec:
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:
-    if not isinstance(values, (tuple, list, np.ndarray)) or np.ndim(values) != 1 or not len(values):
+    listed = isinstance(values, (tuple, list)) or (
+        isinstance(values, np.ndarray) and values.ndim == 1
+    )
+    if not listed or not len(values):
         raise InvalidArgument(f"{name} must be a sequence of numbers, got {values!r}")
+    numbers = []
     for value in values:
         good = isinstance(value, (int, float, np.integer, np.floating))
-        if not good or isinstance(value, bool) or math.isnan(value):
+        try:
+            number = float(value) if good and not isinstance(value, bool) else math.nan
+        except OverflowError:
+            number = math.nan
+        if math.isnan(number):
             raise InvalidArgument(f"{name} must be numbers, got {value!r}")
-    return tuple(float(value) for value in values)
+        numbers.append(number)
+    return tuple(numbers)
 
 
 def _size(name: str, value: Any) -> int:

@@ -114,7 +114,7 @@ def _factors(name: str, values: ArrayLike, horizon: int, shape: tuple[int, ...])
     if array.ndim != len(shape) + 1 or array.shape[1:] != shape or len(array) not in (1, horizon):
         sizes = ", ".join(map(str, shape))
         raise InvalidArgument(
-            f"{name} must have shape (1 or {horizon}, {sizes}), got {array.shape}"
+            f"{name} must have shape (1 or horizon={horizon}, {sizes}), got {array.shape}"
         )
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):

@@ -128,6 +128,8 @@ def simplex(
     known = check_flag("known_rewards", known_rewards)
     L = 1 if stationary else H
     check_bytes("transitions", (L, S, A, S))
+    check_bytes("features of that dimension", (S, A, d))
+    check_bytes("measures of that dimension", (L, d, S))
     rng = np.random.default_rng(seed)
     most = _DRAWN_STATES if stationary else _DRAWN_STATES_PER_STEP
     small = most >= S and A <= _DRAWN_ACTIONS and d <= _DRAWN_DIMENSION

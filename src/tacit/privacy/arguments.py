@@ -23,6 +23,9 @@ T = TypeVar("T")
 MOST_USERS = 10**18
 """More users than this nobody has, and floats cannot count."""
 
+MOST_ENTRIES = 1 << 28
+"""Of a list that an array is made of: two gigabytes of numbers."""
+
 
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """An integer, or a float that is one.
@@ -94,10 +97,32 @@ def file_name(name: str, value: Any) -> str | os.PathLike[str]:
     raise InvalidArgument(f"{name} must be the name of a file, got {value!r}")
 
 
+def fitting(name: str, values: T) -> T:
+    """What an array is to be made of; refuses what would not fit in memory, such as a huge range.
+
+    >>> fitting("weights", range(10**12))
+    Traceback (most recent call last):
+    ...
+    tacit.privacy.errors.InvalidArgument: weights has 1e+12 entries; at most 268,435,456 are allowed
+    """
+    if isinstance(values, Sequence):
+        try:
+            entries: float = len(values)
+        except OverflowError:
+            entries = math.inf
+        if entries > MOST_ENTRIES:
+            raise InvalidArgument(
+                f"{name} has {entries:g} entries; at most {MOST_ENTRIES:,} are allowed"
+            )
+    return values
+
+
 def row_ids(user_ids: Any, users: int) -> None:
     """Refuses ids that are not one integer or text per user; a text is no list of letters."""
-    listed = isinstance(user_ids, (Sequence, np.ndarray)) and np.ndim(user_ids) < 2
-    if not listed or isinstance(user_ids, (str, bytes)):
+    listed = isinstance(user_ids, (Sequence, np.ndarray)) and not isinstance(user_ids, (str, bytes))
+    if listed and np.ndim(fitting("user_ids", user_ids)) != 1:
+        listed = False
+    if not listed:
         raise InvalidArgument(
             f"user_ids must be a list of ids, one per user, got {type(user_ids).__name__}"
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
 from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.simple import Blocks, Fresh, Noiseless
-from tacit.privacy.counters.toeplitz import BufferedToeplitz, SquareRoot
+from tacit.privacy.counters.toeplitz import BufferedToeplitz, SquareRoot, square_root_error
 from tacit.privacy.counters.tree import BinaryTree, SmoothTree
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise, NoiseSource
@@ -23,6 +24,8 @@ KINDS: Mapping[str, type[Counter]] = {
 # and its work per release grows with the number of releases.
 _LONGEST_SQUARE_ROOT = 1024
 _LARGEST_SQUARE_ROOT = 1 << 25
+# Above this nobody looks at the noise of every single release to find the best counter.
+_LONGEST_COMPARISON = 1 << 22
 
 
 def counter(
@@ -102,26 +105,36 @@ def make_counter(kind: str, **options: Any) -> Counter:
 
 
 def _best_gaussian(options: dict[str, Any]) -> Counter:
-    chosen: Counter = SquareRoot(**options)
-    releases = chosen.releases or 1
-    if releases > _LONGEST_SQUARE_ROOT or releases * chosen.size > _LARGEST_SQUARE_ROOT:
-        best = chosen.column_norm * chosen.row_norms(releases)[-1]
-        chosen = BufferedToeplitz(**options)
-        extra = chosen.column_norm * chosen.row_norms(releases)[-1] / best - 1.0
-        chosen.why = (
-            f"blt: the square root would keep {releases} vectors of {chosen.size} numbers and "
-            f"work longer at each release; four buffers have {extra:.2%} more noise than it, at "
-            f"constant memory and time"
-        )
-        return chosen
-    chosen.why = (
-        f"square root: nearly the smallest worst-case error of any counter, and "
-        f"{chosen.releases} releases are few enough to keep its noise"
+    releases = options.get("releases")
+    if not _above(_LONGEST_SQUARE_ROOT, releases):
+        chosen = SquareRoot(**options)
+        if (chosen.releases or 1) * chosen.size <= _LARGEST_SQUARE_ROOT:
+            chosen.why = (
+                f"square root: nearly the smallest worst-case error of any counter, and "
+                f"{chosen.releases} releases are few enough to keep its noise"
+            )
+            return chosen
+    blt = BufferedToeplitz(**options)
+    extra = blt.fit.max_error / square_root_error(blt.fit.releases) - 1.0
+    blt.why = (
+        f"blt: the square root would keep {blt.releases} vectors of {blt.size} numbers and "
+        f"work longer at each release; four buffers have {extra:.2%} more noise than it, at "
+        f"constant memory and time"
     )
-    return chosen
+    return blt
+
+
+def _above(limit: int, releases: Any) -> bool:
+    """Whether it is a number above a limit; what is none is refused by the counters."""
+    return isinstance(releases, numbers.Real) and bool(releases > limit)  # type: ignore[operator]
 
 
 def _best_laplace(options: dict[str, Any]) -> Counter:
+    releases = options.get("releases")
+    if _above(_LONGEST_COMPARISON, releases):
+        best = SmoothTree(**options)
+        best.why = "smooth tree: pure DP needs Laplace noise, and over many releases it has least"
+        return best
     candidates: list[Counter] = [cls(**options) for cls in (Blocks, BinaryTree, SmoothTree)]
     worst = [float(c.std.max()) for c in candidates]
     chosen = candidates[worst.index(min(worst))]

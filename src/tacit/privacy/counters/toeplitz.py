@@ -10,7 +10,24 @@ import numpy as np
 
 from tacit.privacy.counters.base import Counter, Floats
 from tacit.privacy.counters.blt_fit import BLT, fit_blt
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import NoiseSource
+
+# Above this the square root is no choice: its coefficients alone would fill a gigabyte.
+_MOST_RELEASES = 1 << 27
+
+
+def square_root_error(releases: int) -> float:
+    """The largest standard deviation of the square root's releases, S_n, in units of one sum's.
+
+    For many releases by Landau's asymptotic formula, whose error is below 1 / n^2.
+
+    >>> round(square_root_error(1023), 3), round(square_root_error(10**12), 3)
+    (3.272, 9.862)
+    """
+    if releases <= 1024:
+        return float(_sqrt_norms(_padded(releases))[releases - 1] ** 2)
+    return (math.log(releases - 0.25) + np.euler_gamma + 4.0 * math.log(2.0)) / math.pi
 
 
 class SquareRoot(Counter):
@@ -40,6 +57,15 @@ class SquareRoot(Counter):
     def memory(self) -> int:
         """The running sum and a noise vector per release."""
         return 1 + (self.releases or 1)
+
+    def _check_releases(self, releases: int | None) -> int | None:
+        checked = super()._check_releases(releases)
+        if checked is not None and checked > _MOST_RELEASES:
+            raise InvalidArgument(
+                f"releases must be at most {_MOST_RELEASES:,} for a square root, which keeps noise "
+                f"for each, got {releases!r}: take blt"
+            )
+        return checked
 
     def _start(self) -> None:
         self._drawn = np.empty((0, self.size))
