@@ -133,6 +133,12 @@ def test_acrobot():
     episodes = world.simulate(QPolicy.uniform(6, 3), 2, RNG(0))
     assert episodes.states.shape == (2, 101, 6)
     assert np.isfinite(episodes.states[0]).all()
+    # Nobody waits for a grid of thousands of points, in which nothing could be learnt.
+    with pytest.raises(InvalidArgument, match="spec must have features: states have 6 coordinates"):
+        FunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0)
+    world = from_gymnasium("Acrobot-v1", 9, (-1.0, 0.0), features=Polynomial((1.0,) * 6, 1.0, 1))
+    agent = FunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0)
+    assert agent.weights.shape == (3, 7)
 
 
 def test_states_and_rewards_are_clipped_and_labels_shifted():

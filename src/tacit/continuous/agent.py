@@ -39,6 +39,7 @@ Protect = Literal["trajectory", "rewards", "reward_function"]
 
 # Points of a grid along each coordinate, by the number of coordinates; beyond, as for the last.
 _POINTS = (21, 9, 5, 4)
+_MOST_POINTS = 1500
 # Eigenvalues of a kernel below this part of the largest are left out of a prior.
 _SMALLEST = 1e-4
 # A clip that clips nobody.
@@ -546,6 +547,12 @@ class FunctionalAgent(Learner[Statistic, QPolicy]):
 
 def _default_grid(spec: BoxSpec) -> Grid:
     points = _POINTS[min(spec.dimension, len(_POINTS)) - 1]
+    if points**spec.dimension > _MOST_POINTS:
+        raise InvalidArgument(
+            f"the spec must have features: states have {spec.dimension} coordinates, and a grid of "
+            f"{points} points along each has {points**spec.dimension:,}, of which noise would "
+            "leave little; take a map as tacit.continuous.Polynomial, or a Grid of your own"
+        )
     return Grid(spec.lows, spec.highs, (points,) * spec.dimension)
 
 
