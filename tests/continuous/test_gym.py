@@ -7,7 +7,7 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 import tacit.continuous
-from tacit import FunctionalQ, InvalidArgument, JointDP, run
+from tacit import FittedFunctionalQ, FunctionalQ, InvalidArgument, JointDP, run
 from tacit.continuous import Polynomial, QPolicy, cartpole, line, plane
 from tacit.continuous.gym import BoxEnv, from_gymnasium, register_envs
 from tacit.registry import build_world
@@ -137,7 +137,7 @@ def test_acrobot():
     with pytest.raises(InvalidArgument, match="spec must have features: states have 6 coordinates"):
         FunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0)
     world = from_gymnasium("Acrobot-v1", 9, (-1.0, 0.0), features=Polynomial((1.0,) * 6, 1.0, 1))
-    agent = FunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0)
+    agent = FittedFunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0)
     assert agent.weights.shape == (3, 7)
 
 
