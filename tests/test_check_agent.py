@@ -88,6 +88,31 @@ def test_as_printed_passes_with_what_is_proven_of_it() -> None:
         check(make, users=16, seeds=4)
 
 
+def test_users_who_may_return_count_as_often_as_they_may() -> None:
+    privacy = JointDP(1.0, 1e-6, episodes_per_user=2)
+    report = check(partial(UCBVI, privacy=privacy, schedule=FEW), users=240, seeds=8)
+    assert "budget" in report.passed
+
+
+class WithoutAutosave(UCBVI):
+    """Its constructor has what the check asks for, and no more."""
+
+    def __init__(
+        self, spec: Any, users: int, *, seed: int, noise_seed: int | None, ledger: Any = None
+    ) -> None:
+        options: dict[str, Any] = {"seed": seed, "noise_seed": noise_seed, "ledger": ledger}
+        super().__init__(spec, users, JOINT, schedule=FEW, **options)
+
+    def __repr__(self) -> str:
+        # Where it is in memory, as objects say by default.
+        return object.__repr__(self)
+
+
+def test_agents_need_not_offer_autosave() -> None:
+    report = check(WithoutAutosave, users=240, seeds=8)
+    assert {"real resume", "data flow"} <= set(report.passed)
+
+
 def test_the_check_asks_for_enough_releases() -> None:
     with pytest.raises(InvalidArgument, match="publishes 2 times"):
         check(AGENTS["ucbvi, stationary"], users=120)
@@ -151,6 +176,24 @@ class ReusesWarmUp(UCBVI):
             block = Block(sum(b.users for b in both), arrays)
             self.served -= first.users
         super()._release(block, user_ids)
+
+
+class CountsReturningUsers(UCBVI):
+    """Ids are for its own files: the gate never hears of them."""
+
+    def _release(self, block: Block, user_ids: Any) -> None:
+        super()._release(block, None)
+
+
+class CountsTheLatest(UCBVI):
+    """Of users who come twice in a block the later episode counts."""
+
+    def _release(self, block: Block, user_ids: Any) -> None:
+        if user_ids is None:
+            super()._release(block, None)
+            return
+        arrays = {name: array[::-1] for name, array in block.arrays.items()}
+        super()._release(Block(block.users, arrays), [*user_ids][::-1])
 
 
 # Data flow.
@@ -312,6 +355,15 @@ class WarnsOnValues(UCBVI):
         super()._release(block, user_ids)
 
 
+class WarnsOfLowRewards(UCBVI):
+    """Says aloud that users fare badly, whoever is there to hear it."""
+
+    def _release(self, block: Block, user_ids: Any) -> None:
+        if np.nan_to_num(block["rewards"]).mean() < 0.1:
+            warnings.warn("users fare badly", stacklevel=2)
+        super()._release(block, user_ids)
+
+
 class ChangedByRefusals(UCBVI):
     """Counts users before it looks at them."""
 
@@ -392,6 +444,9 @@ MUTANTS: list[tuple[type[UCBVI], dict[str, Any], str]] = [
     (HalfTheNoise, {"counter": "binary tree"}, r"^noise: the variance"),
     (TwiceTheBudget, {}, r"^budget: block 0 has spent"),
     (ReusesWarmUp, {}, r"^budget: .*entered twice"),
+    (CountsReturningUsers, {}, r"^budget: .*ids do not reach the gate"),
+    (CountsReturningUsers, {"privacy": LocalDP(4.0, 1e-6)}, r"^budget: .*do not reach the gate"),
+    (CountsTheLatest, {}, r"^budget: .*other episodes are counted than the first"),
     (RawWidth, {}, r"^data flow: .*everybody replaced: .*differ at release"),
     (RawCount, {}, r"^data flow: .*paid differ"),
     (RawBlocks, {}, r"^hostile users: .*block_users differ"),
@@ -418,3 +473,12 @@ def test_mutants_are_caught(mutant: type[UCBVI], options: dict[str, Any], messag
     make = partial(mutant, **{"privacy": JOINT, "schedule": FEW} | options)
     with pytest.raises(CheckFailed, match=message):
         check(make)
+
+
+def test_warnings_that_depend_on_users_are_caught() -> None:
+    """Also where whoever runs the check has switched warnings off."""
+    make = partial(WarnsOfLowRewards, privacy=JOINT, schedule=FEW)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(CheckFailed, match=r"^data flow: .*what was logged or printed differs"):
+            check(make)

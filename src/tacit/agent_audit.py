@@ -9,7 +9,7 @@
    declared sensitivities, and for the two that were found.
 3. **Noise.** The agent runs again and again, with one or with the other of the two. The noise of
    every release is measured against the claimed one, by part, release and coordinate: its size,
-   and that no two releases, parts or entries share it; see :mod:`tacit.gate_noise`.
+   its shape, and that no two releases, parts or entries share it; see :mod:`tacit.noise_tests`.
 4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
    two apart. The privacy loss of neighbouring runs must be N(+-mu^2 / 2, mu^2): its variance, which
    is that of the noise in the one direction that tells them apart, is tested by itself.
@@ -34,9 +34,10 @@ from numpy.typing import NDArray
 
 from tacit.audit_report import AgentAudit, Attacked, Transcript, Unit
 from tacit.checks import Outcome, agent_outcomes, require_releases
-from tacit.gate_noise import Law, Measured, NoiseRecord, Tally, Totals, measured
+from tacit.gate_noise import Law, Measured, Totals, measured, report_blur
 from tacit.loop import Progress, World, progress_bar
 from tacit.made_up_users import Sample, mixed, raw_block, sampler_of
+from tacit.noise_tests import NoiseRecord, Tally
 from tacit.privacy.audit import audit_samples
 from tacit.privacy.budget import Relation
 from tacit.privacy.check_statistics import check_statistic
@@ -314,6 +315,7 @@ class _Auditor:
         values = sum(s.values for s in everything)
         scores = [np.array([s.score for s in some]) for some in seen]
         failures = [("transcript noise", words) for words in record.sizes()[:3]]
+        failures += [("transcript noise", words) for words in record.shapes()[:3]]
         failures += [("transcript overlap", words) for words in record.shared()[:3]]
         along = Tally("normal")
         along.add(np.array([s.along for s in everything if not math.isnan(s.along)]))
@@ -403,7 +405,8 @@ class _Auditor:
         noise = (sent - statistic.contributions(user)[0]) / scale
         law: Law = "laplace" if self.pure else "normal"
         everything = np.ones(noise.size, dtype=bool)
-        record.add([Measured(passage, 0, noise, everything, {}, law)])
+        blur = report_blur(statistic, privacy, 1, sent) / scale
+        record.add([Measured(passage, 0, noise, everything, {}, law, blur)])
         seen.add(noise, self._difference(statistic, pair) / scale, which)
         return seen
 

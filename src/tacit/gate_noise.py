@@ -1,13 +1,10 @@
-"""The noise of what passed the gate, in units of what it should be, and tests of it.
+"""The noise of what passed the gate, in units of what it should be.
 
 What was released minus the sum of the users' bounded vectors is noise. In units of the scale that
 sensitivity and cost demand it must be standard normal (or Laplace of scale 1), independent between
-entries and between releases. Running sums are put through the inverse of what their counter does
-to its noise, from the counter's code, which leaves one fresh vector per release.
-
-All tests are exact or conservative for any number of values: squares of normals add up to a
-chi-square variable, absolute values of Laplace variables to a gamma variable, and products of
-signs of independent symmetric numbers are fair coins, for which Hoeffding's bound holds.
+entries and between releases: see :mod:`tacit.noise_tests`. Running sums are put through the inverse
+of what their counter does to its noise, from the counter's code, which leaves one fresh vector per
+release.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -23,21 +20,15 @@ from numpy.typing import NDArray
 
 from tacit.privacy.audit import counter_matrices
 from tacit.privacy.curator import JointCurator, JointStream
-from tacit.privacy.exact import ExactNoise, heard_shares
+from tacit.privacy.exact import ExactNoise, grid_step, heard_shares
 from tacit.privacy.gate import Stream
 from tacit.privacy.local import LocalCurator, noise_scale
+from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise
-from tacit.privacy.statistic import Block, Bools, Floats, Layout, Statistic
+from tacit.privacy.statistic import Block, Bools, Floats, Statistic
 from tacit.watched_gate import Passage, WatchedGate
 
 Law: TypeAlias = Literal["normal", "laplace", "sum of laplace"]
-
-# The chance of a false alarm of one test on a part, a release or a pair of them; of one test on a
-# single coordinate, of which there are thousands.
-_ALARM = 1e-11
-_ALARM_COORDINATE = 1e-13
-# Grids and floats: what sizes may be off by without anybody looking.
-_SLACK = 2e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +42,8 @@ class Measured:
         kept: which coordinates are released.
         gains: by block, what a user's vector is multiplied by in these units.
         law: how the noise must be distributed.
+        blur: by how much a value may be off, in these units: numbers are rounded, and exact noise
+            is on a grid to which every user's vector was rounded.
     """
 
     passage: Passage
@@ -59,6 +52,7 @@ class Measured:
     kept: Bools
     gains: dict[int, float]
     law: Law
+    blur: float = 0.0
 
 
 class Totals:
@@ -140,10 +134,19 @@ def _of_release(gate: WatchedGate, totals: Totals, place: int, passage: Passage)
     scale = largest * sensitivity / float(release.cost or math.nan)
     pairs = list(zip(passage.blocks, passage.shares, strict=True))
     total = sum(share * _total(gate, totals, passage, b) for b, share in pairs)
-    kept = _kept(passage)
-    noise = np.where(kept, (statistic.layout.pack(release.parts) - total) / scale, 0.0)
+    kept, vector = _kept(passage), statistic.layout.pack(release.parts)
+    noise = np.where(kept, (vector - total) / scale, 0.0)
     gains = {b: share / scale for b, share in pairs}
-    return Measured(passage, place, noise, kept, gains, "laplace" if pure else "normal")
+    blur = rounding(vector, 1) / scale
+    if curator._exact:
+        smallest = heard_shares({b: share / largest for b, share in pairs})[1]
+        blur += largest * curator._step(statistic, smallest) * (release.users / 2 + 1) / scale
+    return Measured(passage, place, noise, kept, gains, "laplace" if pure else "normal", blur)
+
+
+def rounding(vector: Floats, terms: int) -> float:
+    """How far sums of so many terms as large as these may be off, in floats."""
+    return 4.0 * terms * float(np.spacing(np.abs(vector).max(initial=1e-300)))
 
 
 def _of_stream(
@@ -155,11 +158,16 @@ def _of_stream(
         return []
     unit, columns = made
     prefix: Floats = np.zeros(stream.statistic.layout.size)
-    rows = []
+    rows, released = [], []
     for _, passage in passages:
         prefix = prefix + _total(gate, totals, passage, passage.blocks[0])
-        rows.append(passage.statistic.layout.pack(passage.release.parts) - prefix)
+        released.append(passage.statistic.layout.pack(passage.release.parts))
+        rows.append(released[-1] - prefix)
     whitened = unit @ (np.stack(rows) / stream.step)
+    blur = rounding(np.stack(released), len(rows)) / stream.step
+    if stream._curator._exact:
+        blur += passages[-1][1].release.users / 2 + 1
+    blur *= float(np.abs(unit).sum(axis=1).max())
     entered = [passage.blocks[0] for _, passage in passages]
     law: Law = "laplace" if stream._curator.privacy.pure else "normal"
     return [
@@ -170,6 +178,7 @@ def _of_stream(
             _kept(passage),
             {b: float(columns[t, k]) / stream.step for k, b in enumerate(entered)},
             law,
+            blur,
         )
         for t, (place, passage) in enumerate(passages)
     ]
@@ -210,9 +219,10 @@ def _of_reports(gate: WatchedGate, totals: Totals, place: int, passage: Passage)
     users = sum(share**2 * gate.blocks[curator, b].users for b, share in pairs)
     scale *= math.sqrt(users)
     total = sum(share * _total(gate, totals, passage, b) for b, share in pairs)
-    noise = (statistic.layout.pack(passage.release.parts) - total) / scale
-    kept = _kept(passage)
-    return Measured(passage, place, np.where(kept, noise, 0.0), kept, {}, law)
+    vector, kept = statistic.layout.pack(passage.release.parts), _kept(passage)
+    noise = np.where(kept, (vector - total) / scale, 0.0)
+    blur = report_blur(statistic, curator.privacy, passage.release.users, vector) / scale
+    return Measured(passage, place, noise, kept, {}, law, blur)
 
 
 def _of_report_stream(
@@ -229,9 +239,20 @@ def _of_report_stream(
         users = gate.blocks[curator, block].users
         added = vector if before is None else vector - before
         before = vector
-        noise = (added - _total(gate, totals, passage, block)) / (scale * math.sqrt(users))
-        found.append(Measured(passage, place, noise, _kept(passage), {}, law))
+        scale *= math.sqrt(users)
+        noise = (added - _total(gate, totals, passage, block)) / scale
+        blur = report_blur(statistic, curator.privacy, users, vector) / scale
+        found.append(Measured(passage, place, noise, _kept(passage), {}, law, blur))
     return found
+
+
+def report_blur(statistic: Statistic, privacy: LocalDP, users: int, vector: Floats) -> float:
+    """By how much a sum of reports may be off, by grids and floats."""
+    blur = rounding(vector, users)
+    if privacy.sampler == "exact":
+        step = grid_step(statistic, "l2" if privacy.mechanism == "gaussian" else "l1")
+        blur += step * (users / 2 + 1)
+    return blur
 
 
 def _report_scale(statistic: Statistic, curator: LocalCurator) -> tuple[float, Law]:
@@ -240,192 +261,6 @@ def _report_scale(statistic: Statistic, curator: LocalCurator) -> tuple[float, L
     if curator.privacy.mechanism == "laplace":
         return scale * math.sqrt(2.0), "sum of laplace"
     return scale, "normal"
-
-
-@dataclass(eq=False)
-class Tally:
-    """How many values were seen, and what their squares (or absolute values) add up to.
-
-    Attributes:
-        law: how they must be distributed.
-        values: how many.
-        total: the sum of their squares, or of absolute values for Laplace noise.
-    """
-
-    law: Law
-    values: int = 0
-    total: float = 0.0
-
-    def add(self, noise: Floats) -> None:
-        """Counts values that have the claimed scale as their unit."""
-        self.values += noise.size
-        size = np.abs(noise).sum() if self.law == "laplace" else noise @ noise
-        self.total += float(size)
-
-    @property
-    def ratio(self) -> float:
-        """Measured over claimed variance."""
-        ratio = self.total / max(self.values, 1)
-        return ratio**2 if self.law == "laplace" else ratio
-
-    def wrong(self, alarm: float = _ALARM) -> bool:
-        """Whether that is too small or too large, but for the chance of a false alarm."""
-        low, high = _limits(self.law, np.array([self.values]), alarm)
-        return not low[0] * (1.0 - _SLACK) <= self.total <= high[0] * (1.0 + _SLACK)
-
-
-def _limits(law: Law, values: NDArray[Any], alarm: float) -> tuple[Floats, Floats]:
-    """Between what a tally lies but for the chance of a false alarm."""
-    from scipy.special import gammainccinv, gammaincinv, ndtri
-
-    if law == "sum of laplace":
-        # Between a Laplace variable's and a normal one's: squares have a variance of 5 at most.
-        width = -float(ndtri(alarm / 2.0)) * np.sqrt(5.0 * values)
-        return values - width, values + width
-    shape, unit = (values, 1.0) if law == "laplace" else (values / 2.0, 2.0)
-    low = unit * gammaincinv(shape, alarm / 2.0)
-    return low, unit * gammainccinv(shape, alarm / 2.0)
-
-
-@dataclass(eq=False)
-class NoiseRecord:
-    """The noise of many runs of one agent, and what is wrong with it."""
-
-    runs: int = 0
-    parts: dict[str, Tally] = field(default_factory=dict)
-    places: dict[int, Tally] = field(default_factory=dict)
-    sums: dict[str, Tally] = field(default_factory=dict)
-    coordinates: dict[tuple[Layout, Law], list[Floats]] = field(default_factory=dict)
-    signs: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    stated: list[str] = field(default_factory=list)
-
-    def add(self, run: list[Measured]) -> None:
-        """All releases of one run."""
-        self.runs += 1
-        signs: list[tuple[int, NDArray[np.int8]]] = []
-        for one in run:
-            layout = one.passage.statistic.layout
-            self._add_sizes(one, layout)
-            self._check_stated(one, layout)
-            sign = np.sign(one.noise).astype(np.int8)
-            for place, other in signs:
-                self._multiply(f"releases {place}", f"{one.place}", other, sign)
-            signs.append((one.place, sign))
-            self._multiply("neighbouring entries", "", sign[1:], sign[:-1])
-            pieces = layout._pieces(sign.astype(np.float64))
-            for i, part in enumerate(layout.parts):
-                for j in range(i):
-                    names = f"parts {layout.parts[j].name}", part.name
-                    self._multiply(*names, pieces[j], pieces[i])
-
-    def _multiply(self, first: str, second: str, one: NDArray[Any], two: NDArray[Any]) -> None:
-        size = min(one.size, two.size)
-        if size:
-            products = one[:size] * two[:size]
-            seen = self.signs.setdefault((first, second), [0, 0])
-            seen[0] += int(products.sum())
-            seen[1] += int(np.count_nonzero(products))
-
-    def _add_sizes(self, one: Measured, layout: Layout) -> None:
-        kept = one.noise[one.kept]
-        self.places.setdefault(one.place, Tally(one.law)).add(kept)
-        pieces = layout._pieces(one.noise)
-        masks = layout._pieces(one.kept)  # type: ignore[arg-type]
-        for part, noise, mask in zip(layout.parts, pieces, masks, strict=True):
-            values = noise[mask.astype(bool)]
-            self.parts.setdefault(part.name, Tally(one.law)).add(values)
-            if values.size > 1:
-                # Noise that was made to add up hides no sums, whatever the size of its entries.
-                law: Law = "normal" if one.law == "normal" else "sum of laplace"
-                unit = math.sqrt(values.size * (2.0 if one.law == "laplace" else 1.0))
-                tally = self.sums.setdefault(part.name, Tally(law))
-                tally.add(np.array([values.sum() / unit]))
-        sizes = np.abs(one.noise) if one.law == "laplace" else one.noise**2
-        found = self.coordinates.setdefault(
-            (layout, one.law), [np.zeros(layout.size), np.zeros(layout.size)]
-        )
-        found[0] += sizes
-        found[1] += one.kept
-
-    def _check_stated(self, one: Measured, layout: Layout) -> None:
-        """What a release says of its own noise."""
-        passage = one.passage
-        if not isinstance(passage.gate, JointCurator) or self.stated:
-            return
-        unit = math.sqrt(2.0) if one.law == "laplace" else 1.0
-        if passage.stream is not None:
-            expected = passage.std
-        else:
-            expected = unit / max(abs(gain) for gain in one.gains.values())
-            expected *= max(abs(share) for share in passage.shares)
-        for part in layout.parts:
-            std = float(np.max(passage.release.std[part.name])) * part.weight
-            if abs(std - expected) > _SLACK * expected:
-                self.stated.append(
-                    f"release {one.place} states a standard deviation of {std:.4g} for "
-                    f"{part.name}, sensitivity and cost demand {expected:.4g}"
-                )
-
-    @property
-    def values(self) -> int:
-        """How many numbers were seen."""
-        return sum(tally.values for tally in self.parts.values())
-
-    @property
-    def ratio(self) -> float:
-        """Measured over claimed variance, of all values."""
-        weighted = sum(tally.ratio * tally.values for tally in self.parts.values())
-        return weighted / max(self.values, 1)
-
-    def sizes(self) -> list[str]:
-        """Where noise is smaller or larger than claimed, in words."""
-        found = []
-        if self.parts:
-            law = next(iter(self.parts.values())).law
-            whole = Tally(law, self.values, sum(t.total for t in self.parts.values()))
-            if whole.wrong():
-                found.append(
-                    f"the variance of {whole.values} noise values is {whole.ratio:.3f} of what "
-                    "sensitivity and cost demand"
-                )
-        groups: list[tuple[str, Tally]] = [(f"part {k}", t) for k, t in self.parts.items()]
-        groups += [(f"release {k}", t) for k, t in self.places.items()]
-        groups += [(f"the sum of part {k}", t) for k, t in self.sums.items()]
-        for what, tally in groups:
-            if tally.values and tally.wrong():
-                found.append(
-                    f"{what}: the variance of {tally.values} noise values is {tally.ratio:.3f} of "
-                    "what sensitivity and cost demand"
-                )
-        for (layout, law), (totals, counts) in self.coordinates.items():
-            low, high = _limits(law, np.maximum(counts, 1.0), _ALARM_COORDINATE)
-            off = (totals < low * (1.0 - _SLACK)) | (totals > high * (1.0 + _SLACK))
-            for i in np.flatnonzero(off & (counts > 0))[:1]:
-                found.append(
-                    f"coordinate {i} of {layout.size}: the size of {int(counts[i])} noise values "
-                    f"is {totals[i] / counts[i]:.3g} of what sensitivity and cost demand"
-                )
-        return found + self.stated
-
-    def shared(self) -> list[str]:
-        """Where noise is shared, in words."""
-        found = []
-        for (first, second), (total, count) in self.signs.items():
-            # Hoeffding: P(|sum| >= t) <= 2 exp(-t^2 / (2 n)).
-            width = math.sqrt(2.0 * count * math.log(2.0 / _ALARM))
-            if abs(total) > width:
-                both = f"{first} and {second}" if second else first
-                found.append(
-                    f"{both} share noise: of {count} pairs {(1.0 + total / count) / 2.0:.1%} have "
-                    "the same sign"
-                )
-        return found
-
-    @property
-    def overlap(self) -> float:
-        """The largest correlation of signs between two releases, in standard deviations."""
-        seen = [v for k, v in self.signs.items() if k[0].startswith("releases") and v[1]]
-        return max((abs(total) / math.sqrt(count) for total, count in seen), default=0.0)
 
 
 # What passes the gate when nothing is added to it.

@@ -27,6 +27,12 @@ def joined(blocks: Sequence[Block]) -> Block:
     return Block(sum(b.users for b in blocks), arrays)
 
 
+def with_ids(block: Block, ids: Sequence[int]) -> Episodes | VectorEpisodes:
+    """The users of a block as episodes, with ids."""
+    kind = VectorEpisodes if "lengths" in block.arrays else Episodes
+    return kind.of_block(block, ids)
+
+
 def some_rows(block: Block, rows: NDArray[np.int64]) -> Block:
     """Some users of a block, in any order."""
     return Block(len(rows), {name: array[rows] for name, array in block.arrays.items()})
@@ -48,17 +54,28 @@ def with_public(block: Block, other: Block, varies: frozenset[str] | None) -> Bl
     return Block(block.users, arrays)
 
 
-def block_of_strangers(block: Block, rng: np.random.Generator) -> Block:
-    """Other users, with values of the same ranges; versions stay."""
+def block_of_strangers(block: Block, rng: np.random.Generator, pool: Block | None = None) -> Block:
+    """Other users, with values of the same ranges; versions stay.
+
+    Args:
+        block: whom they replace.
+        rng: draws their values.
+        pool: whose values they have; those of the block by default.
+    """
     arrays = {}
     for name, array in block.arrays.items():
+        known = array if pool is None else pool[name]
         if name == "versions":
             arrays[name] = array
         elif array.dtype.kind == "f":
-            arrays[name] = rng.choice(np.unique(array), array.shape).astype(array.dtype)
+            values = np.unique(known)
+            if values.size == 1:
+                # Where nobody was paid anything, strangers are.
+                values = np.append(values, values + 1.0)
+            arrays[name] = rng.choice(values, array.shape).astype(array.dtype)
         else:
-            values = rng.integers(int(array.min()), int(array.max()) + 1, array.shape)
-            arrays[name] = values.astype(array.dtype)
+            numbers = rng.integers(int(known.min()), int(known.max()) + 1, array.shape)
+            arrays[name] = numbers.astype(array.dtype)
     return Block(block.users, arrays)
 
 

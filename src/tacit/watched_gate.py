@@ -8,9 +8,11 @@ import hashlib
 import io
 import logging
 import math
+import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -198,11 +200,39 @@ def _attributes(value: object) -> list[tuple[str, object]]:
     return [(name, getattr(value, name)) for name in names if not name.startswith("_")]
 
 
+_NAMES = ("policy", "greedy_policy", "block_users", "form", "releases", "users")
+
+
 def snapshot(agent: Any) -> dict[str, str]:
     """All that is public of an agent, by name."""
-    names = ("policy", "greedy_policy", "block_users", "form", "releases", "users")
-    public = {name: digest_of(getattr(agent, name)) for name in names}
+    public = {name: digest_of(getattr(agent, name)) for name in _NAMES}
     return public | {name: digest_of(value) for name, value in _attributes(agent)}
+
+
+# Where in memory an object is says nothing of anybody.
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def on_show(agent: Any) -> dict[str, str]:
+    """What else whoever holds the agent can see: its texts and its public properties."""
+    found = {"repr": _ADDRESS.sub("", repr(agent)), "str": _ADDRESS.sub("", str(agent))}
+    for name in _properties(type(agent)):
+        try:
+            found[name] = digest_of(getattr(agent, name))
+        except Exception as error:
+            found[name] = repr(error)
+    return found
+
+
+def _properties(kind: type[Any]) -> list[str]:
+    """The names of public properties that no snapshot has."""
+    found = [
+        name
+        for cls in kind.__mro__
+        for name, value in vars(cls).items()
+        if isinstance(value, (property, cached_property))
+    ]
+    return sorted(name for name in {*found} - {*_NAMES} if not name.startswith("_"))
 
 
 def difference(first: dict[str, str], second: dict[str, str]) -> list[str]:
@@ -216,7 +246,7 @@ _OTHERS = ("numba", "matplotlib", "PIL", "asyncio")
 
 @contextlib.contextmanager
 def overheard() -> Iterator[list[str]]:
-    """All that is logged, at any level, or printed meanwhile."""
+    """All that is logged, at any level, warned of, or printed meanwhile, on either stream."""
     said: list[str] = []
 
     class Listener(logging.Handler):
@@ -224,17 +254,22 @@ def overheard() -> Iterator[list[str]]:
             if record.name.split(".")[0] not in _OTHERS:
                 said.append(f"{record.name}: {record.getMessage()}")
 
+    def warned(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        said.append(f"{category.__name__}: {message}")
+
     root, listener, printed = logging.getLogger(), Listener(), io.StringIO()
     level, quiet = root.level, [logging.getLogger(name) for name in _OTHERS]
     levels = [logger.level for logger in quiet]
+    shown, warnings.showwarning = warnings.showwarning, warned
     root.addHandler(listener)
     root.setLevel(logging.DEBUG)
     try:
         for logger in quiet:
             logger.setLevel(max(logger.level, logging.WARNING))
-        with contextlib.redirect_stdout(printed):
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             yield said
     finally:
+        warnings.showwarning = shown
         root.removeHandler(listener)
         root.setLevel(level)
         for logger, before in zip(quiet, levels, strict=True):

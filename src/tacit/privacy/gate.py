@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.privacy.arguments import MOST_USERS, instance_of, positive, whole_number
+from tacit.privacy.arguments import MOST_USERS, fitting, instance_of, positive, whole_number
 from tacit.privacy.counters.base import Owner
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
@@ -176,6 +176,14 @@ class Curator(ABC):
     def _check_unit(self, statistic: Statistic) -> None:
         """Refuses a statistic whose sensitivity is about something else than the guarantee."""
         instance_of("statistic", statistic, Statistic)
+        whole = statistic.varies is None and statistic.crowd == 1
+        if whole != (statistic.protects == WHOLE_EPISODE):
+            varies = "everything" if statistic.varies is None else sorted(statistic.varies)
+            raise InvalidArgument(
+                f"{statistic.name} says that it protects {statistic.protects!r}, but its "
+                f"sensitivity is for {statistic.crowd} users of whom {varies} may change: "
+                f"{WHOLE_EPISODE!r} is all of one user, and only that is"
+            )
         if statistic.protects != self.protects:
             raise InvalidArgument(
                 f"this curator protects {self.protects!r}, but {statistic.name} is calibrated for "
@@ -226,7 +234,7 @@ class Curator(ABC):
             raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
         try:
             given = [1.0] * len(chosen) if weights is None else weights
-            factors = np.asarray(given, dtype=np.float64)
+            factors = np.asarray(fitting("weights", given), dtype=np.float64)
         except (ValueError, TypeError, OverflowError):
             raise InvalidArgument(f"weights must be numbers, got {weights!r}") from None
         if factors.shape != (len(chosen),):

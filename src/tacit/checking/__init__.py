@@ -1,0 +1,1 @@
+"""The checks of :func:`tacit.check_agent`, one module for each thing that an agent promises."""
