@@ -17,6 +17,7 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, LocalDP, registry
+from tacit.checking.watched_gate import difference, snapshot
 from tacit.episodes import Episodes
 from tacit.experiments.hostile.argument_entries import argument_entries
 from tacit.experiments.hostile.calls import Call, junk
@@ -28,7 +29,6 @@ from tacit.experiments.hostile.values import value_entries
 from tacit.privacy import storage
 from tacit.privacy.errors import TacitError
 from tacit.schedule import Schedule
-from tacit.watched_gate import difference, snapshot
 
 EXAMPLES = 6
 # Agents that are attacked in the slow part.

@@ -18,24 +18,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import noise_tests
-from tacit.agent_audit import audit_agent
+from tacit.checking import noise_tests
+from tacit.checking.audit import audit_agent
 from tacit.checking.frozen import frozen_world
+from tacit.checking.gate_noise import Totals, measured, off_by, silence
+from tacit.checking.made_up_users import mixed, raw_block, sampler_of
+from tacit.checking.noise_tests import NoiseRecord, Shape
+from tacit.checking.watched_gate import WatchedGate, overheard
+from tacit.checking.worst_users import worst_users
 from tacit.checks import agent_outcomes
-from tacit.experiments import (
-    mutation_table,
-    planted_bugs,
-    planted_bugs_of_leaks,
-    planted_bugs_of_noise,
-)
+from tacit.experiments import mutation_table, planted_bugs
+from tacit.experiments.planted import of_leaks, of_noise
 from tacit.experiments.planted_bugs import BUGS, HOSTS, Planted, audit
-from tacit.gate_noise import Totals, measured, off_by, silence
-from tacit.made_up_users import mixed, raw_block, sampler_of
-from tacit.noise_tests import NoiseRecord, Shape
 from tacit.privacy.check_statistics import check_statistic
 from tacit.privacy.errors import InvalidArgument
-from tacit.watched_gate import WatchedGate, overheard
-from tacit.worst_users import worst_users
 
 
 @pytest.fixture(autouse=True)
@@ -156,27 +152,25 @@ def test_right_noise_is_right(host: str) -> None:
 
 def test_redrawn_nodes_share_nothing_but_cost_more() -> None:
     """From the counter's own code its noise is as it says: the accounts find it, exactly."""
-    record = record_of("UCBVI, binary tree", bug=planted_bugs_of_noise.NoiseRedrawn)
+    record = record_of("UCBVI, binary tree", bug=of_noise.NoiseRedrawn)
     assert record.shared() == []
-    found = audit(
-        Planted(planted_bugs_of_noise.NoiseRedrawn, "UCBVI, binary tree", ()), behaviour=False
-    )
+    found = audit(Planted(of_noise.NoiseRedrawn, "UCBVI, binary tree", ()), behaviour=False)
     assert found.failed == ("accounts",)
 
 
 def test_one_part_without_noise_is_named() -> None:
-    words = record_of("LSVI-UCB", bug=planted_bugs_of_noise.FirstPartWithoutNoise).sizes()
+    words = record_of("LSVI-UCB", bug=of_noise.FirstPartWithoutNoise).sizes()
     assert any(text.startswith("part gram: ") for text in words)
     assert not any(text.startswith("part next: ") for text in words)
 
 
 def test_entries_that_share_noise_are_found() -> None:
-    words = record_of("LinOpt-VI", bug=planted_bugs_of_noise.OneDrawForAll).shared()
+    words = record_of("LinOpt-VI", bug=of_noise.OneDrawForAll).shared()
     assert any(text.startswith("neighbouring entries share noise") for text in words)
 
 
 def test_sums_without_noise_are_found() -> None:
-    words = record_of("UCBVI", bug=planted_bugs_of_noise.AntitheticNoise).sizes()
+    words = record_of("UCBVI", bug=of_noise.AntitheticNoise).sizes()
     assert any(text.startswith("the sum of part ") for text in words)
     assert not any(text.startswith(("part ", "coordinate ")) for text in words)
 
@@ -277,7 +271,7 @@ def test_the_privacy_loss_is_looked_at_by_itself() -> None:
     A chi-square variable of 200 degrees of freedom is below half of them with a probability of
     5e-9, and what is planted makes it a quarter.
     """
-    from tacit.agent_audit import _Auditor
+    from tacit.checking.audit import _Auditor
 
     known = HOSTS["UCBVI"]
     auditor = _Auditor(known.make(), known.world(), 160, 0)
@@ -315,7 +309,7 @@ def test_silence_shows_sums() -> None:
     known = HOSTS["UCBVI, exact noise"]
     world = known.world()
     wrong = []
-    for bug in (None, planted_bugs_of_noise.RoundsAfterSumming):
+    for bug in (None, of_noise.RoundsAfterSumming):
         agent = known.make(bug)(world.spec, users=planted_bugs.USERS, seed=0, noise_seed=0)
         rng = np.random.default_rng(0)
         with silence(), WatchedGate().open() as gate:
@@ -417,7 +411,7 @@ def test_users_of_two_samplers_are_mixed() -> None:
 
 
 def test_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    some = [p for p in BUGS if p.bug is planted_bugs_of_leaks.RawLog]
+    some = [p for p in BUGS if p.bug is of_leaks.RawLog]
     monkeypatch.setattr(
         mutation_table,
         "rows",

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tacit import Relation, check_statistic
+from tacit.checking.worst_users import far_walkers, settled_users, worst_users
 from tacit.mixture import keyboard, mixture_of_models
 from tacit.mixture.statistics import ModelSums, ValueSums
 from tacit.privacy.errors import InvalidArgument
-from tacit.worst_users import far_walkers, settled_users, worst_users
 
 WORLD = mixture_of_models(3, 4, 4, 4, seed=700)
 

@@ -33,7 +33,7 @@ from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
 if TYPE_CHECKING:
     from tacit import continuous, linear, lq, mixture, tabular
-    from tacit.agent_audit import audit_agent
+    from tacit.checking.audit import audit_agent
     from tacit.checks import check_agent
     from tacit.continuous.fitted import FittedFunctionalQ
     from tacit.continuous.online import FunctionalQ
@@ -81,7 +81,7 @@ _LAZY = {
     "UCBPO": ("tacit.tabular.ucbpo", "UCBPO"),
     "UCBVI": ("tacit.tabular.ucbvi", "UCBVI"),
     "VectorEpisodes": ("tacit.vector_episodes", "VectorEpisodes"),
-    "audit_agent": ("tacit.agent_audit", "audit_agent"),
+    "audit_agent": ("tacit.checking.audit", "audit_agent"),
     "check_agent": ("tacit.checks", "check_agent"),
     "continuous": ("tacit.continuous", None),
     "linear": ("tacit.linear", None),

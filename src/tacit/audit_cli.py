@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.audit_report import AgentAudit
+    from tacit.checking.audit_report import AgentAudit
     from tacit.loop import Progress, World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
@@ -45,7 +45,7 @@ def audit_choice(
         seed: of the users and the attack.
         progress: whether to show a progress bar.
     """
-    from tacit.agent_audit import audit_agent
+    from tacit.checking.audit import audit_agent
 
     make, count = maker(choice, world, privacy, users)
     return audit_agent(

@@ -20,12 +20,12 @@ from typing import Any
 from tacit.checking.budget import check_budget, check_sensitivity
 from tacit.checking.flow import check_data_flow, check_hostile
 from tacit.checking.labels import check_labels, check_ties
+from tacit.checking.made_up_users import Sample
 from tacit.checking.noise import check_noise
 from tacit.checking.protocol import check_chunks, check_protocol, check_refusals
 from tacit.checking.resume import check_real, check_resume
 from tacit.checking.trial import Run, Trial
 from tacit.loop import World
-from tacit.made_up_users import Sample
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.models import NonPrivate

@@ -20,7 +20,7 @@ from tacit.experiments.compare import (
 )
 
 if TYPE_CHECKING:
-    from tacit.audit_report import AgentAudit
+    from tacit.checking.audit_report import AgentAudit
     from tacit.checks import Outcome
     from tacit.doctor import Check
     from tacit.experiments.compare import Comparison
@@ -152,7 +152,7 @@ def show_plan(made: Plan) -> None:
 
 def show_audit(made: AgentAudit) -> None:
     """What was claimed, what was measured, and the verdict."""
-    from tacit.audit_report import FALSE_ALARM, audit_words
+    from tacit.checking.audit_report import FALSE_ALARM, audit_words
 
     console = _console()
     _say(console, f"Audit of {made.agent} on {made.world}")

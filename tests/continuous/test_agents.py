@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, LocalDP, NonPrivate
+from tacit.checking.watched_gate import WatchedGate
 from tacit.checks import check_agent
 from tacit.continuous import BoxSpec, BoxWorld, cartpole, line, trap
 from tacit.continuous.agent import GRID, MAP, Basis, Units
@@ -23,7 +24,6 @@ from tacit.continuous.statistics import REWARDS_ONLY, ResidualSums
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functional import OU
 from tacit.privacy.statistic import Block
-from tacit.watched_gate import WatchedGate
 
 Floats = NDArray[np.float64]
 

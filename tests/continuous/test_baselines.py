@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
+from tacit.checking.watched_gate import WatchedGate
 from tacit.checks import check_agent
 from tacit.continuous import baseline
 from tacit.continuous.features import Grid
@@ -28,7 +29,6 @@ from tacit.loop import noise_seed, run
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
 from tacit.vector_episodes import VectorEpisodes
-from tacit.watched_gate import WatchedGate
 
 SHORT = line(horizon=4)
 COARSE = Grid((0.0,), (1.0,), (3,))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
+from tacit.checking.watched_gate import WatchedGate
 from tacit.continuous.deep import DeepQ, EpisodeGradients
 from tacit.continuous.network_policy import NetworkPolicy, first_network
 from tacit.continuous.policy import QPolicy
@@ -19,7 +20,6 @@ from tacit.loop import noise_seed, run
 from tacit.privacy.errors import CheckFailed, InvalidArgument, MissingExtra
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
 from tacit.vector_episodes import VectorEpisodes
-from tacit.watched_gate import WatchedGate
 
 JOINT = JointDP(0.9, 1e-4)
 SHORT = line(horizon=4)

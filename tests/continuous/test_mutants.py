@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, LocalDP, check_statistic
+from tacit.checking.watched_gate import WatchedGate
 from tacit.checks import check_agent
 from tacit.continuous import Grid, QPolicy, line
 from tacit.continuous import statistics as module
@@ -22,7 +23,6 @@ from tacit.privacy.errors import CheckFailed
 from tacit.privacy.gate import Release
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Statistic
-from tacit.watched_gate import WatchedGate
 
 Floats = NDArray[np.float64]
 

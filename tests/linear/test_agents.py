@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, local
+from tacit.checking.watched_gate import WatchedGate, difference, snapshot
 from tacit.checks import check_agent
 from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
 from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
@@ -26,7 +27,6 @@ from tacit.privacy.errors import DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.schedule import Schedule
 from tacit.tabular import riverswim
-from tacit.watched_gate import WatchedGate, difference, snapshot
 
 Floats = NDArray[np.float64]
 

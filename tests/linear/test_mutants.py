@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 
 from tacit import JointDP, check_statistic
 from tacit.block_sums import BlockSums
+from tacit.checking.made_up_users import sampler_of
+from tacit.checking.watched_gate import Passage, WatchedGate
 from tacit.checks import check_agent
 from tacit.linear import LinearWorld, simplex, statistics, two_state
 from tacit.linear.agent import LinearAgent
@@ -28,13 +30,11 @@ from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
 from tacit.linear.spec import check_features
 from tacit.linear.statistics import FeatureSums, TargetSums
 from tacit.linear.sums import feature_sums
-from tacit.made_up_users import sampler_of
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.gate import Release
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Statistic
-from tacit.watched_gate import Passage, WatchedGate
 
 Floats = NDArray[np.float64]
 

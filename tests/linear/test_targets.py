@@ -14,19 +14,19 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, Relation, audit_linear
+from tacit.checking.made_up_users import block_of_strangers
+from tacit.checking.watched_gate import WatchedGate, difference, snapshot
 from tacit.linear import LinearWorld, simplex, two_state
 from tacit.linear.agent import Constants, LinearAgent
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
 from tacit.linear.statistics import FeatureSums, TargetSums
-from tacit.made_up_users import block_of_strangers
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.gate import Release
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block
-from tacit.watched_gate import WatchedGate, difference, snapshot
 
 Floats = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tacit import Block, InvalidArgument, JointDP, NonPrivate, check_statistic
+from tacit.checking.watched_gate import WatchedGate
 from tacit.lq import EnergyHistogram, TrajectorySums, dosing, random_system
 from tacit.lq.certainty_equivalence import CertaintyEquivalence
 from tacit.lq.ofu import OFU
-from tacit.watched_gate import WatchedGate
 
 HISTOGRAM = EnergyHistogram(2, 1, 3, least=0.1, ratio=2.0, bins=6)
 JOINT = JointDP(1.0, 1e-6)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic, local
 from tacit.block_sums import BlockSums
+from tacit.checking.made_up_users import sampler_of
+from tacit.checking.watched_gate import Passage, WatchedGate, difference, snapshot
 from tacit.checks import check_agent
 from tacit.loop import noise_seed, run
-from tacit.made_up_users import sampler_of
 from tacit.mixture import MixtureWorld, hard_mixture, mixture_from_tabular, mixture_of_models
 from tacit.mixture.agent import Constants, MixtureAgent
 from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
@@ -30,7 +31,6 @@ from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
 from tacit.schedule import Schedule
 from tacit.tabular import riverswim
-from tacit.watched_gate import Passage, WatchedGate, difference, snapshot
 
 Floats = NDArray[np.float64]
 

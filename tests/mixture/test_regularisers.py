@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from tacit import JointDP, LocalDP, NonPrivate
+from tacit.checking.watched_gate import difference, snapshot
 from tacit.checks import check_agent
 from tacit.mixture import mixture_of_models
 from tacit.mixture.agent import MixtureAgent
@@ -24,7 +25,6 @@ from tacit.mixture.linopt_po import LinOptPO
 from tacit.mixture.linopt_vi import LinOptVI
 from tacit.mixture.regularisers import FixedRidge, NoiseRidge, NoiseShift, Regularised
 from tacit.privacy.errors import InvalidArgument
-from tacit.watched_gate import difference, snapshot
 
 Floats = NDArray[np.float64]
 

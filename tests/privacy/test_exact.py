@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit import Block, JointDP, LocalDP, Relation
+from tacit.checking.watched_gate import Passage, WatchedGate
 from tacit.checks import check_agent
 from tacit.continuous import cartpole, line
 from tacit.continuous.fitted import FittedFunctionalQ
@@ -62,7 +63,6 @@ from tacit.tabular.pucb import PUCB
 from tacit.tabular.ucbpo import UCBPO
 from tacit.tabular.ucbvi import UCBVI
 from tacit.visits import VisitCounts
-from tacit.watched_gate import Passage, WatchedGate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tacit.checking.gate_noise import off_by, silence
+from tacit.checking.made_up_users import joined, mixed, sampler_of, some_rows, with_ids
 from tacit.checking.trial import Run, Trial
-from tacit.gate_noise import off_by, silence
-from tacit.made_up_users import joined, mixed, sampler_of, some_rows, with_ids
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.check_statistics import check_statistic
 from tacit.privacy.curator import JointCurator

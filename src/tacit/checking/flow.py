@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from tacit.checking.trial import Run, Trial
-from tacit.made_up_users import (
+from tacit.checking.made_up_users import (
     block_of_strangers,
     hostile_blocks,
     joined,
@@ -18,9 +17,10 @@ from tacit.made_up_users import (
     with_public,
     with_row,
 )
+from tacit.checking.trial import Run, Trial
+from tacit.checking.watched_gate import difference
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.statistic import Block
-from tacit.watched_gate import difference
 
 Warn: TypeAlias = Literal["always", "error"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from tacit.checking.made_up_users import raw_block
 from tacit.checking.trial import SEED, Trial
 from tacit.episodes import Form
 from tacit.loop import PermutedWorld
-from tacit.made_up_users import raw_block
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.statistic import Block, Floats
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from tacit.checking.frozen import frozen_world
+from tacit.checking.gate_noise import measured
+from tacit.checking.noise_tests import NoiseRecord
 from tacit.checking.trial import Trial
-from tacit.gate_noise import measured
-from tacit.noise_tests import NoiseRecord
+from tacit.checking.watched_gate import Passage
 from tacit.privacy.audit import audit_counter
 from tacit.privacy.curator import JointStream
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.gate import Stream
 from tacit.privacy.models import JointDP
-from tacit.watched_gate import Passage
 
 # Numbers of noise that are looked at, and runs that they come from.
 _NOISE_VALUES = 2000

@@ -8,15 +8,15 @@ from typing import Any, get_args
 
 import numpy as np
 
+from tacit.checking.made_up_users import joined, some_rows, with_ids
 from tacit.checking.trial import Trial
+from tacit.checking.watched_gate import difference, snapshot
 from tacit.episodes import Form
 from tacit.loop import run
-from tacit.made_up_users import joined, some_rows, with_ids
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.statistic import Block
-from tacit.watched_gate import difference, snapshot
 
 
 def check_protocol(trial: Trial) -> None:

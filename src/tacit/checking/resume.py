@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from tacit.checking.trial import Trial
+from tacit.checking.watched_gate import WatchedGate, difference, digest_of, snapshot
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import Block
-from tacit.watched_gate import WatchedGate, difference, digest_of, snapshot
 
 
 def check_resume(trial: Trial) -> None:

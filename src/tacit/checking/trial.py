@@ -12,14 +12,21 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.checking.frozen import frozen_clock
+from tacit.checking.made_up_users import Sample, raw_block
+from tacit.checking.watched_gate import (
+    WatchedGate,
+    difference,
+    digest_of,
+    on_show,
+    overheard,
+    snapshot,
+)
 from tacit.loop import Data, World
-from tacit.made_up_users import Sample, raw_block
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import CheckFailed, TacitError
 from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate
 from tacit.privacy.statistic import Block, Statistic
-from tacit.watched_gate import WatchedGate, difference, digest_of, on_show, overheard, snapshot
 
 SEED = 7
 """Of everything random in a check, beside the caller's own."""

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tacit.audit_report import AgentAudit, Transcript
+    from tacit.checking.audit_report import AgentAudit, Transcript
 
 
 def write_page(audit: AgentAudit, path: str) -> None:

@@ -55,7 +55,7 @@ def false_alarms(audits: int, host: str = "UCBVI", runs: int = 25) -> list[tuple
 
     Every audit has users, neighbours and noise of its own.
     """
-    from tacit.agent_audit import audit_agent
+    from tacit.checking.audit import audit_agent
 
     found = []
     for seed in range(audits):

@@ -1,10 +1,9 @@
 """Agents with a privacy bug, each of which somebody could write in good faith.
 
-Every bug says what it does and what an attacker would gain by it: those of noise are in
-:mod:`tacit.experiments.planted_bugs_of_noise`, and others in ``planted_bugs_of_accounts`` and
-``planted_bugs_of_leaks``. This is where they are planted. The audit
-(:func:`tacit.agent_audit.audit_agent`) must fail each of them, and pass the same agent without it:
-``python -m tacit.experiments.mutation_table`` prints which check found what.
+Every bug says what it does and what an attacker would gain by it; they are in
+:mod:`tacit.experiments.planted`, by kind: of noise, of accounts and clips, and leaks. This is where
+they are planted. The audit (:func:`tacit.audit_agent`) must fail each of them, and pass the same
+agent without it: ``python -m tacit.experiments.mutation_table`` prints which check found what.
 
 Some are the papers' own: noise that is drawn once, widths from raw data, a sensitivity that forgets
 the horizon. They are here so that nobody has to believe in the audit. Never use one.
@@ -17,8 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tacit.experiments.planted_bugs_base import plant
-from tacit.experiments.planted_bugs_of_accounts import (
+from tacit.experiments.planted.base import plant
+from tacit.experiments.planted.of_accounts import (
     AutosaveIgnored,
     ClipRemoved,
     CountsWrap,
@@ -34,7 +33,7 @@ from tacit.experiments.planted_bugs_of_accounts import (
     ZeroOutNoise,
     ZeroOutSensitivity,
 )
-from tacit.experiments.planted_bugs_of_leaks import (
+from tacit.experiments.planted.of_leaks import (
     RawAttribute,
     RawClip,
     RawEnergy,
@@ -52,7 +51,7 @@ from tacit.experiments.planted_bugs_of_leaks import (
     RawWidth,
     ValueInException,
 )
-from tacit.experiments.planted_bugs_of_noise import (
+from tacit.experiments.planted.of_noise import (
     AntitheticNoise,
     CutNoise,
     FirstPartWithoutNoise,
@@ -329,9 +328,9 @@ def audit(planted: Planted | str, **options: Any) -> Any:
 
     Args:
         planted: which.
-        options: of :func:`tacit.agent_audit.audit_agent`, in place of the usual ones.
+        options: of :func:`tacit.checking.audit.audit_agent`, in place of the usual ones.
     """
-    from tacit.agent_audit import audit_agent
+    from tacit.checking.audit import audit_agent
 
     host = HOSTS[planted if isinstance(planted, str) else planted.host]
     bug = None if isinstance(planted, str) else planted.bug

@@ -12,11 +12,11 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tacit.checking.watched_gate import snapshot
 from tacit.experiments.hostile.calls import Call
 from tacit.experiments.hostile.small import Small, local_agents, small_agents
 from tacit.experiments.hostile.throwing import EntryPoint, Strategy
 from tacit.privacy.statistic import Block
-from tacit.watched_gate import snapshot
 
 
 def agent_entries() -> list[EntryPoint]:

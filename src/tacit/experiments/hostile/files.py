@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit import published
+from tacit.checking.watched_gate import difference, snapshot
 from tacit.experiments.hostile.damage import (
     Forger,
     damage,
@@ -45,7 +46,6 @@ from tacit.experiments.hostile.small import (
 from tacit.experiments.hostile.throwing import Broken, EntryPoint, Strategy
 from tacit.privacy.errors import TacitError
 from tacit.tabular.world import load_world
-from tacit.watched_gate import difference, snapshot
 
 
 def file_entries() -> list[EntryPoint]:

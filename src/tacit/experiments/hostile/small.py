@@ -14,7 +14,7 @@ import numpy as np
 
 import tacit
 from tacit import registry
-from tacit.made_up_users import raw_block
+from tacit.checking.made_up_users import raw_block
 from tacit.privacy.errors import TacitError
 from tacit.privacy.statistic import Block
 

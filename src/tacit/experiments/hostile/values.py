@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tacit.checking.watched_gate import difference, snapshot
 from tacit.episodes import Episodes
 from tacit.experiments.hostile.small import Small, local_agents, small_agents, small_log
 from tacit.experiments.hostile.throwing import Broken, EntryPoint, Stranger, Strategy
 from tacit.privacy.statistic import Block
 from tacit.vector_episodes import VectorEpisodes
-from tacit.watched_gate import difference, snapshot
 
 # What arrays of numbers may hold, and what lists may hold.
 _FLOATS = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, 2.0, -1.0, 1e-300, 0.3)

@@ -1,4 +1,4 @@
-"""What an audit of an agent found: numbers, findings and the verdict; see ``agent_audit``."""
+"""What an audit of an agent found: numbers, findings and the verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FALSE_ALARM = 1e-3
 """The chance that all tests of one audit together alarm although nothing is wrong, at most.
 
 Two views from outside have 1e-4 each, at the usual confidence, the checks of behaviour 1e-5, and
-some hundreds of tests of noise 1e-11 each; see :mod:`tacit.noise_tests`.
+some hundreds of tests of noise 1e-11 each; see :mod:`tacit.checking.noise_tests`.
 """
 
 

@@ -9,7 +9,8 @@
    declared sensitivities, and for the two that were found.
 3. **Noise.** The agent runs again and again, with one or with the other of the two. The noise of
    every release is measured against the claimed one, by part, release and coordinate: its size,
-   its shape, and that no two releases, parts or entries share it; see :mod:`tacit.noise_tests`.
+   its shape, and that no two releases, parts or entries share it; see
+   :mod:`tacit.checking.noise_tests`.
 4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
    two apart. The privacy loss of neighbouring runs must be N(+-mu^2 / 2, mu^2): its variance, which
    is that of the noise in the one direction that tells them apart, is tested by itself.
@@ -32,12 +33,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit_report import AgentAudit, Attacked, Transcript, Unit
+from tacit.checking.audit_report import AgentAudit, Attacked, Transcript, Unit
+from tacit.checking.gate_noise import Law, Measured, Totals, measured, report_blur
+from tacit.checking.made_up_users import Sample, mixed, raw_block, sampler_of
+from tacit.checking.noise_tests import NoiseRecord, Tally
+from tacit.checking.watched_gate import WatchedGate
+from tacit.checking.worst_users import worst_users
 from tacit.checks import Outcome, agent_outcomes, require_releases
-from tacit.gate_noise import Law, Measured, Totals, measured, report_blur
 from tacit.loop import Progress, World, progress_bar
-from tacit.made_up_users import Sample, mixed, raw_block, sampler_of
-from tacit.noise_tests import NoiseRecord, Tally
 from tacit.privacy.audit import audit_samples
 from tacit.privacy.budget import Relation
 from tacit.privacy.check_statistics import check_statistic
@@ -46,8 +49,6 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.models import JointDP, LocalDP
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
-from tacit.watched_gate import WatchedGate
-from tacit.worst_users import worst_users
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -86,7 +87,7 @@ def audit_agent(
         rounds: of the search for the farthest pair.
         seeds: how many runs the checks on ties and labels compare.
         sample: makes users for the attack, beside those made from the world's own; those of
-            :mod:`tacit.worst_users` by default.
+            :mod:`tacit.checking.worst_users` by default.
         progress: whether to show a progress bar, on standard error.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.experiments.planted_bugs_base import Curated, Tampered
+from tacit.experiments.planted.base import Curated, Tampered
 from tacit.privacy.counters.tree import BinaryTree
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.gate import Release

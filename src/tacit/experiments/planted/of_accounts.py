@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.experiments.planted_bugs_base import Asks, Curated, Tampered
+from tacit.experiments.planted.base import Asks, Curated, Tampered
 from tacit.privacy.budget import Relation
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.models import JointDP

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.made_up_users import Sample, mixed
+from tacit.checking.made_up_users import Sample, mixed
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.experiments.planted_bugs_base import careless_rewards
+from tacit.experiments.planted.base import careless_rewards
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.gate_noise import Law, Measured
+from tacit.checking.gate_noise import Law, Measured
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.statistic import Floats, Layout
 

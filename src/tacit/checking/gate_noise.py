@@ -2,9 +2,9 @@
 
 What was released minus the sum of the users' bounded vectors is noise. In units of the scale that
 sensitivity and cost demand it must be standard normal (or Laplace of scale 1), independent between
-entries and between releases: see :mod:`tacit.noise_tests`. Running sums are put through the inverse
-of what their counter does to its noise, from the counter's code, which leaves one fresh vector per
-release.
+entries and between releases: see :mod:`tacit.checking.noise_tests`. Running sums are put through
+the inverse of what their counter does to its noise, from the counter's code, which leaves one fresh
+vector per release.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.checking.watched_gate import Passage, WatchedGate
 from tacit.privacy.audit import counter_matrices
 from tacit.privacy.curator import JointCurator, JointStream
 from tacit.privacy.exact import ExactNoise, grid_step, heard_shares
@@ -26,7 +27,6 @@ from tacit.privacy.local import LocalCurator, noise_scale
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Bools, Floats, Statistic
-from tacit.watched_gate import Passage, WatchedGate
 
 Law: TypeAlias = Literal["normal", "laplace", "sum of laplace"]
 
