@@ -1,23 +1,30 @@
 """Kills a learning process again and again, and checks that nothing is spent or told twice.
 
     python -m benchmarks.crash --kills 300
+    python -m benchmarks.crash --agent fitted_functional_q --kills 100
+    python -m benchmarks.crash --agent all --kills 300
 
-A child process runs UCBVI on riverswim with real noise, a ledger and autosave, and is killed
-(SIGKILL): at a random moment, or at a chosen call that writes, flushes, renames or removes a file
-(before it, after it, or in the middle of a write, with some of the bytes on disk). The next child
-resumes. Every child notes what it fed and what it published, in a file that is not part of what is
-tested. After every kill the parent checks these notes, the ledger and the state:
+A child process runs an agent (:data:`KINDS`) with real noise, a ledger and autosave, and is killed
+(SIGKILL): at a random moment, at a chosen call that writes, flushes, renames or removes a file
+(before it, after it, or in the middle of a write, with some of the bytes on disk), or right after
+a chosen charge, state or record of a save. The next child resumes. Every child notes what it fed,
+paid and published, in a file that is not part of what is tested. After every kill the parent checks
+these notes, the ledger and the state:
 
 * a policy version is published as one policy, and a release as one release, whatever happened;
 * what was published is known to the next child: it was on disk before;
-* a block of users is released once, and every user is in the sums once, also if a child feeds her
-  again because it cannot know whether she was counted (the noise is so small here that the sums
-  tell);
+* the releases that were published about a block cost its users no more than they have, and no more
+  than the ledger says; an agent that asks once has released every block once;
+* every user is in the sums once, also if a child feeds her again because it cannot know whether
+  she was counted (the noise is so small here that the sums tell, where they count steps);
 * the ledger is whole, nobody has spent more than the limit, and every release was paid for;
 * the guarantee is the same in every life;
-* a copy of a state that was resumed is refused, and a state that was not is never refused.
+* a copy of a state that was resumed is refused, and a state that was not is never refused;
+* a run ends with as many policies as it has blocks, less one for each kill at most.
 
 Children are forked from a process that holds no agent, so a kill costs no start of an interpreter.
+Nothing is compiled there for ``deep_q``, whose libraries do not survive a fork: it is slow, and
+gets few of the kills of ``--agent all``.
 """
 
 from __future__ import annotations
@@ -25,7 +32,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import importlib
+import importlib.util
 import json
+import math
 import os
 import random
 import shutil
@@ -34,26 +44,118 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tacit
+from tacit.continuous import line
+from tacit.linear import simplex
+from tacit.lq import random_system
+from tacit.mixture import mixture_of_models
+from tacit.privacy import curator as gate
 from tacit.privacy import storage
 from tacit.privacy.errors import CorruptFile, DoubleSpend
 from tacit.privacy.storage import read_state
 from tacit.tabular import riverswim
 
-WORLD = riverswim(3, 4)
-BLOCK, BLOCKS = 10, 12
 # So large that the noise of a sum is far below one user's part in it: a total of counts has a
 # standard deviation below 0.2, and half a user, the threshold, is 2.
 PRIVACY = tacit.JointDP(epsilon=3e5, delta=1e-6)
 POPULATION = tacit.JointDP(epsilon=4e5, delta=1e-6)
 _CALLS = ("write", "fsync", "replace", "link", "unlink", "ftruncate")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An agent that is killed.
+
+    Attributes:
+        agent: its class, as a text ``"module:name"``.
+        make_world: makes the world whose users it serves.
+        options: of the agent.
+        users: of a block.
+        blocks: how many there are.
+        steps_in: the part of a release whose entries add up to the steps of all users; "" for none.
+        asks_once: whether a block is in one release only.
+        counters: by which its blocks are summed.
+        scheduled: whether its blocks are given; otherwise it has one.
+    """
+
+    agent: str
+    make_world: Callable[[], Any]
+    options: tuple[tuple[str, Any], ...] = ()
+    users: int = 10
+    blocks: int = 12
+    steps_in: str = ""
+    asks_once: bool = True
+    counters: tuple[str, ...] = ("auto",)
+    scheduled: bool = True
+
+    @cached_property
+    def world(self) -> Any:
+        """The world whose users it serves."""
+        return self.make_world()
+
+    def make(self, counter: str, **files: Path) -> Any:
+        """A new agent."""
+        module, name = self.agent.split(":")
+        more: dict[str, Any] = dict(self.options)
+        if self.scheduled:
+            more["schedule"] = f"fixed:size={self.users}"
+        if counter != "auto":
+            more["counter"] = counter
+        made = getattr(importlib.import_module(module), name)
+        return made(self.world.spec, self.users * self.blocks, PRIVACY, **more, **files)
+
+
+KINDS = {
+    "ucbvi": Kind(
+        "tacit.tabular.ucbvi:UCBVI",
+        partial(riverswim, 3, 4),
+        (("stationary", True),),
+        steps_in="transitions",
+        counters=("auto", "binary tree"),
+    ),
+    "lsvi_ucb": Kind(
+        "tacit.linear.lsvi_ucb:LSVIUCB",
+        partial(simplex, dimension=3, states=8, actions=3, horizon=4, known_rewards=True),
+        (("statistic", "targets"),),
+        blocks=6,
+        steps_in="gram",
+        asks_once=False,
+    ),
+    "linopt_vi": Kind(
+        "tacit.mixture.linopt_vi:LinOptVI",
+        partial(mixture_of_models, 3, 4, 4, 4),
+        (("statistic", "values"),),
+        blocks=6,
+    ),
+    "certainty_equivalence": Kind(
+        "tacit.lq.certainty_equivalence:CertaintyEquivalence",
+        partial(random_system, n=2, d=1, horizon=4),
+        blocks=6,
+    ),
+    "fitted_functional_q": Kind(
+        "tacit.continuous.fitted:FittedFunctionalQ",
+        partial(line, horizon=6),
+        (("releases", 3),),
+        blocks=4,
+        asks_once=False,
+    ),
+    "deep_q": Kind(
+        "tacit.continuous.deep:DeepQ",
+        partial(line, horizon=6),
+        (("steps", 4), ("hidden", (4,))),
+        blocks=1,
+        asks_once=False,
+        scheduled=False,
+    ),
+}
 
 
 @dataclass
@@ -62,7 +164,10 @@ class Life:
 
     Attributes:
         call: at which of its calls that touch files it is killed; 0 for never.
-        moment: ``"before"`` the call, ``"after"`` it, or ``"torn"``: in the middle of a write.
+        moment: ``"before"`` the call, ``"after"`` it, or ``"torn"``: in the middle of a write. Or
+            calls are not those that touch files: with ``"charge"`` it is killed after so many
+            charges are on the ledger, with ``"state"`` after so many states are written (one comes
+            with every resume), with ``"record"`` after the ledger has so many saves.
         delay: after how many seconds it is killed if no call does it.
     """
 
@@ -85,6 +190,11 @@ class Tally:
     refused_copies: int = 0
     problems: list[str] = field(default_factory=list)
 
+    def add(self, other: Tally) -> None:
+        """Takes in what happened elsewhere."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
     def __str__(self) -> str:
         return (
             f"{self.kills} kills, {self.resumed} resumed, {self.restarted} before the first save, "
@@ -101,74 +211,109 @@ class Case:
     counter: str
     people: bool
     again: bool  # feeds the users of an interrupted block again, instead of new ones
+    kind: str = "ucbvi"
 
-    def agent(self, folder: Path) -> tacit.UCBVI:
+    def agent(self, folder: Path) -> Any:
         """A new agent, or the one whose state is in the folder."""
         ledger, state = folder / "ledger", folder / "state"
-
-        def make(**files: Path) -> tacit.UCBVI:
-            return tacit.UCBVI(
-                WORLD.spec,
-                BLOCK * BLOCKS,
-                PRIVACY,
-                schedule=f"fixed:size={BLOCK}",
-                counter=self.counter,
-                stationary=True,
-                **files,
-            )
-
+        kind = KINDS[self.kind]
         if state.exists():
-            return make().load(state, ledger=ledger, autosave=state)
+            return kind.make(self.counter).load(state, ledger=ledger, autosave=state)
         if ledger.exists() and not self.people:
             # Killed before its first save: it has fed nobody, and nobody else has.
             ledger.unlink()
-        return make(ledger=ledger, autosave=state)
+        return kind.make(self.counter, ledger=ledger, autosave=state)
 
 
-CASES = tuple(
-    Case(counter, people, again)
-    for counter in ("auto", "binary tree")
-    for people in (False, True)
-    for again in (False, True)
-)
+def cases_of(kind: str) -> tuple[Case, ...]:
+    """All kinds of run of an agent."""
+    return tuple(
+        Case(counter, people, again, kind)
+        for counter in KINDS[kind].counters
+        for people in (False, True)
+        for again in (False, True)
+    )
+
+
+CASES = cases_of("ucbvi")
 
 
 # The child.
 
 
 def live(case: Case, folder: Path, life: Life) -> None:
-    """Serves users until all are through; notes what it feeds and publishes."""
+    """Serves users until all are through; notes what it feeds, pays and publishes."""
     write = os.write
     notes = os.open(folder / "notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(kind: str, **content: Any) -> None:
         write(notes, json.dumps({"kind": kind} | content).encode() + b"\n")
 
-    def publish(agent: tacit.UCBVI, kind: str) -> None:
-        last, policy = agent._curator.last_release, agent.policy
+    def publish(agent: Any, kind: str) -> None:
+        last, policies = agent._curator.last_release, (agent.policy, agent.greedy_policy)
+        arrays = [agent._policy_arrays(policy) for policy in policies]
         note(
             kind,
-            version=policy.version,
-            policy=_digest(policy.actions),
-            index=-1 if last is None else last.index,
-            release="" if last is None else _digest(*(last[part] for part in sorted(last.parts))),
-            total=0.0 if last is None else float(last["transitions"].sum()),
+            version=agent.policy.version,
+            policy=_digest(*(a[name] for a in arrays for name in sorted(a))),
+            release=None if last is None else _told(last, steps_in),
+            served=agent.served,
             guarantee=str(agent.guarantee),
         )
 
+    steps_in = KINDS[case.kind].steps_in
+    _overhear(note, steps_in)
     if life.call:
-        _die_at(life)
+        (_die_at if life.moment in ("before", "after", "torn") else _die_after)(life)
     agent = case.agent(folder)
     publish(agent, "open")
-    rng = np.random.default_rng()
+    world, rng = KINDS[case.kind].world, np.random.default_rng()
     first = _next_user(folder, case.again)
     while agent.block_users > 0:
         size = agent.block_users
-        episodes = WORLD.simulate(agent.policy, size, rng, "episodes")
+        episodes = world.simulate(agent.policy, size, rng, "episodes")
         note("feed", first=first, users=size)
         agent.learn(episodes, [*range(first, first + size)])
         publish(agent, "publish")
         first += size
+
+
+def _told(release: tacit.Release, steps_in: str) -> dict[str, Any]:
+    """What a release told the world."""
+    total = float(release[steps_in].sum()) if steps_in in release.parts else None
+    digest = _digest(*(release[part] for part in sorted(release.parts)))
+    return {"index": release.index, "digest": digest, "total": total}
+
+
+def _overhear(note: Callable[..., None], steps_in: str) -> None:
+    """Notes which users a block has, what its releases cost, and what they told."""
+    curator: Any = tacit.JointCurator
+    add, charge, publish, reopen = (
+        getattr(curator, name) for name in ("add", "_charge", "_publish", "_reopen")
+    )
+
+    def added(self: Any, block: Any, user_ids: Any = None) -> Any:
+        number = add(self, block, user_ids)
+        note("block", key=self._keys[number], first=user_ids[0], users=len(user_ids))
+        return number
+
+    def charged(self: Any, costs: Any, label: str) -> None:
+        charge(self, costs, label)
+        note("charge", index=self.releases, costs={self._keys[b]: c for b, c in costs.items()})
+
+    def published(self: Any, release: Any) -> Any:
+        publish(self, release)
+        note("release", release=_told(release, steps_in))
+        return release
+
+    def reopened(self: Any, *args: Any) -> None:
+        reopen(self, *args)
+        if self.last_release is not None:
+            # It was on disk, so it is as good as published, before anything else is asked.
+            note("release", release=_told(self.last_release, steps_in))
+
+    curator.add, curator._charge, curator._publish = added, charged, published
+    curator._reopen = reopened
 
 
 def _next_user(folder: Path, again: bool) -> int:
@@ -178,6 +323,31 @@ def _next_user(folder: Path, again: bool) -> int:
     last = [line for line in feeds if line["kind"] == "feed"][-1]
     through = feeds[-1]["kind"] == "publish"
     return int(last["first"]) if again and not through else int(last["first"] + last["users"])
+
+
+def _die_after(life: Life) -> None:
+    """Kills this process when so many charges, states or saves are on disk."""
+    count = 0
+
+    def dying(call: Callable[..., Any]) -> Any:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            nonlocal count
+            done = call(*args, **options)
+            count += 1
+            if count == life.call:
+                os.kill(os.getpid(), signal.SIGKILL)
+                time.sleep(60)
+            return done
+
+        return wrapped
+
+    ledger: Any = tacit.Ledger
+    if life.moment == "charge":
+        ledger.charge = dying(ledger.charge)
+    elif life.moment == "record":
+        ledger.record_save = dying(ledger.record_save)
+    else:
+        gate.write_state = dying(gate.write_state)  # type: ignore[attr-defined]
 
 
 def _die_at(life: Life) -> None:
@@ -274,37 +444,49 @@ def _notes(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
 
-def _lives(rng: random.Random) -> Iterator[Life]:
-    """Every second one dies at one of its first calls, in all three ways; the others at random."""
+def _whole_life(case: Case) -> float:
+    """How many seconds a child takes that nobody kills; moments of death are drawn from these."""
+    with tempfile.TemporaryDirectory(prefix="tacit-crash-") as name:
+        folder = Path(name)
+        if case.people:
+            tacit.Ledger.create_for_people(folder / "ledger", POPULATION)
+        start = time.monotonic()
+        _forked(lambda: live(case, folder, Life()), folder)
+        return time.monotonic() - start
+
+
+def _lives(rng: random.Random, longest: float) -> Iterator[Life]:
+    """Every second one dies at one of its first calls, in all three ways; the others at random.
+
+    Of those some die right after a charge, which is where agents that ask again lose most.
+    """
     deaths = [(call, moment) for call in range(1, 37) for moment in ("before", "torn", "after")]
+    deaths += [(call, moment) for call in range(1, 7) for moment in ("charge", "state", "record")]
     while True:
         rng.shuffle(deaths)
         for call, moment in deaths:
             yield Life(call=call, moment=moment)
-            yield Life(delay=rng.uniform(0.0, 0.3))
+            yield Life(delay=rng.uniform(0.0, longest))
 
 
 def kill_many(
-    kills: int, seed: int = 0, say: Callable[[str], None] | None = None, cases: Any = CASES
+    kills: int,
+    seed: int = 0,
+    say: Callable[[str], None] | None = None,
+    cases: Sequence[Case] = CASES,
 ) -> Tally:
-    """Kills children until enough died; what happened, with every problem found."""
+    """Kills children until enough died; what happened, with every problem found.
+
+    All cases are of one agent.
+    """
     rng, tally = random.Random(seed), Tally()  # noqa: S311
-    lives = _lives(rng)
-    _warm_up()
+    _warm_up(cases[0].kind)
+    lives = _lives(rng, _whole_life(cases[0]))
     number = 0
     while tally.kills < kills:
         case = cases[number % len(cases)]
         number += 1
-        with tempfile.TemporaryDirectory(prefix="tacit-crash-") as name:
-            folder = Path(name)
-            if case.people:
-                tacit.Ledger.create_for_people(folder / "ledger", POPULATION)
-            try:
-                _one_run(case, folder, lives, kills, tally)
-                found = examine(case, folder, tally)
-            except CorruptFile as error:
-                found = [str(error)]
-            tally.problems += [f"{case}: {problem}" for problem in found]
+        _one_run(case, lives, kills, tally)
         if say is not None:
             say(str(tally))
         if tally.problems:
@@ -312,8 +494,36 @@ def kill_many(
     return tally
 
 
-def _one_run(case: Case, folder: Path, lives: Iterator[Life], kills: int, tally: Tally) -> None:
+def kill_exactly(scripts: Iterable[Sequence[Life]], case: Case) -> Tally:
+    """One run for each script, killed as it says and then left alone until it is through."""
+    tally = Tally()
+    _warm_up(case.kind)
+    for script in scripts:
+        _one_run(case, iter([*script, Life()]), sys.maxsize, tally)
+    return tally
+
+
+def _one_run(case: Case, lives: Iterator[Life], kills: int, tally: Tally) -> None:
     """One agent from its first start until it is through, or until enough were killed."""
+    with tempfile.TemporaryDirectory(prefix="tacit-crash-") as name:
+        folder = Path(name)
+        if case.people:
+            tacit.Ledger.create_for_people(folder / "ledger", POPULATION)
+        before, finished = tally.kills, tally.finished
+        try:
+            _live_again_and_again(case, folder, lives, kills, tally)
+            least = 0
+            if tally.finished > finished:
+                least = KINDS[case.kind].blocks - (tally.kills - before)
+            found = examine(case, folder, tally, least)
+        except CorruptFile as error:
+            found = [str(error)]
+        tally.problems += [f"{case}: {problem}" for problem in found]
+
+
+def _live_again_and_again(
+    case: Case, folder: Path, lives: Iterator[Life], kills: int, tally: Tally
+) -> None:
     while tally.kills < kills:
         state, copy = folder / "state", folder / "copy"
         before = state.exists()
@@ -370,87 +580,154 @@ def _try_copy(folder: Path, tally: Tally) -> None:
     tally.refused_copies += 1
 
 
-def examine(case: Case, folder: Path, tally: Tally) -> list[str]:
-    """What is wrong with a run, by its notes, its ledger and its files."""
-    problems: list[str] = []
+@dataclass
+class _Story:
+    """What the notes of a run tell."""
+
+    policies: dict[int, set[str]] = field(default_factory=dict)
+    releases: dict[int, set[str]] = field(default_factory=dict)
+    totals: dict[int, float | None] = field(default_factory=dict)
+    costs: dict[int, dict[str, float]] = field(default_factory=dict)
+    blocks: dict[str, range] = field(default_factory=dict)
+    fed_for: dict[int, tuple[int, int]] = field(default_factory=dict)
+    guarantees: set[str] = field(default_factory=set)
+    feeds: list[tuple[int, int]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, folder: Path) -> _Story:
+        story, known = cls(), -1
+        for told in _notes(folder):
+            if told["kind"] == "feed":
+                story.feeds.append((told["first"], told["users"]))
+            elif told["kind"] == "block":
+                users = range(told["first"], told["first"] + told["users"])
+                story.blocks[told["key"]] = users
+            elif told["kind"] == "charge":
+                # A later one with the same number took the place of one that nobody saw.
+                if told["index"] in story.releases:
+                    story.problems.append(f"release {told['index']} was paid for again")
+                story.costs[told["index"]] = told["costs"]
+            elif told["release"] is not None:
+                index = told["release"]["index"]
+                story.releases.setdefault(index, set()).add(told["release"]["digest"])
+                story.totals[index] = told["release"]["total"]
+            if told["kind"] in ("open", "publish"):
+                version = told["version"]
+                if version < known:
+                    story.problems.append(f"version {known} was published, {version} was resumed")
+                known = max(known, version)
+                story.policies.setdefault(version, set()).add(told["policy"])
+                story.guarantees.add(told["guarantee"])
+                if version > 0:
+                    story.fed_for.setdefault(version, story.feeds[-1])
+        return story
+
+
+def examine(case: Case, folder: Path, tally: Tally, least: int = 0) -> list[str]:
+    """What is wrong with a run, by its notes, its ledger and its files.
+
+    A run that is through has published ``least`` policies.
+    """
+    kind, story = KINDS[case.kind], _Story.of(folder)
+    problems = story.problems
 
     def require(well: bool, problem: str) -> None:
         if not well:
             problems.append(problem)
 
-    policies: dict[int, set[str]] = {}
-    releases: dict[int, set[str]] = {}
-    totals: dict[int, float] = {}
-    blocks: dict[int, tuple[int, int]] = {}
-    guarantees: set[str] = set()
-    feeds: list[tuple[int, int]] = []
-    known = -1
-    for line in _notes(folder):
-        if line["kind"] == "feed":
-            feeds.append((line["first"], line["users"]))
-            continue
-        version, index = line["version"], line["index"]
-        require(version >= known, f"version {known} was published, but {version} was resumed")
-        require(version == index + 1, f"version {version} after release {index}")
-        known = max(known, version)
-        policies.setdefault(version, set()).add(line["policy"])
-        guarantees.add(line["guarantee"])
-        if index >= 0:
-            releases.setdefault(index, set()).add(line["release"])
-            totals[index] = line["total"]
-            blocks.setdefault(index, feeds[-1])
-    for version, seen in policies.items():
+    for version, seen in story.policies.items():
         require(len(seen) == 1, f"policy {version} was published as {len(seen)} policies")
-    for index, seen in releases.items():
+    for index, seen in story.releases.items():
         require(len(seen) == 1, f"release {index} was published as {len(seen)} releases")
-    require(len(guarantees) <= 1, f"the guarantee changed: {guarantees}")
-    require([*blocks] == [*range(len(blocks))], f"releases {[*blocks]} are not one after another")
-    if not case.again:
-        require(len(set(blocks.values())) == len(blocks), "a block was released twice")
-    counted: set[int] = set()
-    expected = 0.0
-    for index, (first, users) in blocks.items():
-        new = set(range(first, first + users)) - counted
-        counted |= new
-        part = len(new) * WORLD.spec.horizon
-        expected = part if case.counter == "auto" else expected + part
-        require(
-            abs(totals[index] - expected) < WORLD.spec.horizon / 2,
-            f"release {index} counts {totals[index]:.2f} steps, and {expected} were new",
-        )
-    require(case.again or len(counted) == BLOCK * len(blocks), "a user was fed to two blocks")
-    problems += _examine_files(case, folder, len(blocks), counted)
-    tally.releases += len(blocks)
-    tally.lost_blocks += len(set(feeds)) - len(set(blocks.values()))
+    require(len(story.guarantees) <= 1, f"the guarantee changed: {story.guarantees}")
+    indices = [*story.releases]
+    require(indices == [*range(len(indices))], f"releases {indices} are not one after another")
+    published = max(story.policies, default=0)
+    require(published >= least, f"{published} policies came of it, not {least} or more")
+    if kind.asks_once:
+        # The last policy may not be planned yet.
+        require(published in (len(indices), len(indices) - 1), f"version {published}: {indices}")
+        if not case.again:
+            fed = [*story.fed_for.values()]
+            require(len(set(fed)) == len(fed), "a block was released twice")
+    counted = _examine_sums(case, story)
+    problems += _examine_files(case, folder, story, counted)
+    tally.releases += len(indices)
+    tally.lost_blocks += len(set(story.feeds)) - len(set(story.fed_for.values()))
     return problems
 
 
-def _examine_files(case: Case, folder: Path, releases: int, counted: set[int]) -> list[str]:
+def _examine_sums(case: Case, story: _Story) -> set[int]:
+    """Whether sums that count steps count every user once; who was counted."""
+    kind = KINDS[case.kind]
+    owners: dict[int, str] = {}
+    running = 0.0
+    for index in sorted(story.releases):
+        costs = story.costs.get(index, {})
+        if not costs:
+            story.problems.append(f"release {index} was not paid for")
+            continue
+        if kind.asks_once and len(costs) > 1:
+            story.problems.append(f"release {index} is about {len(costs)} blocks")
+        expected, largest = 0.0, max(costs.values())
+        for key, cost in costs.items():
+            new = sum(owners.setdefault(user, key) == key for user in story.blocks[key])
+            # Gaussian costs are squares of weights.
+            expected += math.sqrt(cost / largest) * new * kind.world.spec.horizon
+        running = expected if case.counter == "auto" else running + expected
+        total = story.totals[index]
+        if total is not None and abs(total - running) >= kind.world.spec.horizon / 2:
+            story.problems.append(
+                f"release {index} counts {total:.2f} steps, and {running:.2f} were new"
+            )
+    return set(owners)
+
+
+def _examine_files(case: Case, folder: Path, story: _Story, counted: set[int]) -> list[str]:
     """What is wrong with the ledger and with what lies about."""
     problems = []
     if (folder / "ledger").exists():
         ledger = tacit.Ledger.open(folder / "ledger")  # refuses a bad line
         paid = [e for e in ledger.entries if e.event in ("charge", "pending")]
-        if len(paid) < releases:
-            problems.append(f"{releases} releases, but {len(paid)} were paid for")
+        if len(paid) < len(story.releases):
+            problems.append(f"{len(story.releases)} releases, but {len(paid)} were paid for")
         if ledger.max_spent > ledger.limit * (1 + 1e-9):
             problems.append(f"{ledger.max_spent} of {ledger.limit} was spent")
         if case.people and any(ledger.spent_by(user) == 0 for user in counted):
             problems.append("a user was counted who had not paid")
+        published: dict[str, float] = {}
+        for index in story.releases:
+            for key, cost in story.costs.get(index, {}).items():
+                published[key] = published.get(key, 0.0) + cost
+        for key, cost in published.items():
+            if cost > min(PRIVACY.episode_limit, ledger.spent(key)) * (1 + 1e-9):
+                problems.append(f"what was told of block {key} cost {cost}, and it paid less")
     for path in folder.iterdir():
         if path.name.startswith((".tacit", "state", "ledger")) and path.stat().st_mode & 0o077:
             problems.append(f"others can read {path.name}")
     return problems
 
 
-def _warm_up() -> None:
+def _warm_up(name: str) -> None:
     """Compiles and imports, in the parent, whatever an agent needs; this agent is then gone."""
-    agent = tacit.UCBVI(
-        WORLD.spec, 2 * BLOCK, PRIVACY, schedule=f"fixed:size={BLOCK}", stationary=True
-    )
-    rng = np.random.default_rng(0)
-    while agent.block_users:
-        agent.learn(WORLD.simulate(agent.policy, agent.block_users, rng, "episodes"))
+    kind = KINDS[name]
+    if name == "deep_q":
+        return
+    for counter in kind.counters:
+        agent, world, rng = kind.make(counter), kind.world, np.random.default_rng(0)
+        for _ in range(min(2, kind.blocks)):
+            agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+
+
+def _shares(kills: int) -> dict[str, int]:
+    """How many of the kills each agent gets; few for the slow one, which needs extra packages."""
+    slow = max(1, kills // 30) if importlib.util.find_spec("optax") else 0
+    quick = [name for name in KINDS if name != "deep_q"]
+    each = (kills - slow) // len(quick)
+    shares = dict.fromkeys(quick, each)
+    shares["ucbvi"] += kills - slow - each * len(quick)
+    return shares | ({"deep_q": slow} if slow else {})
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -458,15 +735,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.crash", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--kills", type=int, default=300, help="how many (300)")
+    parser.add_argument(
+        "--agent", default="ucbvi", choices=[*KINDS, "all"], help="which one is killed (ucbvi)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the moments, not of the noise")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
     terminal = sys.stderr.isatty()
     say = (lambda line: print(f"\r{line}", end="", file=sys.stderr)) if terminal else None
-    tally = kill_many(given.kills, given.seed, say)
+    shares = _shares(given.kills) if given.agent == "all" else {given.agent: given.kills}
+    tally = Tally()
+    for name, kills in shares.items():
+        one = kill_many(kills, given.seed, say, cases_of(name))
+        if len(shares) > 1 and not given.json:
+            print(f"{name}: {one}")
+        tally.add(one)
     if terminal:
         print(file=sys.stderr)
-    print(json.dumps(asdict(tally)) if given.json else tally)
+    if given.json:
+        print(json.dumps(asdict(tally)))
+    else:
+        print(f"all: {tally}" if len(shares) > 1 else tally)
     for problem in tally.problems:
         print(problem, file=sys.stderr)
     return 1 if tally.problems else 0

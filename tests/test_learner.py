@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit
 from tacit import Block, JointDP, NonPrivate
 from tacit.finite import FiniteSpec
 from tacit.finite_learner import FiniteLearner
 from tacit.policy import Policy
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import HorizonExceeded, InvalidArgument
+from tacit.privacy.storage import read_state
 from tacit.schedule import Schedule
 from tacit.visits import VisitCounts
 
@@ -112,3 +114,114 @@ def test_users_of_a_failed_release_are_lost_and_not_asked_again(monkeypatch: Any
 def test_what_a_family_does_not_offer_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="calibration of Adds must be tight"):
         Adds(SPEC, 30, PRIVATE, calibration="as_printed")
+
+
+# What an error says of those who were taken.
+
+
+def disk_full(*_: Any, **__: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def ids_of(first: int, users: int) -> list[int]:
+    return [*range(first, first + users)]
+
+
+def test_an_error_says_who_was_taken(monkeypatch: Any, tmp_path: Any) -> None:
+    """Two blocks in one call, and the second one's state cannot be written: both are taken."""
+    files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
+    agent = Adds(SPEC, 60, PRIVATE, **files)
+    agent.learn(block_of(5), ids_of(0, 5))
+    real, written = tacit.privacy.curator.write_state, []
+
+    def fails_at_the_second(*args: Any, **options: Any) -> None:
+        written.append(1)
+        (disk_full if len(written) == 2 else real)(*args, **options)
+
+    data = block_of(25, seed=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(tacit.privacy.curator, "write_state", fails_at_the_second)
+        with pytest.raises(OSError, match="No space") as caught:
+            agent.learn(data, ids_of(5, 25))
+    # 5 complete the first block, 10 are lost with the second, and 10 were never looked at.
+    assert caught.value.users_taken == 15  # type: ignore[attr-defined]
+    assert "15 of these 25 users were taken" in caught.value.__notes__[0]
+    assert "data.take(slice(15, None))" in caught.value.__notes__[0]
+    assert (agent.served, agent.releases, agent.block_users) == (20, 1, 10)
+    agent.save(tmp_path / "state")
+    agent.learn(data.take(slice(15, None)), ids_of(20, 10))
+    assert (agent.served, agent.releases, agent._curator.users) == (30, 2, 30)
+
+
+def test_users_who_wait_for_their_block_are_taken_too() -> None:
+    agent = Adds(SPEC, 30, PRIVATE, noise_seed=1, schedule="fixed:size=10")
+    agent.schedule = Schedule("short", (10, 10))
+    with pytest.raises(HorizonExceeded, match="no block is left for 5 more") as caught:
+        agent.learn(block_of(25))
+    assert caught.value.users_taken == 20  # type: ignore[attr-defined]
+
+
+def test_a_block_that_did_not_get_in_is_not_taken(monkeypatch: Any, tmp_path: Any) -> None:
+    """A ledger that cannot be written refuses a block before anybody pays.
+
+    All of it may come again, and who waited for it goes on waiting.
+    """
+    ledger = tacit.Ledger.create_for_people(tmp_path / "people", PRIVATE)
+    agent = Adds(SPEC, 30, PRIVATE, ledger=ledger)
+    agent.learn(block_of(4), ids_of(0, 4))
+    data, ids = block_of(9, seed=1), ids_of(4, 9)
+    with monkeypatch.context() as patch:
+        patch.setattr(tacit.Ledger, "_append", disk_full)
+        with pytest.raises(OSError, match="No space") as caught:
+            agent.learn(data, ids)
+    assert caught.value.users_taken == 0  # type: ignore[attr-defined]
+    assert not hasattr(caught.value, "__notes__")
+    assert (agent.served, agent.releases, agent.block_users) == (0, 0, 6)
+    agent.learn(data, ids)
+    assert (agent.served, agent.releases, agent.block_users) == (10, 1, 7)
+    assert sum(tacit.Ledger.open(ledger).accounts.values()) == 10
+
+
+# Ids of users whose block is not full.
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.arange(700, 705),
+        np.arange(200, 205).astype(np.uint8),
+        [f"patient-{i}" for i in range(5)],
+        np.array([f"patient-{i}" for i in range(5)]),
+        range(700, 705),
+    ],
+    ids=["int64", "uint8", "texts", "array of texts", "range"],
+)
+@pytest.mark.parametrize("people", [False, True])
+def test_ids_of_those_who_wait_are_saved_as_hashes(ids: Any, people: bool, tmp_path: Any) -> None:
+    files: dict[str, Any] = {}
+    if people:
+        tacit.Ledger.create_for_people(tmp_path / "ledger", PRIVATE)
+        files = {"ledger": tmp_path / "ledger"}
+    agent = Adds(SPEC, 30, PRIVATE, noise_seed=1, **files)
+    agent.learn(block_of(5), ids)
+    agent.save(tmp_path / "save")
+    assert b"patient-" not in (tmp_path / "save").read_bytes()
+    names = read_state(tmp_path / "save", "curator").meta["extra"]["pending_names"]
+    assert [len(bytes.fromhex(name)) for name in names] == [16] * 5
+    resumed = Adds(SPEC, 30, PRIVATE, noise_seed=1).load(tmp_path / "save", **files)
+    # A second save of what was resumed, and then the same people again: each counts once.
+    resumed.save(tmp_path / "save")
+    resumed = Adds(SPEC, 30, PRIVATE, noise_seed=1).load(tmp_path / "save", **files)
+    resumed.learn(block_of(5, seed=1), ids)
+    assert resumed.releases == 1
+    assert sorted(resumed._curator._participants._seen.values()) == [1] * 5
+
+
+def test_the_first_autosave_holds_the_first_policies(tmp_path: Any) -> None:
+    """It is written by the constructor: what a subclass would set later were not in it."""
+    world = tacit.lq.random_system(n=2, d=1, horizon=4)
+    files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
+    agent = tacit.CertaintyEquivalence(world.spec, 30, PRIVATE, **files)
+    resumed = tacit.CertaintyEquivalence(world.spec, 30, PRIVATE).load(tmp_path / "state", **files)
+    assert agent.policy.noise == resumed.policy.noise > 0.0
+    assert agent.greedy_policy.noise == resumed.greedy_policy.noise == 0.0

@@ -35,6 +35,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.noise import Noise, saved_source
+from tacit.privacy.participants import Name
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Statistic
 from tacit.privacy.storage import read_state, write_state
 from tacit.schedule import Schedule
@@ -86,7 +87,8 @@ class Learner(ABC, Generic[Asked, Plan]):
         counter: ``"blocks"`` or a kind of :func:`tacit.counter` over all releases.
         seed: of ties and of the first, random policy; not of the noise.
         noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`; a file that is
+            missing is made, as a ledger of this run alone.
         autosave: file that is written before each publication.
     """
 
@@ -131,7 +133,8 @@ class Learner(ABC, Generic[Asked, Plan]):
         self._pending: list[tuple[Block, Sequence[int | str] | None]] = []
         self._waiting = 0
         self._with_ids = False
-        self._policy = self._greedy = self._first_policy()
+        self._policy = self._first_policy()
+        self._greedy = self._first_greedy()
         self.counter = self._choose_counter(counter)
         self.schedule = self._make_schedule(schedule)
         if calibration != "tight" and getattr(privacy, "sampler", "") == "exact":
@@ -220,6 +223,13 @@ class Learner(ABC, Generic[Asked, Plan]):
         """What its statistics protect, in words."""
         return WHOLE_EPISODE
 
+    def _first_greedy(self) -> Plan:
+        """The greedy policy before anything is known; the first one, unless that explores.
+
+        It is a hook, as the first autosave is written before a subclass's constructor ends.
+        """
+        return self._policy
+
     def _check_options(self, schedule: str | Schedule) -> None:
         """Refuses arguments that do not go together; nothing is made yet."""
         one_of("bonus", self.bonus, ("practical", "theory"))
@@ -293,6 +303,11 @@ class Learner(ABC, Generic[Asked, Plan]):
         Args:
             data: episodes of any number of users, or the sums of exactly one block (simulations).
             user_ids: who they are; see :meth:`tacit.Curator.add`.
+
+        If anything is raised after some of these users were taken, the error says how many, in a
+        note and as ``users_taken`` = n. They count, wait for the rest of their block, or are lost
+        with a release that failed. Never give them again: they would be in the sums twice. Go on
+        with the others: ``data.take(slice(n, None))`` and ``user_ids[n:]``.
         """
         instance_of("data", data, (Episodes, VectorEpisodes, Block))
         if not isinstance(data, Block):
@@ -316,21 +331,41 @@ class Learner(ABC, Generic[Asked, Plan]):
                 )
             self._release(data, None)
             return
-        start = 0
-        while start < data.users:
-            if self.block_users == 0:
-                raise HorizonExceeded(
-                    f"no block is left for {data.users - start} more users: the schedule has ended"
-                )
-            stop = min(data.users, start + self.block_users)
-            part = data.take(slice(start, stop))
-            self._pending.append((part, None if user_ids is None else user_ids[start:stop]))
-            self._waiting += part.users
-            start = stop
-            if self.block_users == 0:
-                block, ids = _joined(self._pending)
-                self._pending, self._waiting = [], 0
-                self._release(block, ids)
+        before, start = self.served + self._waiting, 0
+        try:
+            while start < data.users:
+                if self.block_users == 0:
+                    raise HorizonExceeded(
+                        f"no block is left for {data.users - start} more users: the schedule has "
+                        "ended"
+                    )
+                stop = min(data.users, start + self.block_users)
+                part = data.take(slice(start, stop))
+                self._take(part, None if user_ids is None else user_ids[start:stop])
+                start = stop
+        except BaseException as error:
+            _say_taken(error, self.served + self._waiting - before, data.users)
+            raise
+
+    def _take(self, part: Block, user_ids: Sequence[int | str] | None) -> None:
+        """Users of the current block; when it is full it goes through the gate."""
+        waiting = (self._pending, self._waiting)
+        self._pending = [*self._pending, (part, user_ids)]
+        self._waiting += part.users
+        if self.block_users > 0:
+            return
+        block, ids = _joined(self._pending)
+        self._pending, self._waiting = [], 0
+        came, served = self._curator.users, self.served
+        try:
+            self._release(block, ids)
+        except BaseException:
+            if self._curator.users == came:
+                # The block never got in: those who waited for it wait again.
+                self._pending, self._waiting = waiting
+            else:
+                self.served = max(self.served, served + block.users)
+            raise
 
     def _check_ids(self, data: Block, user_ids: Sequence[int | str] | None) -> None:
         """Refuses what the curator would refuse when the block is full, before anything changes."""
@@ -532,8 +567,10 @@ class Learner(ABC, Generic[Asked, Plan]):
             "rng": self._rng.bit_generator.state,
             "with_ids": self._with_ids,
             "pending": 0 if pending is None else pending[0].users,
-            "pending_ids": None if pending is None or pending[1] is None else list(pending[1]),
+            "pending_names": None,
         }
+        if pending is not None and pending[1] is not None:
+            meta["pending_names"] = self._curator._participants.names(pending[1])
         for kind, policy in (("policy/", self._policy), ("greedy/", self._greedy)):
             arrays |= {kind + name: a for name, a in self._policy_arrays(policy).items()}
         if pending is not None:
@@ -549,13 +586,24 @@ class Learner(ABC, Generic[Asked, Plan]):
         self._greedy = self._policy_of(below(arrays, "greedy/"), meta["version"])
         self._pending, self._waiting = [], meta["pending"]
         if meta["pending"]:
-            raw = below(arrays, "pending/")
-            self._pending = [(Block(meta["pending"], raw), meta["pending_ids"])]
+            raw, names = below(arrays, "pending/"), meta["pending_names"]
+            ids = None if names is None else [Name(name) for name in names]
+            self._pending = [(Block(meta["pending"], raw), ids)]
 
 
 def below(arrays: Arrays, prefix: str) -> Arrays:
     """The arrays whose names begin with a prefix, without it."""
     return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
+
+
+def _say_taken(error: BaseException, taken: int, users: int) -> None:
+    """Tells whoever catches an error of ``learn`` whom not to give again."""
+    error.users_taken = taken  # type: ignore[attr-defined]
+    if taken:
+        error.add_note(
+            f"{taken} of these {users} users were taken and must not be given again; go on with "
+            f"the rest: data.take(slice({taken}, None))"
+        )
 
 
 def _joined(

@@ -30,7 +30,13 @@ from numpy.typing import ArrayLike, NDArray
 
 FORMAT = 1
 
+MOST_BYTES = 1 << 27
+"""What the arrays of a file may take in memory, by default: 128 MiB."""
+
 _TOLERANCE = 1e-8
+# What names and shapes may add to the arrays themselves.
+_HEADERS = 1 << 16
+_TOO_LARGE = "too large: its arrays take more than {} bytes (see most_bytes)"
 # What reading a damaged archive from memory can raise.
 _DAMAGE = (
     *(ValueError, TypeError, KeyError, EOFError, OSError, RuntimeError, OverflowError),
@@ -200,17 +206,26 @@ def choose(
 
 
 def load(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str], most_bytes: int = MOST_BYTES
 ) -> PublishedPolicy | PublishedGains | PublishedValues:
     """Reads a published file and checks it.
 
+    Args:
+        path: of the file.
+        most_bytes: how much its arrays may take in memory. Archives can be compressed a
+            thousandfold: without a limit a small file of a stranger fills a device.
+
     Raises:
-        ValueError: the file is damaged, foreign, or of a format that this loader cannot read.
+        ValueError: the file is damaged, foreign, too large, or of a format that this loader cannot
+            read.
         OSError: it cannot be opened; a missing one is a FileNotFoundError.
     """
     with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size > most_bytes + _HEADERS:
+            raise ValueError(f"{os.fspath(path)!r} is {_TOO_LARGE.format(most_bytes)}")
         data = file.read()
     try:
+        _check_size(data, most_bytes)
         archive = np.load(io.BytesIO(data), allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("it is no npz archive")
@@ -219,6 +234,16 @@ def load(
     except _DAMAGE as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{os.fspath(path)!r} is no published policy: {reason}") from error
+
+
+def _check_size(data: bytes, most_bytes: int) -> None:
+    """Refuses before anything is inflated; nothing is inflated beyond what its entry says."""
+    if not data.startswith(b"PK"):  # no archive, so nothing in it is larger than it is itself
+        return
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+    if size > most_bytes + _HEADERS:
+        raise ValueError(_TOO_LARGE.format(most_bytes))
 
 
 def check(

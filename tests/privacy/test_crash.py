@@ -12,17 +12,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+import tacit
+from tacit.continuous import line
 
 ROOT = Path(__file__).parents[2]
 
 
 def crash(kills: int, broken: str = "", seed: int = 0, cases: str = "c.CASES") -> dict[str, Any]:
     """The tally of so many kills, with ``broken`` run before anything else."""
+    return harness(f"c.kill_many({kills}, seed={seed}, cases={cases})", broken)
+
+
+def harness(call: str, broken: str = "") -> dict[str, Any]:
+    """What a call of the harness returns, in a process of its own."""
     code = (
         "import json, dataclasses, benchmarks.crash as c\n"
         f"{broken}\n"
-        f"tally = c.kill_many({kills}, seed={seed}, cases={cases})\n"
+        f"tally = {call}\n"
         "print(json.dumps(dataclasses.asdict(tally)))"
     )
     done = subprocess.run(
@@ -41,6 +50,151 @@ def check(tally: dict[str, Any], kills: int) -> None:
 
 def test_killed_agents_go_on() -> None:
     check(crash(15), 15)
+
+
+# Deaths at the steps of a release, one list per run: (how many, of what) for each life. A block of
+# agents that ask again has four releases, so the third and the sixth are in the middle of one.
+POINTS = {
+    "between charge and save": [[(3, "charge")], [(6, "charge")]],
+    "between state and record": [[(4, "state")]],
+    "between save and publication": [[(7, "record")]],
+    "twice in one round": [[(3, "charge"), (1, "charge")]],
+    "again and again": [[(6, "charge"), *[(1, "charge")] * 6]],
+}
+RUNS = [run for runs in POINTS.values() for run in runs]
+KINDS = ["lsvi_ucb", "linopt_vi", "certainty_equivalence", "fitted_functional_q"]
+
+
+def exactly(kind: str, runs: list[Any], broken: str = "") -> dict[str, Any]:
+    """The tally of runs that are killed at these steps and then left alone."""
+    return harness(
+        f"c.kill_exactly([[c.Life(*life) for life in run] for run in {runs!r}], "
+        f"c.Case('auto', False, False, {kind!r}))",
+        broken,
+    )
+
+
+def check_exactly(tally: dict[str, Any], runs: list[Any]) -> None:
+    assert tally["problems"] == []
+    assert tally["kills"] == tally["resumed"] + tally["restarted"] == sum(map(len, runs))
+    assert (tally["finished"], tally["stranded"]) == (len(runs), 0)
+
+
+@pytest.mark.parametrize("kind", ["lsvi_ucb", "fitted_functional_q"])
+def test_every_step_of_a_release_may_be_the_last(kind: str) -> None:
+    check_exactly(exactly(kind, RUNS), RUNS)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "certainty_equivalence",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ucbvi", "linopt_vi")),
+    ],
+)
+def test_every_step_of_a_release_may_be_the_last_of_agents_that_ask_once(kind: str) -> None:
+    check_exactly(exactly(kind, RUNS[1:]), RUNS[1:])
+
+
+GIVES_NOTHING_UP = """
+import tacit.continuous.fitted as fitted
+import tacit.linear.agent as linear
+for module in (fitted, linear):
+    module.BudgetExceeded = type("Another", (Exception,), {})
+"""
+
+
+@pytest.mark.parametrize("kind", ["lsvi_ucb", "fitted_functional_q"])
+def test_agents_that_do_not_give_up_a_block_lose_the_run(kind: str) -> None:
+    tally = exactly(kind, POINTS["again and again"], GIVES_NOTHING_UP)
+    assert "BudgetExceeded" in "".join(tally["problems"])
+
+
+def test_a_network_ends_with_the_steps_that_it_has(tmp_path: Path, monkeypatch: Any) -> None:
+    """Its only block has paid for a step that nobody saw; the other steps are learnt from."""
+    pytest.importorskip("jax")
+    pytest.importorskip("optax")
+    from tacit.continuous.deep import DeepQ
+
+    world, rng = line(horizon=4), np.random.default_rng(0)
+    files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
+
+    def make(**more: Any) -> Any:
+        return DeepQ(world.spec, 8, tacit.JointDP(1.0, 1e-6), steps=4, hidden=(3,), **more)
+
+    class Killed(BaseException):
+        pass
+
+    def dying(self: Any, *args: Any, real: Any = tacit.Ledger.charge, **options: Any) -> None:
+        real(self, *args, **options)
+        if sum(entry.event == "pending" for entry in self.entries) == 3:
+            raise Killed
+
+    agent = make(**files)
+    with monkeypatch.context() as patch:
+        patch.setattr(tacit.Ledger, "charge", dying)
+        with pytest.raises(Killed):
+            agent.learn(world.simulate(agent.policy, 8, rng, "episodes"))
+    resumed = make().load(tmp_path / "state", **files)
+    assert (resumed.served, resumed.releases, resumed.block_users) == (8, 1, 0)
+    # Two steps before the kill and one after it: four were paid, which is all there is.
+    assert resumed._answered == resumed._curator.releases == 3
+    ledger = tacit.Ledger.open(tmp_path / "ledger")
+    assert ledger.max_spent == pytest.approx(ledger.limit)
+    assert resumed.policy.version == 1
+    # Killed again before anybody saw it, it publishes the same.
+    again = make().load(tmp_path / "state", **files)
+    np.testing.assert_array_equal(again.theta, resumed.theta)
+    assert again.policy.preference == resumed.policy.preference
+
+
+def test_a_network_whose_disk_was_full_ends_with_the_steps_that_it_has(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """The block is given up at once, so a save made then has nothing more to ask."""
+    pytest.importorskip("jax")
+    pytest.importorskip("optax")
+    from tacit.continuous.deep import DeepQ
+    from tacit.privacy import curator as module
+
+    world, rng = line(horizon=4), np.random.default_rng(0)
+    files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
+
+    def make(**more: Any) -> Any:
+        return DeepQ(world.spec, 8, tacit.JointDP(1.0, 1e-6), steps=4, hidden=(3,), **more)
+
+    agent, written = make(**files), []
+
+    def full(*args: Any, real: Any = module.write_state, **options: Any) -> None:
+        written.append(1)
+        if len(written) == 3:
+            raise OSError("disk full")
+        real(*args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_state", full)
+        with pytest.raises(OSError, match="disk full"):
+            agent.learn(world.simulate(agent.policy, 8, rng, "episodes"))
+    agent.save(tmp_path / "state")
+    resumed = make().load(tmp_path / "state", **files)
+    assert (resumed.served, resumed.releases, resumed._answered) == (8, 1, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_agents_go_on_many_times(kind: str) -> None:
+    tally = crash(60, cases=f"c.cases_of({kind!r})")
+    check(tally, 60)
+    assert tally["releases"] > 20
+    assert tally["resumed"] > 15
+
+
+@pytest.mark.slow
+def test_a_network_goes_on() -> None:
+    pytest.importorskip("jax")
+    pytest.importorskip("optax")
+    runs = [[(3, "charge")], [(3, "state")], [(4, "record")], [(2, "charge"), (1, "charge")]]
+    check_exactly(exactly("deep_q", runs), runs)
 
 
 @pytest.mark.slow

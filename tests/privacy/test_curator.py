@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -841,7 +842,12 @@ def test_crashes_around_a_release(tmp_path, monkeypatch, crash: str) -> None:
     if crash == "before state":
         monkeypatch.setattr(module, "write_state", boom)
     elif crash == "after state":
-        monkeypatch.setattr(module.Ledger, "record_save", boom)
+
+        def written(self, token, write):
+            write(self.sequence)
+            boom()
+
+        monkeypatch.setattr(module.Ledger, "record_save", written)
     else:
         real = module.Ledger.record_save
         monkeypatch.setattr(module.Ledger, "record_save", lambda *a: (real(*a), boom()))
@@ -967,6 +973,53 @@ class OfRewards(ClippedSum):
     def protects(self) -> str:
         return "one user's rewards"
 
+    @property
+    def varies(self) -> frozenset[str]:
+        return frozenset({"values"})
+
+
+@dataclass(frozen=True)
+class Misstated(ClippedSum):
+    """A sum that says one thing of what may change, and is calibrated for another."""
+
+    said: str = tacit.privacy.statistic.WHOLE_EPISODE
+    changing: frozenset[str] | None = None
+    together: int = 1
+
+    @property
+    def protects(self) -> str:
+        return self.said
+
+    @property
+    def varies(self) -> frozenset[str] | None:
+        return self.changing
+
+    @property
+    def crowd(self) -> int:
+        return self.together
+
+
+@pytest.mark.parametrize("model", [JointDP(1.0, 1e-6), tacit.LocalDP(1.0, 1e-6)])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"changing": frozenset({"values"})},
+        {"together": 2},
+        {"said": "one user's rewards"},
+    ],
+    ids=str,
+)
+def test_a_whole_episode_is_all_of_one_user(model, wrong) -> None:
+    statistic = Misstated(1, **wrong)
+    curator = model.curator(noise_seed=0, protects=statistic.protects)
+    curator.add(values(1.0, 2.0))
+    with pytest.raises(InvalidArgument, match="says that it protects"):
+        curator.release(statistic)
+    with pytest.raises(InvalidArgument, match="says that it protects"):
+        curator.stream(statistic, releases=2)
+    assert curator.releases == 0
+    assert model.curator(noise_seed=0).stream(Misstated(1), releases=2).release(values(1.0)).users
+
 
 @pytest.mark.parametrize("model", [JointDP(1.0, 1e-6), tacit.LocalDP(1.0, 1e-6)])
 def test_a_curator_refuses_statistics_that_protect_something_else(model) -> None:
@@ -990,3 +1043,121 @@ def test_what_is_protected_is_in_the_guarantee_and_in_the_save(tmp_path) -> None
     assert JointCurator.load(tmp_path / "state").guarantee.unit == "one user's rewards"
     several = JointDP(1.0, 1e-6, episodes_per_user=3).curator(protects="one user's rewards")
     assert several.guarantee.unit == "one user with at most 3 episodes (one user's rewards)"
+
+
+def test_a_process_that_was_replaced_writes_nothing(tmp_path) -> None:
+    """Its refused save must not take the place of the state of the run that goes on."""
+    state, ledger = tmp_path / "state", tmp_path / "ledger"
+    old = JointDP(1.0, 1e-6).curator(ledger=ledger, autosave=state)
+    old.add(values(1.0, 2.0))
+    old.release(SUM, mu=0.1)
+    new = JointCurator.load(state, ledger=ledger, autosave=state)
+    new.add(values(3.0))
+    release = new.release(SUM, blocks=[1])
+    before = state.read_bytes()
+    for target in (state, tmp_path / "elsewhere"):
+        with pytest.raises(DoubleSpend, match="another process resumed"):
+            old.save(target)
+    assert state.read_bytes() == before
+    assert not (tmp_path / "elsewhere").exists()
+    again = JointCurator.load(state, ledger=ledger, autosave=state)
+    assert again.last_release is not None
+    assert again.last_release["sum"] == release["sum"]
+
+
+class OwnNoise:
+    """A source of noise of a user's own, which counts what it is asked."""
+
+    simulation = False
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        self.asked += 1
+        return np.random.default_rng().standard_normal(shape)
+
+    laplace = normal
+
+
+def test_who_brought_a_source_of_noise_brings_it_again(tmp_path) -> None:
+    path = tmp_path / "state"
+    curator = JointDP(1.0, 1e-6).curator(source=OwnNoise())
+    curator.add(values(1.0))
+    curator.stream(SUM, releases=3)
+    curator.save(path)
+    with pytest.raises(InvalidArgument, match="give source="):
+        JointCurator.load(path)
+    mine = OwnNoise()
+    again = JointCurator.load(path, source=mine)
+    assert again.source is mine
+    again.release(SUM, mu=0.1)
+    assert mine.asked == 1
+    again.resume_stream("stream", SUM).release(values(1.0))
+    assert mine.asked > 1
+    # And again: what is resumed with a source is saved as such.
+    again.save(path)
+    with pytest.raises(InvalidArgument, match="give source="):
+        JointCurator.load(path)
+
+
+def test_a_source_does_not_turn_a_simulation_into_a_real_run(tmp_path) -> None:
+    path = tmp_path / "state"
+    JointDP(1.0, 1e-6).curator(noise_seed=1).save(path)
+    with pytest.raises(InvalidArgument, match="source is for real runs"):
+        JointCurator.load(path, source=OwnNoise())
+    JointDP(1.0, 1e-6).curator().save(path)
+    with pytest.raises(InvalidArgument, match="source is for real runs"):
+        JointCurator.load(path, source=tacit.privacy.noise.Noise(1))
+    mine = OwnNoise()
+    assert JointCurator.load(path, source=mine).source is mine
+    JointDP(1.0, 1e-6, sampler="exact").curator().save(path)
+    with pytest.raises(InvalidArgument, match="brings its own source"):
+        JointCurator.load(path, source=mine)
+
+
+def test_no_release_is_free_however_little_it_costs() -> None:
+    """Beside what was spent the cost is below the last digit of a float; it counts all the same."""
+    curator = JointDP(1.0, 1e-6).curator(noise_seed=0)
+    curator.add(values(1.0))
+    curator.release(SUM)
+    limit = curator.privacy.episode_limit
+    curator.release(SUM, mu=math.sqrt(0.4e-16 * limit))
+    spent = curator.spent(0)
+    assert spent > limit * (1 - 1e-15)
+    # As much as rounding may add is left: a 1e-12th of the limit, and then nothing at all.
+    curator.release(SUM, mu=math.sqrt(0.9999e-12 * limit))
+    curator._spent[0] = Fraction(limit * (1 + 1e-12))
+    with pytest.raises(BudgetExceeded):
+        curator.release(SUM, mu=math.sqrt(1e-17 * limit))
+    one = JointDP(1.0, 1e-6).curator(noise_seed=0)
+    one.add(values(1.0))
+    one.release(SUM, mu=math.sqrt(0.9 * limit))
+    # Twenty of them are a unit in the last place of what was spent, and more.
+    before = one._spent[0]
+    for _ in range(20):
+        one.release(SUM, mu=math.sqrt(1e-17 * limit))
+    assert float(one._spent[0] - before) == pytest.approx(20 * 1e-17 * limit, rel=1e-6)
+    assert one.spent(0) > float(before)
+
+
+def test_what_was_spent_is_saved_to_the_last_digit_and_beyond(tmp_path) -> None:
+    curator = JointDP(1.0, 1e-6).curator(noise_seed=0, ledger=tmp_path / "ledger")
+    curator.add(values(1.0))
+    for mu in (0.1, 1e-9, 0.1, 1e-11):
+        curator.release(SUM, mu=mu)
+    curator.save(tmp_path / "state")
+    again = JointCurator.load(tmp_path / "state", ledger=tmp_path / "ledger")
+    assert again._spent == curator._spent
+    assert again._spent[0] != Fraction(again.spent(0))  # no float has all its digits
+
+
+def test_a_budget_in_very_many_parts_is_spendable() -> None:
+    """Sums are exact, so nothing adds up but the costs themselves."""
+    curator = JointDP(1.0, 1e-6).curator(noise_seed=0)
+    curator.add(values(1.0))
+    limit, parts = curator.privacy.episode_limit, 20_000
+    for _ in range(parts):
+        curator._charge({0: limit / parts}, "part")
+    with pytest.raises(BudgetExceeded):
+        curator._charge({0: limit / parts}, "part")

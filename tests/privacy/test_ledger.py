@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -1319,3 +1320,69 @@ def test_two_agents_share_people(path):
     # A user counts 1 and the noise has a standard deviation of at most 0.1.
     assert heard == pytest.approx([20, 20, 10, 20], abs=0.6)
     assert sum(Ledger.open(path).accounts.values()) == 70
+
+
+# Opened ledgers
+
+
+def test_an_opened_ledger_stands_for_its_path_and_is_never_made(tmp_path, path, people):
+    wrong = tmp_path / "elsewhere" / path.name
+    wrong.parent.mkdir()
+    with pytest.raises(FileNotFoundError):
+        Ledger.open(wrong)
+    assert [*wrong.parent.iterdir()] == []
+    for first in (0, 10):  # one object for two runs: each speaks for itself
+        curator = part_of(0.4).curator(ledger=people, autosave=tmp_path / f"state{first}")
+        assert curator.needs_ids
+        curator.add(ones(2), [first, first + 1])
+        curator.release(ClippedSum(1))
+    assert len(Ledger.open(path).runs) == 2
+    assert people.run == ""
+    again = JointCurator.load(tmp_path / "state0", ledger=people)
+    assert again.needs_ids
+    world = tacit.tabular.riverswim(3, 4)
+    model = JointDP(0.1, **ZERO_OUT)
+    agent = tacit.UCBVI(world.spec, 20, model, ledger=Ledger.open(path), autosave=tmp_path / "s")
+    fresh = tacit.UCBVI(world.spec, 20, model)
+    fresh.load(tmp_path / "s", ledger=Ledger.open(path))
+    assert len(Ledger.open(path).runs) == 3
+    assert agent._curator.needs_ids
+    assert fresh._curator.needs_ids
+
+
+def test_an_opened_ledger_of_one_run_keeps_to_what_it_declares(path):
+    model = JointDP(1.0, 1e-6)
+    made = Ledger.create(path, model.episode_limit, unit="mu^2")
+    with pytest.raises(InvalidArgument, match="was declared, but"):
+        JointDP(2.0, 1e-6).curator(ledger=made)
+    model.curator(ledger=made)
+    with pytest.raises(DoubleSpend, match="another run"):
+        model.curator(ledger=made)
+
+
+def test_an_opened_ledger_that_is_gone_or_replaced_is_refused(path, people):
+    path.rename(path.with_suffix(".moved"))
+    with pytest.raises(FileNotFoundError):
+        part_of(0.4).curator(ledger=people)
+    assert not path.exists()
+    Ledger.create_for_people(path, TOGETHER)
+    with pytest.raises(CorruptFile, match="another ledger took its place"):
+        part_of(0.4).curator(ledger=people)
+    assert Ledger.open(path).entries == ()
+
+
+def test_every_positive_cost_moves_an_account(path, ledger):
+    ledger.charge({"a": 1.0}, label="all")
+    tiny = 1e-17  # what a float of 1 does not notice
+    for _ in range(3):
+        ledger.charge({"a": tiny}, label="less than a digit")
+    assert ledger._spent["a"] - 1 == pytest.approx(3e-17, rel=1e-12)
+    assert ledger.spent("a") > 1.0
+    assert Ledger.open(path).spent("a") == ledger.spent("a")
+    # Up to what rounding may add, a relative 1e-9, there is room for five more, and for no sixth.
+    left = Fraction(1 + 1e-9) - ledger._spent["a"]
+    ledger.charge({"a": float(left) - 5.5 * tiny}, label="most of the tolerance")
+    for _ in range(5):
+        ledger.charge({"a": tiny}, label="less than a digit")
+    with pytest.raises(BudgetExceeded):
+        ledger.charge({"a": tiny}, label="less than a digit")

@@ -364,7 +364,7 @@ class FunctionalAgent(Learner[Statistic, QPolicy]):
         schedule: when something is released.
         seed: of ties; not of the noise.
         noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
         autosave: file that is written before each publication.
     """
 

@@ -40,7 +40,7 @@ from tacit.finite import check_bytes
 from tacit.learner import Arrays, Learner
 from tacit.privacy.arguments import MOST_USERS, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
-from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.errors import BudgetExceeded, InvalidArgument, MissingExtra
 from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
@@ -139,7 +139,7 @@ class DeepQ(Learner[EpisodeGradients, QPolicy]):
         discount: of future rewards; the spec's by default.
         seed: of the first network and of ties.
         noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
         autosave: file that is written before each publication.
 
     Raises:
@@ -242,12 +242,22 @@ class DeepQ(Learner[EpisodeGradients, QPolicy]):
         self._curator.add(block, user_ids)
         self._go_on(block.users)
 
-    def _go_on(self, users: int) -> None:
-        """The steps that are left, on the block that is here."""
+    def _go_on(self, users: int, resumed: bool = False) -> None:
+        """The steps that are left, on the block that is here.
+
+        A crash can make users pay for a step that nobody saw. Then they cannot pay for all, and
+        what was learnt in the steps before is what there is.
+        """
         with self._at_the_gate(users):
             while self._answered < self.steps:
                 statistic = self._statistic()
-                self._absorb(self._curator.release(statistic, mu=self.step_mu), statistic, users)
+                try:
+                    release = self._curator.release(statistic, mu=self.step_mu)
+                except BudgetExceeded:
+                    if resumed:
+                        break
+                    raise
+                self._absorb(release, statistic, users)
         self._advance(users)
 
     def _absorb(self, release: Release, statistic: EpisodeGradients, users: int) -> None:
@@ -266,7 +276,11 @@ class DeepQ(Learner[EpisodeGradients, QPolicy]):
         if last.index >= self._answered:
             # Saved before it was published.
             self._absorb(last, self._statistic(), self.block_users)
-        self._go_on(self.block_users)
+        if self._curator.blocks:
+            self._go_on(self.block_users, resumed=True)
+        else:
+            # It was saved after a step that failed, which ended them all; its users count already.
+            self._advance(0)
 
     # Save and resume.
 

@@ -23,7 +23,7 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics import ResidualSums, parts_of, steps_of
 from tacit.learner import Arrays, below
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.functional import Kernel
 from tacit.privacy.gate import Release
 from tacit.privacy.models import LocalDP, Privacy
@@ -42,6 +42,8 @@ _SEEN = 2.0
 # Sweeps of values where transitions are public, at most, and when they stop.
 _SWEEPS = 500
 _STILL = 1e-6
+# More often nobody can be asked: each time has its share of the budget.
+_MOST_SWEEPS = 10**6
 
 
 class FittedFunctionalQ(FunctionalAgent):
@@ -78,7 +80,7 @@ class FittedFunctionalQ(FunctionalAgent):
         schedule: one block of all users by default; several blocks carry on what is known.
         seed: of ties; not of the noise.
         noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
         autosave: file that is written before each publication.
 
     >>> from tacit import JointDP
@@ -111,7 +113,7 @@ class FittedFunctionalQ(FunctionalAgent):
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._given_releases = auto_or_whole("releases", releases)
+        self._given_releases = auto_or_whole("releases", releases, most=_MOST_SWEEPS)
         self._given_clip = auto_or_positive("clip", clip)
         self._answers: list[Release] = []
         self._answered = self._seen = 0
@@ -243,18 +245,22 @@ class FittedFunctionalQ(FunctionalAgent):
         self._curator.add(block, user_ids)
         self._ask_about_values(block.users)
 
-    def _ask_about_values(self, users: int) -> None:
-        """All releases about a block."""
+    def _ask_about_values(self, users: int, resumed: bool = False) -> None:
+        """All releases about a block; after a crash, as many as its users can still pay."""
         with self._at_the_gate(users), self._round():
             self._answered = 0
             if self.protect == "trajectory":
-                self._sweep(users)
+                self._sweep(users, resumed)
             else:
                 self._take_rewards()
         self._advance(users)
 
-    def _sweep(self, users: int) -> None:
-        """Where users were, then one release per sweep. Nothing changes until all are there."""
+    def _sweep(self, users: int, resumed: bool) -> None:
+        """Where users were, then one release per sweep. Nothing changes until all are there.
+
+        A crash can make users pay for a sweep that nobody saw. Then the last ones are left out:
+        any number of sweeps is an estimate. The noise of those that were asked is as it was.
+        """
         J, constants = self.sweeps, self.constants
         parts = constants.growth ** np.arange(J)
         costs = np.sqrt((1.0 - constants.visits) * parts / parts.sum()) * self._mu
@@ -262,7 +268,7 @@ class FittedFunctionalQ(FunctionalAgent):
         visits = self._ask(self._visits(), math.sqrt(constants.visits) * self._mu)
         belief.gram = belief.gram + self._gram(visits, users)
         belief.gram_users += users
-        found = []
+        found: list[Floats] = []
         for j in range(J):
             value, _ = self.basis.value(weights)
             expected = np.zeros_like(weights)
@@ -270,7 +276,12 @@ class FittedFunctionalQ(FunctionalAgent):
                 expected = belief.fit(J).targets(value)
             clip = self._clip(j / max(1, J - 1))
             statistic = self._residuals(weights, self._carried(value) + expected, clip)
-            release = self._ask(statistic, float(costs[j]))
+            try:
+                release = self._ask(statistic, float(costs[j]))
+            except BudgetExceeded:
+                if resumed and found:
+                    break
+                raise
             std = float(np.max(release.std["residuals"]))
             belief.answers.append(Answer(release["residuals"], std, users, expected, value))
             weights = self._carried(value) + belief.fit(J).targets(value)
@@ -394,7 +405,9 @@ class FittedFunctionalQ(FunctionalAgent):
             self._answers.append(last)
             self._seen = last.index + 1
         if self._answers:
-            self._ask_about_values(self.block_users)
+            # Without a single sweep the block in hand is lost, and the run goes on.
+            with contextlib.suppress(BudgetExceeded):
+                self._ask_about_values(self.block_users, resumed=True)
 
     def _identity(self) -> dict[str, Any]:
         own = {"sweeps": self.sweeps, "clip": self._given_clip}

@@ -57,7 +57,7 @@ class FunctionalQ(FunctionalAgent):
         schedule: when something is released, in place of ``batch``.
         seed: of ties; not of the noise.
         noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
         autosave: file that is written before each publication.
 
     >>> from tacit import JointDP

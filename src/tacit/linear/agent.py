@@ -42,7 +42,7 @@ from tacit.linear.sums import add_features, feature_sums
 from tacit.policy import Policy
 from tacit.privacy.arguments import flag, instance_of, positive, whole_number
 from tacit.privacy.curator import JointCurator
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy, needs_l1
 from tacit.privacy.statistic import Block, Statistic
@@ -618,7 +618,10 @@ class LinearAgent(FiniteLearner[Statistic]):
             self._answers.append(last)
             self._seen = last.index + 1
         if self._answers:
-            self._ask_about_values(self.block_users)
+            # A crash can make users pay for an answer that nobody saw. If anybody cannot pay for
+            # the rest of the round, it is given up: those who can are asked in the next one.
+            with contextlib.suppress(BudgetExceeded):
+                self._ask_about_values(self.block_users)
 
     # Choices made before the first user comes.
 

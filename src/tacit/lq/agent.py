@@ -177,8 +177,6 @@ class LQAgent(Learner[Statistic, GainPolicy]):
             ledger=ledger,
             autosave=autosave,
         )
-        # Noise is for those who are served; nobody is better off with it.
-        self._greedy = replace(self._policy, noise=0.0)
 
     # What is public.
 
@@ -247,6 +245,10 @@ class LQAgent(Learner[Statistic, GainPolicy]):
         return GainPolicy(
             np.zeros((spec.horizon, spec.controls, spec.states)), self._first_noise, version=0
         )
+
+    def _first_greedy(self) -> GainPolicy:
+        # Noise is for those who are served; nobody is better off with it.
+        return replace(self._policy, noise=0.0)
 
     @property
     def _first_noise(self) -> float:

@@ -22,6 +22,7 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -53,7 +54,8 @@ from tacit.privacy.exact import (
 )
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import Ledger, Terms
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_records import Terms, above
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
@@ -76,10 +78,11 @@ class JointCurator(Curator):
         users: declared number of users.
         noise_seed: a reproducible simulation.
         source: another source of noise.
-        ledger: path of a ledger file, made if there is none; every release is on it before it is
-            published. If it is a ledger of people (:meth:`Ledger.create_for_people`), other runs
-            may spend from it too: then every block needs user ids, everybody pays this model's
-            whole budget when she first takes part, and those who cannot contribute nothing.
+        ledger: path of a ledger file, made if there is none, or an opened :class:`Ledger`, in
+            whose place none is ever made; every release is on it before it is published. If it is
+            a ledger of people (:meth:`Ledger.create_for_people`), other runs may spend from it
+            too: then every block needs user ids, everybody pays this model's whole budget when she
+            first takes part, and those who cannot contribute nothing.
         autosave: path of a state file, written before anything is published (write-ahead), so
             that a killed process resumes where it was.
         protects: what is protected; see :attr:`tacit.Statistic.protects`.
@@ -123,7 +126,7 @@ class JointCurator(Curator):
         self._limit = privacy.episode_limit
         if self._limit < 1e-290:
             raise InvalidArgument(f"a budget of {privacy.budget} cannot be accounted for in floats")
-        self._spent: dict[int, float] = {}
+        self._spent: dict[int, Fraction] = {}
         self._keys: dict[int, str] = {}
         self._streams: dict[str, JointStream] = {}
         self._saved_streams: dict[str, tuple[dict[str, Any], dict[str, Floats]]] = {}
@@ -156,7 +159,7 @@ class JointCurator(Curator):
             raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
         with self._lock:
             number = super().add(block, user_ids)
-            self._spent[number] = 0.0
+            self._spent[number] = Fraction(0)
             # Unique for ever: a block lost in a crash must not share its account with a later one.
             self._keys[number] = f"{number}-{secrets.token_hex(6)}"
             return number
@@ -175,7 +178,7 @@ class JointCurator(Curator):
         """What each user of a block has spent: mu^2, or epsilon under pure DP."""
         if whole_number("block", block, least=0) not in self._spent:
             raise InvalidArgument(f"block {block!r} was never added")
-        return self._spent[block]
+        return above(self._spent[block])
 
     def remaining(self, block: int) -> float:
         """What each user of a block may still spend."""
@@ -422,9 +425,10 @@ class JointCurator(Curator):
     def _afford(self, costs: Mapping[int, float]) -> None:
         unit = "epsilon" if self.privacy.pure else "mu^2"
         for block, cost in costs.items():
-            if self._spent[block] + cost > self._limit * (1.0 + _SLACK):
+            # Exactly: a cost that a float would lose beside what was spent is not free.
+            if self._spent[block] + Fraction(cost) > self._limit * (1.0 + _SLACK):
                 raise BudgetExceeded(
-                    f"block {block} has spent {self._spent[block]:.6g} of {self._limit:.6g} "
+                    f"block {block} has spent {self.spent(block):.6g} of {self._limit:.6g} "
                     f"{unit}; {cost:.6g} more is too much"
                 )
 
@@ -435,7 +439,7 @@ class JointCurator(Curator):
             by_key = {self._keys[block]: cost for block, cost in costs.items()}
             self._ledger.charge(by_key, label, pending=self._autosave is not None)
         for block, cost in costs.items():
-            self._spent[block] += cost
+            self._spent[block] += Fraction(cost)
 
     def _publish(self, release: Release) -> Release:
         before = self.last_release
@@ -481,8 +485,10 @@ class JointCurator(Curator):
         if ledger is None:
             self._write(path, token, None, "")
             return
-        self._write(path, token, ledger.sequence, ledger.run)
-        ledger.record_save(token)
+        run = ledger.run
+        # The ledger is asked first: a process whose run another one took over would write over
+        # the state of that run. What is recorded is on disk by then all the same.
+        ledger.record_save(token, lambda sequence: self._write(path, token, sequence, run))
 
     def _write(self, path: str | os.PathLike[str], token: str, after: int | None, run: str) -> None:
         """Writes the state file; ``after`` is the ledger's last entry that it knows of."""
@@ -504,10 +510,11 @@ class JointCurator(Curator):
             "releases": self.releases,
             "plain": self._plain,
             "block_users": self._block_users,
-            "spent": [self._spent[b] for b in range(len(self._block_users))],
+            "spent": [[*self._spent[b].as_integer_ratio()] for b in range(len(self._block_users))],
             "keys": [self._keys[b] for b in range(len(self._block_users))],
             "blocks": {str(b): [raw.users, raw.aggregate] for b, raw in self._blocks.items()},
             "noise": saved_source(self._source),
+            "own_source": type(self._source) not in (Noise, ExactNoise),
             "streams": {},
         }
         arrays: dict[str, NDArray[Any]] = self._participants.dump(meta)
@@ -529,15 +536,25 @@ class JointCurator(Curator):
         *,
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
+        source: NoiseSource | None = None,
     ) -> JointCurator:
         """Resumes a saved curator; streams continue through :meth:`resume_stream`.
+
+        Args:
+            path: of the save.
+            ledger: the one that it was made with, as a path or opened.
+            autosave: path of a state file, from now on.
+            source: where noise comes from. It is never saved: who brought one brings it again.
 
         Raises:
             DoubleSpend: by the ledger, this save was resumed before or is out of date; or it was
                 made with a ledger and none (or another) is given.
+            InvalidArgument: the save was made with a source of its own and none is given; or one
+                is given for a simulation.
         """
         state = read_state(path, "curator")
         meta, arrays = state.meta, state.arrays
+        _check_source(meta, source)
         try:
             options = dict(meta["privacy"])
             options["relation"] = Relation(options["relation"])
@@ -555,7 +572,7 @@ class JointCurator(Curator):
             curator._plain = meta["plain"]
             curator._block_users = list(meta["block_users"])
             curator.users = sum(curator._block_users)
-            curator._spent = dict(enumerate(meta["spent"]))
+            curator._spent = dict(enumerate(Fraction(*spent) for spent in meta["spent"]))
             curator._keys = dict(enumerate(meta["keys"]))
             for number, (users, aggregate) in meta["blocks"].items():
                 raw = _with_prefix(arrays, f"block/{number}/")
@@ -570,8 +587,12 @@ class JointCurator(Curator):
             curator.last_release = _revive_release(meta, arrays)
             identity, token, after = meta["ledger"], meta["token"], meta["after"]
             run = meta.get("run", "")
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
+        if source is not None:
+            if curator._exact:
+                raise InvalidArgument("sampler='exact' brings its own source of noise")
+            curator._source = source
         curator._reopen(ledger, identity, token, after, run, autosave)
         return curator
 
@@ -585,7 +606,7 @@ class JointCurator(Curator):
         autosave: str | os.PathLike[str] | None,
     ) -> None:
         """Asks the ledger whether this save may go on, and takes over what it knows was spent."""
-        opened = None if ledger is None else Ledger.open(ledger)
+        opened = None if ledger is None else Ledger.open_again(ledger)
         if (None if opened is None else opened.id) != identity:
             raise DoubleSpend(
                 "this save belongs to a ledger: give ledger=, the same file"
@@ -620,7 +641,7 @@ class JointCurator(Curator):
             self._participants.join_by(ledger.join, ledger.key)
         for block, key in self._keys.items():
             # A charge whose release a crash cut off stays charged.
-            self._spent[block] = max(self._spent[block], ledger.spent(key))
+            self._spent[block] = max(self._spent[block], ledger.spent_exactly(key))
 
 
 class JointStream(Stream):
@@ -752,6 +773,19 @@ class JointStream(Stream):
             "reach": self.reach,
         }
         return meta, arrays
+
+
+def _check_source(meta: dict[str, Any], source: NoiseSource | None) -> None:
+    """Whether a save can go on with this source, or without one."""
+    if source is None:
+        if meta.get("own_source"):
+            raise InvalidArgument(
+                "this save was made with a source of noise of its own, which no file holds: give "
+                "source="
+            )
+    elif meta.get("noise") is not None or source.simulation:
+        # What was or will be drawn from a seed protects nobody; half of a run would hide that.
+        raise InvalidArgument("source is for real runs: neither it nor the save is a simulation")
 
 
 def _with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

@@ -37,6 +37,9 @@ machine's clock said.
 3. ``record_save(token)``: the result is settled, and earlier saves are void;
 4. publish.
 
+Steps 2 and 3 are one call, ``record_save(token, write)``: a run that has ended must not even
+write, since its file may lie where that of its successor is.
+
 **A save can be resumed** if it was not resumed before, and if everything recorded since it was
 written by its run is joins and pending charges, which by this order were never published. A save
 that step 3 did not reach is placed by the sequence number that its file holds (``after=``). What a
@@ -60,7 +63,9 @@ after a resume         With a ``successor``, written before the resume was recor
 =====================  ===========================================================================
 
 A process that did not crash, but whose save another one resumed, can record nothing more: its
-next charge or save is refused, so it has nothing that it may publish.
+next charge or save is refused, so it has nothing that it may publish, and writes no state.
+
+Sums of costs are exact (fractions): every positive cost moves an account, however small it is.
 
 Ledgers need POSIX file locks, on a file system that honours them.
 """
@@ -70,19 +75,33 @@ import contextlib
 import errno
 import hashlib
 import json
-import math
 import os
 import secrets
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
+from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any
 
 from tacit.privacy.arguments import file_name
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, DoubleSpend, InvalidArgument
+from tacit.privacy.ledger_people import People
+from tacit.privacy.ledger_records import (
+    EVENTS,
+    TOLERANCE,
+    UNITS,
+    Entry,
+    Event,
+    Terms,
+    Unit,
+    above,
+    checked_terms,
+    number_of,
+    text_of,
+)
 from tacit.privacy.models import JointDP
 from tacit.privacy.participants import NAME_BYTES, name_of
 from tacit.privacy.statistic import WHOLE_EPISODE
@@ -93,12 +112,7 @@ try:
 except ImportError:  # not POSIX; every operation then says so
     fcntl = None  # type: ignore[assignment]
 
-Unit: TypeAlias = Literal["mu^2", "2 rho", "epsilon"]
-"""What is counted, and adds: squared Gaussian-DP parameters; twice the parameters of zero-
-concentrated DP (exact noise), which a Gaussian mechanism's mu^2 is too; or epsilons of pure DP."""
-
-Event: TypeAlias = Literal["start", "join", "charge", "pending", "save", "resume"]
-"""What a line records; ``pending`` is a charge whose result was not yet on disk."""
+__all__ = ["FORMAT_VERSION", "PEOPLE_VERSION", "Entry", "Event", "Ledger", "Terms", "Unit"]
 
 FORMAT_VERSION = 1
 """Of a ledger of one run."""
@@ -106,89 +120,9 @@ PEOPLE_VERSION = 2
 """Of a ledger of people."""
 
 _FORMAT = "tacit-ledger"
-_UNITS = ("mu^2", "2 rho", "epsilon")
-_EVENTS = ("start", "join", "charge", "pending", "save", "resume")
 # What publishes nothing: a save that was written before may still be resumed.
 _UNPUBLISHED = ("join", "pending")
-# A budget divided into n parts must be spendable in n parts, in spite of rounding.
-_TOLERANCE = 1e-9
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What is promised to a user: by one run, or by a population's ledger over all runs.
-
-    Attributes:
-        unit: What is counted.
-        user_limit: What it may cost one user, in that unit.
-        episode_limit: What the releases about one episode may cost; less, if users return.
-        epsilon: The same budget, as it was declared.
-        delta: The same budget, as it was declared.
-        relation: Between which data sets it holds.
-        protects: What is protected.
-        episodes_per_user: For users with at most so many episodes in the run.
-        disjoint: Whether they are in different releases.
-        simulation: Whether the noise has a known seed, and so protects nobody.
-    """
-
-    unit: Unit
-    user_limit: float
-    episode_limit: float
-    epsilon: float
-    delta: float
-    relation: str
-    protects: str
-    episodes_per_user: int = 1
-    disjoint: bool = False
-    simulation: bool = False
-
-    @classmethod
-    def of(
-        cls, privacy: JointDP, protects: str = WHOLE_EPISODE, *, simulation: bool = False
-    ) -> Self:
-        """The terms of a model."""
-        g, episode = privacy.episodes_per_user, privacy.episode_limit
-        unit: Unit = "2 rho" if privacy.sampler == "exact" else "mu^2"
-        return cls(
-            unit="epsilon" if privacy.pure else unit,
-            # Episodes in one release may add up, which is g^2 in squares.
-            user_limit=episode * (g if privacy.pure or privacy.disjoint else g * g),
-            episode_limit=episode,
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
-            relation=privacy.relation.value,
-            protects=protects,
-            episodes_per_user=g,
-            disjoint=privacy.disjoint,
-            simulation=simulation,
-        )
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of a ledger.
-
-    Attributes:
-        sequence: Its number, from 1.
-        event: What it records.
-        label: The label of a charge, the token of a start, a save or a resume.
-        costs: The cost per key; empty unless it is a charge.
-        run: Which run of a ledger of people it belongs to; empty in a ledger of one run.
-        time: When it was written (UTC), if the file says so.
-        people: How many people a join admitted.
-        terms: What a starting run promised, if the file says so.
-        successor: The token of the save that a resume recorded with it, if it did.
-    """
-
-    sequence: int
-    event: Event
-    label: str
-    costs: Mapping[str, float]
-    run: str = ""
-    time: str = ""
-    people: int = 0
-    terms: Terms | None = None
-    successor: str = ""
+_NOTHING = Fraction(0)
 
 
 class Ledger:
@@ -197,6 +131,9 @@ class Ledger:
     The properties and ``spent`` tell what this object last read: when it was opened, or at its
     last charge, save or resume. Decisions are always made on what the file says at that moment.
     No file stays open between operations.
+
+    Agents and curators take the path of a ledger or an opened one. A path that is wrong makes a
+    new ledger, of one run; an opened one is there, so nothing is ever made in its place.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -216,11 +153,9 @@ class Ledger:
         self._path = os.fspath(file_name("path", path))
         self._header: dict[str, Any] = {}
         self._entries: list[Entry] = []
-        self._spent: dict[str, float] = {}
+        self._spent: dict[str, Fraction] = {}
         self._run = ""  # which run this object speaks for; always "" in a ledger of one run
-        self._runs: dict[str, Terms] = {}  # the runs of a ledger of people
-        self._joined: dict[bytes, int] = {}  # person -> the runs she joined, one bit each
-        self._totals: dict[int, float] = {0: 0.0}  # such bits -> what these runs cost
+        self._people = People(limit=0.0)  # of a ledger of people, once its header is read
         self._saves: dict[str, tuple[str, int]] = {}  # token -> its run and its place
         self._successors: set[str] = set()  # saves that only the resume before them recorded
         self._resumed: set[str] = set()
@@ -249,11 +184,11 @@ class Ledger:
             InvalidArgument: The limit, the unit or the note is not allowed.
             FileExistsError: There is a file; no ledger is ever overwritten.
         """
-        limit = _number("limit", limit)
+        limit = number_of("limit", limit)
         if limit == 0:
             raise InvalidArgument("limit=0.0 must be positive")
-        if unit not in _UNITS:
-            raise InvalidArgument(f"unit={unit!r} must be one of {_UNITS}")
+        if not isinstance(unit, str) or unit not in UNITS:
+            raise InvalidArgument(f"unit={unit!r} must be one of {UNITS}")
         return cls._create(path, FORMAT_VERSION, limit, unit, note)
 
     @classmethod
@@ -285,7 +220,7 @@ class Ledger:
                 f"episodes_per_user={privacy.episodes_per_user} is for each run to say; a "
                 "population's budget is one person's"
             )
-        terms = Terms.of(privacy, _text("protects", protects))
+        terms = Terms.of(privacy, text_of("protects", protects))
         people = {"key": secrets.token_hex(16), "terms": asdict(terms)}
         return cls._create(path, PEOPLE_VERSION, terms.user_limit, terms.unit, note, people=people)
 
@@ -305,7 +240,7 @@ class Ledger:
             "id": secrets.token_hex(16),
             "limit": limit,
             "unit": unit,
-            "note": note if note == "" else _text("note", note),
+            "note": note if note == "" else text_of("note", note),
         }
         write_atomic(
             file_name("path", path), _seal(header | more, previous=""), 0o600, replace=False
@@ -341,26 +276,59 @@ class Ledger:
                 ledger = cls(path)
         if ledger.people:
             raise InvalidArgument(f"{ledger._path!r} is a ledger of people, not of one run")
-        if (ledger.limit, ledger.unit) != (limit, unit):
-            raise InvalidArgument(
-                f"limit={limit!r} {unit} was declared, but {ledger._path!r} has "
-                f"limit={ledger.limit!r} {ledger.unit}"
-            )
+        ledger._check_declared(limit, unit)
         return ledger
 
+    def _check_declared(self, limit: float, unit: Unit) -> None:
+        if (self.limit, self.unit) != (limit, unit):
+            raise InvalidArgument(
+                f"limit={limit!r} {unit} was declared, but {self._path!r} has "
+                f"limit={self.limit!r} {self.unit}"
+            )
+
     @classmethod
-    def open_for(cls, path: str | os.PathLike[str], terms: Terms) -> "Ledger":
+    def open_for(cls, path: "str | os.PathLike[str] | Ledger", terms: Terms) -> "Ledger":
         """The ledger for a run with these terms: one of people if it is there, else one of its own.
+
+        Args:
+            path: Where it is; without a file there, one of one run is made. Or an opened ledger,
+                which must still be there: then nothing is made. It is opened anew, as an object
+                speaks for one run.
+            terms: Of the run.
 
         Raises:
             InvalidArgument: The file is of one run and declares another limit or unit.
-            CorruptFile: The file is foreign, newer than this release, or was altered.
+            CorruptFile: The file is foreign, newer than this release, or was altered; or it is
+                not the ledger that was opened.
+            FileNotFoundError: The ledger that was opened is gone.
         """
+        if isinstance(path, Ledger):
+            ledger = cls.open_again(path)
+            if not ledger.people:
+                ledger._check_declared(terms.episode_limit, terms.unit)
+            return ledger
         with contextlib.suppress(FileNotFoundError):
             ledger = cls(path)
             if ledger.people:
                 return ledger
         return cls.open_or_create(path, terms.episode_limit, unit=terms.unit)
+
+    @classmethod
+    def open_again(cls, ledger: "str | os.PathLike[str] | Ledger") -> "Ledger":
+        """Another object for the same ledger, which must be there; by its path, or by one object.
+
+        Raises:
+            CorruptFile: Another ledger took its place; or as for :meth:`open`.
+            FileNotFoundError: There is no file.
+        """
+        found = cls.open(ledger)
+        if isinstance(ledger, Ledger) and found.id != ledger.id:
+            raise CorruptFile(f"{ledger._path!r}: another ledger took its place meanwhile")
+        return found
+
+    def __fspath__(self) -> str:
+        """Where it is; so an opened ledger can stand wherever a path can."""
+        return self._path
 
     @property
     def id(self) -> str:
@@ -410,18 +378,14 @@ class Ledger:
     @property
     def runs(self) -> Mapping[str, Terms]:
         """The runs of a ledger of people, oldest first, by the token of their start."""
-        return MappingProxyType(self._runs)
+        return MappingProxyType(self._people.runs)
 
     @property
     def accounts(self) -> Counter[float]:
         """How many have spent how much: people, or keys in a ledger of one run."""
         if not self.people:
-            return Counter(self._spent.values())
-        by_runs = Counter(self._joined.values())
-        accounts: Counter[float] = Counter()
-        for runs, people in by_runs.items():
-            accounts[self._total(runs)] += people
-        return accounts
+            return Counter(map(above, self._spent.values()))
+        return self._people.accounts
 
     @property
     def key(self) -> bytes:
@@ -439,8 +403,12 @@ class Ledger:
         return max(self.accounts, default=0.0)
 
     def spent(self, key: str) -> float:
-        """What ``key`` has spent; 0 for a key that was never charged."""
-        return self._spent.get(key, 0.0)
+        """What ``key`` has spent, rounded up; 0 for a key that was never charged."""
+        return above(self.spent_exactly(key))
+
+    def spent_exactly(self, key: str) -> Fraction:
+        """What ``key`` has spent."""
+        return self._spent.get(key, _NOTHING)
 
     def remaining(self, key: str) -> float:
         """What ``key`` may still spend."""
@@ -450,7 +418,7 @@ class Ledger:
         """What a person has spent over all runs, in a ledger of people; 0 if she never joined."""
         if not self.people:
             raise InvalidArgument("a ledger of one run knows blocks, not people")
-        return self._total(self._joined.get(name_of(user, self.key), 0))
+        return self._people.spent(name_of(user, self.key))
 
     def join(self, people: Sequence[bytes]) -> list[bool]:
         """Charge people the whole budget of this run, each once; who cannot pay is not admitted.
@@ -472,15 +440,12 @@ class Ledger:
             self._refuse_if_ended()
             if not self.people:
                 raise InvalidArgument("a ledger of one run knows blocks, not people")
-            bit, cost = self._bit(self._run), self._runs[self._run].user_limit
-            new = {name for name in people if not self._joined.get(name, 0) & bit}
             # Sorted, so that the file does not say in which order they came.
-            can = self._who_can(cost)
-            able = sorted(name for name in new if can[self._joined.get(name, 0)])
+            able = self._people.able(people, self._run)
             if able:
                 text = base64.b64encode(b"".join(able)).decode()
                 self._append(descriptor, "join", self._run, {}, people=text)
-            return [bool(self._joined.get(name, 0) & bit) for name in people]
+            return self._people.who_joined(people, self._run)
 
     def charge(self, costs: Mapping[str, float], label: str, *, pending: bool = False) -> int:
         """Charge every key its cost, or refuse and charge none.
@@ -501,13 +466,13 @@ class Ledger:
             DoubleSpend: Another process resumed a save of this run, so this one has ended.
             InvalidArgument: A cost, a key or the label is not allowed.
         """
-        label = _text("label", label)
-        costs = {_text("key", key): _number(f"costs[{key!r}]", costs[key]) for key in costs}
+        label = text_of("label", label)
+        costs = {text_of("key", key): number_of(f"costs[{key!r}]", costs[key]) for key in costs}
         with self._locked() as descriptor:
             self._refuse_if_ended()
             limit = self._key_limit(self._run)
             for key, cost in costs.items():
-                if self.spent(key) + cost > limit * (1 + _TOLERANCE):
+                if self._after(key, cost) > limit * (1 + TOLERANCE):
                     raise BudgetExceeded(
                         f"{key!r} has spent {self.spent(key)} of {limit} {self.unit}; "
                         f"{cost} is too much"
@@ -527,7 +492,7 @@ class Ledger:
             BudgetExceeded: The run costs a person more than the population's whole budget.
             InvalidArgument: The run protects something else than the population was promised.
         """
-        token = _text("token", token)
+        token = text_of("token", token)
         with self._locked() as descriptor:
             if self.people:
                 self._check_terms(token, terms)
@@ -556,7 +521,7 @@ class Ledger:
         mine = self.terms
         if terms is None or mine is None:
             raise InvalidArgument("a run on a ledger of people needs terms")
-        if token in self._runs:
+        if token in self._people.runs:
             raise InvalidArgument(f"token={token!r} was used before; each run needs its own")
         # A Gaussian mechanism of mu has rho = mu^2 / 2; nothing is known in the other direction.
         units = {mine.unit, "mu^2"} if mine.unit == "2 rho" else {mine.unit}
@@ -571,28 +536,36 @@ class Ledger:
                 raise InvalidArgument(
                     f"{name}={given!r}, but {self._path!r} promises {promised!r} to everybody"
                 )
-        if not self._affordable(0, terms.user_limit):
+        if not self._people.can_ever_pay(terms.user_limit):
             raise BudgetExceeded(
                 f"this run costs everybody {terms.user_limit:.6g} {terms.unit}, and "
                 f"{self._path!r} allows {self.limit:.6g} over all runs"
             )
 
-    def record_save(self, token: str) -> None:
+    def record_save(self, token: str, write: Callable[[int], None] | None = None) -> None:
         """Record that the state file with this token is on disk, whole.
 
         It settles the pending charges: their results may be published. From now on this is the
         only save that can be resumed.
 
+        Args:
+            token: The token in the state file.
+            write: Writes the state file, with the sequence number it is given. It is called if
+                the save is allowed, before that is recorded, and under the ledger's lock: so a
+                run that another process took over never overwrites the state of that process.
+
         Raises:
             InvalidArgument: The token was recorded or resumed before, or is no line of text.
             DoubleSpend: Another process resumed a save of this run, so this one has ended.
         """
-        token = _text("token", token)
+        token = text_of("token", token)
         with self._locked() as descriptor:
             self._refuse_if_ended()
             known = token in self._saves and token not in self._successors
             if known or token in self._resumed:
                 raise InvalidArgument(f"token={token!r} was used before; each save needs its own")
+            if write is not None:
+                write(len(self._entries))
             self._append(descriptor, "save", token, {})
 
     def record_resume(
@@ -622,11 +595,11 @@ class Ledger:
                 or is unknown to this ledger. Nothing was recorded.
             InvalidArgument: An argument is not allowed.
         """
-        token = _text("token", token)
+        token = text_of("token", token)
         if after is not None and (type(after) is not int or after < 0):
             raise InvalidArgument(f"after={after!r} must be an integer of at least 0")
         if successor is not None:
-            successor = _text("successor", successor)
+            successor = text_of("successor", successor)
         with self._locked() as descriptor:
             if token in self._resumed:
                 raise DoubleSpend(f"save {token!r} was already resumed; a save is resumed once")
@@ -753,6 +726,7 @@ class Ledger:
                 self._book(record, where)
             else:
                 self._header = _checked_header(record)
+                self._people = People(self.limit)
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise CorruptFile(f"{where} cannot be read by this release") from error
         self._hash, self._last = digest, line
@@ -761,22 +735,22 @@ class Ledger:
     def _book(self, record: dict[str, Any], where: str) -> None:
         """Enter a record whose hash is right; any exception means that it is malformed."""
         sequence, event, label = record["sequence"], record["event"], record["label"]
-        costs = {key: _number("cost", cost) for key, cost in record["costs"].items()}
-        if sequence != len(self._entries) + 1 or event not in _EVENTS or type(label) is not str:
+        costs = {key: number_of("cost", cost) for key, cost in record["costs"].items()}
+        if sequence != len(self._entries) + 1 or event not in EVENTS or type(label) is not str:
             raise ValueError("malformed")
         run = record["run"] if self.people else ""
         time = record.get("time", "")
         if type(run) is not str or type(time) is not str:
             raise ValueError("malformed")
-        terms = _checked_terms(record["terms"]) if "terms" in record else None
+        terms = checked_terms(record["terms"]) if "terms" in record else None
         if event == "start" and self.people:
-            if run in self._runs or run != label or terms is None:
+            if run in self._people.runs or run != label or terms is None:
                 raise ValueError("malformed")
-            self._runs[run] = terms
+            self._people.runs[run] = terms
         elif not self._knows(run):
             raise CorruptFile(f"{where} belongs to a run that never started")
         self._enter_costs(run, costs, where)
-        people = self._enter_people(run, record["people"], where) if event == "join" else 0
+        people = self._people.enter(run, record["people"], where) if event == "join" else 0
         successor = ""
         if event == "save":
             self._enter_save(run, label, sequence, where)
@@ -785,7 +759,7 @@ class Ledger:
                 raise CorruptFile(f"{where} resumes a save that was resumed before")
             self._resumed.add(label)
             if "successor" in record:
-                successor = _text("successor", record["successor"])
+                successor = text_of("successor", record["successor"])
                 self._enter_save(run, successor, sequence, where)
                 self._successors.add(successor)
         if event not in _UNPUBLISHED:
@@ -797,28 +771,17 @@ class Ledger:
 
     def _enter_costs(self, run: str, costs: Mapping[str, float], where: str) -> None:
         for key, cost in costs.items():
-            spent = self.spent(key) + cost
-            if spent > self._key_limit(run) * (1 + _TOLERANCE):
+            spent = self._after(key, cost)
+            if spent > self._key_limit(run) * (1 + TOLERANCE):
                 raise CorruptFile(
-                    f"{where} brings {key!r} to {spent} {self.unit}, above its limit of "
+                    f"{where} brings {key!r} to {above(spent)} {self.unit}, above its limit of "
                     f"{self._key_limit(run)}"
                 )
             self._spent[key] = spent
 
-    def _enter_people(self, run: str, text: str, where: str) -> int:
-        names = base64.b64decode(text, validate=True)
-        if len(names) % NAME_BYTES:
-            raise ValueError("malformed")
-        bit, can = self._bit(run), self._who_can(self._runs[run].user_limit)
-        for start in range(0, len(names), NAME_BYTES):
-            name = names[start : start + NAME_BYTES]
-            joined = self._joined.get(name, 0)
-            if joined & bit:
-                raise CorruptFile(f"{where} charges somebody twice for one run")
-            if not can[joined]:
-                raise CorruptFile(f"{where} brings somebody above the limit of {self.limit}")
-            self._joined[name] = joined | bit
-        return len(names) // NAME_BYTES
+    def _after(self, key: str, cost: float) -> Fraction:
+        """What a key will have spent, exactly."""
+        return self.spent_exactly(key) + Fraction(cost)
 
     def _enter_save(self, run: str, token: str, sequence: int, where: str) -> None:
         if token in self._saves and token not in self._successors:
@@ -829,41 +792,22 @@ class Ledger:
     # People and runs.
 
     def _knows(self, run: str) -> bool:
-        return run in self._runs if self.people else run == ""
-
-    def _bit(self, run: str) -> int:
-        if run not in self._runs:
-            raise InvalidArgument(f"{self._path!r} is of people: start or resume a run first")
-        return 1 << [*self._runs].index(run)
-
-    def _total(self, joined: int) -> float:
-        """What the runs of these bits cost a person, together."""
-        if joined not in self._totals:
-            costs = (terms.user_limit for terms in self._runs.values())
-            self._totals[joined] = math.fsum(
-                cost for place, cost in enumerate(costs) if joined >> place & 1
-            )
-        return self._totals[joined]
-
-    def _affordable(self, joined: int, cost: float) -> bool:
-        """Whether who joined these runs can pay for one more."""
-        return self._total(joined) + cost <= self.limit * (1 + _TOLERANCE)
-
-    def _who_can(self, cost: float) -> Mapping[int, bool]:
-        """The same for everybody who is here, by the runs they joined: few, for many people."""
-        return {joined: self._affordable(joined, cost) for joined in {0, *self._joined.values()}}
+        return run in self._people.runs if self.people else run == ""
 
     def _key_limit(self, run: str) -> float:
         """What a block of this run may spend."""
         if not self.people:
             return self.limit
-        if run not in self._runs:
+        self._check_started(run)
+        return self._people.runs[run].episode_limit
+
+    def _check_started(self, run: str) -> None:
+        if run not in self._people.runs:
             raise InvalidArgument(f"{self._path!r} is of people: start or resume a run first")
-        return self._runs[run].episode_limit
 
     def _refuse_if_ended(self) -> None:
         if self.people:
-            self._bit(self._run)
+            self._check_started(self._run)
         if self._ended is not None:
             raise DoubleSpend(
                 f"another process resumed a save of this run from {self._path!r}; "
@@ -887,43 +831,15 @@ def _checked_header(record: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("another format")
     if record["version"] not in (FORMAT_VERSION, PEOPLE_VERSION):
         raise ValueError("another version")
-    if record["unit"] not in _UNITS or not _number("limit", record["limit"]) > 0:
+    if record["unit"] not in UNITS or not number_of("limit", record["limit"]) > 0:
         raise ValueError("malformed")
-    _text("id", record["id"])
+    text_of("id", record["id"])
     record["note"].encode()
     if (record["version"] == PEOPLE_VERSION) != ("people" in record):
         raise ValueError("malformed")
     if "people" in record:
-        terms = _checked_terms(record["people"]["terms"])
+        terms = checked_terms(record["people"]["terms"])
         key = bytes.fromhex(record["people"]["key"])
         if len(key) < 16 or (terms.user_limit, terms.unit) != (record["limit"], record["unit"]):
             raise ValueError("malformed")
     return record
-
-
-def _checked_terms(record: dict[str, Any]) -> Terms:
-    terms = Terms(**record)
-    limits = (terms.user_limit, terms.episode_limit)
-    if terms.unit not in _UNITS or not all(_number("limit", limit) > 0 for limit in limits):
-        raise ValueError("malformed")
-    _number("epsilon", terms.epsilon), _number("delta", terms.delta)
-    _text("relation", terms.relation), _text("protects", terms.protects)
-    return terms
-
-
-def _number(name: str, value: float) -> float:
-    """A finite number that is at least 0, or an InvalidArgument that names it."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, str) or not (math.isfinite(number) and number >= 0):
-        raise InvalidArgument(f"{name}={value!r} must be a finite number of at least 0")
-    return number
-
-
-def _text(name: str, value: str) -> str:
-    """One line of printable text, or an InvalidArgument that names it."""
-    if not isinstance(value, str) or not value or not value.isprintable():
-        raise InvalidArgument(f"{name}={value!r} must be a line of printable text")
-    return value

@@ -18,8 +18,16 @@ NAME_BYTES = 16
 """The length of a name."""
 
 
+class Name(str):
+    """A name, in hex, that stands for an id: where a save holds users who were not admitted yet."""
+
+    __slots__ = ()
+
+
 def name_of(user: int | str, key: bytes) -> bytes:
     """A user's name: a keyed hash of her id, so that no file shows ids."""
+    if isinstance(user, Name):
+        return bytes.fromhex(user)
     if isinstance(user, (bool, float)) or not isinstance(user, (int, str, np.integer)):
         raise InvalidArgument(f"user ids must be integers or strings, got {type(user)}")
     text = user if isinstance(user, str) else hex(int(user))
@@ -44,6 +52,10 @@ class Participants:
         self._join: Callable[[Sequence[bytes]], Sequence[bool]] | None = None
         self._seen: dict[bytes, int] = {}
         self._with_ids: bool | None = None
+
+    def names(self, user_ids: Sequence[int | str]) -> list[Name]:
+        """Names that :meth:`admit` takes for ids, in this run and in what is resumed from it."""
+        return [Name(name_of(user, self._key).hex()) for user in user_ids]
 
     def admit(self, block: Block, user_ids: Sequence[int | str] | None) -> Block:
         """The block without the episodes of users beyond their limit."""

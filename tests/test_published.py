@@ -1,0 +1,84 @@
+"""Reading a stranger's published file takes no more memory than it is allowed."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit import published
+
+
+def archive(path: Path, **arrays: Any) -> Path:
+    np.savez_compressed(path, **arrays)
+    return path.with_suffix(".npz")
+
+
+def table(**more: Any) -> dict[str, Any]:
+    return {
+        "format": np.int64(1),
+        "version": np.int64(3),
+        "n_actions": np.int64(2),
+        "actions": np.zeros((4, 5), dtype=np.int64),
+    } | more
+
+
+def test_a_small_file_that_inflates_is_refused_before_it_does(tmp_path: Path) -> None:
+    path = archive(tmp_path / "bomb", **table(junk=np.zeros(3_000_000)))
+    assert path.stat().st_size < 100_000
+    limit = 10_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ValueError, match=r"no published policy: too large: .* more than 10000000 bytes"
+        ):
+            published.load(path, most_bytes=limit)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    # It is the sum that counts, not each array.
+    parts = {f"junk{i}": np.zeros(300_000) for i in range(10)}
+    with pytest.raises(ValueError, match="take more than"):
+        published.load(archive(tmp_path / "parts", **table(**parts)), most_bytes=limit)
+
+
+def test_by_default_a_device_gives_128_mebibytes(tmp_path: Path) -> None:
+    assert published.MOST_BYTES == 128 * 2**20
+    path = archive(tmp_path / "bomb", **table(junk=np.zeros(20_000_000)))
+    with pytest.raises(ValueError, match="see most_bytes"):
+        published.load(path)
+
+
+def test_a_file_that_is_large_itself_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    np.savez(path, **table(junk=np.random.default_rng(0).random(100_000)))
+    with pytest.raises(ValueError, match="is too large: its arrays take more than 1000 bytes"):
+        published.load(path.with_suffix(".npz"), most_bytes=1000)
+
+
+def test_sizes_that_lie_do_not_inflate_more(tmp_path: Path) -> None:
+    """An entry is read up to the size that it states, whatever is in it."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **table(junk=np.zeros(1_000_000)))
+    data = bytearray(buffer.getvalue())
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        size = file.getinfo("junk.npy").file_size
+    lie = data.replace(size.to_bytes(4, "little"), (200).to_bytes(4, "little"))
+    assert lie != data
+    (tmp_path / "lie").write_bytes(lie)
+    with pytest.raises(ValueError, match="no published policy"):
+        published.load(tmp_path / "lie", most_bytes=100_000)
+
+
+def test_honest_files_pass_whatever_their_ratio(tmp_path: Path) -> None:
+    path = archive(tmp_path / "policy", **table(actions=np.zeros((100, 1000), dtype=np.int64)))
+    assert path.stat().st_size < 5_000
+    loaded = published.load(path)
+    assert isinstance(loaded, published.PublishedPolicy)
+    assert loaded.version == 3
+    assert published.load(path, most_bytes=1_000_000).version == 3
