@@ -32,7 +32,7 @@ from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument, 
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.local import LocalCurator
+from tacit.privacy.local import LocalCurator, flip_probability
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.noise import Noise, saved_source
 from tacit.privacy.participants import Name
@@ -150,6 +150,9 @@ class Learner(ABC, Generic[Asked, Plan]):
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
         self._curator: Curator = gate.curator(**options)
+        if isinstance(privacy, LocalDP) and privacy.mechanism == "randomised response":
+            # Refused here and not at the first release.
+            flip_probability(self._statistic(), privacy)
         self._stream: Stream | None = None
         if self.counter != "blocks" and isinstance(privacy, JointDP):
             self._stream = self._curator.stream(
@@ -511,7 +514,12 @@ class Learner(ABC, Generic[Asked, Plan]):
                 raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
             raise
         if isinstance(self._curator, JointCurator):
-            self._catch_up()
+            try:
+                self._catch_up()
+            except _MALFORMED as error:
+                if isinstance(error, TacitError):
+                    raise
+                raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from error
         return self
 
     def _go_back(
@@ -578,22 +586,31 @@ class Learner(ABC, Generic[Asked, Plan]):
         return meta, arrays
 
     def _restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        served, waiting = (_count(meta[name], self.users) for name in ("served", "pending"))
+        releases = _count(meta["releases"], self.schedule.releases)
         self._set_state(meta, arrays)
-        self.served, self.releases = meta["served"], meta["releases"]
+        self.served, self.releases = served, releases
         self._rng.bit_generator.state = meta["rng"]
-        self._with_ids = meta["with_ids"]
+        self._with_ids = bool(meta["with_ids"])
         self._policy = self._policy_of(below(arrays, "policy/"), meta["version"])
         self._greedy = self._policy_of(below(arrays, "greedy/"), meta["version"])
-        self._pending, self._waiting = [], meta["pending"]
-        if meta["pending"]:
+        self._pending, self._waiting = [], waiting
+        if waiting:
             raw, names = below(arrays, "pending/"), meta["pending_names"]
             ids = None if names is None else [Name(name) for name in names]
-            self._pending = [(Block(meta["pending"], raw), ids)]
+            self._pending = [(Block(waiting, raw), ids)]
 
 
 def below(arrays: Arrays, prefix: str) -> Arrays:
     """The arrays whose names begin with a prefix, without it."""
     return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
+
+
+def _count(value: object, most: int) -> int:
+    """A number of a save; a forged file may hold anything."""
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{value!r} is no number from 0 to {most}")
+    return value
 
 
 def _say_taken(error: BaseException, taken: int, users: int) -> None:
