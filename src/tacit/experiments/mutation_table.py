@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tacit.experiments.arguments import Parser, whole
 from tacit.experiments.planted_bugs import BUGS, HOSTS, Planted, audit
+from tacit.loop import progress_bar
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,19 @@ def rows(bugs: Sequence[Planted] = BUGS) -> Iterator[Row]:
         yield Row(planted, audit(planted).failed)
 
 
-HEADER = "| planted bug | what an attacker gains | agent | found by |\n|---|---|---|---|"
+HEADER = "| planted bug | what an attacker gains | agents | found by |\n|---|---|---|---|"
 
 
-def line(row: Row) -> str:
-    """A row in Markdown."""
-    checks = ", ".join(row.failed) or "NOTHING"
-    return f"| {row.planted.what} | {row.planted.gain} | {row.planted.host} | {checks} |"
+def lines(made: Sequence[Row]) -> Iterator[str]:
+    """A line in Markdown for each bug, with all agents that it was planted in."""
+    for bug in dict.fromkeys(row.planted.bug for row in made):
+        same = [row for row in made if row.planted.bug is bug]
+        first = same[0].planted
+        agents = "; ".join(row.planted.host for row in same)
+        checks = ", ".join(dict.fromkeys(name for row in same for name in row.failed))
+        missed = "; ".join(row.planted.host for row in same if not row.failed)
+        found = f"{checks}; NOTHING in {missed}" if missed else checks
+        yield f"| {first.what} | {first.gain} | {agents} | {found} |"
 
 
 def false_alarms(audits: int, host: str = "UCBVI", runs: int = 25) -> list[tuple[int, str]]:
@@ -112,13 +119,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for host, ratio in tightness().items():
             print(f"| {host} | {ratio:.3f} |")
         return 0
-    print(HEADER)
-    caught = []
-    for row in rows():
-        print(line(row), flush=True)
-        caught.append(row.caught)
-    print(f"\n{sum(caught)} of {len(caught)} planted bugs found.")
-    return len(caught) - sum(caught)
+    made = []
+    with progress_bar("planted bugs", len(BUGS), True) as advance:
+        for row in rows():
+            made.append(row)
+            advance(1)
+    print("\n".join([HEADER, *lines(made)]))
+    caught, kinds = sum(row.caught for row in made), len({row.planted.bug for row in made})
+    print(
+        f"\n{caught} of {len(made)} planted bugs found: {kinds} different ones, in "
+        f"{len({row.planted.host for row in made})} agents."
+    )
+    return len(made) - caught
 
 
 if __name__ == "__main__":
