@@ -48,7 +48,7 @@ class Baseline(Learner[Asked, QPolicy]):
         schedule: when something is released; each baseline has its own.
         seed: of ties; not of the noise.
         noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
         autosave: file that is written before each publication.
     """
 

@@ -149,7 +149,7 @@ class InputPerturbation(Baseline[Statistic]):
         discount: of future rewards.
         seed: of ties.
         noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
         autosave: file that is written before each publication.
 
     >>> import tacit

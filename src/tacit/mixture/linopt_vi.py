@@ -45,7 +45,7 @@ class LinOptVI(MixtureAgent):
         constants: the practical constants.
         seed: of ties and of the first, random policy; not of the noise.
         noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
         autosave: file that is written before each publication.
     """
 

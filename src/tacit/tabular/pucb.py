@@ -100,7 +100,7 @@ class PUCB(ThreeCounts):
         schedule: when a policy is republished; see :mod:`tacit.schedule`.
         seed: of ties and of the first, random policy; not of the noise.
         noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
         autosave: file that is written before each publication.
 
     >>> from tacit.privacy.models import JointDP

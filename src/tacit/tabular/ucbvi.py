@@ -48,7 +48,7 @@ class UCBVI(TabularAgent):
         constants: the practical bonus's constants.
         seed: of ties and of the first, random policy; not of the noise.
         noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
         autosave: file that is written before each publication.
     """
 
