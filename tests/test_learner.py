@@ -12,8 +12,8 @@ from tacit import Block, JointDP, NonPrivate
 from tacit.finite import FiniteSpec
 from tacit.finite_learner import FiniteLearner
 from tacit.policy import Policy
-from tacit.privacy.errors import HorizonExceeded, InvalidArgument
-from tacit.privacy.storage import read_state
+from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.storage import read_state, write_state
 from tacit.schedule import Schedule
 from tacit.visits import VisitCounts
 
@@ -225,3 +225,83 @@ def test_the_first_autosave_holds_the_first_policies(tmp_path: Any) -> None:
     resumed = tacit.CertaintyEquivalence(world.spec, 30, PRIVATE).load(tmp_path / "state", **files)
     assert agent.policy.noise == resumed.policy.noise > 0.0
     assert agent.greedy_policy.noise == resumed.greedy_policy.noise == 0.0
+
+
+# Buffers, interruptions, reports.
+
+
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_a_buffer_that_is_used_again_changes_nobody_who_waits(with_ids: bool) -> None:
+    apart = Adds(SPEC, 20, PRIVATE, noise_seed=1)
+    whole, buffer, ids = block_of(10), block_of(5), np.zeros(5, dtype=np.int64)
+    for start in (0, 5):
+        for name, array in buffer.arrays.items():
+            array[:] = whole[name][start : start + 5]
+        ids[:] = np.arange(start, start + 5)
+        apart.learn(buffer, ids if with_ids else None)  # type: ignore[arg-type]
+    together = Adds(SPEC, 20, PRIVATE, noise_seed=1)
+    together.learn(whole, ids_of(0, 10) if with_ids else None)
+    np.testing.assert_array_equal(apart.sums, together.sums)
+    if with_ids:
+        # All ten came, and none of them counts again.
+        apart.learn(block_of(10, seed=1), ids_of(0, 10))
+        assert len(apart._curator._participants._seen) == 10
+
+
+def test_an_interrupted_release_is_not_taken_in_again_later(tmp_path: Any) -> None:
+    agent = Adds(SPEC, 40, PRIVATE, noise_seed=1)
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    agent._absorb = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt) as caught:
+        agent.learn(block_of(10))
+    assert caught.value.users_taken == 10  # type: ignore[attr-defined]
+    del agent._absorb
+    agent.learn(block_of(10, seed=1))
+    agent.save(tmp_path / "save")
+    resumed = Adds(SPEC, 40, PRIVATE, noise_seed=1).load(tmp_path / "save")
+    assert (resumed.served, resumed.releases) == (agent.served, agent.releases) == (20, 1)
+    np.testing.assert_array_equal(resumed.sums, agent.sums)
+
+
+def test_reports_that_were_taken_are_said_to_be() -> None:
+    agent = Adds(SPEC, 20, tacit.LocalDP(1.0, 1e-6))
+    reports = np.zeros((10, agent.statistic.layout.size))
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    agent._absorb = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt) as caught:
+        agent.learn_reports(reports)
+    assert caught.value.users_taken == 10  # type: ignore[attr-defined]
+    assert (agent.served, agent._curator.users) == (10, 10)
+
+
+def test_lists_of_ids_within_ids_are_refused() -> None:
+    agent = Adds(SPEC, 20, PRIVATE, noise_seed=1)
+    with pytest.raises(InvalidArgument, match="user_ids must be a list of ids"):
+        agent.learn(block_of(2), [1, [2, 3]])  # type: ignore[list-item]
+
+
+def test_a_refused_save_leaves_the_curator_alone(tmp_path: Any) -> None:
+    agent = Adds(SPEC, 30, NonPrivate())
+    agent.learn(block_of(15))
+    agent.save(tmp_path / "save")
+    state = read_state(tmp_path / "save", "agent")
+    meta = {**state.meta, "agent": {**state.meta["agent"], "served": 10**9}}
+    write_state(tmp_path / "forged", "agent", meta, state.arrays)
+    other = Adds(SPEC, 30, NonPrivate())
+    with pytest.raises(CorruptFile, match="1000000000 is no number from 0 to 30"):
+        other.load(tmp_path / "forged")
+    other.learn(block_of(15))
+    assert other.served == 10
+
+
+def test_one_file_cannot_be_ledger_and_autosave(tmp_path: Any) -> None:
+    path = tmp_path / "file"
+    with pytest.raises(InvalidArgument, match="ledger and autosave must be two files"):
+        Adds(SPEC, 20, PRIVATE, ledger=path, autosave=tmp_path / "." / "file")
+    assert not path.exists()

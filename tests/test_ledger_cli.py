@@ -222,7 +222,7 @@ def test_report_of_one_run_converts_to_the_declared_budget(call, one):
     text = call("report", one)
     assert "declared was epsilon = 1, delta = 1e-06" in text
     assert "| has spent at most | 0.056029 | 1 |" in text
-    assert f"| release clipped sum | 3 | {NOON} | {NOON} | 0.0358585 |" in text
+    assert f"| release clipped sum | 3 | {NOON} | {NOON} | 0.0358586 |" in text
 
 
 def test_report_of_people_adds_runs_up(call, people):

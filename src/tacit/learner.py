@@ -133,6 +133,8 @@ class Learner(ABC, Generic[Asked, Plan]):
         self._pending: list[tuple[Block, Sequence[int | str] | None]] = []
         self._waiting = 0
         self._with_ids = False
+        # Releases that were taken in; one that a crash came before is not.
+        self._absorbed = 0
         self._policy = self._first_policy()
         self._greedy = self._first_greedy()
         self.counter = self._choose_counter(counter)
@@ -146,6 +148,9 @@ class Learner(ABC, Generic[Asked, Plan]):
             "protects": self._protects,
         }
         if isinstance(privacy, JointDP):
+            files = [os.path.realpath(path) for path in (ledger, autosave) if path is not None]
+            if len(set(files)) < len(files):
+                raise InvalidArgument(f"ledger and autosave must be two files, got {files[0]!r}")
             options |= {"ledger": ledger}
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
@@ -352,6 +357,10 @@ class Learner(ABC, Generic[Asked, Plan]):
 
     def _take(self, part: Block, user_ids: Sequence[int | str] | None) -> None:
         """Users of the current block; when it is full it goes through the gate."""
+        if part.users < self.block_users:
+            # They wait, and a buffer that is used again must not change who they are: the next
+            # users would be in the sums twice.
+            part, user_ids = part.sealed(), None if user_ids is None else [*user_ids]
         waiting = (self._pending, self._waiting)
         self._pending = [*self._pending, (part, user_ids)]
         self._waiting += part.users
@@ -430,9 +439,14 @@ class Learner(ABC, Generic[Asked, Plan]):
                 f"reports must have shape {shape}, a row per user of the current block, got "
                 f"{rows.shape}"
             )
-        number = self._curator.collect(statistic, rows, user_ids)
-        self._absorb(self._curator.release(statistic, blocks=[number]), statistic, len(rows))
-        self._advance(len(rows))
+        number, before = self._curator.collect(statistic, rows, user_ids), self.served
+        try:
+            with self._at_the_gate(len(rows)):
+                release = self._curator.release(statistic, blocks=[number])
+            self._take_in(release, statistic, len(rows))
+        except BaseException as error:
+            _say_taken(error, self.served - before, len(rows))
+            raise
 
     def _release(self, block: Block, user_ids: Sequence[int | str] | None) -> None:
         """One block through the gate, and the next policy."""
@@ -443,8 +457,18 @@ class Learner(ABC, Generic[Asked, Plan]):
                 release = self._curator.release(statistic, blocks=[number])
             else:
                 release = self._stream.release(number)
-        self._absorb(release, statistic, block.users)
-        self._advance(block.users)
+        self._take_in(release, statistic, block.users)
+
+    def _take_in(self, release: Release, statistic: Asked, users: int) -> None:
+        """Absorbs a release, once: whatever interrupts it, no resumed run does it again."""
+        self._absorbed = release.index + 1
+        served = self.served
+        try:
+            self._absorb(release, statistic, users)
+            self._advance(users)
+        except BaseException:
+            self.served = served + users
+            raise
 
     @contextlib.contextmanager
     def _at_the_gate(self, users: int) -> Iterator[None]:
@@ -499,15 +523,16 @@ class Learner(ABC, Generic[Asked, Plan]):
                     self._stream = curator.resume_stream("stream", self._statistic())
                 self._curator = curator
                 curator.attach(self._dump)
+                self._restore(meta, arrays)
             else:
                 state = read_state(path, "agent")
                 meta, arrays = state.meta["agent"], state.arrays
                 self._check_same(meta)
                 kind = ExactNoise if isinstance(self._curator.source, ExactNoise) else Noise
                 source = kind.from_state(state.meta["noise"])
-                self._curator.restart(meta["served"], source)
+                self._restore(meta, arrays)
+                self._curator.restart(self.served, source)
                 self._curator._participants.restore(state.meta, arrays)
-            self._restore(meta, arrays)
         except BaseException as error:
             self._go_back(*before)
             if isinstance(error, _MALFORMED) and not isinstance(error, TacitError):
@@ -534,10 +559,8 @@ class Learner(ABC, Generic[Asked, Plan]):
     def _catch_up(self) -> None:
         """Publishes what was saved before it was published: a release on disk, without policy."""
         last = self._curator.last_release
-        if last and last.index >= self.releases:
-            users = self.block_users
-            self._absorb(last, self._statistic(), users)
-            self._advance(users)
+        if last and last.index >= self._absorbed:
+            self._take_in(last, self._statistic(), self.block_users)
             self._forget_blocks()
 
     def _identity(self) -> dict[str, Any]:
@@ -574,6 +597,7 @@ class Learner(ABC, Generic[Asked, Plan]):
             "version": self._policy.version,
             "rng": self._rng.bit_generator.state,
             "with_ids": self._with_ids,
+            "absorbed": self._absorbed,
             "pending": 0 if pending is None else pending[0].users,
             "pending_names": None,
         }
@@ -590,6 +614,7 @@ class Learner(ABC, Generic[Asked, Plan]):
         releases = _count(meta["releases"], self.schedule.releases)
         self._set_state(meta, arrays)
         self.served, self.releases = served, releases
+        self._absorbed = _count(meta["absorbed"], MOST_USERS)
         self._rng.bit_generator.state = meta["rng"]
         self._with_ids = bool(meta["with_ids"])
         self._policy = self._policy_of(below(arrays, "policy/"), meta["version"])
@@ -618,8 +643,8 @@ def _say_taken(error: BaseException, taken: int, users: int) -> None:
     error.users_taken = taken  # type: ignore[attr-defined]
     if taken:
         error.add_note(
-            f"{taken} of these {users} users were taken and must not be given again; go on with "
-            f"the rest: data.take(slice({taken}, None))"
+            f"{taken} of these {users} users were taken and must not be given again"
+            + (f"; go on with the rest: data.take(slice({taken}, None))" if taken < users else "")
         )
 
 

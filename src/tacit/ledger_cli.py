@@ -96,8 +96,8 @@ def show(file: FileArgument, as_json: JsonOption = False) -> None:
     whose = "person, over all runs" if found["kind"] == "people" else "block of users"
     typer.echo(f"limit: {found['limit']:.6g} {found['unit']} for each {whose}")
     typer.echo(
-        f"spent: {spent['count']:,} {who}, most {spent['max']:.6g}, median {spent['median']:.6g} "
-        f"({_share(spent['max'], found['limit'])} of the limit)"
+        f"spent: {spent['count']:,} {who}, most {_at_most(spent['max'], 6)}, "
+        f"median {spent['median']:.6g} ({_share(spent['max'], found['limit'])} of the limit)"
     )
     for number, run in enumerate(found["runs"], 1):
         typer.echo(
@@ -345,7 +345,8 @@ def _markdown(found: dict[str, Any]) -> Iterable[str]:
     yield f"| one user | {unit} | epsilon{at} |"
     yield "|---|---:|---:|"
     yield f"| may spend | {user['limit']:.6g} | {_at_most(user['limit_epsilon'])} |"
-    yield f"| has spent at most | {user['spent']:.6g} | {_at_most(user['spent_epsilon'])} |"
+    most = _at_most(user["spent"], 6), _at_most(user["spent_epsilon"])
+    yield f"| has spent at most | {' | '.join(most)} |"
     spent = found["spent"]
     yield ""
     yield (
@@ -359,7 +360,7 @@ def _markdown(found: dict[str, Any]) -> Iterable[str]:
         people = "not known" if run["people"] is None else f"{run['people']:,}"
         yield (
             f"| {number} | {run['first'] or 'not known'} | {run['last'] or 'not known'} | "
-            f"{people} | {run['releases']:,} | {run['user_cost']:.6g} | "
+            f"{people} | {run['releases']:,} | {_at_most(run['user_cost'], 6)} | "
             f"{_at_most(run['user_epsilon'])} |"
         )
     for number, run in enumerate(found["runs"], 1):
@@ -369,7 +370,7 @@ def _markdown(found: dict[str, Any]) -> Iterable[str]:
         yield (
             f"`{run['name']}`: {_counted(run['saves'], 'save')}, "
             f"{_counted(run['resumes'], 'resume')}; the block that paid most paid "
-            f"{run['block_max']:.6g} {run['unit']}."
+            f"{_at_most(run['block_max'], 6)} {run['unit']}."
         )
         if run["unsettled"]:
             yield (
@@ -384,7 +385,7 @@ def _markdown(found: dict[str, Any]) -> Iterable[str]:
             lines = [charge for charge in run["charges"] if charge["label"] == label]
             first, last = lines[0]["time"] or "not known", lines[-1]["time"] or "not known"
             most = max(line["cost"] for line in lines)
-            yield f"| {label} | {times:,} | {first} | {last} | {most:.6g} |"
+            yield f"| {label} | {times:,} | {first} | {last} | {_at_most(most, 6)} |"
 
 
 def _counted(number: int, noun: str) -> str:
@@ -397,16 +398,17 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else many}"
 
 
-def _at_most(epsilon: float) -> str:
-    """Four digits, rounded up: a shorter number must not be a stronger claim.
+def _at_most(number: float, digits: int = 4) -> str:
+    """A few digits, rounded up: a shorter number must not be a stronger claim.
 
-    >>> _at_most(1.00049), _at_most(1.0000000000001), _at_most(0.0)
-    ('1.001', '1', '0')
+    >>> _at_most(1.00049), _at_most(1.0000000000001), _at_most(0.0), _at_most(0.1234561, 6)
+    ('1.001', '1', '0', '0.123457')
     """
-    shown = f"{epsilon:.4g}"
+    shown = f"{number:.{digits}g}"
     # What conversions are off by is no reason for another digit.
-    if float(shown) < epsilon * (1.0 - 1e-9):
-        shown = f"{epsilon + 0.5 * 10.0 ** (math.floor(math.log10(epsilon)) - 3):.4g}"
+    if float(shown) < number * (1.0 - 1e-9):
+        place = math.floor(math.log10(number)) - digits + 1
+        shown = f"{number + 0.5 * 10.0**place:.{digits}g}"
     return shown
 
 

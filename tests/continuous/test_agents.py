@@ -81,6 +81,28 @@ def test_goes_on_from_a_save(protect: Any, tmp_path: Any) -> None:
     np.testing.assert_array_equal(agent.q_mean, resumed.q_mean)
 
 
+def test_public_moments_of_a_block_that_failed_do_not_count(monkeypatch: Any) -> None:
+    def make() -> FittedFunctionalQ:
+        return FittedFunctionalQ(
+            SHORT.spec, 40, JOINT, protect="rewards", schedule="fixed:size=20", noise_seed=0
+        )
+
+    agent, other = make(), make()
+    data = SHORT.simulate(agent.policy, 20, np.random.default_rng(0), "episodes")
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise OSError("disk full")
+
+    for name in ("add", "release"):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(agent._curator), name, fails)
+            with pytest.raises(OSError, match="disk full"):
+                agent.learn(data)
+    agent.learn(data)
+    other.learn(data)
+    np.testing.assert_array_equal(agent._public["counts"], other._public["counts"])
+
+
 def test_serves_everybody_at_random() -> None:
     agent = FittedFunctionalQ(LINE.spec, 20, JOINT, schedule="fixed:size=10", noise_seed=0)
     played(agent, LINE)

@@ -231,6 +231,25 @@ class TestConformance:
         with pytest.raises(CheckFailed, match=r"data flow: .* weights differ"):
             check_agent(make, SHORT, users=6, seeds=12, sample=users_of(SHORT.spec))
 
+    def test_a_lost_release_gives_nobody_another_ones_states(self, monkeypatch):
+        agent = MAKERS["rewards"](SHORT.spec, users=6, privacy=JOINT, noise_seed=0)
+        data = SHORT.simulate(agent.policy, 6, np.random.default_rng(0), "episodes").block()
+        agent.learn(data.take(slice(0, 2)))
+
+        def fails(*_, **__):
+            raise OSError("disk full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(agent._curator), "release", fails)
+            with pytest.raises(OSError, match="disk full"):
+                agent.learn(data.take(slice(2, 3)))
+        agent.learn(data.take(slice(3, 6)))
+        assert {len(parts) for parts in agent._published.values()} == {5}
+        kept = np.concatenate(agent._published["states"])
+        np.testing.assert_array_equal(kept, np.delete(data["states"], 2, axis=0))
+        assert agent.finished
+        assert agent.weights.any()
+
     def test_shapes_of_public_arrays_are_checked(self):
         agent = MAKERS["rewards"](SHORT.spec, users=6, privacy=JOINT, noise_seed=0)
         block = SHORT.simulate(agent.policy, 1, np.random.default_rng(0), "episodes").block()

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from tacit.checking.audit_report import AgentAudit, Attacked, Transcript, Unit
 from tacit.checking.gate_noise import Law, Measured, Totals, measured, report_blur
 from tacit.checking.made_up_users import Sample, mixed, raw_block, sampler_of
-from tacit.checking.noise_tests import NoiseRecord, Tally
+from tacit.checking.noise_tests import Flips, NoiseRecord, Tally
 from tacit.checking.watched_gate import WatchedGate
 from tacit.checking.worst_users import worst_users
 from tacit.checks import Outcome, agent_outcomes, require_releases
@@ -154,6 +154,7 @@ class _Auditor:
         self.seed = seed
         self.rounds = rounds
         self.sample = sample
+        self._flips: Flips | None = None
         self._differences: dict[str, Floats] = {}
         self._totals = Totals()
         agent = self.make(0)
@@ -304,7 +305,7 @@ class _Auditor:
     ) -> Transcript:
         measure = self._device if isinstance(self.privacy, LocalDP) else self._run
         seen: list[list[_Seen]] = []
-        record = NoiseRecord()
+        record, self._flips = NoiseRecord(), None
         for which in (0, 1):
             some = []
             for i in range(runs):
@@ -316,6 +317,8 @@ class _Auditor:
         values = sum(s.values for s in everything)
         scores = [np.array([s.score for s in some]) for some in seen]
         failures = [("transcript noise", words) for words in record.sizes()[:3]]
+        if self._flips is not None:
+            failures += [("transcript noise", words) for words in self._flips.wrong()]
         failures += [("transcript noise", words) for words in record.shapes()[:3]]
         failures += [("transcript overlap", words) for words in record.shared()[:3]]
         along = Tally("normal")
@@ -400,7 +403,10 @@ class _Auditor:
         sent = report(statistic, user, privacy, noise_seed=noise_seed)
         seen = _Seen(self.pure)
         if privacy.mechanism == "randomised response":
-            seen.score = float(sent @ self._difference(statistic, pair))
+            self._flips = self._flips or Flips.of(statistic, privacy)
+            truth = statistic.contributions(pair)
+            self._flips.add(sent, truth[which])
+            seen.add_bits(sent, self._flips.chances(truth), which)
             return seen
         scale = noise_scale(statistic, privacy)
         noise = (sent - statistic.contributions(user)[0]) / scale
@@ -433,6 +439,19 @@ class _Seen:
         if self.pure or self._cost == 0.0:
             return math.nan
         return (self.loss - 0.5 * self._cost) / math.sqrt(self._cost)
+
+    def add_bits(self, bits: Floats, chances: Floats, which: int) -> None:
+        """Bits of randomised response, and the chances that they are 1 for each of the two."""
+        one, zero = np.log(chances), np.log1p(-chances)
+        ratios = np.where(bits > 0.0, one[0] - one[1], zero[0] - zero[1])
+        self.score += float(ratios.sum())
+        self.loss += float(ratios.sum()) * (1.0 if which == 0 else -1.0)
+        # The most that any bits tell, in one direction or the other.
+        apart = np.stack([one[0] - one[1], zero[0] - zero[1]])
+        self._cost += max(float(apart.max(axis=0).sum()), float((-apart).max(axis=0).sum()))
+        mine = chances[which]
+        self.squares += float(((bits - mine) ** 2 / (mine * (1.0 - mine))).sum())
+        self.values += bits.size
 
     def add(self, noise: Floats, shift: Floats, which: int) -> None:
         """One release: y = T + noise, with T = the first user's or, minus the shift, the other's.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -182,7 +182,6 @@ class AgentAudit:
     transcripts: tuple[Transcript, ...]
     outcomes: tuple[Outcome, ...] = ()
     delta: float = 1e-6
-    notes: tuple[str, ...] = field(default=())
     broken: tuple[str, ...] = ()
 
     @property
@@ -266,7 +265,6 @@ class AgentAudit:
             "failures": list(self.failures),
             "failed": list(self.failed),
             "false_alarm": FALSE_ALARM,
-            "notes": list(self.notes),
         }
 
 

@@ -6,20 +6,22 @@ import numpy as np
 
 from tacit.checking.frozen import frozen_world
 from tacit.checking.gate_noise import measured
-from tacit.checking.noise_tests import NoiseRecord
+from tacit.checking.noise_tests import Flips, NoiseRecord
 from tacit.checking.trial import Trial
 from tacit.checking.watched_gate import Passage
 from tacit.privacy.audit import audit_counter
 from tacit.privacy.curator import JointStream
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.gate import Stream
-from tacit.privacy.models import JointDP
+from tacit.privacy.local import report
+from tacit.privacy.models import JointDP, LocalDP
 
 # Numbers of noise that are looked at, and runs that they come from.
 _NOISE_VALUES = 2000
 _NOISE_RUNS = 20
 _FEWEST_NOISE_RUNS = 6
 _REAL_RUNS = 4
+_REPORTS = 300
 # The exact audit of a counter runs its code once per release, on matrices.
 _AUDITED_RELEASES = 130
 
@@ -41,11 +43,26 @@ def check_noise(trial: Trial) -> None:
         if found is None:
             break
         record.add(found)
-    wrong = record.wrong()
+    wrong = record.wrong() + _wrong_bits(trial)
     if wrong:
         raise CheckFailed("; ".join(wrong[:3]))
     if isinstance(trial.privacy, JointDP):
         _check_real_noise(trial)
+
+
+def _wrong_bits(trial: Trial) -> list[str]:
+    """What is wrong with reports of randomised response, which have no noise that is added."""
+    privacy = trial.privacy
+    if not isinstance(privacy, LocalDP) or privacy.mechanism != "randomised response":
+        return []
+    passage = trial.first.gate.passages[0]
+    users = trial.first.gate.blocks[passage.gate, passage.blocks[0]]
+    flips = Flips.of(passage.statistic, privacy)
+    for i in range(_REPORTS):
+        user = users.take(slice(i % users.users, i % users.users + 1))
+        bits = report(passage.statistic, user, privacy, noise_seed=i)
+        flips.add(bits, passage.statistic.contributions(user)[0])
+    return flips.wrong()
 
 
 def _check_real_noise(trial: Trial) -> None:

@@ -10,6 +10,7 @@ All tests are exact or conservative for any number of values.
   tails are what a small delta hangs on. Values hardly repeat: densities are below 1, so each of n
   values is as close as w to an earlier one with a probability below n w, whatever the others are,
   and a binomial variable bounds how many are. Noise on a coarse grid, or cut off, repeats.
+* Bits: of randomised response so many are 1 as a binomial variable says.
 * Sharing: products of signs of independent symmetric numbers are fair coins, for which Hoeffding's
   bound holds.
 
@@ -28,7 +29,8 @@ from numpy.typing import NDArray
 
 from tacit.checking.gate_noise import Law, Measured
 from tacit.privacy.curator import JointCurator
-from tacit.privacy.statistic import Floats, Layout
+from tacit.privacy.models import LocalDP
+from tacit.privacy.statistic import Floats, Layout, Statistic
 
 # The chance of a false alarm of one test on a part, a release or a pair of them; of one test on a
 # single coordinate, of which there are thousands.
@@ -156,6 +158,56 @@ class Shape:
         if repeats and chance < 1.0 and bdtrc(repeats - 1, n, chance) < _ALARM:
             return [f"of {n} noise values {repeats} repeat another one to twelve digits"]
         return []
+
+
+@dataclass(eq=False)
+class Flips:
+    """Bits of randomised response, and whether they are as often 1 as is claimed.
+
+    A true 0 is reported as 1 with a chance that follows from the declared epsilon, a true 1 with
+    1/2; how many are is binomial.
+
+    Attributes:
+        flip: the chance of a 1 for a 0.
+        seen: how many true zeros and ones there were.
+        ones: how many of each were reported as ones.
+    """
+
+    flip: float
+    seen: list[int] = field(default_factory=lambda: [0, 0])
+    ones: list[int] = field(default_factory=lambda: [0, 0])
+
+    @classmethod
+    def of(cls, statistic: Statistic, privacy: LocalDP) -> Flips:
+        """For a claim, by the formula and not by the code that draws."""
+        return cls(1.0 / (1.0 + math.exp(privacy.report_cost / (statistic.one_hots or 1))))
+
+    def chances(self, vector: Floats) -> Floats:
+        """With which chance each bit of a user is 1; fractions are rounded at random first."""
+        return self.flip + vector * (0.5 - self.flip)
+
+    def add(self, bits: Floats, vector: Floats) -> None:
+        """One report, beside what is true."""
+        for truth in (0, 1):
+            of_these = vector == float(truth)
+            self.seen[truth] += int(np.count_nonzero(of_these))
+            self.ones[truth] += int(bits[of_these].sum())
+
+    def wrong(self) -> list[str]:
+        """Where ones are too rare or too many, in words."""
+        from scipy.special import bdtr, bdtrc
+
+        found = []
+        for truth, chance in enumerate((self.flip, 0.5)):
+            n, ones = self.seen[truth], self.ones[truth]
+            too_few = n > 0 and bdtr(ones, n, chance) < _ALARM / 2.0
+            too_many = ones > 0 and bdtrc(ones - 1, n, chance) < _ALARM / 2.0
+            if too_few or too_many:
+                found.append(
+                    f"of {n} bits that are {truth}, {ones} were reported as 1; by the claimed "
+                    f"epsilon it should be {n * chance:.0f}"
+                )
+        return found
 
 
 def _below(law: Law, values: Floats) -> Floats:

@@ -98,7 +98,7 @@ class Baseline(Learner[Asked, QPolicy]):
     @property
     def finished(self) -> bool:
         """Whether all users are served; then nobody is left to explore for."""
-        return self.releases >= self.schedule.releases
+        return self.releases >= self.schedule.releases or self.served >= self.users
 
     def _check_options(self, schedule: str | Schedule) -> None:
         super()._check_options(schedule)

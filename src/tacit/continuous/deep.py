@@ -275,7 +275,7 @@ class DeepQ(Learner[EpisodeGradients, QPolicy]):
             return
         if last.index >= self._answered:
             # Saved before it was published.
-            self._absorb(last, self._statistic(), self.block_users)
+            self._absorb(last, self._statistic(), last.users)
         if self._curator.blocks:
             self._go_on(self.block_users, resumed=True)
         else:

@@ -239,11 +239,18 @@ class FittedFunctionalQ(FunctionalAgent):
         )
 
     def _release(self, block: Block, user_ids: Sequence[int | str] | None) -> None:
+        before = public = self._public
         if self.protect != "trajectory":
             # Public, so they need no gate; they are saved with the release.
-            self._public = _added(self._public, self._moments(block))
+            public = _added(public, self._moments(block))
         self._curator.add(block, user_ids)
-        self._ask_about_values(block.users)
+        self._public = public
+        try:
+            self._ask_about_values(block.users)
+        except BaseException:
+            # Where users were counts with what they were paid, or not at all.
+            self._public = before
+            raise
 
     def _ask_about_values(self, users: int, resumed: bool = False) -> None:
         """All releases about a block; after a crash, as many as its users can still pay."""

@@ -204,10 +204,17 @@ class InputPerturbation(Baseline[Statistic]):
         return Trajectories(self.spec)
 
     def _release(self, block: Block, user_ids: Any) -> None:
+        known = {name: len(parts) for name, parts in self._published.items()}
         if self.protect == "rewards":
             # Public, like all that the guarantee does not name.
             self._remember({name: block[name] for name in ("states", "actions", "lengths")})
-        super()._release(block, user_ids)
+        try:
+            super()._release(block, user_ids)
+        except BaseException:
+            # States without rewards would give everybody later somebody else's.
+            for name, parts in self._published.items():
+                del parts[known.get(name, 0) :]
+            raise
 
     def _absorb(self, release: Release, statistic: Statistic, users: int) -> None:
         """What was published of one user, in the world's units."""

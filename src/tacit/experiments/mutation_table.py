@@ -52,8 +52,8 @@ def lines(made: Sequence[Row]) -> Iterator[str]:
         first = same[0].planted
         agents = "; ".join(row.planted.host for row in same)
         checks = ", ".join(dict.fromkeys(name for row in same for name in row.failed))
-        missed = "; ".join(row.planted.host for row in same if not row.failed)
-        found = f"{checks}; NOTHING in {missed}" if missed else checks
+        missed = "; ".join(row.planted.host for row in same if not row.caught)
+        found = f"{checks}; NOT AS IT SHOULD in {missed}" if missed else checks
         yield f"| {first.what} | {first.gain} | {agents} | {found} |"
 
 
@@ -134,4 +134,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(min(main(), 1))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.experiments.planted.base import plant
 from tacit.experiments.planted.of_accounts import (
     AutosaveIgnored,
+    BudgetOfOneBit,
     ClipRemoved,
     CountsWrap,
     FeaturesUncut,
@@ -161,6 +162,13 @@ HOSTS: dict[str, Host] = {
         "tabular", _UCBVI, _riverswim, privacy=JointDP(1.0, 1e-6, sampler="exact")
     ),
     "UCBVI, local": _host("tabular", _UCBVI, _riverswim, privacy=LocalDP(4.0, 1e-6)),
+    "LDP-OB, randomised response": _host(
+        "tabular",
+        "tacit.tabular.ldpob:LDPOB",
+        _riverswim,
+        privacy=LocalDP(4.0, 0.0, mechanism="randomised response"),
+        stationary=False,
+    ),
     "LSVI-UCB": _host("linear", _LSVI, _simplex, statistic="features", scale=0.1),
     "LSVI-UCB++": _host(
         "linear",
@@ -243,6 +251,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(ZeroOutNoise, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(ZeroOutSensitivity, "UCBVI", ("attack", "sensitivity")),
     Planted(OneStepSensitivity, "UCBVI", ("attack", "sensitivity")),
+    Planted(BudgetOfOneBit, "LDP-OB, randomised response", ("attack", "sensitivity")),
     Planted(ClipRemoved, "UCBVI", ("attack", "sensitivity")),
     Planted(FeaturesUncut, "LSVI-UCB", ("attack", "sensitivity")),
     Planted(FeaturesUncut, "LinOpt-VI", ("attack", "sensitivity")),

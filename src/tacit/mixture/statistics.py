@@ -240,16 +240,17 @@ def _opposed(rows: Floats) -> float:
     units = rows[lengths > 0.0] / lengths[lengths > 0.0, np.newaxis]
     if not len(units):
         return 0.0
-    g, best = _axis(units), math.inf
-    pairs = np.zeros((0, 2), dtype=np.int64)
-    for _ in range(_TILTS if len(units) ** 2 <= _MOST_PAIRS else 1):
+    g = _axis(units)
+    best, pairs = _worst_partners(units, g)
+    for _ in range(_TILTS if len(units) ** 2 <= _MOST_PAIRS else 0):
+        if math.isinf(best) or not len(pairs):
+            break
+        g = _tilted(units, pairs, g)
         c, worst = _worst_partners(units, g)
-        stuck = c > best * (1.0 - 1e-3)
-        best = min(best, c)
-        if stuck or math.isinf(c) or not len(worst):
+        stuck, best = c > best * (1.0 - 1e-3), min(best, c)
+        if stuck:
             break
         pairs = np.unique(np.vstack([pairs, worst]), axis=0)
-        g = _tilted(units, pairs, g)
     return 1.0 if math.isinf(best) else min(1.0, best / (2.0 + best) + _ROUNDING)
 
 
@@ -438,9 +439,10 @@ class ModelSums(_RegressionSums):
         if len(s) > _MOST_STEPS:
             squares = self._lengths.max(), self._last_lengths.max()
             rewards = any_features(self.reward, self.reward) if self._paying else 0.0
-            targets = np.where(
-                self.support, 1.0 - 2.0 * self.mean + (self.mean**2).sum(-1, keepdims=True), 0.0
-            )
+            squares_of_mean = (self.mean**2).sum(-1, keepdims=True)
+            targets = np.where(self.support, 1.0 - 2.0 * self.mean + squares_of_mean, 0.0)
+            # Where p0 is nearly e, almost all of it cancels.
+            targets += 4.0 * np.finfo(np.float64).eps * self.mean.shape[-1] * (1 + squares_of_mean)
             most = any_features(self.gram, float(targets.max())) + rewards
             step, last = min(most, 4.0 * float(squares[0])), min(rewards, 4.0 * float(squares[1]))
             return self._add_up(step, last), 1.0
@@ -475,14 +477,17 @@ class ModelSums(_RegressionSums):
         crosses = self.features[s, a, :, t] - self._offsets[s, a]
         steps, paid = np.hstack([self._grams[s, a], crosses]), self._paid[s, a]
         # Other rewards are between these two.
-        return _opposed(np.vstack([np.hstack([steps, r * paid]) for r in (0.0, 1.0)]))
+        ends = (0.0, 1.0) if paid.shape[1] else (0.0,)
+        theta = _opposed(np.vstack([np.hstack([steps, r * paid]) for r in ends]))
+        # Rounded up to what every machine finds: blocks are made by the noise.
+        return min(1.0, math.ceil(theta * 1e3) / 1e3)
 
     @cached_property
     def _longest(self) -> float:
         """What the longest steps that a user can make one after the other add up to."""
         top = float(self._lengths.max())
-        if top <= 0.0:
-            raise InvalidArgument("all features are zero: there is nothing to learn")
+        if top < 1e-200:
+            raise InvalidArgument("all features are zero, or nearly: there is nothing to learn")
         walks = _Walks(self.support)
         at = walks.now, walks.action
         step = (self._grams[at] ** 2).sum(axis=-1) + (self._paid[at] ** 2).sum(axis=-1)

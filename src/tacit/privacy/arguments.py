@@ -120,8 +120,13 @@ def fitting(name: str, values: T) -> T:
 def row_ids(user_ids: Any, users: int) -> None:
     """Refuses ids that are not one integer or text per user; a text is no list of letters."""
     listed = isinstance(user_ids, (Sequence, np.ndarray)) and not isinstance(user_ids, (str, bytes))
-    if listed and np.ndim(fitting("user_ids", user_ids)) != 1:
-        listed = False
+    if listed:
+        try:
+            listed = np.ndim(fitting("user_ids", user_ids)) == 1
+        except ValueError as error:  # lists within the list
+            if isinstance(error, InvalidArgument):
+                raise
+            listed = False
     if not listed:
         raise InvalidArgument(
             f"user_ids must be a list of ids, one per user, got {type(user_ids).__name__}"

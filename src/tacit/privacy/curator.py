@@ -785,7 +785,9 @@ def _check_source(meta: dict[str, Any], source: NoiseSource | None) -> None:
             )
     elif meta.get("noise") is not None or source.simulation:
         # What was or will be drawn from a seed protects nobody; half of a run would hide that.
-        raise InvalidArgument("source is for real runs: neither it nor the save is a simulation")
+        raise InvalidArgument(
+            "source is for real runs, and neither it nor the save may be a simulation"
+        )
 
 
 def _with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

@@ -5,12 +5,12 @@ she joined and on nothing else, and many people have few different accounts.
 """
 
 import base64
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 
 from tacit.privacy.errors import CorruptFile
-from tacit.privacy.ledger_records import TOLERANCE, Terms
+from tacit.privacy.ledger_records import TOLERANCE, Terms, above
 from tacit.privacy.participants import NAME_BYTES
 
 
@@ -25,19 +25,19 @@ class People:
         self.runs: dict[str, Terms] = {}
         self._limit = limit
         self._joined: dict[bytes, int] = {}  # person -> the runs she joined, one bit each
-        self._totals: dict[int, float] = {0: 0.0}  # such bits -> what these runs cost
+        self._totals = {0: Fraction(0)}  # such bits -> what these runs cost
 
     @property
     def accounts(self) -> Counter[float]:
         """How many have spent how much."""
         accounts: Counter[float] = Counter()
         for joined, people in Counter(self._joined.values()).items():
-            accounts[self._total(joined)] += people
+            accounts[above(self._total(joined))] += people
         return accounts
 
     def spent(self, name: bytes) -> float:
         """What a person has spent over all runs."""
-        return self._total(self._joined.get(name, 0))
+        return above(self._total(self._joined.get(name, 0)))
 
     def who_joined(self, names: Iterable[bytes], run: str) -> list[bool]:
         """Who of these is in a run."""
@@ -78,18 +78,17 @@ class People:
     def _bit(self, run: str) -> int:
         return 1 << [*self.runs].index(run)
 
-    def _total(self, joined: int) -> float:
+    def _total(self, joined: int) -> Fraction:
         """What the runs of these bits cost a person, together."""
         if joined not in self._totals:
             costs = (terms.user_limit for terms in self.runs.values())
-            self._totals[joined] = math.fsum(
-                cost for place, cost in enumerate(costs) if joined >> place & 1
-            )
+            paid = (Fraction(cost) for place, cost in enumerate(costs) if joined >> place & 1)
+            self._totals[joined] = sum(paid, Fraction(0))
         return self._totals[joined]
 
     def _affordable(self, joined: int, cost: float) -> bool:
         """Whether who joined these runs can pay for one more."""
-        return self._total(joined) + cost <= self._limit * (1 + TOLERANCE)
+        return self._total(joined) + Fraction(cost) <= self._limit * (1 + TOLERANCE)
 
     def _who_can(self, cost: float) -> Mapping[int, bool]:
         """The same for everybody who is here, by the runs they joined: few, for many people."""

@@ -67,6 +67,22 @@ class OneStepSensitivity(Asks):
 
 
 @dataclass(frozen=True, eq=False)
+class _OneBitOfMany(VisitCounts):
+    @property
+    def one_hots(self) -> int:
+        return 1
+
+
+class BudgetOfOneBit(Asks):
+    """Randomised response of every step has the whole budget of the episode.
+
+    Gain: an epsilon three times as long as the episode.
+    """
+
+    asks = _OneBitOfMany
+
+
+@dataclass(frozen=True, eq=False)
 class _Uncapped(VisitCounts):
     def _sums(self, block: Block, separate: bool) -> Floats:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
