@@ -132,8 +132,9 @@ class TabularAgent(FiniteLearner[VisitCounts]):
 
     @property
     def form(self) -> Form:
-        """Episodes where users are counted one by one, else sums."""
-        if self._cap is not None:
+        """Episodes where users are counted one by one, or rewards rounded to bits; else sums."""
+        fractions = not set(self.spec.reward_values) <= {0.0, 1.0}
+        if self._cap is not None or (reports_bits(self.privacy) and fractions):
             return "episodes"
         return "pooled" if self.stationary else "counts"
 
@@ -180,7 +181,8 @@ class TabularAgent(FiniteLearner[VisitCounts]):
             self.spec.horizon,
             pooled=self.stationary,
             cap=cap or self._cap,
-            weight=math.sqrt(self.constants.reward_weight),
+            # Bits cost the same whatever they weigh.
+            weight=1.0 if reports_bits(self.privacy) else math.sqrt(self.constants.reward_weight),
             policy=self._policy.actions if self._masked else None,
             version=self._policy.version,
         )
@@ -300,3 +302,8 @@ def as_printed(privacy: Privacy, users: int) -> Privacy:
     if isinstance(privacy, LocalDP):
         return LocalDP(2.0 * privacy.epsilon, 0.0, mechanism="laplace")
     return privacy
+
+
+def reports_bits(privacy: Privacy) -> bool:
+    """Whether devices report by randomised response."""
+    return isinstance(privacy, LocalDP) and privacy.mechanism == "randomised response"

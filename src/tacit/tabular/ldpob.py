@@ -16,7 +16,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.local import flip_probability, noise_scale
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.schedule import Schedule
-from tacit.tabular.agent import Form
+from tacit.tabular.agent import reports_bits
 from tacit.tabular.pucb import ThreeCounts
 from tacit.visits import VisitCounts
 
@@ -102,7 +102,7 @@ class LDPOB(ThreeCounts):
             )
         instance_of("spec", spec, FiniteSpec)
         pooled = spec.stationary if stationary is None else flag("stationary", stationary)
-        if pooled and _bits(privacy):
+        if pooled and reports_bits(privacy):
             raise InvalidArgument(
                 "randomised response is for counts of single steps: give stationary=False, or "
                 "another mechanism"
@@ -118,13 +118,6 @@ class LDPOB(ThreeCounts):
             seed=seed,
             noise_seed=noise_seed,
         )
-
-    @property
-    def form(self) -> Form:
-        """Sums, except where single rewards must be rounded to bits on the device."""
-        if _bits(self.privacy) and not set(self.spec.reward_values) <= {0.0, 1.0}:
-            return "episodes"
-        return "pooled" if self.stationary else "counts"
 
     # All three counts of all cells and steps, pooled or not: nothing is masked or capped.
 
@@ -211,7 +204,3 @@ class Widths:
     visits: float
     row: float
     entry: float
-
-
-def _bits(privacy: Privacy) -> bool:
-    return isinstance(privacy, LocalDP) and privacy.mechanism == "randomised response"
