@@ -301,8 +301,8 @@ def audit_words(audit: AgentAudit) -> Mapping[str, str]:
         )
         if not worst.pure and not math.isnan(worst.along):
             words["privacy loss"] = (
-                f"mean {worst.losses.mean():.4f}, variance {worst.losses.var():.4f}; claimed are "
-                f"{worst.claimed**2 / 2:.4f} and {worst.claimed**2:.4f}"
+                f"variance {worst.losses.var():.4f}, claimed is {worst.claimed**2:.4f} at most; "
+                f"{worst.along:.3f} of the claimed noise in the direction of these two"
             )
         bound = audit.lower_bound
         epsilon = epsilon_from_mu(bound, audit.delta) if bound > 0.0 else 0.0
