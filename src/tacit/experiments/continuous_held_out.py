@@ -9,10 +9,9 @@ policy that is published in the end, for everybody who comes later.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
-import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,13 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
-from tacit.experiments.arguments import Parser, whole
 from tacit.experiments.compare import median, privacy_dict
 from tacit.experiments.linear_comparison import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
-from tacit.experiments.tables import file
+from tacit.experiments.tables import Measured, table_command
 from tacit.loop import noise_seed
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
-from tacit.privacy.storage import write_atomic
 from tacit.registry import agent_entry
 from tacit.result import Result
 
@@ -459,38 +456,18 @@ def markdown(table: Table, rows: Sequence[Row]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(
-        prog="python -m tacit.experiments.continuous_held_out",
-        description="Agents with functional noise on seeds on which no constants were chosen.",
+
+    def measured(given: argparse.Namespace) -> Measured:
+        for name, table, rows in measure(given.only, given.runs, given.workers, given.quick):
+            yield name, markdown(table, rows), [row.to_dict() for row in rows]
+
+    return table_command(
+        "python -m tacit.experiments.continuous_held_out",
+        "Agents with functional noise on seeds on which no constants were chosen.",
+        TABLES,
+        measured,
+        arguments,
     )
-    parser.add_argument("--output", type=file, default=None, help="a .json or .md file, if any")
-    parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every row")
-    parser.add_argument("--workers", type=whole(1), default=WORKERS, help="processes")
-    parser.add_argument(
-        "--only", nargs="+", choices=list(TABLES), default=list(TABLES), help="some tables only"
-    )
-    parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
-    given = parser.parse_args(arguments)
-    start = time.perf_counter()
-    texts, values = [], {}
-    for name, table, rows in measure(given.only, given.runs, given.workers, given.quick):
-        texts.append(markdown(table, rows))
-        values[name] = [row.to_dict() for row in rows]
-        print(texts[-1], end="\n\n", flush=True)
-    if given.output is not None:
-        content = {
-            "runs": given.runs,
-            "seconds": time.perf_counter() - start,
-            "tables": values,
-        }
-        as_json = given.output.suffix == ".json"
-        data = json.dumps(content, indent=1, allow_nan=False) if as_json else "\n\n".join(texts)
-        try:
-            write_atomic(given.output, f"{data}\n".encode(), 0o644)
-        except OSError as error:
-            parser.error(f"argument --output: cannot be written: {error}")
-        print(f"The tables are in {given.output}.")
-    return 0
 
 
 if __name__ == "__main__":

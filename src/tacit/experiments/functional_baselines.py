@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.experiments.arguments import Parser
 from tacit.experiments.continuous_held_out import (
     DEEP,
     EVALUATION,
@@ -32,7 +31,7 @@ from tacit.experiments.continuous_held_out import (
     has_jax,
 )
 from tacit.experiments.figures import PALE, EndLabel, Pen, drawing, label_ends
-from tacit.experiments.linear_comparison import RUNS, WORKERS, add_arguments, footnote, run_jobs
+from tacit.experiments.linear_comparison import RUNS, WORKERS, figure_command, footnote, run_jobs
 from tacit.experiments.plots import _short_ticks
 from tacit.privacy.models import JointDP
 
@@ -244,20 +243,14 @@ def table(measured: Measured) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(
-        prog="python -m tacit.experiments.functional_baselines",
-        description="Returns of agents for continuous states against users, at two budgets.",
+    return figure_command(
+        "python -m tacit.experiments.functional_baselines",
+        "Returns of agents for continuous states against users, at two budgets.",
+        measure,
+        paint,
+        table,
+        arguments,
     )
-    add_arguments(parser)
-    given = parser.parse_args(arguments)
-    measured = measure(given.runs, given.users, given.workers, given.quick)
-    try:
-        paint(given.output, measured)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
-    print(table(measured))
-    print(f"\nThe picture is {given.output}.")
-    return 0
 
 
 if __name__ == "__main__":

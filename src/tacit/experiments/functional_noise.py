@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.experiments.arguments import Parser
 from tacit.experiments.continuous_held_out import PAPER_USERS, PLAIN, PRINTED, BoxJob
 from tacit.experiments.figures import PALE, EndLabel, Pen, drawing, label_ends
-from tacit.experiments.linear_comparison import RUNS, WORKERS, add_arguments, footnote, run_jobs
+from tacit.experiments.linear_comparison import RUNS, WORKERS, figure_command, footnote, run_jobs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -228,21 +227,15 @@ def table(measured: Measured) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(
-        prog="python -m tacit.experiments.functional_noise",
-        description="Returns of Q-learning with functional noise as printed, which has no "
+    return figure_command(
+        "python -m tacit.experiments.functional_noise",
+        "Returns of Q-learning with functional noise as printed, which has no "
         "guarantee, by noise and resets.",
+        measure,
+        paint,
+        lambda measured: f"{table(measured)}\n\nThis algorithm has no guarantee.",
+        arguments,
     )
-    add_arguments(parser)
-    given = parser.parse_args(arguments)
-    measured = measure(given.runs, given.users, given.workers, given.quick)
-    try:
-        paint(given.output, measured)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
-    print(table(measured))
-    print(f"\nThe picture is {given.output}. It is of an algorithm without a guarantee.")
-    return 0
 
 
 if __name__ == "__main__":

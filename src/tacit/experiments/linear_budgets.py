@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 import tacit
 from tacit.experiments import figures
-from tacit.experiments.arguments import Parser
 from tacit.experiments.figures import INK, EndLabel, Pen, label_ends
 from tacit.experiments.linear_comparison import (
     CLOSE,
@@ -29,9 +28,9 @@ from tacit.experiments.linear_comparison import (
     WORKERS,
     Job,
     Verdict,
-    add_arguments,
     close_words,
     cost_words,
+    figure_command,
     regrets,
     run_jobs,
     spread,
@@ -271,20 +270,14 @@ def table(measured: Measured) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(
-        prog="python -m tacit.experiments.linear_budgets",
-        description="Regret of DP-LSVI-UCB++ against users and epsilon.",
+    return figure_command(
+        "python -m tacit.experiments.linear_budgets",
+        "Regret of DP-LSVI-UCB++ against users and epsilon.",
+        measure,
+        paint,
+        lambda measured: f"{table(measured)}\n\n{what_holds(measured)}",
+        arguments,
     )
-    add_arguments(parser)
-    given = parser.parse_args(arguments)
-    measured = measure(given.runs, given.users, given.workers, given.quick)
-    try:
-        paint(given.output, measured)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
-    print(f"{table(measured)}\n\n{what_holds(measured)}")
-    print(f"\nThe picture is {given.output}.")
-    return 0
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -541,12 +541,19 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = Parser(
-        prog="python -m tacit.experiments.linear_comparison",
-        description="Regret of private linear agents against users, at one budget.",
-    )
+T = TypeVar("T")
+
+
+def figure_command(
+    prog: str,
+    description: str,
+    measure: Callable[[int, int | None, int, bool], T],
+    paint: Callable[[Path, T], None],
+    words: Callable[[T], str],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """The command line of a figure that is measured, painted and put into words."""
+    parser = Parser(prog=prog, description=description)
     add_arguments(parser)
     given = parser.parse_args(arguments)
     measured = measure(given.runs, given.users, given.workers, given.quick)
@@ -554,9 +561,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         paint(given.output, measured)
     except OSError as error:
         parser.error(f"argument --output: cannot be written: {error}")
-    print(f"{table(measured)}\n\n{what_holds(measured)}")
+    print(words(measured))
     print(f"\nThe picture is {given.output}.")
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    return figure_command(
+        "python -m tacit.experiments.linear_comparison",
+        "Regret of private linear agents against users, at one budget.",
+        measure,
+        paint,
+        lambda measured: f"{table(measured)}\n\n{what_holds(measured)}",
+        arguments,
+    )
 
 
 if __name__ == "__main__":

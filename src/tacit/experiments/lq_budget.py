@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.experiments.arguments import Parser
 from tacit.experiments.figures import PALE, EndLabel, Pen, drawing, label_ends
 from tacit.experiments.linear_comparison import (
     DELTA,
     RUNS,
     WORKERS,
-    add_arguments,
+    figure_command,
     footnote,
     spread,
 )
@@ -242,20 +241,14 @@ def table(measured: Measured) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(
-        prog="python -m tacit.experiments.lq_budget",
-        description="Loss of linear-quadratic agents' gains against users, by budget and agent.",
+    return figure_command(
+        "python -m tacit.experiments.lq_budget",
+        "Loss of linear-quadratic agents' gains against users, by budget and agent.",
+        measure,
+        paint,
+        table,
+        arguments,
     )
-    add_arguments(parser)
-    given = parser.parse_args(arguments)
-    measured = measure(given.runs, given.users, given.workers, given.quick)
-    try:
-        paint(given.output, measured)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
-    print(table(measured))
-    print(f"\nThe picture is {given.output}.")
-    return 0
 
 
 if __name__ == "__main__":

@@ -8,10 +8,9 @@ noise in their controls besides, which costs something as long as there is somet
 
 from __future__ import annotations
 
-import json
+import argparse
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +19,6 @@ from typing import Any, cast
 import numpy as np
 
 import tacit
-from tacit.experiments.arguments import Parser, whole
 from tacit.experiments.compare import median, privacy_dict
 from tacit.experiments.linear_comparison import (
     DELTA,
@@ -34,10 +32,9 @@ from tacit.experiments.linear_comparison import (
     spread,
 )
 from tacit.experiments.plots import _short as short
-from tacit.experiments.tables import file, joint, model_words
+from tacit.experiments.tables import Measured, joint, model_words, table_command
 from tacit.loop import noise_seed
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
-from tacit.privacy.storage import write_atomic
 from tacit.registry import agent_entry, world_entry
 
 CERTAIN, OPTIMISTIC = "certainty_equivalence", "ofu"
@@ -516,41 +513,21 @@ def gate_words(rows: Sequence[Row]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(
-        prog="python -m tacit.experiments.lq_held_out",
-        description="Linear-quadratic agents on worlds on which no constants were chosen.",
+
+    def measured(given: argparse.Namespace) -> Measured:
+        for name, table, rows in measure(given.only, given.runs, given.workers, given.quick):
+            text = markdown(table, rows)
+            if name == "agents":
+                text += f" {gate_words(rows)}"
+            yield name, text, [row.to_dict() for row in rows]
+
+    return table_command(
+        "python -m tacit.experiments.lq_held_out",
+        "Linear-quadratic agents on worlds on which no constants were chosen.",
+        TABLES,
+        measured,
+        arguments,
     )
-    parser.add_argument("--output", type=file, default=None, help="a .json or .md file, if any")
-    parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every row")
-    parser.add_argument("--workers", type=whole(1), default=WORKERS, help="processes")
-    parser.add_argument(
-        "--only", nargs="+", choices=list(TABLES), default=list(TABLES), help="some tables only"
-    )
-    parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
-    given = parser.parse_args(arguments)
-    start = time.perf_counter()
-    texts, values = [], {}
-    for name, table, rows in measure(given.only, given.runs, given.workers, given.quick):
-        text = markdown(table, rows)
-        if name == "agents":
-            text += f" {gate_words(rows)}"
-        print(text, end="\n\n", flush=True)
-        texts.append(text)
-        values[name] = [row.to_dict() for row in rows]
-    if given.output is not None:
-        content = {
-            "runs": given.runs,
-            "seconds": time.perf_counter() - start,
-            "tables": values,
-        }
-        as_json = given.output.suffix == ".json"
-        data = json.dumps(content, indent=1, allow_nan=False) if as_json else "\n\n".join(texts)
-        try:
-            write_atomic(given.output, f"{data}\n".encode(), 0o644)
-        except OSError as error:
-            parser.error(f"argument --output: cannot be written: {error}")
-        print(f"The tables are in {given.output}.")
-    return 0
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -267,37 +267,62 @@ def file(text: str) -> Path:
     return path
 
 
-def command(
-    prog: str, description: str, tables: Tables, arguments: Sequence[str] | None = None
+Measured: TypeAlias = Iterable[tuple[str, str, list[dict[str, Any]]]]
+"""Tables, one after the other: their names, in Markdown, and their rows as plain values."""
+
+
+def table_command(
+    prog: str,
+    description: str,
+    names: Iterable[str],
+    measured: Callable[[argparse.Namespace], Measured],
+    arguments: Sequence[str] | None = None,
 ) -> int:
-    """The command line of a module with tables."""
+    """The command line of a module with tables.
+
+    Args:
+        prog: what is typed.
+        description: what it does.
+        names: of its tables.
+        measured: makes those in ``only``, from the arguments ``runs``, ``workers`` and ``quick``.
+        arguments: of the command line.
+    """
     parser = Parser(prog=prog, description=description)
     parser.add_argument("--output", type=file, default=None, help="a .json or .md file, if any")
     parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every row")
     parser.add_argument("--workers", type=whole(1), default=WORKERS, help="processes")
     parser.add_argument(
-        "--only", nargs="+", choices=list(tables), default=list(tables), help="some tables only"
+        "--only", nargs="+", choices=list(names), default=list(names), help="some tables only"
     )
     parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
     given = parser.parse_args(arguments)
-    chosen = {name: tables[name] for name in given.only}
     start = time.perf_counter()
-    measured = measure(chosen, given.runs, given.workers, given.quick)
-    text = "\n\n".join(markdown(*parts) for parts in measured.values())
-    print(text)
+    texts, values = [], {}
+    for name, text, rows in measured(given):
+        print(text, end="\n\n", flush=True)
+        texts.append(text)
+        values[name] = rows
     if given.output is not None:
-        content = {
-            "runs": given.runs,
-            "seconds": time.perf_counter() - start,
-            "tables": {
-                name: [row.to_dict() for row in rows] for name, (_, rows) in measured.items()
-            },
-        }
+        content = {"runs": given.runs, "seconds": time.perf_counter() - start, "tables": values}
         as_json = given.output.suffix == ".json"
-        data = json.dumps(content, indent=1, allow_nan=False) if as_json else text
+        data = json.dumps(content, indent=1, allow_nan=False) if as_json else "\n\n".join(texts)
         try:
             write_atomic(given.output, f"{data}\n".encode(), 0o644)
         except OSError as error:
             parser.error(f"argument --output: cannot be written: {error}")
-        print(f"\nThe tables are in {given.output}.")
+        print(f"The tables are in {given.output}.")
     return 0
+
+
+def command(
+    prog: str, description: str, tables: Tables, arguments: Sequence[str] | None = None
+) -> int:
+    """The command line of a module whose tables are all measured together."""
+
+    def measured(given: argparse.Namespace) -> Measured:
+        chosen = {name: tables[name] for name in given.only}
+        found = measure(chosen, given.runs, given.workers, given.quick)
+        for name, (table, rows) in found.items():
+            yield name, markdown(table, rows), [row.to_dict() for row in rows]
+
+    return table_command(prog, description, tables, measured, arguments)
