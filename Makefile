@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: $(STAMP) ## a private agent learns from a million users, as a plot with its guarantee in words
-	$(BIN)/python -m tacit.experiments.first_agent --output demo.png
+	$(BIN)/python -m research.first_agent --output demo.png
 
 lint: $(STAMP) ## ruff and mypy
 	$(BIN)/ruff check .
@@ -52,18 +52,18 @@ peers: .venv-peers/.installed ## make .venv-peers, with the libraries that bench
 	@touch $@
 
 docs-figures: $(STAMP) ## draw the pictures of the docs again
-	$(BIN)/python -m tacit.experiments.running_count --output docs/img/running-count.png
-	$(BIN)/python -m tacit.experiments.counter_errors --output docs/img/counter-errors.png
-	$(BIN)/python -m tacit.experiments.epsilon_cost --output docs/img/epsilon-cost.png
-	$(BIN)/python -m tacit.experiments.tabular_orders --output docs/img/tabular-orders.png
-	$(BIN)/python -m tacit.experiments.linear_comparison --output docs/img/linear-comparison.png
-	$(BIN)/python -m tacit.experiments.linear_budgets --output docs/img/linear-budgets.png
-	$(BIN)/python -m tacit.experiments.mixture_orders --output docs/img/mixture-orders.png
-	$(BIN)/python -m tacit.experiments.lq_budget --output docs/img/lq-budget.png
-	$(BIN)/python -m tacit.experiments.dosing_trajectories --output docs/img/dosing-trajectories.png
-	$(BIN)/python -m tacit.experiments.functional_noise --output docs/img/functional-noise.png
-	$(BIN)/python -m tacit.experiments.functional_baselines --output docs/img/functional-baselines.png
-	$(BIN)/python -m tacit.experiments.functional_q_pictures --output docs/img/functional-q.png
+	$(BIN)/python -m research.running_count --output docs/img/running-count.png
+	$(BIN)/python -m research.counter_errors --output docs/img/counter-errors.png
+	$(BIN)/python -m research.epsilon_cost --output docs/img/epsilon-cost.png
+	$(BIN)/python -m research.tabular_orders --output docs/img/tabular-orders.png
+	$(BIN)/python -m research.linear_comparison --output docs/img/linear-comparison.png
+	$(BIN)/python -m research.linear_budgets --output docs/img/linear-budgets.png
+	$(BIN)/python -m research.mixture_orders --output docs/img/mixture-orders.png
+	$(BIN)/python -m research.lq_budget --output docs/img/lq-budget.png
+	$(BIN)/python -m research.dosing_trajectories --output docs/img/dosing-trajectories.png
+	$(BIN)/python -m research.functional_noise --output docs/img/functional-noise.png
+	$(BIN)/python -m research.functional_baselines --output docs/img/functional-baselines.png
+	$(BIN)/python -m research.functional_q_pictures --output docs/img/functional-q.png
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build src/*.egg-info

@@ -17,15 +17,15 @@ from functools import partial
 import numpy as np
 
 from benchmarks.row import Row, at_most, noted
-from tacit.continuous.fitted import FittedFunctionalQ
+from tacit.continuous.fitted_functional_q import FittedFunctionalQ
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.world import BoxWorld
 from tacit.continuous.worlds import line
-from tacit.loop import run
-from tacit.privacy.functional import OUPath
+from tacit.privacy.functions.functional import OUPath
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise
-from tacit.result import Result
+from tacit.simulation.result import Result
+from tacit.simulation.run import run
 
 NAME = "fitted functional q, (0.9, 1e-4)"
 USERS, TURNS = 10_000, 3

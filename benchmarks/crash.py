@@ -141,14 +141,14 @@ KINDS = {
         blocks=6,
     ),
     "fitted_functional_q": Kind(
-        "tacit.continuous.fitted:FittedFunctionalQ",
+        "tacit.continuous.fitted_functional_q:FittedFunctionalQ",
         partial(line, horizon=6),
         (("releases", 3),),
         blocks=4,
         asks_once=False,
     ),
     "deep_q": Kind(
-        "tacit.continuous.deep:DeepQ",
+        "tacit.continuous.deep_q:DeepQ",
         partial(line, horizon=6),
         (("steps", 4), ("hidden", (4,))),
         blocks=1,

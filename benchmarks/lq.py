@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import seconds
-from tacit.loop import run
+from tacit.core.vector_episodes import VectorEpisodes
 from tacit.lq.certainty_equivalence import CertaintyEquivalence
 from tacit.lq.ofu import OFU, ConfidenceSet
 from tacit.lq.optimism import OptimisticModel, optimistic_model
@@ -36,8 +36,8 @@ from tacit.lq.world import LQWorld, Sphere, UniformBall
 from tacit.lq.worlds import random_system
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block
-from tacit.result import Result
-from tacit.vector_episodes import VectorEpisodes
+from tacit.simulation.result import Result
+from tacit.simulation.run import run
 
 Floats = NDArray[np.float64]
 

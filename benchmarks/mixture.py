@@ -17,13 +17,13 @@ import numpy as np
 
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import seconds
-from tacit.loop import run
 from tacit.mixture.linopt_vi import LinOptVI
 from tacit.mixture.models import RegressionModel
 from tacit.mixture.world import MixtureWorld
 from tacit.mixture.worlds import hard_mixture, mixture_of_models
 from tacit.privacy.models import JointDP
-from tacit.result import Result
+from tacit.simulation.result import Result
+from tacit.simulation.run import run
 
 NAME = "linopt-vi, epsilon 1"
 REPETITIONS = 3

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import ratio, seconds
-from tacit import finite
-from tacit.loop import PermutedWorld, run
-from tacit.policy import Policy
+from tacit.finite import model as finite
+from tacit.finite.policy import Policy
 from tacit.privacy.models import JointDP, NonPrivate
-from tacit.result import Result
+from tacit.simulation.result import Result
+from tacit.simulation.run import PermutedWorld, run
 from tacit.tabular.ucbvi import UCBVI
 from tacit.tabular.world import TabularWorld
 from tacit.tabular.worlds import random_mdp, riverswim

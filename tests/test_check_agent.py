@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 from tacit import JointDP, LocalDP, NonPrivate
-from tacit.checks import AgentReport, check_agent
-from tacit.policy import Policy
+from tacit.audit.check_agent import AgentReport, check_agent
+from tacit.finite.policy import Policy
+from tacit.finite.visits import VisitCounts
 from tacit.privacy.budget import Budget
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CheckFailed, InvalidArgument
@@ -30,7 +31,6 @@ from tacit.tabular.ldpob import LDPOB
 from tacit.tabular.pucb import PUCB
 from tacit.tabular.ucbpo import UCBPO
 from tacit.tabular.ucbvi import UCBVI
-from tacit.visits import VisitCounts
 
 WORLD = riverswim(3, 4)
 JOINT = JointDP(1.0, 1e-6)

@@ -17,11 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 import tacit
-from tacit import Guarantee, JointDP, NonPrivate, Relation, cli, doctor, registry
-from tacit.experiments.compare import load_results, median, summary
-from tacit.experiments.plan import Sizes, plan
-from tacit.policy import Policy
-from tacit.result import Result
+from tacit import Guarantee, JointDP, NonPrivate, Relation, registry
+from tacit.cli import app as cli
+from tacit.cli import doctor
+from tacit.finite.policy import Policy
+from tacit.simulation.compare import load_results, median, summary
+from tacit.simulation.plan import Sizes, plan
+from tacit.simulation.result import Result
 from tacit.tabular import TabularWorld
 
 BUDGET = ("--epsilon", "1", "--delta", "1e-6")
@@ -655,7 +657,7 @@ def test_version_and_help():
 
 def program(*arguments, **options):
     return subprocess.run(
-        [sys.executable, "-m", "tacit.cli", *arguments],
+        [sys.executable, "-m", "tacit.cli.app", *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -681,7 +683,7 @@ def test_the_program_refuses_in_one_line():
 
 
 def test_a_reader_may_leave_early():
-    command = f"{sys.executable} -m tacit.cli list | true"
+    command = f"{sys.executable} -m tacit.cli.app list | true"
     made = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602
     assert made.stderr == ""
 
@@ -704,7 +706,7 @@ def test_an_interrupted_program_ends_with_130(tmp_path, workers):
     mark = tmp_path / "mark"
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "tacit.cli", "run", "--world", "riverswim", *BUDGET),
+            *(sys.executable, "-m", "tacit.cli.app", "run", "--world", "riverswim", *BUDGET),
             *("--agent", "slow_agent.Slow", "--seeds", "3", "--workers", workers),
         ],
         stdout=subprocess.PIPE,
@@ -726,7 +728,7 @@ def test_an_interrupted_program_ends_with_130(tmp_path, workers):
 def test_help_loads_nothing_slow():
     heavy = ("numba", "matplotlib", "gymnasium", "scipy.stats", "scipy.optimize", "jax")
     code = (
-        "import sys\nfrom tacit.cli import app\n"
+        "import sys\nfrom tacit.cli.app import app\n"
         "app(['--help'], standalone_mode=False)\n"
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
@@ -741,8 +743,8 @@ def test_the_entry_point_exists():
 
 
 def test_figures_by_name(monkeypatch, tmp_path):
-    from tacit.experiments import counter_errors
-    from tacit.experiments.figure_names import FIGURES
+    from research import counter_errors
+    from research.figure_names import FIGURES
 
     assert call("figure", "--list").stdout.split() == list(FIGURES)
     one_line(call("figure", "nonsense"))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import chdtrc, ndtr
 
-from tacit import InvalidArgument, finite
-from tacit.finite import FiniteModel, FiniteSpec
-from tacit.policy import Policy
+from tacit import InvalidArgument
+from tacit.finite import model as finite
+from tacit.finite.model import FiniteModel, FiniteSpec
+from tacit.finite.policy import Policy
 
 # Every statistical test here has a fixed seed and would alarm falsely with about this probability.
 ALARM = 1e-6
@@ -408,7 +409,7 @@ def test_no_users():
 
 
 def test_kernels_work_where_nothing_can_be_cached(monkeypatch):
-    from tacit.finite_kernels import compiled
+    from tacit.numerics.compiled import compiled
 
     njit = numba.njit
 

@@ -1,6 +1,6 @@
 """Hostile input: the campaign's own generators, a few inputs per entry point, and known mistakes.
 
-The campaign is ``python -m tacit.experiments.hostile_campaign``; here its seeds are fixed, so a
+The campaign is ``python -m research.hostile_campaign``; here its seeds are fixed, so a
 test fails always or never. More inputs are thrown in ``test_hostile_slow.py``.
 """
 
@@ -16,19 +16,19 @@ import numpy as np
 import pytest
 
 import tacit
+from research.hostile.argument_entries import argument_entries
+from research.hostile.calls import Call, junk
+from research.hostile.commands import command, command_entries
+from research.hostile.files import file_entries
+from research.hostile.small import Small, small_agents
+from research.hostile.throwing import EntryPoint, throw
+from research.hostile.values import value_entries
 from tacit import InvalidArgument, LocalDP, registry
-from tacit.checking.watched_gate import difference, snapshot
-from tacit.episodes import Episodes
-from tacit.experiments.hostile.argument_entries import argument_entries
-from tacit.experiments.hostile.calls import Call, junk
-from tacit.experiments.hostile.commands import command, command_entries
-from tacit.experiments.hostile.files import file_entries
-from tacit.experiments.hostile.small import Small, small_agents
-from tacit.experiments.hostile.throwing import EntryPoint, throw
-from tacit.experiments.hostile.values import value_entries
+from tacit.audit.watched_gate import difference, snapshot
+from tacit.core.episodes import Episodes
+from tacit.core.schedule import Schedule
 from tacit.privacy import storage
 from tacit.privacy.errors import TacitError
-from tacit.schedule import Schedule
 
 EXAMPLES = 6
 # Agents that are attacked in the slow part.
@@ -228,8 +228,8 @@ _ABSURD = """
 
     import tacit
     from tacit import registry
-    from tacit.finite import FiniteSpec
-    from tacit.schedule import Schedule
+    from tacit.finite.model import FiniteSpec
+    from tacit.core.schedule import Schedule
 
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
     joint, none = tacit.JointDP(1.0, 1e-6), tacit.NonPrivate()
@@ -285,7 +285,8 @@ def test_absurd_sizes_take_no_memory() -> None:
 
 
 def test_a_real_process_says_one_line() -> None:
-    line = [sys.executable, "-m", "tacit.cli", "run", "--world", "\udcff", "--epsilon", "1e-400"]
+    line = [sys.executable, "-m", "tacit.cli.app", "run", "--world", "\udcff"]
+    line += ["--epsilon", "1e-400"]
     ran = subprocess.run(line, capture_output=True, check=False)
     assert ran.returncode == 2
     assert ran.stderr.startswith(b"tacit:")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.experiments.hostile.throwing import HEADING, EntryPoint, throw
-from tacit.experiments.hostile_campaign import entry_points, main
+from research.hostile.throwing import HEADING, EntryPoint, throw
+from research.hostile_campaign import entry_points, main
 
 pytestmark = pytest.mark.slow
 

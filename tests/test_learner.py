@@ -9,13 +9,13 @@ import pytest
 
 import tacit
 from tacit import Block, JointDP, NonPrivate
-from tacit.finite import FiniteSpec
-from tacit.finite_learner import FiniteLearner
-from tacit.policy import Policy
+from tacit.core.schedule import Schedule
+from tacit.finite.finite_learner import FiniteLearner
+from tacit.finite.model import FiniteSpec
+from tacit.finite.policy import Policy
+from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.storage import read_state, write_state
-from tacit.schedule import Schedule
-from tacit.visits import VisitCounts
 
 SPEC = FiniteSpec(states=3, actions=2, horizon=4, stationary=False)
 PRIVATE = JointDP(1.0, 1e-6)

@@ -15,15 +15,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.episodes import Episodes
-from tacit.experiments.plots import plot_results
-from tacit.finite import FiniteSpec
-from tacit.loop import PermutedWorld, SeedFailed, noise_seed, run, run_seeds
-from tacit.policy import Policy
+from tacit.core.episodes import Episodes
+from tacit.core.schedule import Schedule
+from tacit.finite.model import FiniteSpec
+from tacit.finite.policy import Policy
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.result import Result, greedy_users_to_90, users_to_90
-from tacit.schedule import Schedule
+from tacit.simulation.plots import plot_results
+from tacit.simulation.result import Result, greedy_users_to_90, users_to_90
+from tacit.simulation.run import PermutedWorld, SeedFailed, noise_seed, run, run_seeds
 from tacit.tabular.world import TabularWorld
 
 MEANS = (0.1, 0.5, 0.9)

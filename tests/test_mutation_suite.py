@@ -19,19 +19,19 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.checking import noise_tests
-from tacit.checking.audit import audit_agent
-from tacit.checking.frozen import frozen_world
-from tacit.checking.gate_noise import Totals, measured, off_by, silence
-from tacit.checking.made_up_users import mixed, raw_block, sampler_of
-from tacit.checking.noise_tests import NoiseRecord, Shape
-from tacit.checking.watched_gate import WatchedGate, overheard
-from tacit.checking.worst_users import worst_users
-from tacit.checks import agent_outcomes
-from tacit.experiments import mutation_table, planted_bugs
-from tacit.experiments.planted import of_leaks, of_noise
-from tacit.experiments.planted_bugs import BUGS, HOSTS, Planted, audit
-from tacit.privacy.check_statistics import check_statistic
+from research import mutation_table, planted_bugs
+from research.planted import of_leaks, of_noise
+from research.planted_bugs import BUGS, HOSTS, Planted, audit
+from tacit.audit import noise_tests
+from tacit.audit.audit_agent import audit_agent
+from tacit.audit.check_agent import agent_outcomes
+from tacit.audit.check_statistic import check_statistic
+from tacit.audit.checks.check_frozen import frozen_world
+from tacit.audit.gate_noise import Totals, measured, off_by, silence
+from tacit.audit.made_up_users import mixed, raw_block, sampler_of
+from tacit.audit.noise_tests import NoiseRecord, Shape
+from tacit.audit.watched_gate import WatchedGate, overheard
+from tacit.audit.worst_users import worst_users
 from tacit.privacy.errors import InvalidArgument
 
 
@@ -272,7 +272,7 @@ def test_the_privacy_loss_is_looked_at_by_itself() -> None:
     A chi-square variable of 200 degrees of freedom is below half of them with a probability of
     5e-9, and what is planted makes it a quarter.
     """
-    from tacit.checking.audit import _Auditor
+    from tacit.audit.audit_agent import _Auditor
 
     known = HOSTS["UCBVI"]
     auditor = _Auditor(known.make(), known.world(), 160, 0)

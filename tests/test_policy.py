@@ -10,7 +10,7 @@ import pytest
 from scipy.special import chdtrc
 
 from tacit import CorruptFile, InvalidArgument, published
-from tacit.policy import Policy
+from tacit.finite.policy import Policy
 
 
 def stochastic(seed=0, horizon=3, states=4, actions=2, version=0):

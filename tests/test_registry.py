@@ -10,9 +10,9 @@ from typing import Any, Literal
 import pytest
 
 from tacit import InvalidArgument, JointDP, NonPrivate, registry
-from tacit.finite import FiniteSpec
-from tacit.loop import noise_seed
+from tacit.finite.model import FiniteSpec
 from tacit.registry import AgentChoice, Entry, agent_entry, build_world, choose_agent, world_entry
+from tacit.simulation.run import noise_seed
 
 
 class Base:
@@ -317,7 +317,7 @@ def test_batch_agents_say_so() -> None:
 
 def test_a_plan_of_a_batch_agent_is_the_smallest_batch_whose_policy_is_good() -> None:
     from tacit.continuous import line
-    from tacit.experiments.plan import BATCH_USERS, plan
+    from tacit.simulation.plan import BATCH_USERS, plan
 
     choice, privacy = registry.choose_agent("fitted_functional_q"), JointDP(10.0, 1e-6)
     made = plan(line(), choice, privacy, seeds=[0], progress=False)

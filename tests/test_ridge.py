@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from tacit.ridge import operator_bound, positive_part, rectangle_bound, ridge_inverse
+from tacit.numerics.ridge import operator_bound, positive_part, rectangle_bound, ridge_inverse
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tacit.core.schedule import Schedule, every_episode, fixed, geometric, growing
 from tacit.privacy.errors import InvalidArgument
-from tacit.schedule import Schedule, every_episode, fixed, geometric, growing
 
 users_counts = st.integers(1, 10**15)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tacit import Block, Relation, check_statistic
+from tacit.finite.visits import VisitCounts, read_codes, read_rewards
 from tacit.privacy.errors import InvalidArgument
-from tacit.visits import VisitCounts, read_codes, read_rewards
 
 H, S, A = 4, 3, 2
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit import Relation, check_statistic
-from tacit.checking.worst_users import far_walkers, settled_users, worst_users
+from tacit.audit.worst_users import far_walkers, settled_users, worst_users
 from tacit.mixture import keyboard, mixture_of_models
 from tacit.mixture.statistics import ModelSums, ValueSums
 from tacit.privacy.errors import InvalidArgument

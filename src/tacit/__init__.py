@@ -8,10 +8,10 @@ cheap.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tacit.audit.check_mechanisms import CheckFailed, check_counter, check_statistic
+from tacit.audit.mechanisms import audit_counter, audit_linear, audit_samples
 from tacit.privacy import local
-from tacit.privacy.audit import audit_counter, audit_linear, audit_samples
 from tacit.privacy.budget import Budget, Relation
-from tacit.privacy.checks import CheckFailed, check_counter, check_statistic
 from tacit.privacy.counters import counter
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import (
@@ -33,30 +33,30 @@ from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
 if TYPE_CHECKING:
     from tacit import continuous, linear, lq, mixture, tabular
-    from tacit.checking.audit import audit_agent
-    from tacit.checks import check_agent
-    from tacit.continuous.fitted import FittedFunctionalQ
-    from tacit.continuous.online import FunctionalQ
-    from tacit.continuous.printed import PrintedFunctionalQ
-    from tacit.episodes import Episodes
-    from tacit.episodes import validate_episodes as validate
+    from tacit.audit.audit_agent import audit_agent
+    from tacit.audit.check_agent import check_agent
+    from tacit.continuous.fitted_functional_q import FittedFunctionalQ
+    from tacit.continuous.functional_q import FunctionalQ
+    from tacit.continuous.printed_functional_q import PrintedFunctionalQ
+    from tacit.core.episodes import Episodes
+    from tacit.core.episodes import validate_episodes as validate
+    from tacit.core.vector_episodes import VectorEpisodes
+    from tacit.finite.policy import Policy
     from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
     from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
     from tacit.linear.lsvi_ucb import LSVIUCB
     from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
-    from tacit.loop import run, run_seeds
     from tacit.lq.certainty_equivalence import CertaintyEquivalence
     from tacit.lq.ofu import OFU
     from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
     from tacit.mixture.linopt_po import LinOptPO
     from tacit.mixture.linopt_vi import LinOptVI
-    from tacit.policy import Policy
-    from tacit.result import Result
+    from tacit.simulation.result import Result
+    from tacit.simulation.run import run, run_seeds
     from tacit.tabular.ldpob import LDPOB
     from tacit.tabular.pucb import PUCB
     from tacit.tabular.ucbpo import UCBPO
     from tacit.tabular.ucbvi import UCBVI
-    from tacit.vector_episodes import VectorEpisodes
 
 __version__ = "0.1.0"
 
@@ -64,9 +64,9 @@ _LAZY = {
     "AdaptiveLSVIUCB": ("tacit.linear.adaptive_lsvi_ucb", "AdaptiveLSVIUCB"),
     "BatchedLSVIUCB": ("tacit.linear.batched_lsvi_ucb", "BatchedLSVIUCB"),
     "CertaintyEquivalence": ("tacit.lq.certainty_equivalence", "CertaintyEquivalence"),
-    "Episodes": ("tacit.episodes", "Episodes"),
-    "FittedFunctionalQ": ("tacit.continuous.fitted", "FittedFunctionalQ"),
-    "FunctionalQ": ("tacit.continuous.online", "FunctionalQ"),
+    "Episodes": ("tacit.core.episodes", "Episodes"),
+    "FittedFunctionalQ": ("tacit.continuous.fitted_functional_q", "FittedFunctionalQ"),
+    "FunctionalQ": ("tacit.continuous.functional_q", "FunctionalQ"),
     "LDPOB": ("tacit.tabular.ldpob", "LDPOB"),
     "LDPUCRLVTR": ("tacit.mixture.ldp_ucrl_vtr", "LDPUCRLVTR"),
     "LSVIUCB": ("tacit.linear.lsvi_ucb", "LSVIUCB"),
@@ -75,22 +75,22 @@ _LAZY = {
     "LinOptVI": ("tacit.mixture.linopt_vi", "LinOptVI"),
     "OFU": ("tacit.lq.ofu", "OFU"),
     "PUCB": ("tacit.tabular.pucb", "PUCB"),
-    "Policy": ("tacit.policy", "Policy"),
-    "PrintedFunctionalQ": ("tacit.continuous.printed", "PrintedFunctionalQ"),
-    "Result": ("tacit.result", "Result"),
+    "Policy": ("tacit.finite.policy", "Policy"),
+    "PrintedFunctionalQ": ("tacit.continuous.printed_functional_q", "PrintedFunctionalQ"),
+    "Result": ("tacit.simulation.result", "Result"),
     "UCBPO": ("tacit.tabular.ucbpo", "UCBPO"),
     "UCBVI": ("tacit.tabular.ucbvi", "UCBVI"),
-    "VectorEpisodes": ("tacit.vector_episodes", "VectorEpisodes"),
-    "audit_agent": ("tacit.checking.audit", "audit_agent"),
-    "check_agent": ("tacit.checks", "check_agent"),
+    "VectorEpisodes": ("tacit.core.vector_episodes", "VectorEpisodes"),
+    "audit_agent": ("tacit.audit.audit_agent", "audit_agent"),
+    "check_agent": ("tacit.audit.check_agent", "check_agent"),
     "continuous": ("tacit.continuous", None),
     "linear": ("tacit.linear", None),
     "lq": ("tacit.lq", None),
     "mixture": ("tacit.mixture", None),
-    "run": ("tacit.loop", "run"),
-    "run_seeds": ("tacit.loop", "run_seeds"),
+    "run": ("tacit.simulation.run", "run"),
+    "run_seeds": ("tacit.simulation.run", "run_seeds"),
     "tabular": ("tacit.tabular", None),
-    "validate": ("tacit.episodes", "validate_episodes"),
+    "validate": ("tacit.core.episodes", "validate_episodes"),
 }
 
 __all__ = [

@@ -24,8 +24,8 @@ from decimal import Decimal, InvalidOperation
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar, Union
 
-from tacit.loop import Agent, World, noise_seed
 from tacit.privacy.errors import InvalidArgument
+from tacit.simulation.run import Agent, World, noise_seed
 
 T = TypeVar("T")
 
@@ -52,9 +52,9 @@ _AGENTS = {
     "adaptive_lsvi_ucb": "tacit.linear.adaptive_lsvi_ucb:AdaptiveLSVIUCB",
     "batched_lsvi_ucb": "tacit.linear.batched_lsvi_ucb:BatchedLSVIUCB",
     "certainty_equivalence": "tacit.lq.certainty_equivalence:CertaintyEquivalence",
-    "deep_q": "tacit.continuous.deep:DeepQ",
-    "fitted_functional_q": "tacit.continuous.fitted:FittedFunctionalQ",
-    "functional_q": "tacit.continuous.online:FunctionalQ",
+    "deep_q": "tacit.continuous.deep_q:DeepQ",
+    "fitted_functional_q": "tacit.continuous.fitted_functional_q:FittedFunctionalQ",
+    "functional_q": "tacit.continuous.functional_q:FunctionalQ",
     "input_perturbation": "tacit.continuous.input_perturbation:InputPerturbation",
     "ldp_ucrl_vtr": "tacit.mixture.ldp_ucrl_vtr:LDPUCRLVTR",
     "ldpob": "tacit.tabular.ldpob:LDPOB",
@@ -64,7 +64,7 @@ _AGENTS = {
     "lsvi_ucb_plus_plus": "tacit.linear.lsvi_ucb_plus_plus:LSVIUCBPlusPlus",
     "ofu": "tacit.lq.ofu:OFU",
     "output_perturbation": "tacit.continuous.output_perturbation:OutputPerturbation",
-    "printed_functional_q": "tacit.continuous.printed:PrintedFunctionalQ",
+    "printed_functional_q": "tacit.continuous.printed_functional_q:PrintedFunctionalQ",
     "private_policy_evaluation": "tacit.continuous.policy_evaluation:PolicyEvaluation",
     "pucb": "tacit.tabular.pucb:PUCB",
     "ucbpo": "tacit.tabular.ucbpo:UCBPO",
@@ -442,7 +442,7 @@ class AgentChoice:
         return bool(getattr(Entry(self.text, self.target).make, "batch", False))
 
     def describe(self, users: int, privacy: Any) -> dict[str, Any]:
-        """The description that :func:`tacit.loop.run_seeds` makes agents from."""
+        """The description that :func:`tacit.simulation.run.run_seeds` makes agents from."""
         return {"make": self.target, "users": users, "privacy": privacy, **self.options}
 
     def build(self, spec: Any, users: int, privacy: Any, seed: int = 0) -> Agent:

@@ -14,15 +14,15 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, LocalDP, NonPrivate
-from tacit.checking.watched_gate import WatchedGate
-from tacit.checks import check_agent
+from tacit.audit.check_agent import check_agent
+from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import BoxSpec, BoxWorld, cartpole, line, trap
 from tacit.continuous.agent import GRID, MAP, Basis, Units
-from tacit.continuous.fitted import FittedFunctionalQ
-from tacit.continuous.online import FunctionalQ
+from tacit.continuous.fitted_functional_q import FittedFunctionalQ
+from tacit.continuous.functional_q import FunctionalQ
 from tacit.continuous.statistics import REWARDS_ONLY, ResidualSums
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functional import OU
+from tacit.privacy.functions.functional import OU
 from tacit.privacy.statistic import Block
 
 Floats = NDArray[np.float64]

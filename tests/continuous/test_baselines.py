@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
-from tacit.checking.watched_gate import WatchedGate
-from tacit.checks import check_agent
+from tacit.audit.check_agent import check_agent
+from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import baseline
 from tacit.continuous.features import Grid
 from tacit.continuous.input_perturbation import (
@@ -25,10 +25,10 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.policy_evaluation import FirstVisits, PolicyEvaluation
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.worlds import cartpole, line, plane
-from tacit.loop import noise_seed, run
+from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
-from tacit.vector_episodes import VectorEpisodes
+from tacit.simulation.run import noise_seed, run
 
 SHORT = line(horizon=4)
 COARSE = Grid((0.0,), (1.0,), (3,))

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
-from tacit.checking.watched_gate import WatchedGate
-from tacit.continuous.deep import DeepQ, EpisodeGradients
+from tacit.audit.watched_gate import WatchedGate
+from tacit.continuous.deep_q import DeepQ, EpisodeGradients
 from tacit.continuous.network_policy import NetworkPolicy, first_network
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.worlds import cartpole, line
-from tacit.loop import noise_seed, run
+from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import CheckFailed, InvalidArgument, MissingExtra
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
-from tacit.vector_episodes import VectorEpisodes
+from tacit.simulation.run import noise_seed, run
 
 JOINT = JointDP(0.9, 1e-4)
 SHORT = line(horizon=4)
@@ -94,7 +94,7 @@ class TestGradients:
         assert statistic(radius=0.1).l2(Relation.REPLACE_ONE) == 0.2
 
     def test_a_missing_clip_is_found(self, monkeypatch):
-        monkeypatch.setattr("tacit.continuous.deep.clipped", lambda vectors, radius: vectors)
+        monkeypatch.setattr("tacit.continuous.deep_q.clipped", lambda vectors, radius: vectors)
         with pytest.raises(CheckFailed):
             check_statistic(statistic(radius=0.1), users, users=60, rounds=5)
 

@@ -12,12 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, LocalDP, check_statistic
-from tacit.checking.watched_gate import WatchedGate
-from tacit.checks import check_agent
+from tacit.audit.check_agent import check_agent
+from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import Grid, QPolicy, line
 from tacit.continuous import statistics as module
-from tacit.continuous.fitted import FittedFunctionalQ
-from tacit.continuous.online import FunctionalQ
+from tacit.continuous.fitted_functional_q import FittedFunctionalQ
+from tacit.continuous.functional_q import FunctionalQ
 from tacit.continuous.statistics import ResidualSums
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.gate import Release

@@ -8,15 +8,16 @@ import pytest
 
 import tacit
 from tacit import published
-from tacit.continuous import network, printed
+from tacit.continuous import network
+from tacit.continuous import printed_functional_q as printed
 from tacit.continuous.network_policy import HiddenUnits, NetworkPolicy, first_network, parameters
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.printed import PrintedFunctionalQ, Settings
+from tacit.continuous.printed_functional_q import PrintedFunctionalQ, Settings
 from tacit.continuous.worlds import cartpole, line, plane
-from tacit.loop import PermutedWorld, noise_seed
+from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.statistic import Block
-from tacit.vector_episodes import VectorEpisodes
+from tacit.simulation.run import PermutedWorld, noise_seed
 
 SIZES = (2, 5, 4, 3)
 

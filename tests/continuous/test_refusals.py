@@ -10,12 +10,13 @@ import pytest
 from tacit import JointDP, NonPrivate
 from tacit.continuous import BoxSpec, Grid, Polynomial, line
 from tacit.continuous.agent import Constants
-from tacit.continuous.fitted import FittedFunctionalQ
+from tacit.continuous.fitted_functional_q import FittedFunctionalQ
+from tacit.continuous.functional_q import FunctionalQ
 from tacit.continuous.input_perturbation import InputPerturbation
-from tacit.continuous.online import FunctionalQ
 from tacit.continuous.output_perturbation import OutputPerturbation
 from tacit.continuous.policy_evaluation import PolicyEvaluation
-from tacit.continuous.printed import PrintedFunctionalQ, Settings
+from tacit.continuous.printed_functional_q import PrintedFunctionalQ, Settings
+from tacit.core.vector_episodes import VectorEpisodes
 from tacit.linear import two_state
 from tacit.linear.spec import LinearSpec
 from tacit.lq import double_integrator, random_system
@@ -23,7 +24,6 @@ from tacit.mixture import mixture_of_models
 from tacit.mixture.spec import MixtureSpec
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.storage import read_state, write_state
-from tacit.vector_episodes import VectorEpisodes
 
 JOINT = JointDP(1.0, 1e-5)
 WORLD = line(horizon=4)
@@ -66,7 +66,7 @@ def test_options_are_refused_in_words(make, name, values, tmp_path: Path) -> Non
 
 def test_deep_options_are_refused_in_words() -> None:
     pytest.importorskip("optax")
-    deep = pytest.importorskip("tacit.continuous.deep")
+    deep = pytest.importorskip("tacit.continuous.deep_q")
     for name in ("steps", "target_every", "rate", "radius", "users", "seed"):
         for value in (*NO_NUMBER, -1):
             with pytest.raises(InvalidArgument, match=name):

@@ -20,7 +20,7 @@ from tacit.continuous.statistics import (
 )
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functional import RBF, GridFunctions
+from tacit.privacy.functions.functional import RBF, GridFunctions
 from tacit.privacy.statistic import Block
 
 Floats = NDArray[np.float64]

@@ -10,9 +10,9 @@ import os
 
 import pytest
 
-from tacit.audit_cli import maker
-from tacit.experiments import audit_table
-from tacit.experiments.audit_table import MODELS, OPTIONS, Row, agents, audited, family
+from research import audit_table
+from research.audit_table import MODELS, OPTIONS, Row, agents, audited, family
+from tacit.cli.audit import maker
 from tacit.registry import agent_names, build_world, choose_agent
 
 # Claims nothing, and so takes no model.

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.continuous import line, plane
-from tacit.experiments import (
+from research import (
     continuous_held_out,
     functional_baselines,
     functional_noise,
     functional_q_pictures,
 )
-from tacit.experiments.continuous_held_out import (
+from research.continuous_held_out import (
     FITTED,
     INPUT,
     ONLINE,
@@ -27,9 +26,10 @@ from tacit.experiments.continuous_held_out import (
     Case,
     Row,
 )
-from tacit.experiments.figure_names import FIGURES
-from tacit.experiments.linear_comparison import Run
-from tacit.result import Result
+from research.figure_names import FIGURES
+from research.linear_comparison import Run
+from tacit.continuous import line, plane
+from tacit.simulation.result import Result
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -392,9 +392,9 @@ class TestReleasedQ:
 
 
 def test_they_are_figures():
-    assert FIGURES["functional-noise"] == "tacit.experiments.functional_noise"
-    assert FIGURES["functional-baselines"] == "tacit.experiments.functional_baselines"
-    assert FIGURES["functional-q"] == "tacit.experiments.functional_q_pictures"
+    assert FIGURES["functional-noise"] == "research.functional_noise"
+    assert FIGURES["functional-baselines"] == "research.functional_baselines"
+    assert FIGURES["functional-q"] == "research.functional_q_pictures"
     assert list(FIGURES) == sorted(FIGURES)
 
 

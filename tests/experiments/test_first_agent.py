@@ -3,7 +3,7 @@
 import pytest
 
 import tacit
-from tacit.experiments.first_agent import learn, main, words
+from research.first_agent import learn, main, words
 
 
 def test_a_run_says_what_was_learnt_and_what_it_means(tmp_path, capsys, monkeypatch):

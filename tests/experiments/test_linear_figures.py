@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.experiments import linear_budgets, linear_comparison, linear_held_out
-from tacit.experiments.linear_comparison import Job, Run, Verdict, myopic_loss, run_jobs
-from tacit.experiments.linear_held_out import Case, Row
-from tacit.loop import SeedFailed
+from research import linear_budgets, linear_comparison, linear_held_out
+from research.linear_comparison import Job, Run, Verdict, myopic_loss, run_jobs
+from research.linear_held_out import Case, Row
 from tacit.privacy.budget import Relation
 from tacit.privacy.guarantee import Guarantee
-from tacit.result import Result
+from tacit.simulation.result import Result
+from tacit.simulation.run import SeedFailed
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SMALL = Job("simplex:states=4,actions=3,horizon=3", "LSVIUCB", tacit.NonPrivate(), 20)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.experiments import dosing_trajectories, lq_budget, lq_held_out
-from tacit.experiments.figure_names import FIGURES
-from tacit.experiments.lq_held_out import DOSING, MIDDLE, PLACES, Case, LQJob, LQRun, Row, Table
+from research import dosing_trajectories, lq_budget, lq_held_out
+from research.figure_names import FIGURES
+from research.lq_held_out import DOSING, MIDDLE, PLACES, Case, LQJob, LQRun, Row, Table
 from tacit.lq import GainPolicy, dosing, random_system
-from tacit.result import Result
+from tacit.simulation.result import Result
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -341,8 +341,8 @@ def replace_limit(row, limit):
 
 
 def test_they_are_figures():
-    assert FIGURES["lq-budget"] == "tacit.experiments.lq_budget"
-    assert FIGURES["dosing-trajectories"] == "tacit.experiments.dosing_trajectories"
+    assert FIGURES["lq-budget"] == "research.lq_budget"
+    assert FIGURES["dosing-trajectories"] == "research.dosing_trajectories"
     assert list(FIGURES) == sorted(FIGURES)
 
 

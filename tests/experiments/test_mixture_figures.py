@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.experiments import mixture_held_out, mixture_orders
-from tacit.experiments.figure_names import FIGURES
-from tacit.experiments.linear_comparison import run_jobs
-from tacit.experiments.mixture_orders import GAPS, LOCAL, PRACTICAL, THEORY, Point
-from tacit.experiments.tables import Row
+from research import mixture_held_out, mixture_orders
+from research.figure_names import FIGURES
+from research.linear_comparison import run_jobs
+from research.mixture_orders import GAPS, LOCAL, PRACTICAL, THEORY, Point
+from research.tables import Row
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -158,7 +158,7 @@ class TestOrders:
         assert {row.count("|") for row in rows} == {7}
 
     def test_it_is_a_figure(self):
-        assert FIGURES["mixture-orders"] == "tacit.experiments.mixture_orders"
+        assert FIGURES["mixture-orders"] == "research.mixture_orders"
 
 
 @pytest.mark.slow

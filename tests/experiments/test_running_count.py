@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.experiments.running_count import GAUSSIAN, LAPLACE, main, make_curves, make_stream
+from research.running_count import GAUSSIAN, LAPLACE, main, make_curves, make_stream
 
 RELEASES = 32
 RUNS = 600

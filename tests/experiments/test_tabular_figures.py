@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit.experiments import epsilon_cost, held_out, tabular_orders
-from tacit.experiments.epsilon_cost import Cost
-from tacit.experiments.figure_names import FIGURES
-from tacit.result import Result
+from research import epsilon_cost, held_out, tabular_orders
+from research.epsilon_cost import Cost
+from research.figure_names import FIGURES
+from tacit.simulation.result import Result
 
 
 def result(users, until, greedy=None):
@@ -116,7 +116,7 @@ def test_the_orders_are_measured_and_drawn(tmp_path, capsys):
     assert printed.count("\n| theory, ") == 4
 
 
-@pytest.mark.parametrize("module", sorted({*FIGURES.values(), "tacit.experiments.held_out"}))
+@pytest.mark.parametrize("module", sorted({*FIGURES.values(), "research.held_out"}))
 def test_every_figure_refuses_nonsense_in_one_line(module, capsys):
     main = importlib.import_module(module).main
     with pytest.raises(SystemExit) as refused:

@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, local
-from tacit.checking.watched_gate import WatchedGate, difference, snapshot
-from tacit.checks import check_agent
+from tacit.audit.check_agent import check_agent
+from tacit.audit.watched_gate import WatchedGate, difference, snapshot
+from tacit.core.schedule import Schedule
 from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
 from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
 from tacit.linear.agent import Constants, LinearAgent
 from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
-from tacit.loop import noise_seed, run
 from tacit.privacy.budget import Budget, compose, epsilon_from_mu
 from tacit.privacy.errors import DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.statistic import Block
-from tacit.schedule import Schedule
+from tacit.simulation.run import noise_seed, run
 from tacit.tabular import riverswim
 
 Floats = NDArray[np.float64]

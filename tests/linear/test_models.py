@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit import JointDP, NonPrivate, Relation
-from tacit.evidence import Counts
+from tacit.finite.evidence import Counts
+from tacit.finite.visits import VisitCounts
 from tacit.linear import LinearWorld, linear_from_tabular, models
 from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
 from tacit.linear.agent import Constants, LinearAgent
@@ -30,7 +31,6 @@ from tacit.linear.models import AnswerModel, CellModel, KnownRewards, SumModel, 
 from tacit.linear.statistics import FeatureSums, TargetSums
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
-from tacit.visits import VisitCounts
 
 Floats = NDArray[np.float64]
 

@@ -19,10 +19,9 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, check_statistic
-from tacit.block_sums import BlockSums
-from tacit.checking.made_up_users import sampler_of
-from tacit.checking.watched_gate import Passage, WatchedGate
-from tacit.checks import check_agent
+from tacit.audit.check_agent import check_agent
+from tacit.audit.made_up_users import sampler_of
+from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.linear import LinearWorld, simplex, statistics, two_state
 from tacit.linear.agent import LinearAgent
 from tacit.linear.lsvi_ucb import LSVIUCB
@@ -30,6 +29,7 @@ from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
 from tacit.linear.spec import check_features
 from tacit.linear.statistics import FeatureSums, TargetSums
 from tacit.linear.sums import feature_sums
+from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.gate import Release

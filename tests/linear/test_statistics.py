@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit import Block, Relation, check_statistic
-from tacit.linear import kernels, simplex, statistics, two_state
+from tacit.linear import simplex, statistics, sum_loops, two_state
 from tacit.linear.statistics import (
     FeatureSums,
     TargetSums,
@@ -549,9 +549,9 @@ def test_refusals() -> None:
 
 def mutant(old: str, new: str) -> Callable[..., None]:
     """The kernel with a mistake, not compiled."""
-    source = inspect.getsource(getattr(kernels.sum_features, "py_func", kernels.sum_features))
+    source = inspect.getsource(getattr(sum_loops.sum_features, "py_func", sum_loops.sum_features))
     assert source.count(old) == 1, old
-    space = {**vars(kernels), "compiled": lambda function: function}
+    space = {**vars(sum_loops), "compiled": lambda function: function}
     exec("from __future__ import annotations\n" + source.replace(old, new), space)  # noqa: S102
     return space["sum_features"]
 
@@ -560,7 +560,7 @@ def test_a_kernel_that_is_not_compiled_is_the_same(monkeypatch: pytest.MonkeyPat
     block = sample_of(S, A, H)(np.random.default_rng(9), 30)
     statistic = FeatureSums(SIGNED, H, pooled=True, clip=2.0)
     expected = statistic.vectors(block)
-    monkeypatch.setattr(kernels, "sum_features", mutant("count += 1", "count += 1"))
+    monkeypatch.setattr(sum_loops, "sum_features", mutant("count += 1", "count += 1"))
     assert np.allclose(statistic.vectors(block), expected, atol=1e-12)
 
 
@@ -575,7 +575,7 @@ def test_a_kernel_that_is_not_compiled_is_the_same(monkeypatch: pytest.MonkeyPat
 def test_a_clip_that_looks_at_what_follows_is_caught(
     monkeypatch: pytest.MonkeyPatch, old: str, new: str
 ) -> None:
-    monkeypatch.setattr(kernels, "sum_features", mutant(old, new))
+    monkeypatch.setattr(sum_loops, "sum_features", mutant(old, new))
     assert max(biases(pooled=True, clip=2.1)) > 1e-4
 
 
@@ -591,7 +591,7 @@ def test_a_clip_that_does_not_clip_is_caught(
     monkeypatch: pytest.MonkeyPatch, old: str, new: str
 ) -> None:
     statistic = FeatureSums(PLAIN, H, pooled=True, clip=3.0)
-    monkeypatch.setattr(kernels, "sum_features", mutant(old, new))
+    monkeypatch.setattr(sum_loops, "sum_features", mutant(old, new))
     with pytest.raises(CheckFailed, match=r"sensitivity .* was found"):
         check_statistic(statistic, sample_of(S, A, H), users=50, rounds=5)
 

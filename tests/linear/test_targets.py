@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, Relation, audit_linear
-from tacit.checking.made_up_users import block_of_strangers
-from tacit.checking.watched_gate import WatchedGate, difference, snapshot
+from tacit.audit.made_up_users import block_of_strangers
+from tacit.audit.watched_gate import WatchedGate, difference, snapshot
 from tacit.linear import LinearWorld, simplex, two_state
 from tacit.linear.agent import Constants, LinearAgent
 from tacit.linear.lsvi_ucb import LSVIUCB

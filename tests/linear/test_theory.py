@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, LocalDP, NonPrivate
-from tacit.finite import optimal
+from tacit.finite.model import optimal
 from tacit.linear import LinearWorld, simplex, two_state
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus

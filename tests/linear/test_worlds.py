@@ -5,8 +5,8 @@ from gymnasium.utils.env_checker import check_env
 
 import tacit.linear.gym
 from tacit import InvalidArgument
+from tacit.finite.policy import Policy
 from tacit.linear import simplex, two_state
-from tacit.policy import Policy
 from tacit.registry import build_world
 
 BUILT_IN = {

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from tacit import JointDP, LocalDP, NonPrivate
-from tacit.checks import check_agent
+from tacit.audit.check_agent import check_agent
 from tacit.lq import GainPolicy, LQWorld, Point, UniformBall, dosing, random_system
 from tacit.lq.agent import Constants, LQAgent, best_weight, bounded_gains, scaled_inputs
 from tacit.lq.certainty_equivalence import CertaintyEquivalence
 from tacit.lq.estimate import Evidence, Posterior, Regression
 from tacit.lq.ofu import OFU
 from tacit.lq.riccati import optimal_gains
-from tacit.lq.sum_kernels import cautious_gains, expected_gram
+from tacit.lq.sum_loops import cautious_gains, expected_gram
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit import Block, InvalidArgument, JointDP, NonPrivate, check_statistic
-from tacit.checking.watched_gate import WatchedGate
+from tacit.audit.watched_gate import WatchedGate
 from tacit.lq import EnergyHistogram, TrajectorySums, dosing, random_system
 from tacit.lq.certainty_equivalence import CertaintyEquivalence
 from tacit.lq.ofu import OFU

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit import JointDP
-from tacit.checks import check_agent
+from tacit.audit.check_agent import check_agent
 from tacit.lq import random_system
 from tacit.lq.certainty_equivalence import CertaintyEquivalence
 from tacit.lq.ofu import OFU

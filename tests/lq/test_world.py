@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from tacit import InvalidArgument
+from tacit.core.vector_episodes import VectorEpisodes
 from tacit.lq import (
     Ball,
     GainPolicy,
@@ -22,7 +23,6 @@ from tacit.lq import (
 )
 from tacit.lq.world import PART
 from tacit.privacy.statistic import StreamedBlock
-from tacit.vector_episodes import VectorEpisodes
 
 # Every statistical test here has a fixed seed and would alarm falsely with about this probability.
 ALARM = 1e-6

@@ -12,11 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic, local
-from tacit.block_sums import BlockSums
-from tacit.checking.made_up_users import sampler_of
-from tacit.checking.watched_gate import Passage, WatchedGate, difference, snapshot
-from tacit.checks import check_agent
-from tacit.loop import noise_seed, run
+from tacit.audit.check_agent import check_agent
+from tacit.audit.made_up_users import sampler_of
+from tacit.audit.watched_gate import Passage, WatchedGate, difference, snapshot
+from tacit.core.schedule import Schedule
 from tacit.mixture import MixtureWorld, hard_mixture, mixture_from_tabular, mixture_of_models
 from tacit.mixture.agent import Constants, MixtureAgent
 from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
@@ -25,11 +24,12 @@ from tacit.mixture.linopt_vi import LinOptVI
 from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.regularisers import FixedRidge
 from tacit.mixture.statistics import ModelSums, ValueSums
+from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
-from tacit.schedule import Schedule
+from tacit.simulation.run import noise_seed, run
 from tacit.tabular import riverswim
 
 Floats = NDArray[np.float64]

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import NonPrivate
+from tacit.finite.policy import Policy
 from tacit.mixture import MixtureWorld, mixture_from_tabular
 from tacit.mixture.agent import _public
 from tacit.mixture.linopt_po import LinOptPO
 from tacit.mixture.linopt_vi import LinOptVI
 from tacit.mixture.models import CountModel, KnownRewards, Rows
 from tacit.mixture.regularisers import FixedRidge
-from tacit.policy import Policy
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 from tacit.tabular.ucbvi import UCBVI

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from tacit import JointDP, LocalDP, NonPrivate
-from tacit.checking.watched_gate import difference, snapshot
-from tacit.checks import check_agent
+from tacit.audit.check_agent import check_agent
+from tacit.audit.watched_gate import difference, snapshot
 from tacit.mixture import mixture_of_models
 from tacit.mixture.agent import MixtureAgent
 from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from tacit import Block, Relation, check_statistic
-from tacit.mixture import hard_mixture, kernels, mixture_of_models, path_counts, statistics
+from tacit.finite.policy import Policy
+from tacit.mixture import hard_mixture, mixture_of_models, path_counts, statistics, sum_loops
 from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.statistics import ModelSums, ValueSums
-from tacit.policy import Policy
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Statistic
@@ -1115,10 +1115,10 @@ def test_refusals() -> None:
 
 def mutant(name: str, old: str, new: str) -> Callable[..., None]:
     """A kernel with a mistake, not compiled."""
-    kernel = getattr(kernels, name)
+    kernel = getattr(sum_loops, name)
     source = inspect.getsource(getattr(kernel, "py_func", kernel))
     assert source.count(old) == 1, old
-    space = {**vars(kernels), "compiled": lambda function: function}
+    space = {**vars(sum_loops), "compiled": lambda function: function}
     exec("from __future__ import annotations\n" + source.replace(old, new), space)  # noqa: S102
     return space[name]
 
@@ -1126,8 +1126,8 @@ def mutant(name: str, old: str, new: str) -> Callable[..., None]:
 def test_kernels_that_are_not_compiled_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     block = sample_of(S, A, H)(np.random.default_rng(9), 30)
     expected = [statistic.vectors(block) for statistic in HARD]
-    monkeypatch.setattr(kernels, "sum_steps", mutant("sum_steps", "used = 0.0", "used = 0.0"))
-    monkeypatch.setattr(kernels, "count_paths", mutant("count_paths", "row =", "row ="))
+    monkeypatch.setattr(sum_loops, "sum_steps", mutant("sum_steps", "used = 0.0", "used = 0.0"))
+    monkeypatch.setattr(sum_loops, "count_paths", mutant("count_paths", "row =", "row ="))
     for statistic, vectors in zip(HARD, expected, strict=True):
         assert np.allclose(statistic.vectors(block), vectors, atol=1e-12)
 
@@ -1143,7 +1143,7 @@ def test_kernels_that_are_not_compiled_are_the_same(monkeypatch: pytest.MonkeyPa
 def test_a_clip_that_looks_at_what_follows_is_caught(
     monkeypatch: pytest.MonkeyPatch, old: str, new: str
 ) -> None:
-    monkeypatch.setattr(kernels, "sum_steps", mutant("sum_steps", old, new))
+    monkeypatch.setattr(sum_loops, "sum_steps", mutant("sum_steps", old, new))
     assert max(*biases(True, 2.1), *biases(True, 1.3)) > 1e-4
 
 
@@ -1160,14 +1160,14 @@ def test_a_clip_that_does_not_clip_is_caught(
     monkeypatch: pytest.MonkeyPatch, old: str, new: str
 ) -> None:
     statistic = model_sums(OPPOSED, H, True, pooled=True, clip=1.5)
-    monkeypatch.setattr(kernels, "sum_steps", mutant("sum_steps", old, new))
+    monkeypatch.setattr(sum_loops, "sum_steps", mutant("sum_steps", old, new))
     with pytest.raises(CheckFailed, match=r"sensitivity .* was found"):
         check_statistic(statistic, sample_of(2, 1, H), users=50, rounds=5)
 
 
 def test_a_support_that_is_ignored_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "if not support[state, action, after]:"
-    monkeypatch.setattr(kernels, "sum_steps", mutant("sum_steps", line, "if False:"))
+    monkeypatch.setattr(sum_loops, "sum_steps", mutant("sum_steps", line, "if False:"))
     with pytest.raises(AssertionError):
         impossible_transitions_are_dropped()
 
@@ -1193,7 +1193,7 @@ def test_a_support_that_is_ignored_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_a_path_that_goes_on_is_caught(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
-    monkeypatch.setattr(kernels, "count_paths", mutant("count_paths", old, new))
+    monkeypatch.setattr(sum_loops, "count_paths", mutant("count_paths", old, new))
     with pytest.raises(AssertionError):
         invalid_steps_end_paths()
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, LocalDP, NonPrivate
-from tacit.finite import optimal
+from tacit.finite.model import optimal
 from tacit.mixture import MixtureWorld, mixture_of_models
 from tacit.mixture.agent import MixtureAgent
 from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR

@@ -12,10 +12,10 @@ from scipy.special import ndtr
 
 import tacit
 from tacit import InvalidArgument
-from tacit.finite import FiniteSpec
-from tacit.loop import run
+from tacit.finite.model import FiniteSpec
+from tacit.finite.policy import Policy
 from tacit.mixture import MixtureSpec, MixtureWorld, mixture_from_tabular
-from tacit.policy import Policy
+from tacit.simulation.run import run
 
 # Every statistical test here has a fixed seed and would alarm falsely with about this probability.
 ALARM = 1e-6

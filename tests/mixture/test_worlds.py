@@ -7,9 +7,9 @@ from gymnasium.utils.env_checker import check_env
 
 import tacit.mixture.gym
 from tacit import InvalidArgument
+from tacit.finite.policy import Policy
 from tacit.mixture import MixtureWorld, hard_mixture, keyboard, mixture_of_models
 from tacit.mixture import worlds as built_in
-from tacit.policy import Policy
 from tacit.registry import build_world
 
 BUILT_IN = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from tacit.privacy.audit import BasisNoise, audit_counter, audit_linear, audit_samples
+from tacit.audit.mechanisms import BasisNoise, audit_counter, audit_linear, audit_samples
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.counters import BinaryTree, Blocks
 from tacit.privacy.errors import InvalidArgument

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tacit import Relation, check_counter, check_statistic
-from tacit.privacy.checks import CheckFailed
+from tacit.audit.check_mechanisms import CheckFailed
 from tacit.privacy.counters import (
     BinaryTree,
     Blocks,

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.privacy.audit import audit_counter, audit_linear
-from tacit.privacy.checks import CheckFailed, check_counter
+from tacit.audit.check_mechanisms import CheckFailed, check_counter
+from tacit.audit.mechanisms import audit_counter, audit_linear
 from tacit.privacy.counters import (
     KINDS,
     BinaryTree,
@@ -75,7 +75,7 @@ def _columns(counter: Counter) -> np.ndarray:
     """C = B^-1 A from the code, with triangular solves (B is unit lower triangular)."""
     from scipy.linalg import solve_triangular
 
-    from tacit.privacy.audit import BasisNoise
+    from tacit.audit.mechanisms import BasisNoise
 
     n = counter.releases
     assert n is not None
@@ -87,7 +87,7 @@ def _columns(counter: Counter) -> np.ndarray:
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
 def test_analytic_std_is_the_codes_own(cls: type[Counter]) -> None:
-    from tacit.privacy.audit import BasisNoise
+    from tacit.audit.mechanisms import BasisNoise
 
     counter = cls(releases=257, mu=0.3)
     stream = counter.rebuild((257,), BasisNoise(257))
@@ -350,7 +350,7 @@ def test_noise_out_of_range_is_refused(sensitivity: float, mu: float) -> None:
 
 
 def test_a_foreign_simulation_cannot_be_saved_as_real(tmp_path) -> None:
-    from tacit.privacy.audit import BasisNoise
+    from tacit.audit.mechanisms import BasisNoise
 
     with pytest.raises(InvalidArgument, match="cannot be saved"):
         Blocks(mu=1.0, source=BasisNoise()).save(tmp_path / "c")

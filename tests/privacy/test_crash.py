@@ -97,7 +97,7 @@ def test_every_step_of_a_release_may_be_the_last_of_agents_that_ask_once(kind: s
 
 
 GIVES_NOTHING_UP = """
-import tacit.continuous.fitted as fitted
+import tacit.continuous.fitted_functional_q as fitted
 import tacit.linear.agent as linear
 for module in (fitted, linear):
     module.BudgetExceeded = type("Another", (Exception,), {})
@@ -114,7 +114,7 @@ def test_a_network_ends_with_the_steps_that_it_has(tmp_path: Path, monkeypatch: 
     """Its only block has paid for a step that nobody saw; the other steps are learnt from."""
     pytest.importorskip("jax")
     pytest.importorskip("optax")
-    from tacit.continuous.deep import DeepQ
+    from tacit.continuous.deep_q import DeepQ
 
     world, rng = line(horizon=4), np.random.default_rng(0)
     files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
@@ -154,7 +154,7 @@ def test_a_network_whose_disk_was_full_ends_with_the_steps_that_it_has(
     """The block is given up at once, so a save made then has nothing more to ask."""
     pytest.importorskip("jax")
     pytest.importorskip("optax")
-    from tacit.continuous.deep import DeepQ
+    from tacit.continuous.deep_q import DeepQ
     from tacit.privacy import curator as module
 
     world, rng = line(horizon=4), np.random.default_rng(0)

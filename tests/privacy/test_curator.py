@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit import Block, JointDP, NonPrivate, Relation
-from tacit.privacy.audit import audit_linear
+from tacit.audit.mechanisms import audit_linear
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import (
     BudgetExceeded,
@@ -411,7 +411,7 @@ def test_impossible_sensitivities_are_refused(zero: float, replace: float) -> No
 
 
 def test_a_simulated_source_is_not_laundered_by_a_save(tmp_path) -> None:
-    from tacit.privacy.audit import BasisNoise
+    from tacit.audit.mechanisms import BasisNoise
 
     with pytest.raises(InvalidArgument, match="cannot be saved"):
         JointDP(1.0, 1e-6).curator(source=BasisNoise()).save(tmp_path / "s")

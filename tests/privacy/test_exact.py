@@ -23,20 +23,20 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit import Block, JointDP, LocalDP, Relation
-from tacit.checking.watched_gate import Passage, WatchedGate
-from tacit.checks import check_agent
+from tacit.audit.check_agent import check_agent
+from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.continuous import cartpole, line
-from tacit.continuous.fitted import FittedFunctionalQ
+from tacit.continuous.fitted_functional_q import FittedFunctionalQ
+from tacit.continuous.functional_q import FunctionalQ
 from tacit.continuous.input_perturbation import InputPerturbation
-from tacit.continuous.online import FunctionalQ
 from tacit.continuous.output_perturbation import OutputPerturbation
 from tacit.continuous.policy_evaluation import PolicyEvaluation
+from tacit.finite.visits import VisitCounts
 from tacit.linear import simplex, two_state
 from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
 from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
-from tacit.loop import run
 from tacit.lq import double_integrator
 from tacit.lq.certainty_equivalence import CertaintyEquivalence
 from tacit.lq.ofu import OFU
@@ -57,12 +57,12 @@ from tacit.privacy.exact import ExactNoise, grid_sensitivity, grid_step, grid_to
 from tacit.privacy.local import LocalCurator, noise_scale, report
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Statistic, StreamedBlock
+from tacit.simulation.run import run
 from tacit.tabular import riverswim
 from tacit.tabular.ldpob import LDPOB
 from tacit.tabular.pucb import PUCB
 from tacit.tabular.ucbpo import UCBPO
 from tacit.tabular.ucbvi import UCBVI
-from tacit.visits import VisitCounts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tacit import JointDP, Relation, check_statistic
-from tacit.privacy.audit import ExactAudit, audit_linear, audit_samples
+from tacit.audit.mechanisms import ExactAudit, audit_linear, audit_samples
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
-from tacit.privacy.functional import (
+from tacit.privacy.functions.functional import (
     OU,
     RBF,
     BandLimited,

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import tacit
 import tacit.privacy.ledger as module
 from tacit import Block, JointDP, Relation
-from tacit.privacy.audit import audit_linear
+from tacit.audit.mechanisms import audit_linear
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, DoubleSpend, InvalidArgument

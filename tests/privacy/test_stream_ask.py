@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit import Block, JointDP, Relation
-from tacit.privacy.audit import ExactAudit, audit_linear
+from tacit.audit.mechanisms import ExactAudit, audit_linear
 from tacit.privacy.curator import JointCurator, JointStream
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import ClippedSum

@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import ks_2samp
 
 from tacit import JointDP, NonPrivate
-from tacit.finite import FiniteModel, FiniteSpec, evaluate
-from tacit.loop import PermutedWorld, run
-from tacit.policy import Policy
+from tacit.finite.model import FiniteModel, FiniteSpec, evaluate
+from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
+from tacit.simulation.run import PermutedWorld, run
 from tacit.tabular import TabularWorld, closed_loop, riverswim
 from tacit.tabular.gym import ImportedWorld
 from tacit.tabular.ucbpo import UCBPO

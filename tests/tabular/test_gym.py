@@ -6,8 +6,8 @@ from gymnasium.utils.env_checker import check_env
 
 import tacit.tabular
 from tacit import InvalidArgument
-from tacit.finite_env import FiniteEnv
-from tacit.policy import Policy
+from tacit.finite.env import FiniteEnv
+from tacit.finite.policy import Policy
 from tacit.tabular import build_world, riverswim
 from tacit.tabular.gym import ImportedWorld, SampledWorld, from_gymnasium, register_envs
 

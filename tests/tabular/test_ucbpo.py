@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit import JointDP, NonPrivate
-from tacit.loop import noise_seed, run
 from tacit.privacy.errors import InvalidArgument
+from tacit.simulation.run import noise_seed, run
 from tacit.tabular import TabularWorld, riverswim
 from tacit.tabular.ucbpo import UCBPO
 

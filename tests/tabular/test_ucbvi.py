@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from tacit import JointDP, LocalDP, NonPrivate, audit_counter
-from tacit.finite import optimal
-from tacit.loop import noise_seed, run
+from tacit.core.schedule import Schedule
+from tacit.finite.model import optimal
 from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
-from tacit.schedule import Schedule
+from tacit.simulation.run import noise_seed, run
 from tacit.tabular import TabularWorld, riverswim
 from tacit.tabular.agent import Constants
 from tacit.tabular.ucbvi import UCBVI, count_width

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.episodes import Episodes
-from tacit.policy import Policy
+from tacit.core.episodes import Episodes
+from tacit.finite.policy import Policy
 from tacit.tabular import (
     TabularWorld,
     build_world,

@@ -20,7 +20,7 @@ from tacit.continuous.statistics import (
     VisitSums,
     reward_function_unit,
 )
-from tacit.learner import Arrays, Learner
+from tacit.core.learner import Arrays, Learner
 from tacit.privacy.arguments import (
     MOST_USERS,
     flag,
@@ -30,7 +30,7 @@ from tacit.privacy.arguments import (
     whole_number,
 )
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functional import RBF, GridFunctions, Kernel
+from tacit.privacy.functions.functional import RBF, GridFunctions, Kernel
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.statistic import WHOLE_EPISODE, Statistic
 

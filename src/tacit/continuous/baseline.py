@@ -18,11 +18,11 @@ from tacit.continuous.features import FeatureMap, Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics import steps_of
-from tacit.learner import Arrays, Learner
+from tacit.core.learner import Arrays, Learner
+from tacit.core.schedule import Schedule
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, Statistic
-from tacit.schedule import Schedule
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

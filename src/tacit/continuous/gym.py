@@ -21,10 +21,10 @@ from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
-from tacit.finite import check_size
-from tacit.finite_env import Registered, register_worlds
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.finite.env import Registered, register_worlds
+from tacit.finite.model import check_size
 from tacit.privacy.errors import InvalidArgument
-from tacit.vector_episodes import VectorEpisodes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -247,14 +247,14 @@ class BoxEnv(gymnasium.Env[Floats, np.int64]):
 
     def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         """One step of the user."""
-        from tacit.continuous import kernels
+        from tacit.continuous import world_loops
 
         if not self.action_space.contains(action):
             raise InvalidArgument(f"action must be in {self.action_space}, got {action!r}")
         horizon = self.world.spec.horizon
         if self._step >= horizon:
             raise InvalidArgument(f"the episode is over after {horizon} steps: reset first")
-        kernels.move(self._state[np.newaxis], np.array([int(action)]), self.np_random.random(1))
+        world_loops.move(self._state[np.newaxis], np.array([int(action)]), self.np_random.random(1))
         self._step += 1
         reward = float(self.world.rewards(self._state))
         return self._state.copy(), reward, False, self._step >= horizon, {}

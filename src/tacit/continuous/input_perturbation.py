@@ -29,7 +29,7 @@ from tacit.continuous.baseline import Baseline, Floats, fitted_q, transitions
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics import REWARDS_ONLY, check_shapes
-from tacit.learner import Arrays
+from tacit.core.learner import Arrays
 from tacit.privacy.arguments import one_of, positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite_kernels import compiled
+from tacit.numerics.compiled import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

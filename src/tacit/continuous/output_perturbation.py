@@ -28,13 +28,13 @@ from typing import Any, ClassVar
 from tacit.continuous.baseline import Baseline, Floats, clipped, fitted_q, transitions
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.spec import BoxSpec
+from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
-from tacit.schedule import Schedule
 
 
 @dataclass(frozen=True)

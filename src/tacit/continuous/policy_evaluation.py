@@ -35,13 +35,13 @@ from tacit.continuous.baseline import Baseline, Floats, clipped, default_feature
 from tacit.continuous.features import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
+from tacit.core.schedule import Schedule, fixed
 from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
-from tacit.schedule import Schedule, fixed
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Both are sums over a user's steps of a function on features, clipped as a whole. In the coordinates
 ``features(s) @ root`` Euclidean length is the norm of a user's function, so that the curator's
-noise is the noise of a Gaussian process (:mod:`tacit.privacy.functional`).
+noise is the noise of a Gaussian process (:mod:`tacit.privacy.functions.functional`).
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class VisitSums(Statistic):
 
     def _add(self, block: Block, separate: bool, out: Floats) -> None:
         """Compiled, for grids: histograms of single users, or their sum."""
-        from tacit.continuous.sum_kernels import add_visits
+        from tacit.continuous.sum_loops import add_visits
 
         grid = kernel_parameters(self.features)
         assert grid is not None  # noqa: S101
@@ -334,7 +334,7 @@ class ResidualSums(Statistic):
 
     def _add(self, block: Block, separate: bool, out: Floats) -> None:
         """Compiled, for grids: coordinates of single users, or their sum."""
-        from tacit.continuous.sum_kernels import add_residuals
+        from tacit.continuous.sum_loops import add_residuals
 
         grid = kernel_parameters(self.features)
         assert grid is not None  # noqa: S101

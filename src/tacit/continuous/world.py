@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.continuous.features import FeatureMap, Polynomial, kernel_parameters
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
-from tacit.episodes import Form
-from tacit.finite import check_bytes, check_size, check_users
+from tacit.core.episodes import Form
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.finite.model import check_bytes, check_size, check_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
-from tacit.vector_episodes import VectorEpisodes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -95,7 +95,7 @@ class VectorWorld(ABC):
             policy: what they all follow.
             users: how many.
             rng: the randomness of users and world.
-            form: ``"episodes"`` for a :class:`~tacit.vector_episodes.VectorEpisodes`;
+            form: ``"episodes"`` for a :class:`~tacit.core.vector_episodes.VectorEpisodes`;
                 ``"streamed"`` for a :class:`~tacit.privacy.statistic.StreamedBlock` of the same
                 users, of whom only some thousand are in memory at a time.
         """
@@ -233,7 +233,7 @@ class BoxWorld(VectorWorld):
         return rewards
 
     def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
-        from tacit.continuous import kernels
+        from tacit.continuous import world_loops
 
         H, D = self.spec.horizon, self.spec.dimension
         starts = rng.random((users, D))
@@ -241,7 +241,7 @@ class BoxWorld(VectorWorld):
         nobody = np.zeros(users, dtype=np.bool_)
 
         def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
-            kernels.move(here, taken, sizes[step])
+            world_loops.move(here, taken, sizes[step])
             return here, nobody
 
         states, actions, lengths = roll_out(policy, starts, coins, advance)
@@ -252,14 +252,14 @@ class BoxWorld(VectorWorld):
         return self._computed(self._chances(policy), best=False)
 
     def _computed(self, chances: Floats, best: bool) -> float:
-        from tacit.continuous import kernels
+        from tacit.continuous import world_loops
 
-        compute = kernels.line_value if self.spec.dimension == 1 else kernels.plane_value
+        compute = world_loops.line_value if self.spec.dimension == 1 else world_loops.plane_value
         return float(compute(self._rewards, chances, best, self.spec.horizon))
 
     def _chances(self, policy: QPolicy) -> Floats:
         """The probabilities of actions at the points, (A, n + 1, ..)."""
-        from tacit.continuous import kernels
+        from tacit.continuous import world_loops
 
         D, A = self.spec.dimension, self.spec.actions
         n, asked = _CELLS[D], _ASKED[D]
@@ -270,7 +270,7 @@ class BoxWorld(VectorWorld):
             columns, asked_there = (n + 1, asked) if D == 2 else (1, 1)
             shared = greedy.reshape(n + 1, asked, columns, asked_there)
             share = (1.0 - policy.epsilon) / asked**D
-            kernels.share_out(shared, share, chances.reshape(A, n + 1, columns))
+            world_loops.share_out(shared, share, chances.reshape(A, n + 1, columns))
         return chances
 
     @cached_property
@@ -343,10 +343,10 @@ class CartPoleWorld(VectorWorld):
 
 
 def _push(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
-    from tacit.continuous import kernels
+    from tacit.continuous import world_loops
 
     over = np.empty(len(here), dtype=np.bool_)
-    kernels.push(here, taken, over)
+    world_loops.push(here, taken, over)
     return here, over
 
 
@@ -394,9 +394,9 @@ def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:
     known = kernel_parameters(policy.features)
     if known is None:
         return policy.greedy
-    from tacit.continuous import kernels
+    from tacit.continuous import world_loops
 
-    best = kernels.best_on_grid if known.kind == "grid" else kernels.best_by_polynomial
+    best = world_loops.best_on_grid if known.kind == "grid" else world_loops.best_by_polynomial
     weights = np.ascontiguousarray(policy.weights.T)
     preference = np.array(policy.preference, dtype=np.int64)
 

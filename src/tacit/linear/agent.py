@@ -22,12 +22,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.block_sums import BlockSums
-from tacit.evidence import Evidence
-from tacit.finite import check_bytes
-from tacit.finite_learner import FiniteLearner
-from tacit.flow import conserve
-from tacit.learner import Arrays, Bonus, Calibration, Floats, below
+from tacit.core.learner import Arrays, Bonus, Calibration, Floats, below
+from tacit.core.schedule import Schedule, growing, release_noise, users_above_noise
+from tacit.finite.evidence import Evidence
+from tacit.finite.finite_learner import FiniteLearner
+from tacit.finite.flow import conserve
+from tacit.finite.model import check_bytes
+from tacit.finite.policy import Policy
+from tacit.finite.visits import VisitCounts
 from tacit.linear.models import (
     AnswerModel,
     CellModel,
@@ -39,15 +41,13 @@ from tacit.linear.models import (
 from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import FeatureSums, TargetSums, unit_features
 from tacit.linear.sums import add_features, feature_sums
-from tacit.policy import Policy
+from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.arguments import flag, instance_of, positive, whole_number
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy, needs_l1
 from tacit.privacy.statistic import Block, Statistic
-from tacit.schedule import Schedule, growing, release_noise, users_above_noise
-from tacit.visits import VisitCounts
 
 Kind = Literal["features", "counts", "targets"]
 Switching = Literal["schedule", "determinant", "rayleigh"]

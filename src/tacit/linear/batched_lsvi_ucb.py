@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tacit.core.schedule import Even, Schedule
 from tacit.linear.agent import LinearAgent
 from tacit.linear.spec import LinearSpec
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
-from tacit.schedule import Even, Schedule
 
 
 class BatchedLSVIUCB(LinearAgent):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.finite_env import FiniteEnv, Registered, register_worlds
+from tacit.finite.env import FiniteEnv, Registered, register_worlds
 from tacit.linear import worlds
 
 

@@ -13,7 +13,7 @@ class LSVIUCB(LinearAgent):
     uncertain, by sampling or by privacy noise, and follow the best policy.
 
     Private statistics: by ``statistic``, :class:`~tacit.linear.statistics.FeatureSums`,
-    :class:`~tacit.visits.VisitCounts` along the block's policy, or
+    :class:`~tacit.finite.visits.VisitCounts` along the block's policy, or
     :class:`~tacit.linear.statistics.TargetSums`, asked again with decaying weights.
 
     Guarantee: that of its curator; see ``guarantee``.
@@ -44,7 +44,7 @@ class LSVIUCB(LinearAgent):
         scale: multiplies the practical bonus.
         failure: with which probability the theory's bounds may fail.
         calibration: ``"tight"``, or ``"as_printed"`` for a paper's own noise, where there is one.
-        schedule: when a policy is republished; see :mod:`tacit.schedule`.
+        schedule: when a policy is republished; see :mod:`tacit.core.schedule`.
         constants: the practical constants.
         seed: of ties and of the first, random policy; not of the noise.
         noise_seed: reproducible noise, for simulations only.

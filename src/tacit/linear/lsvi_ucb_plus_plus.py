@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tacit.learner import Arrays, Floats
+from tacit.core.learner import Arrays, Floats
+from tacit.core.schedule import Schedule
 from tacit.linear.agent import LinearAgent
 from tacit.privacy.budget import Relation, compose, epsilon_from_mu
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, Privacy
-from tacit.schedule import Schedule
 
 
 class LSVIUCBPlusPlus(LinearAgent):

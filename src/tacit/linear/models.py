@@ -21,8 +21,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.evidence import Counts
-from tacit.ridge import operator_bound, positive_part, rectangle_bound, ridge_inverse
+from tacit.finite.evidence import Counts
+from tacit.numerics.ridge import operator_bound, positive_part, rectangle_bound, ridge_inverse
 
 Floats = NDArray[np.float64]
 
@@ -478,7 +478,7 @@ def spread_of(centred: Floats, half: float) -> float:
 
 def distributions(rows: Floats) -> Floats:
     """The nearest distributions to rows that should be some."""
-    from tacit.projection import project
+    from tacit.numerics.projection import project
 
     S = rows.shape[1]
     level = rows + (1.0 - rows.sum(axis=1, keepdims=True)) / S

@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import FiniteSpec, check_bytes
-from tacit.finite_world import numbers
+from tacit.finite.model import FiniteSpec, check_bytes
+from tacit.finite.world import numbers
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
@@ -24,8 +24,8 @@ class LinearSpec(FiniteSpec):
 
     Next states and mean rewards are linear in d features phi(s, a) that everybody knows:
     P_h(s' | s, a) = <phi(s, a), mu_h(s')> and r_h(s, a) = <phi(s, a), theta_h>, where nobody knows
-    mu and theta. It is a :class:`~tacit.finite.FiniteSpec` too, so that agents which make no use
-    of features run on the same worlds.
+    mu and theta. It is a :class:`~tacit.finite.model.FiniteSpec` too, so that agents which
+    make no use of features run on the same worlds.
 
     Specs are equal if all they say is equal. Their arrays are read-only copies.
 

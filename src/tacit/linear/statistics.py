@@ -15,13 +15,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import check_seed, check_size
-from tacit.finite_world import numbers
+from tacit.finite.model import check_seed, check_size
+from tacit.finite.visits import read_codes, read_rewards
+from tacit.finite.world import numbers
 from tacit.linear.spec import check_features
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
-from tacit.visits import read_codes, read_rewards
 
 # The most pairs of steps that are looked at; above, bounds that hold for any features.
 _MOST_PAIRS = 1 << 25
@@ -397,7 +397,7 @@ class FeatureSums(Statistic):
         return self._pack((turned * visits[:, np.newaxis]) @ chosen, following, paid, None)
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.linear.kernels import sum_features
+        from tacit.linear.sum_loops import sum_features
 
         users, H = block.users, self.horizon
         states = read_codes(block, "states", (users, H + 1))
@@ -568,7 +568,7 @@ class TargetSums(Statistic):
         return self.layout.pack({"targets": (here @ self.targets.T).T @ weighted})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.linear.kernels import sum_targets
+        from tacit.linear.sum_loops import sum_targets
 
         users, H, h = block.users, self.horizon, self.step
         shapes = {"states": (users, H + 1), "actions": (users, H), "rewards": (users, H)}

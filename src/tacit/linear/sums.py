@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from tacit.block_sums import BlockSums
 from tacit.linear.models import Sums
 from tacit.linear.statistics import FeatureSums
+from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.gate import Release
 
 

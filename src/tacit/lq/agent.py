@@ -24,7 +24,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.learner import Arrays, Bonus, Calibration, Learner, below
+from tacit.core.learner import Arrays, Bonus, Calibration, Learner, below
+from tacit.core.schedule import Schedule, growing, release_noise, users_above_noise
 from tacit.lq.energy import EnergyHistogram
 from tacit.lq.estimate import Evidence, Posterior, Regression
 from tacit.lq.policy import GainPolicy
@@ -36,7 +37,6 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import NonPrivate, Privacy, needs_l1
 from tacit.privacy.statistic import Statistic
-from tacit.schedule import Schedule, growing, release_noise, users_above_noise
 
 Floats = NDArray[np.float64]
 
@@ -114,7 +114,7 @@ class LQAgent(Learner[Statistic, GainPolicy]):
             clip, which biases nothing at any level, these users are better asked the real thing.
         constants: of the practical recipe.
 
-    Others: see :class:`tacit.learner.Learner`.
+    Others: see :class:`tacit.core.learner.Learner`.
     """
 
     spec: LQSpec
@@ -475,7 +475,7 @@ class LQAgent(Learner[Statistic, GainPolicy]):
 
     def _gains(self, theta: Floats, covariance: Floats) -> Floats:
         """Optimal gains of a model, within the public bound."""
-        from tacit.lq.sum_kernels import cautious_gains
+        from tacit.lq.sum_loops import cautious_gains
 
         spec = self.spec
         gains = np.empty((spec.horizon, spec.controls, spec.states))

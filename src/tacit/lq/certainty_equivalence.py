@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from tacit.core.schedule import Schedule
 from tacit.lq.agent import LQAgent
 from tacit.lq.policy import GainPolicy
 from tacit.privacy.errors import InvalidArgument
-from tacit.schedule import Schedule
 
 
 class CertaintyEquivalence(LQAgent):

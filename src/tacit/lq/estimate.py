@@ -137,7 +137,7 @@ class Regression:
         tau: float,
     ) -> tuple[Floats, Floats]:
         """The Gram of one user, (p, p), and energies by step, (H, 2); see ``expected_gram``."""
-        from tacit.lq.sum_kernels import expected_gram
+        from tacit.lq.sum_loops import expected_gram
 
         spec = self.spec
         energies = np.empty((spec.horizon, 2))

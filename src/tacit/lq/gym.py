@@ -13,12 +13,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from tacit.finite_env import Registered, register_worlds
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.finite.env import Registered, register_worlds
 from tacit.lq import worlds
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
 from tacit.privacy.errors import InvalidArgument
-from tacit.vector_episodes import VectorEpisodes
 
 Floats = NDArray[np.float64]
 

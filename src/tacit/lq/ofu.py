@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.learner import Arrays
+from tacit.core.learner import Arrays
+from tacit.core.schedule import Schedule
 from tacit.lq.agent import LQAgent, best_weight, bounded_gains
 from tacit.lq.estimate import Posterior
 from tacit.lq.optimism import optimistic_model
@@ -21,7 +22,6 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.statistic import Statistic
-from tacit.schedule import Schedule
 
 Floats = NDArray[np.float64]
 
@@ -268,7 +268,7 @@ class OFU(LQAgent):
     # Save and resume.
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """See :meth:`tacit.learner.Learner.save`; runs as printed are for comparison only."""
+        """See :meth:`tacit.core.learner.Learner.save`; runs as printed are for comparison only."""
         if self.calibration == "as_printed":
             raise InvalidArgument("as printed is for comparisons: such a run is not saved")
         super().save(path)

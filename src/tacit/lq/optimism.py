@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import check_seed, check_size
+from tacit.finite.model import check_seed, check_size
 from tacit.lq.spec import check_array, check_definite, check_positive, check_semidefinite
 from tacit.privacy.errors import InvalidArgument
 
@@ -44,14 +44,14 @@ def project_ellipsoid(theta: ArrayLike, centre: ArrayLike, V: ArrayLike, beta: f
     >>> project_ellipsoid([[3.0], [0.0]], [[0.0], [0.0]], np.eye(2), beta=1.0).round(12).tolist()
     [[1.0], [0.0]]
     """
-    from tacit.lq import kernels
+    from tacit.lq import world_loops
 
     middle, eigenvalues, basis = _ellipsoid(centre, V)
     point = check_array("theta", theta, *middle.shape)
     out = np.empty(middle.shape)
     turned = np.ascontiguousarray(basis.T @ point)
     size = check_positive("beta", beta)
-    kernels.project_ellipsoid(turned, 1.0, basis.T @ middle, eigenvalues, size, out)
+    world_loops.project_ellipsoid(turned, 1.0, basis.T @ middle, eigenvalues, size, out)
     return basis @ out
 
 
@@ -79,13 +79,13 @@ def project_intersection(
     >>> corner.round(4).tolist()
     [[1.75], [0.9682]]
     """
-    from tacit.lq import kernels
+    from tacit.lq import world_loops
 
     middle, eigenvalues, basis = _ellipsoid(centre, V)
     point = np.ascontiguousarray(basis.T @ check_array("theta", theta, *middle.shape))
     out = np.empty(middle.shape)
     sizes = check_positive("beta", beta), check_positive("radius", radius)
-    meets = kernels.project_both(point, basis.T @ middle, eigenvalues, *sizes, out)
+    meets = world_loops.project_both(point, basis.T @ middle, eigenvalues, *sizes, out)
     return basis @ out if meets else None
 
 
@@ -123,7 +123,7 @@ def optimistic_model(
         iterations: steps from each of them, at most.
         seed: of the random places; the same one gives the same model.
     """
-    from tacit.lq import kernels
+    from tacit.lq import world_loops
 
     middle, eigenvalues, basis = _ellipsoid(centre, V)
     p, n = middle.shape
@@ -140,13 +140,13 @@ def optimistic_model(
     P, K = np.empty((horizon + 1, n, n)), np.empty((horizon, d, n))
     turned = np.ascontiguousarray(basis.T @ middle)
     gradient, first = np.empty((p, n)), np.empty((p, n))
-    consistent = kernels.project_both(turned, turned, eigenvalues, size, bound, first)
+    consistent = world_loops.project_both(turned, turned, eigenvalues, size, bound, first)
     if not consistent:
-        kernels.nearest_in_ball(turned, eigenvalues, bound, first)
+        world_loops.nearest_in_ball(turned, eigenvalues, bound, first)
         theta = np.ascontiguousarray(basis @ first)
-        cost = kernels.cost_gradient(theta, *costs, P, K, gradient)
+        cost = world_loops.cost_gradient(theta, *costs, P, K, gradient)
         return OptimisticModel(theta, float(cost), K, consistent=False)
-    kernels.cost_gradient(np.ascontiguousarray(basis @ first), *costs, P, K, gradient)
+    world_loops.cost_gradient(np.ascontiguousarray(basis @ first), *costs, P, K, gradient)
     # Half axes of the ellipsoid; what is far outside of the ball is as good as just outside.
     axes = np.minimum(size / np.sqrt(np.maximum(eigenvalues, 1e-300)), 4.0 * bound)[:, np.newaxis]
     best, least = first, np.inf
@@ -157,13 +157,13 @@ def optimistic_model(
             # Against the gradient of the cost at first: where a linear cost would be least.
             towards = -axes * (basis.T @ gradient) if place == 1 else random
             point = turned + axes * towards / max(float(np.linalg.norm(towards)), 1e-300)
-        reached = kernels.descend(
+        reached = world_loops.descend(
             point, turned, eigenvalues, basis, size, bound, *costs, P, K, steps
         )
         if reached < least:
             best, least = point, reached
     theta = np.ascontiguousarray(basis @ best)
-    cost = kernels.cost_gradient(theta, *costs, P, K, gradient)
+    cost = world_loops.cost_gradient(theta, *costs, P, K, gradient)
     return OptimisticModel(theta, float(cost), K, consistent=True)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import check_seed
+from tacit.finite.model import check_seed
+from tacit.finite.policy import write_published
 from tacit.lq.spec import check_array, check_number
-from tacit.policy import write_published
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import check_size
+from tacit.finite.model import check_size
 from tacit.lq.spec import check_array, check_definite, check_number, check_semidefinite
 from tacit.privacy.errors import InvalidArgument
 
@@ -49,7 +49,7 @@ def optimal_gains(
     >>> P.ravel().round(12).tolist(), K.ravel().round(12).tolist()
     ([1.5, 1.0, 0.0], [-0.5, -0.0])
     """
-    from tacit.lq.kernels import riccati
+    from tacit.lq.world_loops import riccati
 
     theta = model(A, B)
     n, d = _sizes(theta)
@@ -119,7 +119,7 @@ def expected_costs(
     Returns:
         Costs, (M, L).
     """
-    from tacit.lq.kernels import expected_costs as fill
+    from tacit.lq.world_loops import expected_costs as fill
 
     K = check_array("gains", gains, None, None, None, None)
     M, _, d, n = K.shape
@@ -186,7 +186,7 @@ def cost_gradient(
     Returns:
         The cost, and the gradient, (n + d, n).
     """
-    from tacit.lq.kernels import cost_gradient as fill
+    from tacit.lq.world_loops import cost_gradient as fill
 
     given = check_array("theta", theta, None, None)
     n, d = _sizes(given)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import check_size
-from tacit.finite_world import numbers
+from tacit.finite.model import check_size
+from tacit.finite.world import numbers
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]

@@ -163,7 +163,7 @@ class TrajectorySums(Statistic):
         )
 
     def _sum(self, block: Block, separate: bool) -> tuple[Floats, Floats]:
-        from tacit.lq.sum_kernels import add_predictable
+        from tacit.lq.sum_loops import add_predictable
 
         assert self.tau is not None  # noqa: S101
         states, actions, lengths = self._raw(block)

@@ -11,8 +11,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.episodes import Form
-from tacit.finite import check_bytes, check_seed, check_size
+from tacit.core.episodes import Form
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.finite.model import check_bytes, check_seed, check_size
 from tacit.lq import riccati
 from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import (
@@ -25,7 +26,6 @@ from tacit.lq.spec import (
 )
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
-from tacit.vector_episodes import VectorEpisodes
 
 Floats = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ class UniformBall:
 
     def drawing(self, states: int) -> tuple[int, float, float]:
         """How the roll-out draws it: a kind, a standard deviation and a radius."""
-        from tacit.lq.kernels import UNIFORM
+        from tacit.lq.world_loops import UNIFORM
 
         return UNIFORM, 1.0, self.radius
 
@@ -114,7 +114,7 @@ class TruncatedGaussian:
 
     def drawing(self, states: int) -> tuple[int, float, float]:
         """How the roll-out draws it: by the proposal of which more are accepted."""
-        from tacit.lq.kernels import GAUSSIAN, TILTED
+        from tacit.lq.world_loops import GAUSSIAN, TILTED
 
         wide = self.radius**2 >= states * self.std**2
         return GAUSSIAN if wide else TILTED, self.std, self.radius
@@ -144,7 +144,7 @@ class Sphere:
 
     def drawing(self) -> tuple[int, float]:
         """How the roll-out draws it: a kind and a radius."""
-        from tacit.lq.kernels import SPHERE
+        from tacit.lq.world_loops import SPHERE
 
         return SPHERE, self.radius
 
@@ -170,7 +170,7 @@ class Ball:
 
     def drawing(self) -> tuple[int, float]:
         """How the roll-out draws it: a kind and a radius."""
-        from tacit.lq.kernels import BALL
+        from tacit.lq.world_loops import BALL
 
         return BALL, self.radius
 
@@ -194,7 +194,7 @@ class Point:
 
     def drawing(self) -> tuple[int, float]:
         """How the roll-out draws it: a kind and a radius."""
-        from tacit.lq.kernels import POINT
+        from tacit.lq.world_loops import POINT
 
         return POINT, 0.0
 
@@ -407,7 +407,7 @@ class LQWorld:
     def _roll_out(
         self, policy: GainPolicy, drawn: int, part: int, states: Floats, actions: Floats
     ) -> None:
-        from tacit.lq.kernels import roll_out
+        from tacit.lq.world_loops import roll_out
 
         seed = np.random.SeedSequence([drawn, part]).generate_state(4, np.uint64)
         roll_out(

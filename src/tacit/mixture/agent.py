@@ -20,10 +20,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.block_sums import BlockSums
-from tacit.finite import check_bytes
-from tacit.finite_learner import FiniteLearner
-from tacit.learner import Arrays, Bonus, Calibration, Floats, below
+from tacit.core.learner import Arrays, Bonus, Calibration, Floats, below
+from tacit.core.schedule import Schedule, growing, release_noise, users_above_noise
+from tacit.finite.finite_learner import FiniteLearner
+from tacit.finite.model import check_bytes
 from tacit.mixture.models import (
     CountModel,
     CountRewards,
@@ -40,6 +40,7 @@ from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.regularisers import FixedRidge, NoiseRidge, NoiseShift, Regulariser
 from tacit.mixture.spec import MixtureSpec
 from tacit.mixture.statistics import ModelSums, ValueSums
+from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.arguments import flag, instance_of, positive, whole_number
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.curator import JointStream
@@ -47,7 +48,6 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, NonPrivate, Privacy, needs_l1
 from tacit.privacy.statistic import Block, Statistic
-from tacit.schedule import Schedule, growing, release_noise, users_above_noise
 
 Kind = Literal["model", "values", "counts"]
 Model = RegressionModel | CountModel
@@ -533,7 +533,7 @@ class MixtureAgent(FiniteLearner[Statistic]):
         return JointDP(epsilon_from_mu(mu, privacy.delta), privacy.delta, relation=privacy.relation)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """See :meth:`tacit.learner.Learner.save`; runs as printed are for comparison only."""
+        """See :meth:`tacit.core.learner.Learner.save`; runs as printed are for comparison only."""
         if self.calibration == "as_printed":
             raise InvalidArgument("as printed is for comparisons: such a run is not saved")
         super().save(path)

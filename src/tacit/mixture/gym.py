@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.finite_env import FiniteEnv, Registered, register_worlds
+from tacit.finite.env import FiniteEnv, Registered, register_worlds
 from tacit.mixture import worlds
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tacit.finite.policy import Policy, softmax
 from tacit.mixture.agent import MixtureAgent
 from tacit.mixture.spec import MixtureSpec
-from tacit.policy import Policy, softmax
 from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.models import Privacy
 

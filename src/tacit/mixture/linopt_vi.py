@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tacit.finite.policy import Policy
 from tacit.mixture.agent import MixtureAgent
-from tacit.policy import Policy
 
 
 class LinOptVI(MixtureAgent):
@@ -41,7 +41,7 @@ class LinOptVI(MixtureAgent):
         scale: multiplies the practical bonus.
         failure: with which probability the theory's confidence sets may fail.
         calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise.
-        schedule: when a policy is republished; see :mod:`tacit.schedule`.
+        schedule: when a policy is republished; see :mod:`tacit.core.schedule`.
         constants: the practical constants.
         seed: of ties and of the first, random policy; not of the noise.
         noise_seed: reproducible noise, for simulations only.

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite import check_size
+from tacit.finite.model import check_size
+from tacit.finite.visits import read_codes, read_rewards
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
-from tacit.visits import read_codes, read_rewards
 
 Ints = NDArray[np.int64]
 
@@ -255,7 +255,7 @@ class PathCounts(Statistic):
         return self.layout.pack({"transitions": transitions, "rewards": rewards[self.paying]})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.mixture.kernels import count_paths
+        from tacit.mixture.sum_loops import count_paths
 
         users, H = block.users, self.horizon
         states = read_codes(block, "states", (users, H + 1))

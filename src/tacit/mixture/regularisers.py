@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.ridge import operator_bound, positive_part, rectangle_bound
+from tacit.numerics.ridge import operator_bound, positive_part, rectangle_bound
 
 Floats = NDArray[np.float64]
 

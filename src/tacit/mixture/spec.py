@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import FiniteSpec, check_bytes
-from tacit.finite_world import numbers
+from tacit.finite.model import FiniteSpec, check_bytes
+from tacit.finite.world import numbers
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
@@ -26,8 +26,8 @@ class MixtureSpec(FiniteSpec):
     knows: P_h(s' | s, a) = <psi(s' | s, a), theta_h>. The d weights theta_h are unknown. Public is
     only that they are center + directions @ eta_h, where nobody knows eta_h in R^k, and that
     |eta_h| <= radius. Mean rewards are known, or <varphi(s, a), omega_h> with m known features
-    varphi and unknown omega_h, or both. It is a :class:`~tacit.finite.FiniteSpec` too, so that
-    agents which make no use of features run on the same worlds.
+    varphi and unknown omega_h, or both. It is a :class:`~tacit.finite.model.FiniteSpec` too, so
+    that agents which make no use of features run on the same worlds.
 
     Specs are equal if all they say is equal. Their arrays are read-only; those that the caller
     can still change are copied.

@@ -16,13 +16,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import check_size
+from tacit.finite.model import check_size
+from tacit.finite.visits import read_codes, read_rewards
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
 from tacit.privacy.symmetric import pack, packed_size
-from tacit.visits import read_codes, read_rewards
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -565,7 +565,7 @@ class ModelSums(_RegressionSums):
         return np.concatenate(flat, axis=1)
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.mixture.kernels import sum_steps
+        from tacit.mixture.sum_loops import sum_steps
 
         users, H = block.users, self.horizon
         states = read_codes(block, "states", (users, H + 1))

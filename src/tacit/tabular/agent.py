@@ -1,7 +1,7 @@
 """What all tabular agents share: counts of visits, and how they add up.
 
 Subclasses say how to plan on them. The gate, the users and the files are those of
-:class:`~tacit.learner.Learner`.
+:class:`~tacit.core.learner.Learner`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.evidence import Evidence
-from tacit.finite import FiniteSpec, check_bytes
-from tacit.finite_learner import FiniteLearner
-from tacit.flow import conserve
-from tacit.learner import Arrays, Bonus, Calibration, Floats
+from tacit.core.learner import Arrays, Bonus, Calibration, Floats
+from tacit.core.schedule import Schedule, growing, users_above_noise
+from tacit.finite.evidence import Evidence
+from tacit.finite.finite_learner import FiniteLearner
+from tacit.finite.flow import conserve
+from tacit.finite.model import FiniteSpec, check_bytes
+from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
-from tacit.schedule import Schedule, growing, users_above_noise
-from tacit.visits import VisitCounts
 
 Form = Literal["episodes", "counts", "pooled"]
 

@@ -5,9 +5,9 @@ its counts, a plan. Through :meth:`~tacit.tabular.ucbvi.UCBVI.learn` each of the
 which costs more than the work itself. Here all of them run in one loop, with the same estimates,
 bonus and random ties; what differs is the order in which sums are rounded and ties are drawn.
 
-The users are those of :func:`tacit.finite.simulate_episodes`, one by one. After each part of the
-run its counts pass the gate as one block, and the agent itself plans the policy that comes next, so
-that it stands where it would stand had it learnt step by step.
+The users are those of :func:`tacit.finite.model.simulate_episodes`, one by one. After each part of
+the run its counts pass the gate as one block, and the agent itself plans the policy that comes
+next, so that it stands where it would stand had it learnt step by step.
 
 Cells are ordered by action, then state, and labels of actions are the world's own.
 """
@@ -23,19 +23,20 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite import MOST_BYTES, FiniteModel, check_policy
-from tacit.finite_kernels import compiled, roll_out
-from tacit.loop import PermutedWorld
-from tacit.policy import Policy
+from tacit.core.schedule import every_episode
+from tacit.finite.model import MOST_BYTES, FiniteModel, check_policy
+from tacit.finite.policy import Policy
+from tacit.finite.simulate_loops import roll_out
+from tacit.finite.visits import VisitCounts
+from tacit.numerics.compiled import compiled
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.statistic import Block
-from tacit.schedule import every_episode
+from tacit.simulation.run import PermutedWorld
 from tacit.tabular.ucbvi import UCBVI
 from tacit.tabular.world import TabularWorld
-from tacit.visits import VisitCounts
 
 if TYPE_CHECKING:
-    from tacit.loop import World
+    from tacit.simulation.run import World
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -79,8 +80,8 @@ class Part:
 def values_of(model: FiniteModel, policies: NDArray[Any]) -> Floats:
     """The exact value of each of many deterministic policies, (n, H, S).
 
-    As :func:`tacit.finite.evaluate`, for all of them at once; what repeats the policy before it is
-    not evaluated again.
+    As :func:`tacit.finite.model.evaluate`, for all of them at once; what repeats the policy before
+    it is not evaluated again.
     """
     n, H, S = policies.shape
     fresh = np.ones(n, dtype=bool)
@@ -346,7 +347,9 @@ def serve(
     policies: Actions,
     greedy: Actions,
 ) -> None:
-    """Serves n users, with a plan between any two of them; see :func:`tacit.tabular.kernels.plan`.
+    """Serves n users, with a plan between any two of them.
+
+    Plans are those of :func:`tacit.tabular.plan_loops.plan`.
 
     The bonus of a cell is ``sampling`` sqrt(variance / n) + ``range_term`` (steps left) / n, and an
     unknown cell is worth the steps left. The first arrays are those of :func:`roll_out`.

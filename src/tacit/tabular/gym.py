@@ -17,18 +17,18 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
-from tacit import finite
-from tacit.episodes import Form
-from tacit.finite_env import FiniteEnv, Registered, register_worlds
-from tacit.finite_world import FORMS, FiniteWorld
-from tacit.policy import Policy
+from tacit.core.episodes import Form
+from tacit.finite import model as finite
+from tacit.finite.env import FiniteEnv, Registered, register_worlds
+from tacit.finite.policy import Policy
+from tacit.finite.world import FORMS, FiniteWorld
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.tabular import worlds
 from tacit.tabular.world import TabularWorld
 
 if TYPE_CHECKING:
-    from tacit.episodes import Episodes
+    from tacit.core.episodes import Episodes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -121,7 +121,7 @@ class SampledWorld:
         self, policy: Policy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
         """A block of users who follow a policy, each an episode of the environment."""
-        from tacit.episodes import Episodes
+        from tacit.core.episodes import Episodes
 
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from tacit.finite import FiniteSpec
-from tacit.policy import Policy
+from tacit.core.schedule import Schedule
+from tacit.finite.model import FiniteSpec
+from tacit.finite.policy import Policy
+from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.local import flip_probability, noise_scale
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
-from tacit.schedule import Schedule
 from tacit.tabular.agent import reports_bits
 from tacit.tabular.pucb import ThreeCounts
-from tacit.visits import VisitCounts
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class LDPOB(ThreeCounts):
     is right for any V, whatever the signs of the estimates.
 
     Private statistics: n(s, a), r(s, a) and n(s, a, s') of one episode, pooled over steps when
-    stationary: :class:`~tacit.visits.VisitCounts` with visits, all zeros included. The
+    stationary: :class:`~tacit.finite.visits.VisitCounts` with visits, all zeros included. The
     device adds Laplace noise of scale 6 H / epsilon, or Gaussian noise (squared L2 sensitivity 6 H
     per step, at most 6 H^2 pooled), or randomises the bits of its one-hots (per step only). The
     noise of k reports grows like sqrt(k).
@@ -70,7 +70,7 @@ class LDPOB(ThreeCounts):
         stationary: one model for all steps (the world's own by default), or one per step.
         scale: multiplies the bonus; 1 is the theory's.
         failure: with which probability the confidence bounds may fail.
-        schedule: when a policy is republished; see :mod:`tacit.schedule`.
+        schedule: when a policy is republished; see :mod:`tacit.core.schedule`.
         seed: of ties and of the first, random policy; not of the noise.
         noise_seed: reproducible noise, for simulations only.
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite import FiniteSpec
-from tacit.learner import Calibration
-from tacit.policy import Policy
+from tacit.core.learner import Calibration
+from tacit.core.schedule import Schedule
+from tacit.finite.model import FiniteSpec
+from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
-from tacit.schedule import Schedule
 from tacit.tabular.ucbvi import UCBVI, count_width
 
 Floats = NDArray[np.float64]
@@ -71,7 +71,7 @@ class PUCB(ThreeCounts):
     Together that is below (1 + S H) 3 E / n.
 
     Private statistics: per step, n(s, a), r(s, a) and n(s, a, s'):
-    :class:`~tacit.visits.VisitCounts` with visits, through one counter over all
+    :class:`~tacit.finite.visits.VisitCounts` with visits, through one counter over all
     releases. L1 sensitivity 6 H, squared L2 sensitivity 6 H under replace-one.
 
     Guarantee: that of its curator; see ``guarantee``. Joint DP only.
@@ -97,7 +97,7 @@ class PUCB(ThreeCounts):
         scale: multiplies conf; 1 is the theory's.
         failure: with which probability the confidence bounds may fail.
         calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise.
-        schedule: when a policy is republished; see :mod:`tacit.schedule`.
+        schedule: when a policy is republished; see :mod:`tacit.core.schedule`.
         seed: of ties and of the first, random policy; not of the noise.
         noise_seed: reproducible noise, for simulations only.
         ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.policy import Policy, softmax
+from tacit.finite.policy import Policy, softmax
 from tacit.privacy.arguments import positive, whole_number
 from tacit.tabular.ucbvi import UCBVI
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from tacit.evidence import Counts
-from tacit.policy import Policy
+from tacit.finite.evidence import Counts
+from tacit.finite.policy import Policy
 from tacit.privacy.models import NonPrivate, needs_l1
 from tacit.tabular.agent import TabularAgent
 
 if TYPE_CHECKING:
-    from tacit.loop import World
+    from tacit.simulation.run import World
     from tacit.tabular.closed_loop import Part
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ class UCBVI(TabularAgent):
     what is uncertain, by sampling or by privacy noise, and follow the best policy of that
     optimistic world.
 
-    Private statistics: :class:`~tacit.visits.VisitCounts` of every block.
+    Private statistics: :class:`~tacit.finite.visits.VisitCounts` of every block.
 
     Guarantee: that of its curator; see ``guarantee``.
 
@@ -43,7 +43,7 @@ class UCBVI(TabularAgent):
         scale: multiplies the bonus.
         failure: with which probability the theory's confidence bounds may fail.
         calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise.
-        schedule: when a policy is republished; see :mod:`tacit.schedule`.
+        schedule: when a policy is republished; see :mod:`tacit.core.schedule`.
         counter: ``"blocks"`` (default) or a kind of :func:`tacit.counter` over all releases.
         constants: the practical bonus's constants.
         seed: of ties and of the first, random policy; not of the noise.
@@ -57,7 +57,8 @@ class UCBVI(TabularAgent):
     def closed_loop(self, world: World, rng: np.random.Generator) -> Iterator[Part] | None:
         """Without privacy and with a release per user, a run in one compiled loop.
 
-        See :mod:`tacit.tabular.closed_loop`, and :class:`tacit.loop.ClosedLoop` for the terms.
+        See :mod:`tacit.tabular.closed_loop`, and :class:`tacit.simulation.run.ClosedLoop` for the
+        terms.
         """
         if not isinstance(self.privacy, NonPrivate):
             return None
@@ -115,8 +116,8 @@ class UCBVI(TabularAgent):
         return np.minimum(expected, self._cap or self.spec.horizon)
 
     def _plan_in_practice(self, counts: Counts) -> tuple[Policy, Policy]:
-        from tacit.projection import project
-        from tacit.tabular.kernels import plan
+        from tacit.numerics.projection import project
+        from tacit.tabular.plan_loops import plan
 
         spec, constants = self.spec, self.constants
         H, S, A = spec.horizon, spec.states, spec.actions

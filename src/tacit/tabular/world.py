@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit import finite
-from tacit.finite_world import (
+from tacit.finite import model as finite
+from tacit.finite.world import (
     BERNOULLI,
     FiniteWorld,
     bernoulli,

@@ -1,0 +1,153 @@
+"""Audits of everything that claims to be private: every agent, under every model it takes.
+
+``python -m research.audit_table`` asks each agent that has a name to run under each model,
+with its usual options and with those that change its mechanism. Where an agent refuses, it says
+why; otherwise ``tacit audit`` is made, and the table has the measured over the claimed cost of the
+worst two users that were found.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from research.command_lines import Parser, whole
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import JointDP, LocalDP, Privacy
+from tacit.registry import agent_entry, agent_names, build_world, choose_agent
+
+MODELS: dict[str, Privacy] = {
+    "joint": JointDP(1.0, 1e-6),
+    "joint, exact": JointDP(1.0, 1e-6, sampler="exact"),
+    "joint, pure": JointDP(1.0, 0.0),
+    "local": LocalDP(4.0, 1e-6),
+    "local, exact": LocalDP(4.0, 1e-6, sampler="exact"),
+    "local, pure": LocalDP(4.0, 0.0),
+    "local, randomised response": LocalDP(4.0, 0.0, mechanism="randomised response"),
+}
+"""What every agent is asked to run under."""
+
+WORLDS = {
+    "tabular": "riverswim:states=3,horizon=4",
+    "linear": "simplex:dimension=3,states=8,actions=3,horizon=4",
+    "mixture": "mixture_of_models:dimension=3,states=4,actions=4,horizon=4,seed=700",
+    "lq": "random_system:n=2,d=1,horizon=5,seed=500",
+    "continuous": "line:horizon=8",
+}
+"""A small world for every family."""
+
+OPTIONS = (
+    "ucbvi:counter=binary tree",
+    "ucbvi:counter=smooth tree",
+    "ucbvi:stationary=false",
+    "ucbvi:stationary=false,bonus=theory",
+    "ucbpo:stationary=false",
+    "ldpob:stationary=false",
+    "lsvi_ucb:statistic=targets",
+    "lsvi_ucb:statistic=features",
+    "lsvi_ucb_plus_plus:statistic=targets",
+    "linopt_vi:statistic=counts",
+    "linopt_vi:statistic=values",
+    "linopt_po:statistic=values",
+    "certainty_equivalence:level=private",
+    "certainty_equivalence:clip=trajectory",
+    "ofu:bonus=theory",
+    "fitted_functional_q:protect=rewards",
+    "input_perturbation:protect=episode",
+)
+"""Options that change what is asked of users, or how noise is added."""
+
+# A network takes many steps by default, each of which is a release.
+_FEWER = {"deep_q": "deep_q:steps=6"}
+_RUNS = 40
+
+
+@dataclass(frozen=True)
+class Row:
+    """One agent under one model.
+
+    Attributes:
+        agent: with its options, as ``tacit audit`` takes it.
+        model: a name of :data:`MODELS`.
+        refused: why the agent does not run under it, or ``None``.
+        passed: the verdict.
+        ratio: the measured cost of the worst two users found, over what is claimed.
+        failures: what is wrong, in words.
+    """
+
+    agent: str
+    model: str
+    refused: str | None
+    passed: bool = False
+    ratio: float = float("nan")
+    failures: tuple[str, ...] = ()
+
+    @property
+    def cell(self) -> str:
+        """In a table."""
+        if self.refused is not None:
+            return "-"
+        return f"{self.ratio:.2f}" if self.passed else "FAIL"
+
+
+def agents() -> list[str]:
+    """Every agent that has a name, and those with options."""
+    return [_FEWER.get(name, name) for name in agent_names()] + list(OPTIONS)
+
+
+def family(agent: str) -> str:
+    """Which family an agent is of."""
+    return agent_entry(agent.partition(":")[0]).target.split(".")[1]
+
+
+def audited(agent: str, model: str, runs: int = _RUNS, **options: Any) -> Row:
+    """An audit, unless the agent refuses the model."""
+    from tacit.cli.audit import audit_choice, maker
+
+    world = build_world(WORLDS[family(agent)])
+    choice, privacy = choose_agent(agent), MODELS[model]
+    try:
+        maker(choice, world, privacy)
+    except InvalidArgument as error:
+        return Row(agent, model, str(error))
+    made = audit_choice(choice, world, privacy, runs=runs, progress=False, **options)
+    ratio = max(t.estimate / t.claimed for t in made.transcripts) if made.transcripts else 0.0
+    return Row(agent, model, None, made.passed, ratio, made.failures)
+
+
+def rows(chosen: Sequence[str], runs: int = _RUNS) -> Iterator[list[Row]]:
+    """Agents one after the other, each under all models."""
+    for agent in chosen:
+        yield [audited(agent, model, runs) for model in MODELS]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns how many audits failed."""
+    parser = Parser(
+        prog="python -m research.audit_table",
+        description="audits of every private agent under every model",
+    )
+    parser.add_argument(
+        "--runs", type=whole(20), default=_RUNS, help="runs with each of the two users"
+    )
+    parser.add_argument(
+        "--agents", nargs="+", metavar="AGENT", default=None, help="only these; all by default"
+    )
+    chosen = parser.parse_args(arguments)
+    made: list[Row] = []
+    print(f"| agent | {' | '.join(MODELS)} |\n|---|{'---:|' * len(MODELS)}")
+    for line in rows(chosen.agents or agents(), chosen.runs):
+        print(f"| `{line[0].agent}` | {' | '.join(row.cell for row in line)} |", flush=True)
+        made += line
+    failed = [row for row in made if row.refused is None and not row.passed]
+    count = sum(row.refused is None for row in made)
+    print(f"\n{count - len(failed)} of {count} audits passed.")
+    for row in failed:
+        print(f"{row.agent} under {row.model}: {'; '.join(row.failures)}")
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))

@@ -1,0 +1,474 @@
+"""Agents with functional noise, and their baselines, on seeds on which no constants were chosen.
+
+The worlds are fixed; a seed is of users, labels of actions, ties and noise. A score is the share of
+what there is to gain that a policy has, 0 for uniform actions and 1 for the optimum. Scores are
+medians with quartiles over the runs; those of ``cartpole`` are estimates from 2,000 episodes each.
+Agents that ask a block of users several times serve all of them at random: their score is of the
+policy that is published in the end, for everybody who comes later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tacit
+from research.linear_comparison import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
+from research.tables import Measured, table_command
+from tacit.privacy.models import JointDP, NonPrivate, Privacy
+from tacit.registry import agent_entry
+from tacit.simulation.compare import median, privacy_dict
+from tacit.simulation.result import Result
+from tacit.simulation.run import noise_seed
+
+Floats = NDArray[np.float64]
+
+FITTED, ONLINE, PRINTED = "fitted_functional_q", "functional_q", "printed_functional_q"
+OUTPUT, INPUT = "output_perturbation", "input_perturbation"
+EVALUATION, DEEP = "private_policy_evaluation", "deep_q"
+NAMES = {
+    FITTED: "FittedFunctionalQ",
+    ONLINE: "FunctionalQ",
+    PRINTED: "PrintedFunctionalQ",
+    OUTPUT: "OutputPerturbation",
+    EVALUATION: "PolicyEvaluation",
+    INPUT: "InputPerturbation, rewards only",
+    DEEP: "DeepQ",
+}
+BASELINES = (OUTPUT, EVALUATION, INPUT, DEEP)
+PAPER = JointDP(0.9, 1e-4)
+"""The budget of the paper."""
+ONE, TEN = JointDP(1.0, 1e-6), JointDP(10.0, 1e-6)
+PLAIN = NonPrivate()
+PAPER_USERS = 100
+# Rewards are from 0 to 1/2: any two reward functions are within this of each other.
+WIDEST = 0.5
+
+
+def budget_cell(privacy: Privacy) -> str:
+    """A budget for a cell.
+
+    >>> budget_cell(PAPER), budget_cell(PLAIN)
+    ('0.9, 1e-4', 'not private')
+    """
+    if isinstance(privacy, NonPrivate):
+        return "not private"
+    return f"{privacy.epsilon:g}, {privacy.delta:.0e}".replace("e-0", "e-")
+
+
+def has_jax() -> bool:
+    """Whether what :class:`tacit.continuous.deep_q.DeepQ` needs is installed."""
+    return all(importlib.util.find_spec(name) is not None for name in ("jax", "optax"))
+
+
+# Runs.
+
+
+@dataclass(frozen=True)
+class BoxJob(Job):
+    """An agent in one of the worlds; ``kind`` is the agent's name."""
+
+    def agent(self, seed: int) -> Any:
+        """The agent, before its first user."""
+        return agent_entry(self.kind).make(
+            _world(self.world).spec,
+            users=self.users,
+            privacy=self.privacy,
+            seed=seed,
+            noise_seed=noise_seed(seed),
+            **dict(self.options),
+        )
+
+    def run(self, seed: int) -> Run:
+        """One run."""
+        agent = self.agent(seed)
+        result = tacit.run(agent, _world(self.world), seed, progress=False)
+        return Run(result, agent.releases, agent.releases, self.kind)
+
+
+def score(result: Result, value: float | None = None) -> float:
+    """Of a value, or of the last greedy policy: 0 is uniform and 1 is optimal."""
+    value = float(result.greedy_values[-1]) if value is None else value
+    return (value - result.baseline_value) / (result.optimal_value - result.baseline_value)
+
+
+def lost(result: Result) -> float:
+    """What served users lost on average, of what there was to gain."""
+    gap = result.optimal_value - result.baseline_value
+    return float(result.regret[-1] / (result.users * gap))
+
+
+def scores(runs: Sequence[Run]) -> list[float]:
+    """Of the last greedy policies."""
+    return [score(run.result) for run in runs]
+
+
+def quartiles(values: Sequence[float]) -> str:
+    """A median with quartiles for a cell.
+
+    >>> quartiles([0.5, 0.9, 1.0])
+    '0.900 [0.700, 0.950]'
+    """
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    return f"{middle:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def mean_return(runs: Sequence[Run]) -> tuple[float, float]:
+    """The mean value of the last greedy policies, and its standard error."""
+    values = np.array([run.result.greedy_values[-1] for run in runs])
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return float(values.mean()), float(error)
+
+
+# Tables.
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of a table.
+
+    Attributes:
+        cells: what it is, a cell for each of the table's own heads.
+        jobs: whose runs it is about, by a name that columns know.
+        target: what the median score, or the mean return, must reach.
+    """
+
+    cells: tuple[str, ...]
+    jobs: Mapping[str, BoxJob]
+    target: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case and its runs, by the name of the job."""
+
+    case: Case
+    runs: Mapping[str, Sequence[Run]]
+
+    def met(self, value: float) -> str:
+        """Whether the target is."""
+        if self.case.target is None:
+            return ""
+        return f"{self.case.target:g}: {'yes' if value >= self.case.target else 'no'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "cells": list(self.case.cells),
+            "target": self.case.target,
+            "runs": {name: _plain(self.case.jobs[name], runs) for name, runs in self.runs.items()},
+        }
+
+
+def _plain(job: BoxJob, runs: Sequence[Run]) -> dict[str, Any]:
+    return {
+        "world": job.world,
+        "agent": job.kind,
+        "options": dict(job.options),
+        "privacy": privacy_dict(job.privacy),
+        "users": job.users,
+        "scores": scores(runs),
+        "score_median": float(np.median(scores(runs))),
+        "returns": [float(run.result.greedy_values[-1]) for run in runs],
+        "lost": [lost(run.result) for run in runs],
+        "users_to_90_median": median([run.result.users_to_90 for run in runs]),
+        "unit": None if runs[0].result.guarantee is None else runs[0].result.guarantee.unit,
+    }
+
+
+Columns = Mapping[str, Callable[[Row], str]]
+
+
+def _score(name: str) -> Callable[[Row], str]:
+    def cell(row: Row) -> str:
+        return quartiles(scores(row.runs[name])) if name in row.runs else "-"
+
+    return cell
+
+
+def _kept(row: Row) -> str:
+    return row.met(float(np.median(scores(row.runs[FITTED]))))
+
+
+def _lost(name: str) -> Callable[[Row], str]:
+    return lambda row: quartiles([lost(run.result) for run in row.runs[name]])
+
+
+def _reached(row: Row) -> str:
+    return spread([run.result.users_to_90 for run in row.runs[ONLINE]])
+
+
+def _mean(row: Row) -> str:
+    middle, error = mean_return(row.runs["own"])
+    return f"{middle:.2f} ± {error:.2f}"
+
+
+def _unit(row: Row) -> str:
+    guarantee = row.runs["own"][0].result.guarantee
+    return "nothing" if guarantee is None else guarantee.unit
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one table is about.
+
+    Attributes:
+        title: in words.
+        heads: of the first columns.
+        cases: the rows.
+        columns: of what was measured.
+        note: what to know when reading it.
+        times: how many times as many runs there are as in other tables.
+    """
+
+    title: str
+    heads: tuple[str, ...]
+    cases: tuple[Case, ...]
+    columns: Columns
+    note: str
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """A world, a number of users and a budget for it.
+
+    Attributes:
+        world: its name.
+        users: how many.
+        privacy: the budget.
+        target: what the median score must reach.
+    """
+
+    world: str
+    users: int
+    privacy: JointDP
+    target: float
+
+    def job(self, kind: str, privacy: Privacy | None = None, **options: Any) -> BoxJob:
+        """An agent there."""
+        privacy = self.privacy if privacy is None else privacy
+        return BoxJob(self.world, kind, privacy, self.users, tuple(options.items()))
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """For the first columns."""
+        return self.world, f"{self.users:,}", budget_cell(self.privacy)
+
+
+HEADS = ("world", "users", "ε, δ")
+PLACES = (
+    Place("line", 45, PAPER, 0.9),
+    Place("line", 45, ONE, 0.9),
+    Place("line", 6, TEN, 0.9),
+    Place("plane", 256, PAPER, 0.9),
+    Place("plane", 256, ONE, 0.9),
+    Place("plane", 32, TEN, 0.9),
+    Place("trap", 300, PAPER, 0.95),
+    Place("cartpole", 600, ONE, 0.9),
+)
+
+
+def agents() -> Table:
+    """Fitted Q everywhere."""
+    return Table(
+        "FittedFunctionalQ",
+        HEADS,
+        tuple(
+            Case(
+                place.cells,
+                {FITTED: place.job(FITTED), "plain": place.job(FITTED, PLAIN)},
+                place.target,
+            )
+            for place in PLACES
+        ),
+        {"score": _score(FITTED), "at least": _kept, "not private": _score("plain")},
+        "Scores of the greedy policy in the end. In trap, .87 is the score of settling for less.",
+    )
+
+
+def baselines() -> Table:
+    """All baselines at the same budgets."""
+    kinds = [kind for kind in BASELINES if kind != DEEP or has_jax()]
+
+    def fits(place: Place, kind: str) -> bool:
+        # Cells of a grid need a finite box.
+        return (place.world, kind) != ("cartpole", EVALUATION)
+
+    return Table(
+        "Baselines at the same budgets",
+        HEADS,
+        tuple(
+            Case(
+                place.cells,
+                {kind: place.job(kind) for kind in (FITTED, *kinds) if fits(place, kind)},
+            )
+            for place in PLACES
+        ),
+        {NAMES[kind]: _score(kind) for kind in (FITTED, *kinds)},
+        "InputPerturbation protects rewards alone: states and actions of everybody are public, "
+        "which in cartpole is all there is. All others protect whole episodes. PolicyEvaluation "
+        "needs a finite box.",
+    )
+
+
+def paper() -> Table:
+    """The size of the paper's experiment: mean returns."""
+    at = partial(Place("line", PAPER_USERS, PAPER, 0.0).job)
+    rows: dict[tuple[str, str], BoxJob] = {}
+    for privacy in (PAPER, JointDP(0.45, 1e-4), PLAIN):
+        for kind in (FITTED, ONLINE, *BASELINES):
+            if kind != DEEP or has_jax():
+                rows[NAMES[kind], budget_cell(privacy)] = at(kind, privacy)
+    for claimed, sigma in (("0.9, 1e-4", 0.32), ("0.45, 1e-4", 0.74)):
+        for settings in ("code", "paper"):
+            label = f"as printed, σ = {sigma:g}, settings of the {settings}", f"claimed {claimed}"
+            rows[label] = at(PRINTED, PLAIN, sigma=sigma, settings=settings)
+    first = True
+    cases = []
+    for cells, job in rows.items():
+        cases.append(Case(cells, {"own": job}, 20.6 if first else None))
+        first = False
+    return Table(
+        f"The paper's size: line with {PAPER_USERS} users",
+        ("agent", "ε, δ"),
+        tuple(cases),
+        {
+            "mean return": _mean,
+            "at least": lambda row: row.met(mean_return(row.runs["own"])[0]),
+            "score": _score("own"),
+            "what is protected": _unit,
+        },
+        "Mean returns of the greedy policy in the end, with standard errors; the optimum is 20.71, "
+        "uniform actions have 10.86. As printed nothing is guaranteed, whatever is claimed.",
+        times=2,
+    )
+
+
+def online() -> Table:
+    """Users who gain while they are learnt from."""
+    cases = []
+    for world in ("line", "trap", "plane"):
+        for users in (1_000, 10_000):
+            for privacy in (PAPER, ONE):
+                place = Place(world, users, privacy, 0.0)
+                jobs = {ONLINE: place.job(ONLINE), "plain": place.job(ONLINE, PLAIN)}
+                # Its users are served at random, however many there are.
+                if users == 1_000:
+                    jobs[FITTED] = place.job(FITTED)
+                cases.append(Case(place.cells, jobs))
+    return Table(
+        "FunctionalQ, whose users follow what was learnt so far",
+        HEADS,
+        tuple(cases),
+        {
+            "score in the end": _score(ONLINE),
+            "lost while served": _lost(ONLINE),
+            "users to 90 %": _reached,
+            "score, not private": _score("plain"),
+            "lost, not private": _lost("plain"),
+            "score of FittedFunctionalQ": _score(FITTED),
+        },
+        "Lost is what served users lose on average, 0 if all are served optimally and 1 if all are "
+        "served at random, as those of FittedFunctionalQ are. Served policies have 30 % uniform "
+        "actions, which costs; scores are of the greedy policy.",
+    )
+
+
+def protections() -> Table:
+    """Less than a trajectory, and the paper's relation."""
+    cases = []
+    for world, users in (("line", 45), ("line", 1_000), ("trap", 300), ("plane", 256)):
+        place = Place(world, users, PAPER, 0.0)
+        options: dict[str, dict[str, Any]] = {
+            "trajectory": {},
+            "rewards": {"protect": "rewards"},
+            f"reward_function, radius {WIDEST:g}": {
+                "protect": "reward_function",
+                "radius": WIDEST,
+            },
+        }
+        for label, given in options.items():
+            cells = (world, f"{users:,}", label)
+            cases.append(Case(cells, {"own": place.job(FITTED, **given)}))
+    ten = BoxJob("line", FITTED, TEN, 1_000, (("protect", "reward_function"), ("radius", WIDEST)))
+    label = f"reward_function, radius {WIDEST:g}, at ε = 10, δ = 1e-6"
+    cases.append(Case(("line", "1,000", label), {"own": ten}))
+    return Table(
+        "What is protected, at ε = 0.9, δ = 1e-4",
+        ("world", "users", "protect"),
+        tuple(cases),
+        {"score": _score("own"), "in words": _unit},
+        "Of a reward function that all users share, every user's rewards tell, so that more users "
+        "need more noise: it does not learn.",
+    )
+
+
+TABLES: Mapping[str, Callable[[], Table]] = {
+    "agents": agents,
+    "paper": paper,
+    "baselines": baselines,
+    "online": online,
+    "protections": protections,
+}
+
+
+def measure(
+    names: Sequence[str], runs: int = RUNS, workers: int = WORKERS, quick: bool = False
+) -> Iterator[tuple[str, Table, list[Row]]]:
+    """Tables as they are done. ``quick`` is two rows of each."""
+    for name in names:
+        table = TABLES[name]()
+        cases = table.cases[:2] if quick else table.cases
+        number = min(runs, 2) if quick else runs * table.times
+        jobs: list[Job] = [job for case in cases for job in case.jobs.values()]
+        found = run_jobs(jobs, range(number), workers)
+        yield (
+            name,
+            table,
+            [Row(case, {key: found[job] for key, job in case.jobs.items()}) for case in cases],
+        )
+
+
+def markdown(table: Table, rows: Sequence[Row]) -> str:
+    """A table with its title."""
+    lines = [
+        f"### {table.title}",
+        "",
+        f"| {' | '.join([*table.heads, *table.columns])} |",
+        "|---" * len(table.heads) + "|---:" * len(table.columns) + "|",
+        *(
+            f"| {' | '.join([*row.case.cells, *(cell(row) for cell in table.columns.values())])} |"
+            for row in rows
+        ),
+    ]
+    runs = len(next(iter(rows[0].runs.values())))
+    return "\n".join([*lines, "", f"{runs} runs, seeds 0 to {runs - 1}. {table.note}"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+
+    def measured(given: argparse.Namespace) -> Measured:
+        for name, table, rows in measure(given.only, given.runs, given.workers, given.quick):
+            yield name, markdown(table, rows), [row.to_dict() for row in rows]
+
+    return table_command(
+        "python -m research.continuous_held_out",
+        "Agents with functional noise on seeds on which no constants were chosen.",
+        TABLES,
+        measured,
+        arguments,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""Treatment courses before and after private learning: what users get, and what it does.
+
+The same simulated users, with the same luck, take no change of dose, the doses that were learnt
+under joint DP, and the optimal ones. What is learnt and what is optimal look alike; how close they
+are is in the titles, as exact expected costs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from research.command_lines import Parser, whole
+from research.lq_held_out import DOSING
+from research.tables import joint
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.lq.policy import GainPolicy
+from tacit.lq.world import LQWorld
+from tacit.lq.worlds import dosing
+from tacit.simulation import figures
+from tacit.simulation.figures import INK, PALE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tacit.simulation.result import Result
+
+Floats = NDArray[np.float64]
+
+EFFECT, DOSE = 2, 0
+USERS, SHOWN, EPSILON = 2_000, 30, 1.0
+COLOURS = ("#8a8a8a", "#0072B2", "#009E73")
+
+
+@dataclass(frozen=True)
+class Course:
+    """What one policy does to the users shown.
+
+    Attributes:
+        title: of the policy.
+        cost: expected, exact.
+        effects: (users, H + 1).
+        doses: (users, H).
+    """
+
+    title: str
+    cost: float
+    effects: Floats
+    doses: Floats
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything that is drawn.
+
+    Attributes:
+        courses: before learning, after it, and optimal.
+        result: the run that learnt.
+    """
+
+    courses: tuple[Course, Course, Course]
+    result: Result
+
+    @property
+    def loss(self) -> float:
+        """Of what was learnt: 0 is optimal, 1 is no change of dose."""
+        return float(self.result.greedy_losses[-1])
+
+
+def course(title: str, world: LQWorld, policy: GainPolicy, users: int, seed: int) -> Course:
+    """Users who follow a policy without noise; the same users for every policy."""
+    data = world.simulate(policy, users, np.random.default_rng(seed), "episodes")
+    assert isinstance(data, VectorEpisodes)  # noqa: S101
+    doses = data.actions[:, :, DOSE].astype(np.float64)
+    return Course(title, -world.value(policy), data.states[:, :, EFFECT], doses)
+
+
+def measure(users: int = USERS, shown: int = SHOWN, seed: int = 0) -> Measured:
+    """One run, and the courses of users who had no part in it."""
+    import tacit
+
+    world, job = dosing(), DOSING.job(joint(EPSILON), users)
+    agent = job.agent(seed)
+    result = tacit.run(agent, world, seed, progress=False)
+    policies = {
+        "Before: the usual dose": GainPolicy.zero(world.horizon, 1, 3),
+        f"Learnt from {users:,} users, ε = {EPSILON:g}": agent.greedy_policy,
+        "Optimal": world.optimal_policy,
+    }
+    before, learnt, optimal = (
+        course(title, world, policy, shown, seed) for title, policy in policies.items()
+    )
+    return Measured((before, learnt, optimal), result)
+
+
+def paint(path: Path, measured: Measured) -> None:
+    """Effects above, doses below, a column for each policy."""
+    guarantee = measured.result.guarantee
+    promise = "nothing" if guarantee is None else guarantee.short
+    shown = len(measured.courses[0].effects)
+    with _sheet(
+        path,
+        "Dosing: courses before and after private learning",
+        f"The same {shown} simulated users in every column, with the same luck; thick: their mean. "
+        "Both as distances from the target: 0 is the right effect and the usual dose.",
+        "Costs are exact expectations over all users. One run of certainty equivalence, seed "
+        f"{measured.result.seed}: its gains lose {100 * measured.loss:.2g} % of what control can "
+        f"gain.\nGuaranteed to those it learnt from: {promise}. They were served with noise in "
+        "their doses besides, which is not in these pictures.\nThe users shown had no part in "
+        "learning. The world is linear and invented, and no model of a real drug.",
+    ) as (above, below):
+        for effect, dose, one, colour in zip(above, below, measured.courses, COLOURS, strict=True):
+            effect.set(title=f"{one.title}\ncost {one.cost:.3f}")
+            _draw(effect, one.effects, colour)
+            _draw(dose, one.doses, colour)
+            dose.set(xlabel="step")
+        above[0].set(ylabel="effect")
+        below[0].set(ylabel="dose")
+
+
+def _draw(axes: Axes, rows: Floats, colour: str) -> None:
+    x = np.arange(1, rows.shape[1] + 1)
+    axes.axhline(0.0, color=PALE, ls=":", lw=1.3)
+    axes.plot(x, rows.T, color=colour, lw=0.8, alpha=0.35)
+    axes.plot(x, rows.mean(axis=0), color=colour, lw=2.6)
+    axes.set_xlim(1, rows.shape[1])
+
+
+@contextmanager
+def _sheet(
+    path: Path, title: str, subtitle: str, footnote: str
+) -> Iterator[tuple[Sequence[Axes], Sequence[Axes]]]:
+    """Two rows of three panels, a common vertical axis in each; saved at the end."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(figures._STYLE):
+        figure = Figure(figsize=(12, 7.4), dpi=130, layout="constrained")
+        above, below = figure.subplots(2, 3, sharey="row", sharex=True)
+        # An empty line keeps the subtitle's place in the layout.
+        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
+        figure.text(0.012, 0.943, subtitle, ha="left", va="center", fontsize=10.5, color=INK)
+        figure.supxlabel(footnote, x=0.012, ha="left", fontsize=8.5, color=INK)
+        yield list(above), list(below)
+        # Without the name and version of the software, equal pictures are equal files.
+        figure.savefig(path, format="png", metadata={"Software": None})
+
+
+def table(measured: Measured) -> str:
+    """Costs, and where users end up, in Markdown."""
+    lines = [
+        "| | expected cost | effect at step 1, mean | at step 12 | after the last | doses, rms |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for one in measured.courses:
+        effect = one.effects.mean(axis=0)
+        cells = [
+            one.title,
+            f"{one.cost:.4f}",
+            *(f"{effect[step]:.3f}" for step in (0, 11, -1)),
+            f"{np.sqrt(np.mean(one.doses**2)):.3f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = Parser(
+        prog="python -m research.dosing_trajectories",
+        description="Treatment courses before and after private learning.",
+    )
+    parser.add_output()
+    parser.add_argument("--users", type=whole(100), default=USERS, help="to learn from")
+    parser.add_argument("--shown", type=whole(1), default=SHOWN, help="users in the picture")
+    parser.add_argument("--seed", type=whole(0), default=0, help="of the run")
+    given = parser.parse_args(arguments)
+    measured = measure(given.users, given.shown, given.seed)
+    try:
+        paint(given.output, measured)
+    except OSError as error:
+        parser.error(f"argument --output: cannot be written: {error}")
+    print(table(measured))
+    print(f"\nThe picture is {given.output}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""What the campaign of hostile input throws, and at what.
+
+:mod:`research.hostile_campaign` is its command line. In here:
+
+* :mod:`~research.hostile.throwing` throws inputs at an entry point and counts what breaks;
+* :mod:`~research.hostile.calls` turns arguments of a call into junk;
+* :mod:`~research.hostile.small` makes small worlds, agents, curators and logs;
+* :mod:`~research.hostile.argument_entries` lists what takes arguments; worlds, curators
+  and agents have modules of their own;
+* :mod:`~research.hostile.values` has users whose values are anything at all;
+* :mod:`~research.hostile.damage` and :mod:`~research.hostile.files` damage files
+  that are read, and let writes fail;
+* :mod:`~research.hostile.commands` attacks the command line.
+
+All of it draws with Hypothesis, so importing anything of it needs the extra ``dev``.
+"""
+
+from importlib.util import find_spec
+
+from tacit.privacy.errors import MissingExtra
+
+if find_spec("hypothesis") is None:
+    raise MissingExtra(
+        "the campaign draws its inputs with Hypothesis, which is not installed; the extra dev "
+        "brings it: pip install 'tacit[dev]'"
+    )

@@ -1,0 +1,131 @@
+"""The command line: any words in any place, and ledgers that are damaged.
+
+A mistake is one line that begins with ``tacit:`` and exit code 2, never a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import tacit
+from research.hostile.damage import damage, damaged
+from research.hostile.files import LEDGER, write_ledger, written
+from research.hostile.throwing import Broken, EntryPoint, Strategy
+from tacit.cli import app as cli
+
+_TEXTS = (
+    *("", " ", "0", "-1", "1", "20", "1e3", "1e999999999", "nan", "inf", "-inf", "1e-400", "0x10"),
+    *("none", "true", "abc", "ä\n\nö", "\x00", "--", "-h-", "=", ":", ",", "a=b", "a:b=c", "1_0"),
+    *("١", "riverswim:states=3,horizon=3", "riverswim:states=1e9", "riverswim:states=-1"),
+    *("riverswim:", "riverswim:horizon=1e17", "grid:side=1e5", "missing.toml", "missing.json"),
+    *(".toml", "/", "~"),
+    *("math.sqrt:x=3", "os.getcwd", "json.loads:s=1", "tacit.Budget:epsilon=1,delta=0", "a.b.c"),
+    *("gym:", "gym:Nothing-v0,horizon=3", "gym:id=,horizon=3", "ucbvi:schedule=fixed:size=0"),
+    *("ucbvi:privacy=none", "ucbvi:scale=-1", "ucbvi:scale=nan", "ucbvi:users=3", "pucb", "ldpob"),
+    *("ucbvi:schedule=geometric:growth=1.0000000001", "joint", "local", "exact", "x" * 300),
+    *("/nowhere/x.png", "x.png", "x.json", "folder", "/dev/full", "/dev/null"),
+)
+_SMALL_RUN = {
+    "--world": "riverswim:states=3,horizon=3",
+    "--agent": "ucbvi",
+    "--epsilon": "1",
+    "--delta": "1e-6",
+    "--users": "30",
+    "--seeds": "1",
+    "--workers": "1",
+}
+# Commands, with options that are good, and others that may be given.
+_COMMANDS: tuple[tuple[tuple[str, ...], dict[str, str], tuple[str, ...]], ...] = (
+    (("run",), _SMALL_RUN, ("--privacy", "--sampler", "--seed", "--save", "--plot", "--nothing")),
+    (("compare",), _SMALL_RUN, ("--privacy", "--sampler", "--seed", "--save", "--plot")),
+    (
+        ("plan",),
+        {"--states": "2", "--actions": "2", "--horizon": "2", "--users": "20", "--seeds": "1"}
+        | {"--epsilon": "1", "--delta": "1e-6"},
+        ("--world", "--most", "--privacy"),
+    ),
+    (("list",), {}, ("--json=", "--kind")),
+    (("show", "world", "riverswim"), {}, ()),
+    (("show", "agent", "ucbvi"), {}, ()),
+    (("figure", "nothing"), {}, ("--output",)),
+    (("figure", "tabular-orders"), {"--output": "x.txt"}, ()),
+    (("figure", "tabular-orders"), {"--output": "missing/x.png"}, ()),
+    (("ledger", "verify", "ledger"), {}, ("--json=",)),
+    (("ledger", "show", "ledger"), {}, ()),
+    (("ledger", "report", "ledger"), {}, ("--delta",)),
+    (("ledger", "create", "new"), {"--epsilon": "1", "--delta": "1e-6"}, ("--relation", "--note")),
+)
+
+
+def command_entries() -> list[EntryPoint]:
+    """The command line, in this process."""
+    return [
+        EntryPoint("command line", _command_lines, _attempt_command),
+        EntryPoint("tacit ledger on damaged files", damage, _attempt_damaged_ledger),
+    ]
+
+
+def command(line: Sequence[str]) -> tuple[int, str, str]:
+    """The exit code, what is on standard error, and what was raised, of a command in here."""
+    ran = CliRunner().invoke(cli.app, list(line))
+    raised = ran.exception
+    fine = raised is None or isinstance(raised, SystemExit)
+    return ran.exit_code, ran.stderr, "" if fine else repr(raised)
+
+
+def _texts() -> Strategy:
+    return st.sampled_from(_TEXTS) | st.text(max_size=12)
+
+
+@st.composite
+def _command_lines(draw: Any) -> list[str]:
+    words, good, more = draw(st.sampled_from(_COMMANDS))
+    changed = list(words)
+    if len(words) > 1 and words[0] != "figure" and draw(st.integers(0, 2)) > 0:
+        changed[-1] = draw(_texts())
+    options = dict(good)
+    names = [*good, *more]
+    if names and words[0] != "figure":
+        for name in draw(st.lists(st.sampled_from(names), max_size=2, unique=True)):
+            if draw(st.integers(0, 5)) == 0:
+                options.pop(name, None)
+            else:
+                options[name] = draw(_texts())
+    line = [*changed, *(part for item in options.items() for part in item)]
+    if draw(st.integers(0, 8)) == 0:
+        line.insert(draw(st.integers(0, len(line))), draw(_texts()))
+    return line
+
+
+def _attempt_command(line: list[str], folder: Path) -> None:
+    """Runs it here; a ledger lies about."""
+    (folder / "folder").mkdir()
+    write_ledger(folder / "ledger")
+    code, error, raised = command(line)
+    if raised:
+        raise Broken(f"raises {raised}")
+    if "Traceback" in error:
+        raise Broken(f"shows a traceback: {error[-200:]}")
+    if code not in (0, 2):
+        raise Broken(f"exits with {code}: {error[-300:]}")
+    if code == 2:
+        if len(error.splitlines()) != 1 or not error.startswith("tacit:"):
+            raise Broken(f"says more or less than a line: {error[:300]!r}")
+        raise tacit.InvalidArgument(error)
+
+
+def _attempt_damaged_ledger(done: tuple[Any, ...], folder: Path) -> None:
+    (folder / "ledger").write_bytes(damaged(written(LEDGER), done, [b"x"], LEDGER.forge))
+    for words in (["ledger", "verify", "ledger"], ["ledger", "report", "ledger"]):
+        code, error, raised = command(words)
+        if raised or "Traceback" in error or code not in (0, 1, 2):
+            raise Broken(f"{words} exits with {code}: {raised} {error[-200:]}")
+        if len(error.splitlines()) > 1:
+            raise Broken(f"{words} says more than a line: {error!r}")
+    if code:
+        raise tacit.InvalidArgument(error or "refused")

@@ -1,0 +1,64 @@
+"""Hostile input on every public entry point: wrong arguments, strange users, damaged files.
+
+``python -m research.hostile_campaign --examples 200`` draws inputs with Hypothesis and
+prints a line per entry point: how many inputs were tried, how many were refused with an error of
+Tacit's own, how many were accepted, and how many broke something. The last number must be 0.
+
+What breaks an entry point:
+
+* a public mistake raises anything but a :class:`tacit.TacitError` (or an ``OSError``, for files),
+  does not name the argument, or changes something although it is refused;
+* a wrong type is accepted where no reading of it makes sense;
+* a user's *values* raise or warn, or change what anybody else contributes;
+* a file that was damaged, forged or holds a pickle is read as if it were whole, or executed;
+* after a failure a file is half-written, a temporary one is left, or a secret one is readable;
+* the command line shows a traceback, or says a mistake in anything but one line with exit code 2;
+* an absurd size takes memory or time before it is refused.
+
+What is thrown, and at what, is in :mod:`research.hostile`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from research.command_lines import Parser, whole
+from research.hostile.argument_entries import argument_entries
+from research.hostile.commands import command_entries
+from research.hostile.files import file_entries
+from research.hostile.throwing import HEADING, EntryPoint, Tally, throw
+from research.hostile.values import value_entries
+
+
+def entry_points() -> list[EntryPoint]:
+    """Everything that is attacked."""
+    return [*argument_entries(), *value_entries(), *file_entries(), *command_entries()]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line of the campaign."""
+    parser = Parser(
+        prog="python -m research.hostile_campaign",
+        description="Hostile input on every public entry point; none may break.",
+    )
+    parser.add_argument("--examples", type=whole(1), default=100, help="per entry point")
+    parser.add_argument("--seed", type=whole(0), default=0, help="of the inputs")
+    parser.add_argument("--only", default="", help="entry points whose names hold this")
+    options = parser.parse_args(arguments)
+    print(HEADING)
+    total = Tally("all")
+    for entry in entry_points():
+        if options.only not in entry.name:
+            continue
+        tally = throw(entry, options.examples, options.seed)
+        print(tally, flush=True)
+        for found in tally.broken[:3]:
+            print(f"    {found}")
+        total.add(tally)
+    print(total)
+    return 1 if total.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,582 @@
+"""DP-LSVI-UCB++ beside its rivals at one budget: regret against users, on corrected worlds.
+
+The paper of DP-LSVI-UCB++ compares it with the agents of Luyo et al. and Ngo et al. and with what
+is not private, in a world whose best action is the first one. Here labels and the best action are
+random, rewards are unknown, every run has a world of its own, and all private agents have the same
+budget under the same accountant. So what is compared is when they publish and what they weigh, and
+not how their noise was once calibrated.
+
+One line is the paper's own noise, drawn anew for every release as its proof needs it, and labelled
+with what is proven for it. Read literally the paper draws its noise once for all users: then
+differences of releases are free of noise, nothing is private, and there is nothing to draw.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tacit
+from research.command_lines import Parser, whole
+from research.epsilon_cost import with_progress
+from tacit.registry import build_world
+from tacit.simulation.figures import INK, EndLabel, Pen, drawing, label_ends
+from tacit.simulation.plots import _curves, _draw_regret, _short_ticks
+from tacit.simulation.plots import _short as short
+from tacit.simulation.run import SeedFailed, noise_seed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tacit.privacy.models import Privacy
+    from tacit.simulation.result import Result
+
+Floats = NDArray[np.float64]
+
+EPSILON, DELTA = 1.0, 1e-6
+RUNS, WORKERS = 10, 2
+# What counts as close, as a factor of the regret.
+CLOSE = 2.0
+# A count of runs as uneven as seen that is more probable than this may be chance.
+SIGNIFICANT = 0.05
+# As printed, with releases that are few enough to learn from all users at each of them.
+PRINTED_SCHEDULE = "geometric:growth=1.5,first=100"
+LITERAL = (
+    "Read literally the paper draws its noise once for all users: differences of releases are then "
+    "free of noise, so that nothing is private. That is not drawn."
+)
+
+
+# Runs of all linear experiments: a world per seed, several at a time.
+
+
+@dataclass(frozen=True)
+class Job:
+    """An agent in a world; every seed has its own world.
+
+    Attributes:
+        world: its name and options, all but the seed.
+        kind: the class of the agent.
+        privacy: its model and budget.
+        users: how many are declared.
+        options: of the agent.
+    """
+
+    world: str
+    kind: str
+    privacy: Privacy
+    users: int
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def with_options(self, **options: Any) -> Job:
+        """The same with other options of the agent."""
+        return replace(self, options=tuple({**dict(self.options), **options}.items()))
+
+    def with_world(self, **options: Any) -> Job:
+        """The same with options of the world."""
+        return replace(self, world=_with(self.world, options))
+
+    def agent(self, seed: int) -> Any:
+        """The agent, before its first user."""
+        return getattr(tacit, self.kind)(
+            _world(_with(self.world, {"seed": seed})).spec,
+            users=self.users,
+            privacy=self.privacy,
+            seed=seed,
+            noise_seed=noise_seed(seed),
+            **dict(self.options),
+        )
+
+    def run(self, seed: int) -> Run:
+        """One run, in the world of that seed."""
+        agent, world = self.agent(seed), _world(_with(self.world, {"seed": seed}))
+        result = tacit.run(agent, world, seed, progress=False)
+        # Most agents replace their policy at every release.
+        switches = getattr(agent, "switches", agent.releases)
+        return Run(result, switches, agent.releases, agent.statistic_kind)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came out.
+
+    Attributes:
+        result: the run.
+        switches: how often its policy was replaced,
+        releases: of how many times it could have been.
+        statistic: what was asked of users.
+    """
+
+    result: Result
+    switches: int
+    releases: int
+    statistic: str
+
+
+def _with(world: str, options: Mapping[str, Any]) -> str:
+    """A world's name with more options.
+
+    >>> _with("simplex", {"seed": 3}), _with("simplex:states=100", {"seed": 3})
+    ('simplex:seed=3', 'simplex:states=100,seed=3')
+    """
+    more = ",".join(f"{key}={value}" for key, value in options.items())
+    return f"{world}{',' if ':' in world else ':'}{more}" if more else world
+
+
+@lru_cache(maxsize=16)
+def _world(name: str) -> Any:
+    """Several jobs in a row are about one world."""
+    return build_world(name)
+
+
+def run_jobs(
+    jobs: Sequence[Job], seeds: Sequence[int], workers: int = WORKERS
+) -> dict[Job, list[Run]]:
+    """Every job with every seed, under a progress bar; results do not depend on ``workers``.
+
+    Raises:
+        SeedFailed: A run failed; the message says which and why.
+    """
+    jobs = list(dict.fromkeys(jobs))
+    # All jobs of a seed in a row: they share its world.
+    pairs = [(job, seed) for seed in seeds for job in jobs]
+    found: dict[tuple[Job, int], Run] = {}
+    for job, seed, run in with_progress(_running(pairs, min(workers, len(pairs))), len(pairs)):
+        found[job, seed] = run
+    return {job: [found[job, seed] for seed in seeds] for job in jobs}
+
+
+def _running(pairs: Sequence[tuple[Job, int]], workers: int) -> Iterator[tuple[Job, int, Run]]:
+    if workers == 1:
+        yield from map(_run_pair, pairs)
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+
+    # Spawned, not forked: a fork copies locks that other threads may hold.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        futures = [pool.submit(_run_pair, pair) for pair in pairs]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def _run_pair(pair: tuple[Job, int]) -> tuple[Job, int, Run]:
+    job, seed = pair
+    try:
+        return job, seed, job.run(seed)
+    except Exception as error:
+        raise SeedFailed(
+            seed, f"{job.kind} on {job.world}: {type(error).__name__}: {error}"
+        ) from error
+
+
+# What is compared.
+
+
+@dataclass(frozen=True)
+class Line:
+    """One agent.
+
+    Attributes:
+        label: what it is called.
+        agent: the class.
+        pen: how it is drawn.
+        private: whether it has the budget.
+        printed: whether it has the paper's noise, and its known rewards.
+    """
+
+    label: str
+    agent: str
+    pen: Pen
+    private: bool = True
+    printed: bool = False
+
+    def job(self, world: str, users: int) -> Job:
+        """It in a world."""
+        privacy = tacit.JointDP(EPSILON, DELTA) if self.private else tacit.NonPrivate()
+        job = Job(world, self.agent, privacy, users)
+        if not self.printed:
+            return job
+        known = job.with_world(known_rewards=True)
+        return known.with_options(calibration="as_printed", schedule=PRINTED_SCHEDULE)
+
+
+OURS = Line("DP-LSVI-UCB++", "LSVIUCBPlusPlus", Pen("#0072B2", "o"))
+PRIVATE = Line("LSVI-UCB, private", "LSVIUCB", Pen("#56B4E9", "P"))
+LUYO = Line("Luyo et al., batches", "BatchedLSVIUCB", Pen("#D55E00", "s"))
+NGO = Line("Ngo et al., adaptive", "AdaptiveLSVIUCB", Pen("#E69F00", "v"))
+TWIN = Line("LSVI-UCB++, not private", "LSVIUCBPlusPlus", Pen("#222222", "X"), private=False)
+PLAIN = Line("LSVI-UCB, not private", "LSVIUCB", Pen("#009E73", "D"), private=False)
+PRINTED = Line("as printed", "LSVIUCBPlusPlus", Pen("#CC79A7", "^"), printed=True)
+LINES = (OURS, PRIVATE, LUYO, NGO, TWIN, PLAIN, PRINTED)
+WORLDS: Mapping[str, int] = {"two_state": 20_000, "simplex": 100_000}
+"""How many users, by world: above ten times what the private agents need."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All runs.
+
+    Attributes:
+        users: by world.
+        results: by world and line, one per seed.
+    """
+
+    users: Mapping[str, int]
+    results: Mapping[str, Mapping[Line, Sequence[Result]]]
+
+    @property
+    def runs(self) -> int:
+        """How many seeds."""
+        return len(next(iter(self.results.values()))[OURS])
+
+    def regrets(self, world: str, line: Line) -> Floats:
+        """Of all users, one per run, in optimal returns."""
+        return regrets(self.results[world][line])
+
+
+def regrets(results: Sequence[Result]) -> Floats:
+    """Of all users, one per run, in optimal returns."""
+    return np.array([run.regret[-1] / (run.optimal_value - run.reference_value) for run in results])
+
+
+def measure(
+    runs: int = RUNS, users: int | None = None, workers: int = WORKERS, quick: bool = False
+) -> Measured:
+    """Runs everything; ``quick`` is a small part of it."""
+    if quick:
+        runs, users = min(runs, 2), 2_000 if users is None else users
+    of_world = {world: number if users is None else users for world, number in WORLDS.items()}
+    jobs = {
+        (world, line): line.job(world, number)
+        for world, number in of_world.items()
+        for line in LINES
+    }
+    found = run_jobs(list(jobs.values()), range(runs), workers)
+    return Measured(
+        of_world,
+        {
+            world: {line: [run.result for run in found[jobs[world, line]]] for line in LINES}
+            for world in of_world
+        },
+    )
+
+
+# What holds.
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the regret of one agent is below that of another, by runs in the same worlds.
+
+    Attributes:
+        ratio: of the medians.
+        wins: runs in which it is below,
+        losses: in which it is above,
+        ties: and in which both are equal.
+    """
+
+    ratio: float
+    wins: int
+    losses: int
+    ties: int = 0
+
+    @classmethod
+    def of(cls, mine: Floats, other: Floats) -> Verdict:
+        """From the regrets of both, one per seed."""
+        middle = float(np.median(other))
+        ratio = float(np.median(mine)) / middle if middle > 0 else math.inf
+        same = np.isclose(mine, other)
+        below = int((~same & (mine < other)).sum())
+        return cls(ratio, below, int((~same).sum()) - below, int(same.sum()))
+
+    @property
+    def chance(self) -> float:
+        """How probable such an uneven count is if both are equally good (sign test)."""
+        n = self.wins + self.losses
+        most = max(self.wins, self.losses)
+        tail: float = sum(math.comb(n, k) for k in range(most, n + 1)) / 2**n
+        return min(1.0, 2.0 * tail)
+
+    @property
+    def answer(
+        self,
+    ) -> Literal["holds", "does not hold", "they are equal", "these runs do not tell"]:
+        """In words.
+
+        >>> Verdict(0.5, 10, 0).answer, Verdict(0.9, 6, 4).answer, Verdict(3.0, 0, 10).answer
+        ('holds', 'these runs do not tell', 'does not hold')
+        >>> Verdict(1.0, 1, 0, 9).answer
+        'they are equal'
+        """
+        if self.chance <= SIGNIFICANT:
+            return "holds" if self.wins > self.losses else "does not hold"
+        most = self.ties > self.wins + self.losses
+        return "they are equal" if most else "these runs do not tell"
+
+    def __str__(self) -> str:
+        """The answer and the numbers.
+
+        >>> str(Verdict(0.5, 9, 1))
+        'holds (regret 0.50 times, lower in 9 of 10 runs)'
+        >>> str(Verdict(1.0, 1, 0, 9))
+        'they are equal (regret 1.00 times, lower in 1 and equal in 9 of 10 runs)'
+        """
+        equal = f" and equal in {self.ties}" if self.ties else ""
+        runs = self.wins + self.losses + self.ties
+        count = f"lower in {self.wins}{equal} of {runs} runs"
+        return f"{self.answer} (regret {times(self.ratio)} times, {count})"
+
+
+def times(ratio: float) -> str:
+    """A ratio for people.
+
+    >>> times(0.512), times(6.83), times(113.2)
+    ('0.51', '6.8', '113')
+    """
+    return f"{ratio:.2f}" if ratio < 2 else f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
+
+
+def close_words(ratio: float) -> str:
+    """Whether a ratio of regrets is close, in words.
+
+    >>> close_words(1.2), close_words(80.0)
+    ('holds (regret 1.20 times)', 'does not hold (regret 80 times)')
+    """
+    return f"{'holds' if ratio <= CLOSE else 'does not hold'} (regret {times(ratio)} times)"
+
+
+def what_holds(measured: Measured) -> str:
+    """The paper's claims about its Figure 1a, one by one, as these runs have them."""
+    lines = []
+    for world, users in measured.users.items():
+        ours = measured.regrets(world, OURS)
+
+        def against(line: Line, world: str = world, ours: Floats = ours) -> Verdict:
+            return Verdict.of(ours, measured.regrets(world, line))
+
+        lines += [
+            f"{world}, {users:,} users, epsilon {EPSILON:g}. DP-LSVI-UCB++ is",
+            f"- better than Luyo et al. at an equal budget: {against(LUYO)};",
+            f"- better than Ngo et al. at an equal budget: {against(NGO)};",
+            f"- better than private LSVI-UCB at an equal budget: {against(PRIVATE)};",
+            f"- close to its non-private twin: {close_words(against(TWIN).ratio)};",
+            f"- better than non-private LSVI-UCB: {against(PLAIN)}.",
+            "Besides:",
+            f"- privacy costs {cost_words(ours, measured.regrets(world, TWIN), users)};",
+            "- without privacy LSVI-UCB++ is better than LSVI-UCB: "
+            f"{Verdict.of(measured.regrets(world, TWIN), measured.regrets(world, PLAIN))};",
+            *_printed_words(measured, world),
+            "",
+        ]
+    lines.append(f"Close is a regret of at most {CLOSE:g} times. {LITERAL}")
+    return "\n".join(lines)
+
+
+def cost_words(private: Floats, plain: Floats, users: int) -> str:
+    """What privacy adds to the median regret, in all and as a share of what there is to get."""
+    cost = float(np.median(private)) - float(np.median(plain))
+    return f"{cost:,.0f} optimal returns, which is {100 * cost / users:.2g} % of {users:,}"
+
+
+def _printed_words(measured: Measured, world: str) -> list[str]:
+    """What the paper's noise is worth, and does."""
+    users, results = measured.users[world], measured.results[world][PRINTED]
+    guarantee = results[0].guarantee
+    per_user = PRINTED.job(world, users).with_options(schedule="every").agent(0).guarantee
+    loss = float(np.median(measured.regrets(world, PRINTED))) / users
+    myopic = float(np.median([myopic_loss(run.world) for run in results]))
+    return [
+        f"- as printed, with noise for epsilon {EPSILON:g}, {_epsilon(guarantee)} is proven for "
+        f"these {len(results[0].served) - 1} releases, {_epsilon(per_user)} for one per user;",
+        f"  it knows the rewards, and its users lose {loss:.2g} of the optimum; those of the "
+        f"myopic policy, which knows them too and learns from nobody, lose {myopic:.2g}.",
+    ]
+
+
+def _epsilon(guarantee: tacit.Guarantee | None) -> str:
+    return "nothing" if guarantee is None else f"epsilon {guarantee.epsilon:.2g}"
+
+
+def myopic_loss(world: str) -> float:
+    """What users lose who always take what pays most at once.
+
+    >>> myopic_loss("two_state:seed=0"), myopic_loss("simplex:seed=0") > 0.12
+    (0.0, True)
+    """
+    built = _world(world)
+    best = built.model.mean_rewards.argmax(axis=-1)
+    actions = np.broadcast_to(best, (built.spec.horizon, built.spec.states))
+    value = built.value(tacit.Policy.deterministic(actions, built.spec.actions, version=0))
+    loss = (built.optimal_value - value) / (built.optimal_value - built.reference_value)
+    return float(round(loss, 12)) + 0.0
+
+
+def proven(measured: Measured, world: str) -> str:
+    """What is proven for the paper's noise at its releases."""
+    guarantee = measured.results[world][PRINTED][0].guarantee
+    return "no guarantee" if guarantee is None else f"ε = {guarantee.epsilon:.2g}"
+
+
+# The picture.
+
+
+def paint(path: Path, measured: Measured) -> None:
+    """A panel per world."""
+    with drawing(
+        path,
+        f"Linear agents at one budget: ε = {EPSILON:g}, δ = 1e-6",
+        f"Regret of all users so far, in optimal returns. Lines: medians of {measured.runs} runs "
+        "in as many worlds; bands: 10th to 90th percentile.",
+        panels=len(measured.users),
+        size=(13.5, 5.7),
+    ) as panels:
+        for axes, world in zip(panels, measured.users, strict=True):
+            user_axis(axes, [run for runs in measured.results[world].values() for run in runs])
+            axes.set(title=world, yscale="log")
+        panels[0].set(ylabel="regret, in optimal returns")
+        ends = [_draw(axes, measured, world) for axes, world in zip(panels, WORLDS, strict=True)]
+        footnote(
+            panels[0],
+            "As printed: the paper's own noise, drawn anew for every release, and known rewards; "
+            "its label is what is proven for it, not what is claimed. In two_state what pays most "
+            f"at once is best, so that known rewards are enough.\n{LITERAL}",
+        )
+        for axes, labels in zip(panels, ends, strict=True):
+            label_ends(axes, labels)
+
+
+def _draw(axes: Axes, measured: Measured, world: str) -> list[EndLabel]:
+    labels = []
+    # What the figure is about is drawn last, on top of the others.
+    for line, results in reversed(list(measured.results[world].items())):
+        name = f"{line.label}, {proven(measured, world)}" if line.printed else line.label
+        labels += _draw_regret(axes, _curves(results, relative=True), name, line.pen)
+    return labels
+
+
+def user_axis(axes: Axes, results: Sequence[Result]) -> None:
+    """Users served, logarithmic, from the first."""
+    from matplotlib.ticker import LogLocator
+
+    axes.set(xscale="log", xlabel="users served")
+    axes.set_xlim(1, max(run.users for run in results))
+    axes.xaxis.set_major_locator(LogLocator(numticks=12))
+    _short_ticks(axes.xaxis)
+
+
+def footnote(axes: Axes, text: str) -> None:
+    """Small print below all panels."""
+    figure = axes.get_figure(root=True)
+    if figure is not None:
+        figure.supxlabel(text, x=0.012, ha="left", fontsize=8.5, color=INK)
+
+
+def table(measured: Measured) -> str:
+    """Medians of the regret, in optimal returns, and of users to 90 %, in Markdown."""
+    worlds = list(measured.users)
+    heads = [
+        f"{world}, {short(measured.users[world])} users: {what}"
+        for world in worlds
+        for what in ("regret", "users to 90 %")
+    ]
+    lines = [f"| | {' | '.join(heads)} |", "|---" + "|---:" * len(heads) + "|"]
+    for line in LINES:
+        cells = []
+        for world in worlds:
+            results = measured.results[world][line]
+            cells += [
+                spread(measured.regrets(world, line).tolist()),
+                spread([run.users_to_90 for run in results]),
+            ]
+        lines.append(f"| {line.label} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """The median and the quartiles; ``None`` counts as infinite.
+
+    >>> spread([3, 1, 2, None]), spread([None, None]), spread([0.5, 20_000.0, 3e8])
+    ('2.5 [2, 3]', 'not reached', '20,000 [0.5, 300M]')
+    """
+    numbers = np.array([math.inf if value is None else float(value) for value in values])
+    if np.isinf(numbers).all():
+        return "not reached"
+    low, high = np.quantile(numbers, [0.25, 0.75], method="nearest")
+    return f"{amount(float(np.median(numbers)))} [{amount(low)}, {amount(high)}]"
+
+
+def amount(value: float) -> str:
+    """A number for a table.
+
+    >>> amount(0.123456), amount(152.0), amount(12345.6), amount(2.5e8), amount(math.inf)
+    ('0.123', '152', '12,346', '250M', 'not reached')
+    """
+    if math.isinf(value):
+        return "not reached"
+    if value >= 1e7:
+        return short(value)
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def add_arguments(parser: Parser) -> None:
+    """What the linear figures have in common."""
+    parser.add_output()
+    parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every line")
+    parser.add_argument("--users", type=whole(100), default=None, help="of every run")
+    parser.add_argument("--workers", type=whole(1), default=WORKERS, help="processes")
+    parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
+
+
+T = TypeVar("T")
+
+
+def figure_command(
+    prog: str,
+    description: str,
+    measure: Callable[[int, int | None, int, bool], T],
+    paint: Callable[[Path, T], None],
+    words: Callable[[T], str],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """The command line of a figure that is measured, painted and put into words."""
+    parser = Parser(prog=prog, description=description)
+    add_arguments(parser)
+    given = parser.parse_args(arguments)
+    measured = measure(given.runs, given.users, given.workers, given.quick)
+    try:
+        paint(given.output, measured)
+    except OSError as error:
+        parser.error(f"argument --output: cannot be written: {error}")
+    print(words(measured))
+    print(f"\nThe picture is {given.output}.")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    return figure_command(
+        "python -m research.linear_comparison",
+        "Regret of private linear agents against users, at one budget.",
+        measure,
+        paint,
+        lambda measured: f"{table(measured)}\n\n{what_holds(measured)}",
+        arguments,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""Linear agents on worlds on which none of their constants was chosen: users to 90 %, in tables.
+
+Every run has a world of its own: seed 0 is a run in the world of seed 0, and so on. Constants were
+chosen on other seeds. Numbers are medians with quartiles over the runs; a star marks runs shorter
+than ten times the median.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any
+
+from research.linear_comparison import DELTA, Job
+from research.tables import Case, Row, Table, command, joint, model_words
+from tacit.privacy.models import LocalDP, NonPrivate, Privacy
+from tacit.simulation.plots import _short as short
+
+__all__ = ["TABLES", "Case", "Row", "Table", "main"]
+
+AGENTS = ("LSVIUCB", "LSVIUCBPlusPlus", "BatchedLSVIUCB", "AdaptiveLSVIUCB")
+PLAIN_USERS = 2_000
+LOCAL_USERS = {8.0: 10**8, 1.0: 10**10}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A world, and whether the agent keeps one model for all of its steps.
+
+    Attributes:
+        label: what it is called.
+        world: its name and options, all but the seed.
+        users: how many are declared, by epsilon: above ten times what is needed.
+        limits: how many LSVIUCB may need, by epsilon.
+        per_step: whether the agent is told to keep a model per step.
+    """
+
+    label: str
+    world: str
+    users: Mapping[float, int]
+    limits: Mapping[float, int]
+    per_step: bool = False
+
+    def job(self, agent: str, privacy: Privacy, **options: Any) -> Job:
+        """An agent there."""
+        if isinstance(privacy, NonPrivate):
+            users = PLAIN_USERS
+        else:
+            known = LOCAL_USERS if isinstance(privacy, LocalDP) else self.users
+            users = known[privacy.epsilon]
+        job = Job(self.world, agent, privacy, users)
+        if self.per_step:
+            options = {"stationary": False, **options}
+        return job.with_options(**options)
+
+
+TWO_STATE = Place("two_state", "two_state", {1.0: 20_000, 10.0: 3_000}, {1.0: 750, 10.0: 100})
+POOLED = Place("simplex, pooled", "simplex", {1.0: 100_000, 10.0: 12_000}, {1.0: 3_200, 10.0: 400})
+PER_STEP = Place(
+    "simplex, per step",
+    "simplex",
+    {1.0: 300_000, 10.0: 30_000},
+    {1.0: 8_500, 10.0: 750},
+    per_step=True,
+)
+CHANGING = replace(
+    PER_STEP, label="simplex, not stationary", world="simplex:stationary=False", per_step=False
+)
+LARGE = Place(
+    "simplex, 100 states, per step",
+    "simplex:states=100",
+    {1.0: 300_000},
+    {1.0: 8_500},
+    per_step=True,
+)
+PLACES = (TWO_STATE, POOLED, PER_STEP, CHANGING, LARGE)
+
+
+def agents() -> Table:
+    """All agents, with privacy and without."""
+    return Table(
+        "Users to 90 % under joint DP",
+        ("world", "agent", "ε"),
+        tuple(
+            Case(
+                (place.label, agent, f"{epsilon:g}"),
+                place.job(agent, joint(epsilon)),
+                place.job(agent, NonPrivate()),
+                place.limits[epsilon] if agent == "LSVIUCB" else None,
+            )
+            for agent in AGENTS
+            for place in PLACES
+            for epsilon in place.users
+        ),
+        "BatchedLSVIUCB has batches of one size, which the number of declared users sets; it "
+        "cannot be good before the first has ended.",
+    )
+
+
+def local() -> Table:
+    """Local DP."""
+    rows = [
+        Case(
+            (place.label, "LSVIUCB", kind, f"{epsilon:g}"),
+            place.job("LSVIUCB", LocalDP(epsilon, DELTA), statistic=kind),
+            place.job("LSVIUCB", NonPrivate()),
+        )
+        for place in (TWO_STATE, POOLED, PER_STEP)
+        for kind in ("features", "counts")
+        for epsilon in LOCAL_USERS
+    ]
+    rows += [
+        Case(
+            (place.label, agent, "auto", f"{epsilon:g}"),
+            place.job(agent, LocalDP(epsilon, DELTA)),
+            place.job(agent, NonPrivate()),
+        )
+        for agent in ("LSVIUCBPlusPlus", "AdaptiveLSVIUCB")
+        for place in (TWO_STATE, POOLED, PER_STEP)
+        for epsilon in LOCAL_USERS
+    ]
+    declared = [f"{short(users)} at ε = {epsilon:g}" for epsilon, users in LOCAL_USERS.items()]
+    return Table(
+        "Users to 90 % under local DP",
+        ("world", "agent", "statistic", "ε"),
+        tuple(rows),
+        f"Declared users: {' and '.join(declared)}.",
+        extra="auto",
+    )
+
+
+def weights() -> Table:
+    """What variance weights bring."""
+    return Table(
+        "LSVIUCBPlusPlus with variance weights and without",
+        ("world", "ε", "weights"),
+        tuple(
+            Case(
+                (place.label, model_words(privacy), kind),
+                place.job("LSVIUCBPlusPlus", privacy, weights=kind),
+                rival=place.job("LSVIUCBPlusPlus", privacy, weights=other),
+            )
+            for place in (TWO_STATE, POOLED, PER_STEP, CHANGING)
+            for privacy in (joint(1.0), joint(10.0), NonPrivate())
+            for kind, other in permutations(("variance", "none"))
+        ),
+    )
+
+
+def noise() -> Table:
+    """How the noise of a Gram matrix is shaped."""
+    rows = []
+    for dimension in (5, 20):
+        for per_step in (False, True):
+            place = replace(
+                PER_STEP if per_step else POOLED,
+                label=f"simplex, d = {dimension}, {'per step' if per_step else 'pooled'}",
+                world=f"simplex:dimension={dimension}",
+                users={1.0: 4_000_000},
+            )
+            jobs = {
+                shape: place.job("LSVIUCB", joint(1.0), gram_noise=shape, statistic="features")
+                for shape in ("frobenius", "triangle")
+            }
+            rows += [
+                Case((place.label, shape), jobs[shape], rival=jobs[other])
+                for shape, other in permutations(jobs)
+            ]
+    return Table(
+        "Noise of the Gram matrix: the same in all directions, or i.i.d. on the upper triangle",
+        ("world", "noise"),
+        tuple(rows),
+        "LSVIUCB at ε = 1 with statistic 'features'.",
+    )
+
+
+def switching() -> Table:
+    """When a policy is replaced."""
+    kinds = ("schedule", "determinant", "rayleigh")
+    rows = []
+    for place in (TWO_STATE, POOLED, PER_STEP):
+        for epsilon in (1.0, None):
+            privacy: Privacy = NonPrivate() if epsilon is None else joint(epsilon)
+            for kind in kinds:
+                job = place.job("LSVIUCB", privacy, switching=kind)
+                # One user per block at so small a budget is a drop in the noise.
+                idle = replace(job, privacy=joint(0.1), users=200)
+                rows.append(
+                    Case(
+                        (place.label, model_words(privacy), kind),
+                        job,
+                        idle=idle.with_options(schedule="every") if epsilon else None,
+                    )
+                )
+    return Table(
+        "When the policy is replaced",
+        ("world", "ε", "switching"),
+        tuple(rows),
+        "LSVIUCB. Noise alone: how often it is replaced in 200 releases about one user each at "
+        "ε = 0.1, of which nothing can be learnt.",
+        extra="replaced",
+    )
+
+
+def statistics() -> Table:
+    """What is asked of users."""
+    longer = [replace(place, users={1.0: 1_000_000}) for place in PLACES if place != LARGE]
+    return Table(
+        "What is asked of users",
+        ("world", "statistic"),
+        tuple(
+            Case((place.label, kind), place.job("LSVIUCB", joint(1.0), statistic=kind))
+            for place in (*longer, LARGE)
+            for kind in ("features", "counts", "targets")
+        ),
+        "LSVIUCB at ε = 1. Declared users: 1M, of 100 states 300k.",
+        extra="auto",
+    )
+
+
+TABLES = {
+    "agents": agents,
+    "local": local,
+    "weights": weights,
+    "noise": noise,
+    "switching": switching,
+    "statistics": statistics,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    return command(
+        "python -m research.linear_held_out",
+        "Linear agents on worlds on which none of their constants was chosen.",
+        TABLES,
+        arguments,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

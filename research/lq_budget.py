@@ -1,0 +1,255 @@
+"""What a budget buys in linear-quadratic control: the loss of published gains against users.
+
+Losses are of gains alone, exact, between the optimum, 0, and zero control, 1. Left: certainty
+equivalence at several budgets; as the privacy noise of a sum does not grow with the users, its
+loss comes close to that without privacy. Right: all agents at one budget.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from research.linear_comparison import (
+    DELTA,
+    RUNS,
+    WORKERS,
+    figure_command,
+    footnote,
+    spread,
+)
+from research.lq_held_out import (
+    BEST_SCALE,
+    MIDDLE,
+    OPTIMISTIC,
+    PRINTED_SCHEDULE,
+    LQJob,
+    run_all,
+)
+from research.tables import joint
+from tacit.privacy.models import LocalDP, NonPrivate
+from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
+from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import _short_ticks
+from tacit.simulation.result import GOOD_LOSS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tacit.simulation.result import Result
+
+Floats = NDArray[np.float64]
+
+USERS = 300_000
+EPSILONS = (0.1, 1.0, 10.0)
+POINTS = 240
+# Where the axes of users and of losses begin.
+FIRST, LEAST = 5, 1e-6
+
+
+@dataclass(frozen=True)
+class Line:
+    """One agent and budget.
+
+    Attributes:
+        label: what it is called.
+        job: what is run.
+        pen: how it is drawn.
+    """
+
+    label: str
+    job: LQJob
+    pen: Pen
+
+
+def panels(users: int = USERS) -> dict[str, tuple[Line, ...]]:
+    """The lines of both panels."""
+    pens = (Pen("#E69F00", "v"), Pen("#0072B2", "o"), Pen("#56B4E9", "P"))
+    plain = MIDDLE.job(NonPrivate(), users)
+    not_private = Pen("#222222", "X")
+    at_one = MIDDLE.job(joint(1.0), users)
+    printed = {"calibration": "as_printed", "schedule": PRINTED_SCHEDULE}
+    return {
+        "Certainty equivalence, by budget": (
+            *(
+                Line(f"ε = {epsilon:g}", MIDDLE.job(joint(epsilon), users), pen)
+                for epsilon, pen in zip(EPSILONS, pens, strict=True)
+            ),
+            Line("not private", plain, not_private),
+        ),
+        "All agents at ε = 1": (
+            Line("local DP", MIDDLE.job(LocalDP(1.0, DELTA), users), Pen("#009E73", "D")),
+            Line("joint DP", at_one, pens[1]),
+            Line(
+                f"joint DP, OFU, scale {BEST_SCALE:g}",
+                MIDDLE.job(joint(1.0), users, OPTIMISTIC, scale=BEST_SCALE),
+                Pen("#D55E00", "s", "--"),
+            ),
+            Line("not private", plain, not_private),
+            Line(
+                "OFU as printed",
+                MIDDLE.job(joint(1.0), users, OPTIMISTIC, **printed),
+                Pen("#CC79A7", "^", "--"),
+            ),
+        ),
+    }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All runs.
+
+    Attributes:
+        panels: what was run, by the title of its panel.
+        results: of every job, one per seed.
+    """
+
+    panels: Mapping[str, Sequence[Line]]
+    results: Mapping[LQJob, Sequence[Result]]
+
+    @property
+    def runs(self) -> int:
+        """How many seeds."""
+        return len(next(iter(self.results.values())))
+
+    @property
+    def users(self) -> int:
+        """Of every run."""
+        return next(iter(self.results.values()))[0].users
+
+    def losses(self, job: LQJob, users: Floats) -> Floats:
+        """Of the gains that are published once so many users were served, a row per run."""
+        return np.stack([losses_at(run, users) for run in self.results[job]])
+
+
+def losses_at(result: Result, users: Floats) -> Floats:
+    """The loss of the last gains that were published after at most so many users.
+
+    Before the first release there are none, whatever noise the first users get.
+    """
+    release = np.searchsorted(result.served, users, side="right") - 1
+    losses: Floats = np.where(release == 0, 1.0, result.greedy_losses[release])
+    return losses
+
+
+def measure(
+    runs: int = RUNS, users: int | None = None, workers: int = WORKERS, quick: bool = False
+) -> Measured:
+    """Runs everything; ``quick`` is a small part of it."""
+    if quick:
+        runs, users = min(runs, 2), 2_000 if users is None else users
+    shown = panels(USERS if users is None else users)
+    jobs = list(dict.fromkeys(line.job for lines in shown.values() for line in lines))
+    found = run_all(jobs, range(runs), workers)
+    return Measured(shown, {job: [run.result for run in found[job]] for job in jobs})
+
+
+# The picture.
+
+
+def paint(path: Path, measured: Measured) -> None:
+    """Budgets on the left, agents on the right."""
+    from matplotlib.ticker import FuncFormatter
+
+    with drawing(
+        path,
+        "Linear-quadratic control: what a budget buys",
+        "Loss of the published gains: 0 is optimal, 100 % is no control. random_system: 3 states, "
+        f"2 controls, 15 steps. Lines: medians of {measured.runs} worlds; bands: deciles.",
+        size=(13, 5.8),
+    ) as sheet:
+        labels = []
+        for axes, (title, lines) in zip(sheet, measured.panels.items(), strict=True):
+            axes.set(xscale="log", yscale="log", xlabel="users served", title=title)
+            axes.set_xlim(FIRST, measured.users)
+            axes.set_ylim(LEAST, 3.0)
+            _short_ticks(axes.xaxis)
+            axes.axhline(GOOD_LOSS, color=PALE, ls=":", lw=1.3)
+            labels.append([_draw(axes, measured, line) for line in lines])
+        sheet[0].set(ylabel="loss")
+        sheet[0].yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{100 * loss:g} %"))
+        footnote(
+            sheet[0],
+            "Losses are exact and leave out the noise in served users' controls. Gains change at "
+            "releases only, and are those of no control until a gate holds better ones to be "
+            f"safe. δ = 1e-6. OFU's scale was chosen on other worlds.\n{_printed_words(measured)}",
+        )
+        for axes, ends in zip(sheet, labels, strict=True):
+            label_ends(axes, ends)
+
+
+def _printed_words(measured: Measured) -> str:
+    """What is proven for the noise as printed."""
+    job = next(
+        job for job in measured.results if dict(job.options).get("calibration") == "as_printed"
+    )
+    guarantee = measured.results[job][0].guarantee
+    proven = "nothing" if guarantee is None else f"ε = {guarantee.epsilon:.2g}"
+    releases = measured.results[job][0].releases
+    return (
+        f"As printed: the paper's own noise for a claimed ε of 1, with {releases} releases, for "
+        f"which {proven} is proven."
+    )
+
+
+def _draw(axes: Axes, measured: Measured, line: Line) -> EndLabel:
+    x = np.unique(np.geomspace(FIRST, measured.users, POINTS).round())
+    low, middle, high = np.quantile(measured.losses(line.job, x), [0.1, 0.5, 0.9], axis=0)
+    low, middle = np.maximum(low, LEAST), np.maximum(middle, LEAST)
+    colour = line.pen.colour
+    axes.fill_between(x, low, np.maximum(high, low), step="post", color=colour, alpha=0.15, lw=0)
+    marked = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 9)[1:-1])).tolist()
+    axes.step(
+        x,
+        middle,
+        where="post",
+        color=colour,
+        ls=line.pen.dash,
+        marker=line.pen.marker,
+        markevery=marked,
+        ms=6,
+        mec="white",
+        mew=0.6,
+    )
+    return EndLabel(float(x[-1]), float(middle[-1]), line.label, colour)
+
+
+def table(measured: Measured) -> str:
+    """Losses after some numbers of users, medians, in Markdown."""
+    most = int(np.log10(measured.users))
+    at = np.array([10.0**power for power in range(min(2, most), most + 1)])
+    heads = ["", *(f"loss at {short(users)}" for users in at), "users to 90 %, greedy", "serving"]
+    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    for title, several in measured.panels.items():
+        for line in several:
+            runs = measured.results[line.job]
+            cells = [
+                f"{title}: {line.label}",
+                *(f"{loss:.2g}" for loss in np.median(measured.losses(line.job, at), axis=0)),
+                spread([run.greedy_users_to_90 for run in runs]),
+                spread([run.users_to_90 for run in runs]),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    return figure_command(
+        "python -m research.lq_budget",
+        "Loss of linear-quadratic agents' gains against users, by budget and agent.",
+        measure,
+        paint,
+        table,
+        arguments,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Mixture agents on worlds on which none of their constants was chosen: users to 90 %, in tables.
+
+Every run has a world of its own: seed 0 is a run in the world of seed 0, and so on. Constants were
+chosen on other seeds. Numbers are medians with quartiles over the runs; a star marks runs shorter
+than ten times the median.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from research.linear_comparison import DELTA, Job
+from research.tables import Case, Table, command, joint, model_words
+from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
+from tacit.simulation.plots import _short as short
+
+AGENTS = ("LinOptVI", "LinOptPO")
+PLAIN_USERS = 20_000
+JOINT_USERS = 1_000_000
+LOCAL_USERS = {8.0: 10**8, 1.0: 10**10}
+# As printed a policy is published after every user, each a plan.
+PRINTED_USERS = 1_000
+
+
+@dataclass(frozen=True)
+class Place:
+    """A world.
+
+    Attributes:
+        label: what it is called.
+        world: its name and options, all but the seed.
+        limits: how many users LinOptVI may need, by epsilon.
+    """
+
+    label: str
+    world: str
+    limits: Mapping[float, int] = field(default_factory=dict)
+
+    def job(self, agent: str, privacy: Privacy, **options: Any) -> Job:
+        """An agent there."""
+        users = PLAIN_USERS
+        if isinstance(privacy, LocalDP):
+            users = LOCAL_USERS[privacy.epsilon]
+        elif isinstance(privacy, JointDP):
+            users = JOINT_USERS
+        return Job(self.world, agent, privacy, users, tuple(options.items()))
+
+
+MODELS = Place("mixture_of_models", "mixture_of_models", {1.0: 240, 10.0: 30})
+SHARED = Place("hard_mixture", "hard_mixture", {1.0: 2_500, 10.0: 750})
+PER_STEP = Place("hard_mixture, per step", "hard_mixture:per_step=True", {1.0: 2_500, 10.0: 1_100})
+KEYBOARD = Place("keyboard", "keyboard")
+PLACES = (MODELS, SHARED, PER_STEP, KEYBOARD)
+
+
+def agents() -> Table:
+    """Value iteration and policy optimisation, with rewards known and not."""
+    rows = []
+    for agent in AGENTS:
+        for known in (True, False):
+            for place in PLACES:
+                for epsilon in (1.0, 10.0):
+                    job = place.job(agent, joint(epsilon))
+                    plain = place.job(agent, NonPrivate())
+                    if not known:
+                        job, plain = (x.with_world(known_rewards=False) for x in (job, plain))
+                    limited = known and agent == "LinOptVI"
+                    rows.append(
+                        Case(
+                            (place.label, agent, "known" if known else "learnt", f"{epsilon:g}"),
+                            job,
+                            plain,
+                            place.limits.get(epsilon) if limited else None,
+                        )
+                    )
+    return Table(
+        "Users to 90 % under joint DP",
+        ("world", "agent", "rewards", "ε"),
+        tuple(rows),
+        f"Declared users: {short(JOINT_USERS)}, without privacy {short(PLAIN_USERS)}.",
+    )
+
+
+def local() -> Table:
+    """Local DP: the value-free regression against the baseline."""
+    rows = []
+    for place in PLACES:
+        for epsilon in LOCAL_USERS:
+            privacy = LocalDP(epsilon, DELTA)
+            ours = place.job("LinOptVI", privacy, statistic="model")
+            theirs = place.job("LDPUCRLVTR", privacy)
+            plain = place.job("LinOptVI", NonPrivate())
+            rows += [
+                Case((place.label, "LinOptVI", f"{epsilon:g}"), ours, plain, rival=theirs),
+                Case((place.label, "LDPUCRLVTR", f"{epsilon:g}"), theirs, plain, rival=ours),
+            ]
+    declared = [f"{short(users)} at ε = {epsilon:g}" for epsilon, users in LOCAL_USERS.items()]
+    return Table(
+        "Users to 90 % under local DP",
+        ("world", "agent", "ε"),
+        tuple(rows),
+        f"LinOptVI asks for 'model'. Declared users: {' and '.join(declared)}.",
+    )
+
+
+def statistics() -> Table:
+    """What is asked of users."""
+    privacies: tuple[Privacy, ...] = (joint(1.0), joint(10.0), NonPrivate())
+    return Table(
+        "What is asked of users",
+        ("world", "ε", "statistic"),
+        tuple(
+            Case(
+                (place.label, model_words(privacy), kind),
+                place.job("LinOptVI", privacy, statistic=kind),
+            )
+            for place in PLACES
+            for privacy in privacies
+            for kind in ("model", "values", "counts")
+        ),
+        f"LinOptVI. Declared users: {short(JOINT_USERS)}, without privacy {short(PLAIN_USERS)}.",
+        extra="auto",
+    )
+
+
+def printed() -> Table:
+    """The paper's own noise."""
+    return Table(
+        "The noise of the paper, as printed",
+        ("world", "agent", "ε of the noise"),
+        tuple(
+            Case(
+                (place.label, agent, f"{epsilon:g}"),
+                Job(
+                    place.world,
+                    agent,
+                    joint(epsilon),
+                    PRINTED_USERS,
+                    (("calibration", "as_printed"),),
+                ),
+            )
+            for agent, place in [*(("LinOptVI", place) for place in PLACES), ("LinOptPO", SHARED)]
+            for epsilon in (1.0, 10.0)
+        ),
+        f"{short(PRINTED_USERS)} users, with a policy after each of them. Proven: what is "
+        "guaranteed for that noise.",
+        extra="proven",
+    )
+
+
+TABLES = {"agents": agents, "local": local, "statistics": statistics, "printed": printed}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    return command(
+        "python -m research.mixture_held_out",
+        "Mixture agents on worlds on which none of their constants was chosen.",
+        TABLES,
+        arguments,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""Which planted privacy bugs the audit finds, and by which check; and how often it cries wolf.
+
+``python -m research.mutation_table`` audits every bug of
+:mod:`research.planted_bugs` and prints a table in Markdown. With ``--false-alarms 200`` it
+audits an agent without a bug that often, each time with other users and other noise, and counts
+the audits that fail. With ``--tightness`` it prints how much of what is claimed the worst pair of
+users that was found really costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from research.command_lines import Parser, whole
+from research.planted_bugs import BUGS, HOSTS, Planted, audit
+from tacit.simulation.run import progress_bar
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one planted bug.
+
+    Attributes:
+        planted: the bug, and the agent it was planted in.
+        failed: the names of the checks that found it.
+    """
+
+    planted: Planted
+    failed: tuple[str, ...]
+
+    @property
+    def caught(self) -> bool:
+        """Whether those that must find it did."""
+        return bool(self.failed) and set(self.planted.caught) <= set(self.failed)
+
+
+def rows(bugs: Sequence[Planted] = BUGS) -> Iterator[Row]:
+    """All bugs, audited one after the other."""
+    for planted in bugs:
+        # Some bugs talk.
+        with contextlib.redirect_stderr(io.StringIO()):
+            failed = audit(planted).failed
+        yield Row(planted, failed)
+
+
+HEADER = "| planted bug | what an attacker gains | agents | found by |\n|---|---|---|---|"
+
+
+def lines(made: Sequence[Row]) -> Iterator[str]:
+    """A line in Markdown for each bug, with all agents that it was planted in."""
+    for bug in dict.fromkeys(row.planted.bug for row in made):
+        same = [row for row in made if row.planted.bug is bug]
+        first = same[0].planted
+        agents = "; ".join(row.planted.host for row in same)
+        checks = ", ".join(dict.fromkeys(name for row in same for name in row.failed))
+        missed = "; ".join(row.planted.host for row in same if not row.caught)
+        found = f"{checks}; NOT AS IT SHOULD in {missed}" if missed else checks
+        yield f"| {first.what} | {first.gain} | {agents} | {found} |"
+
+
+def false_alarms(audits: int, host: str = "UCBVI", runs: int = 25) -> list[tuple[int, str]]:
+    """Audits of an agent without a bug that failed: the seed, and what was found.
+
+    Every audit has users, neighbours and noise of its own.
+    """
+    from tacit.audit.audit_agent import audit_agent
+
+    found = []
+    for seed in range(audits):
+        known = HOSTS[host]
+        result = audit_agent(
+            known.make(),
+            known.world(),
+            users=160,
+            runs=runs,
+            rounds=5,
+            seed=seed,
+            behaviour=False,
+            progress=False,
+        )
+        found += [(seed, words) for words in result.failures[:1]]
+    return found
+
+
+def tightness(hosts: Sequence[str] = tuple(HOSTS)) -> dict[str, float]:
+    """By agent, the measured cost of the worst pair found over what is claimed."""
+    found = {}
+    for host in hosts:
+        result = audit(host, behaviour=False, runs=100, rounds=80)
+        found[host] = max(t.estimate / t.claimed for t in result.transcripts)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns how many bugs were not found, or how many alarms were false."""
+    parser = Parser(
+        prog="python -m research.mutation_table",
+        description="which planted privacy bugs the audit finds, and by which check",
+    )
+    parser.add_argument(
+        "--false-alarms",
+        type=whole(1),
+        metavar="N",
+        help="audit an agent without a bug N times instead, and count the audits that fail",
+    )
+    parser.add_argument(
+        "--tightness",
+        action="store_true",
+        help="print what the worst pair of users found costs, over what is claimed, instead",
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.false_alarms is not None:
+        alarms = false_alarms(chosen.false_alarms)
+        for seed, words in alarms:
+            print(f"seed {seed}: {words}")
+        print(f"{len(alarms)} false alarms in {chosen.false_alarms} audits")
+        return len(alarms)
+    if chosen.tightness:
+        print("| agent | measured over claimed |\n|---|---|")
+        for host, ratio in tightness().items():
+            print(f"| {host} | {ratio:.3f} |")
+        return 0
+    made = []
+    with progress_bar("planted bugs", len(BUGS), True) as advance:
+        for row in rows():
+            made.append(row)
+            advance(1)
+    print("\n".join([HEADER, *lines(made)]))
+    caught, kinds = sum(row.caught for row in made), len({row.planted.bug for row in made})
+    print(
+        f"\n{caught} of {len(made)} planted bugs found: {kinds} different ones, in "
+        f"{len({row.planted.host for row in made})} agents."
+    )
+    return len(made) - caught
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))

@@ -1,0 +1,315 @@
+"""Bugs of noise: too small, too seldom drawn, of another shape, or known to somebody.
+
+See :mod:`research.planted_bugs`. Never use one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from research.planted.base import Curated, Tampered
+from tacit.privacy.counters.tree import BinaryTree
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.gate import Release
+from tacit.privacy.local import LocalCurator
+from tacit.privacy.noise import Noise
+from tacit.privacy.statistic import Block, Floats, Statistic
+
+
+class _HalfCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        return super()._noise(0.5 * scale, size)
+
+
+class HalfTheNoise(Tampered):
+    """Noise has half the size that its budget demands.
+
+    Gain: everybody is told apart twice as well as promised; at (1, 1e-6) the true epsilon is 2.1.
+    """
+
+    def _tamper(self) -> None:
+        if self._stream is not None:
+            self._stream.counter.noise_unit *= 0.5
+        else:
+            self._curator.__class__ = _HalfCurator
+
+
+class _HalfReports(LocalCurator):
+    def _simulate(self, statistic: Statistic, block: Block) -> Floats:
+        total = statistic.total(block)
+        return total + 0.5 * (super()._simulate(statistic, block) - total)
+
+
+class HalfTheNoiseOfReports(Curated):
+    """Devices add half the noise that the model demands.
+
+    Gain: whoever reads a report knows its sender twice as well as promised.
+    """
+
+    curator = _HalfReports
+
+
+class _OnceCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        drawn: dict[int, Any] = self.__dict__.setdefault("_drawn", {})
+        if size not in drawn:
+            drawn[size] = super()._noise(1.0, size)
+        return scale * drawn[size]
+
+
+class NoiseDrawnOnce(Curated):
+    """For every shape noise is drawn once, and used in every release.
+
+    Gain: the difference of two releases has no noise at all.
+    """
+
+    curator = _OnceCurator
+
+
+class _AntitheticCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        half = super()._noise(scale, (size + 1) // 2)
+        return np.stack([half, -half], axis=1).reshape(-1)[:size]
+
+
+class AntitheticNoise(Curated):
+    """Noise is drawn in pairs of opposite signs, so that it adds up to nothing.
+
+    Gain: every entry has the right noise, and sums of entries have none.
+    """
+
+    curator = _AntitheticCurator
+
+
+class _Redrawn(BinaryTree):
+    def _advance(self, fresh: Floats) -> Floats:
+        total = fresh
+        for _ in range(int(self.released).bit_count() - 1):
+            total = total + self._draw()
+        return total
+
+
+class NoiseRedrawn(Tampered):
+    """Nodes of the tree get new noise in every release that they are part of.
+
+    Gain: an early user is in many releases; their mean has less noise than was paid for.
+    """
+
+    def _tamper(self) -> None:
+        self._stream.counter.__class__ = _Redrawn
+
+
+class _BareCurator(JointCurator):
+    bare = 0
+
+    def release(self, statistic: Statistic, **options: Any) -> Release:
+        released = super().release(statistic, **options)
+        blocks = options.get("blocks") or self.blocks
+        totals = [statistic.total(self._blocks[b]) for b in blocks]
+        true = statistic.layout.unpack(np.sum(totals, axis=0))
+        name = statistic.layout.parts[self.bare].name
+        released = dataclasses.replace(released, parts={**released.parts, name: true[name]})
+        self.last_release = released
+        return released
+
+
+class _BareLast(_BareCurator):
+    bare = -1
+
+
+class FirstPartWithoutNoise(Curated):
+    """One statistic of several is released as it is: Grams are of public features, are they not?
+
+    Gain: where users went, exactly.
+    """
+
+    curator = _BareCurator
+
+
+class LastPartWithoutNoise(Curated):
+    """One statistic of several is released as it is: sums of rewards say little.
+
+    Gain: what users were paid, exactly.
+    """
+
+    curator = _BareLast
+
+
+class _BroadcastCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        return np.full(size, super()._noise(scale, 1)[0])
+
+
+class OneDrawForAll(Curated):
+    """A release adds one random number to all of its entries.
+
+    Gain: differences of entries have no noise.
+    """
+
+    curator = _BroadcastCurator
+
+
+class _CellCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        noise = super()._noise(scale, size)
+        noise[0] = 0.0
+        return noise
+
+
+class OneEntryWithoutNoise(Curated):
+    """A loop over entries begins at 1.
+
+    Gain: the first count, exactly.
+    """
+
+    curator = _CellCurator
+
+
+class _Disguised(Noise):
+    """Noise from a seed that calls itself real."""
+
+    @property
+    def simulation(self) -> bool:
+        return False
+
+    def state(self) -> None:
+        return None
+
+
+class NoiseOfPublicSeed(Tampered):
+    """Real noise comes from the public seed, for runs that can be repeated.
+
+    Gain: whoever knows the seed subtracts the noise.
+    """
+
+    def __init__(self, *args: Any, seed: int = 0, **options: Any) -> None:
+        self._public_seed = seed
+        super().__init__(*args, seed=seed, **options)
+
+    def _tamper(self) -> None:
+        if not self._curator._source.simulation:
+            self._curator._source = _Disguised(self._public_seed)
+
+
+class NoiseReplayed(Tampered):
+    """A resumed run goes on with the generator that was saved.
+
+    Gain: two runs resumed from one file put the same noise on two sets of users.
+    """
+
+    _loaded = False
+
+    def load(self, *args: Any, **options: Any) -> Any:
+        """As the agent does."""
+        self._loaded = True
+        return super().load(*args, **options)
+
+    def _tamper(self) -> None:
+        if self._loaded and not self._curator._source.simulation:
+            self._curator._source = _Disguised(0)
+
+
+class _SumsRounded(JointCurator):
+    def _total(self, statistic: Statistic, block: Block, share: float, step: float) -> Any:
+        return np.rint(share * statistic.total(block) / step).astype(np.int64)
+
+
+class RoundsAfterSumming(Curated):
+    """Under exact noise sums are rounded to the grid, not users.
+
+    Gain: sums in floating point depend on everybody's low-order bits, which no sensitivity covers.
+    """
+
+    curator = _SumsRounded
+
+
+class _UniformCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        from scipy.special import ndtr
+
+        return scale * math.sqrt(12.0) * (ndtr(super()._noise(1.0, size)) - 0.5)
+
+
+class UniformNoise(Curated):
+    """Noise is uniform, of the right variance.
+
+    Gain: what is too far from a release to be its noise is ruled out for certain.
+    """
+
+    curator = _UniformCurator
+
+
+class _CutCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        return np.clip(super()._noise(scale, size), -3.0 * scale, 3.0 * scale)
+
+
+class CutNoise(Curated):
+    """Noise is cut at three standard deviations, for no count to look absurd.
+
+    Gain: delta is a thousand times what was promised, for it is in the tails.
+    """
+
+    curator = _CutCurator
+
+
+class _WholeCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        return np.rint(super()._noise(scale, size))
+
+
+class WholeNoise(Curated):
+    """Noise is whole numbers, as counts are; sums of rewards are not.
+
+    Gain: the fractions of those sums, exactly.
+    """
+
+    curator = _WholeCurator
+
+
+class _UnscaledCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        if self._source.simulation:
+            return super()._noise(scale, size)
+        return super()._noise(1.0, size)
+
+
+class RealNoiseUnscaled(Curated):
+    """Simulations have the right noise; real runs forget its scale.
+
+    Gain: nobody tests with real users, and they have almost no protection.
+    """
+
+    curator = _UnscaledCurator
+
+
+class _SharedCurator(JointCurator):
+    def _noise(self, scale: float, size: int) -> Any:
+        if self._source.simulation:
+            return super()._noise(scale, size)
+        return scale * np.random.normal(size=size)  # noqa: NPY002
+
+
+class NoiseOfSharedGenerator(Curated):
+    """Real noise comes from the generator that NumPy shares with everybody.
+
+    Gain: where a script begins with a seed, as most do, the noise is known.
+    """
+
+    curator = _SharedCurator
+
+
+class NoiseOfTheClock(Tampered):
+    """Real noise comes from a generator that the clock has seeded.
+
+    Gain: whoever knows about when a run began tries all seeds.
+    """
+
+    def _tamper(self) -> None:
+        if not self._curator._source.simulation:
+            self._curator._source = _Disguised(time.time_ns())

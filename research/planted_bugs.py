@@ -1,0 +1,348 @@
+"""Agents with a privacy bug, each of which somebody could write in good faith.
+
+Every bug says what it does and what an attacker would gain by it; they are in
+:mod:`research.planted`, by kind: of noise, of accounts and clips, and leaks. This is where
+they are planted. The audit (:func:`tacit.audit_agent`) must fail each of them, and pass the same
+agent without it: ``python -m research.mutation_table`` prints which check found what.
+
+Some are the papers' own: noise that is drawn once, widths from raw data, a sensitivity that forgets
+the horizon. They are here so that nobody has to believe in the audit. Never use one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from research.planted.base import plant
+from research.planted.of_accounts import (
+    AutosaveIgnored,
+    BudgetOfOneBit,
+    ClipRemoved,
+    CountsWrap,
+    FeaturesUncut,
+    IdsDropped,
+    IdsSorted,
+    LedgerChargedNothing,
+    OneCancelsAll,
+    OneStepSensitivity,
+    TwiceTheBudget,
+    TwoLeaves,
+    WarmUpReused,
+    ZeroOutNoise,
+    ZeroOutSensitivity,
+)
+from research.planted.of_leaks import (
+    RawAttribute,
+    RawClip,
+    RawEnergy,
+    RawLog,
+    RawMask,
+    RawProgress,
+    RawProperty,
+    RawPublished,
+    RawRepr,
+    RawReturned,
+    RawStop,
+    RawSwitch,
+    RawTau,
+    RawWeights,
+    RawWidth,
+    ValueInException,
+)
+from research.planted.of_noise import (
+    AntitheticNoise,
+    CutNoise,
+    FirstPartWithoutNoise,
+    HalfTheNoise,
+    HalfTheNoiseOfReports,
+    LastPartWithoutNoise,
+    NoiseDrawnOnce,
+    NoiseOfPublicSeed,
+    NoiseOfSharedGenerator,
+    NoiseOfTheClock,
+    NoiseRedrawn,
+    NoiseReplayed,
+    OneDrawForAll,
+    OneEntryWithoutNoise,
+    RealNoiseUnscaled,
+    RoundsAfterSumming,
+    UniformNoise,
+    WholeNoise,
+)
+from tacit.privacy.models import JointDP, LocalDP
+
+if TYPE_CHECKING:
+    from tacit.simulation.run import World
+
+USERS = 160
+"""Whom audited agents serve."""
+
+_FEW = "fixed:size=40"
+_RUNS = 25
+
+
+@dataclass(frozen=True)
+class Host:
+    """An agent without bugs.
+
+    Attributes:
+        family: of algorithms.
+        agent: its class, as a text ``"module:name"``.
+        world: makes the world it is audited on.
+        options: of the agent.
+    """
+
+    family: str
+    agent: str
+    world: Callable[[], World]
+    options: tuple[tuple[str, Any], ...]
+
+    @property
+    def kind(self) -> type[Any]:
+        """The agent's class."""
+        import importlib
+
+        module, name = self.agent.split(":")
+        found: type[Any] = getattr(importlib.import_module(module), name)
+        return found
+
+    def make(self, bug: type[Any] | None = None) -> Callable[..., Any]:
+        """What makes the agent, with or without a bug."""
+        kind: Any = self.kind if bug is None else plant(bug, self.kind)
+        return partial(kind, **dict(self.options))
+
+
+def _riverswim() -> World:
+    from tacit.tabular import riverswim
+
+    return riverswim(3, 4)
+
+
+def _simplex() -> World:
+    from tacit.linear import simplex
+
+    return simplex(dimension=3, states=8, actions=3, horizon=4)
+
+
+def _models() -> World:
+    from tacit.mixture import mixture_of_models
+
+    return mixture_of_models(3, 4, 4, 4, seed=700)
+
+
+def _system() -> World:
+    from tacit.lq.worlds import random_system
+
+    return random_system(n=2, d=1, horizon=5, seed=500)
+
+
+def _line() -> World:
+    from tacit.continuous.worlds import line
+
+    return line(horizon=8)
+
+
+def _host(family: str, agent: str, world: Callable[[], World], **options: Any) -> Host:
+    usual = {"privacy": JointDP(1.0, 1e-6), "schedule": _FEW}
+    given = {name: value for name, value in (usual | options).items() if value is not None}
+    return Host(family, agent, world, tuple(given.items()))
+
+
+_UCBVI = "tacit.tabular.ucbvi:UCBVI"
+_LSVI = "tacit.linear.lsvi_ucb:LSVIUCB"
+_LINOPT = "tacit.mixture.linopt_vi:LinOptVI"
+
+HOSTS: dict[str, Host] = {
+    "UCBVI": _host("tabular", _UCBVI, _riverswim),
+    "UCBVI, binary tree": _host("tabular", _UCBVI, _riverswim, counter="binary tree"),
+    "UCBVI, exact noise": _host(
+        "tabular", _UCBVI, _riverswim, privacy=JointDP(1.0, 1e-6, sampler="exact")
+    ),
+    "UCBVI, local": _host("tabular", _UCBVI, _riverswim, privacy=LocalDP(4.0, 1e-6)),
+    "LDP-OB, randomised response": _host(
+        "tabular",
+        "tacit.tabular.ldpob:LDPOB",
+        _riverswim,
+        privacy=LocalDP(4.0, 0.0, mechanism="randomised response"),
+        stationary=False,
+    ),
+    "LSVI-UCB": _host("linear", _LSVI, _simplex, statistic="features", scale=0.1),
+    "LSVI-UCB++": _host(
+        "linear",
+        "tacit.linear.lsvi_ucb_plus_plus:LSVIUCBPlusPlus",
+        _simplex,
+        statistic="features",
+        scale=0.1,
+    ),
+    "LinOpt-VI": _host("mixture", _LINOPT, _models, statistic="model"),
+    "LinOpt-VI, counts": _host("mixture", _LINOPT, _models, statistic="counts"),
+    "certainty equivalence": _host(
+        "lq", "tacit.lq.certainty_equivalence:CertaintyEquivalence", _system
+    ),
+    "OFU": _host("lq", "tacit.lq.ofu:OFU", _system),
+    "policy evaluation": _host(
+        "continuous",
+        "tacit.continuous.policy_evaluation:PolicyEvaluation",
+        _line,
+        schedule=None,
+        rounds=4,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug in an agent.
+
+    Attributes:
+        bug: what is planted.
+        host: the name of the agent, in :data:`HOSTS`.
+        caught: checks that must find it.
+        runs: of the audit. What is rare in the noise of small statistics needs more of them.
+    """
+
+    bug: type[Any]
+    host: str
+    caught: tuple[str, ...]
+    runs: int = _RUNS
+
+    @property
+    def name(self) -> str:
+        """Bug and agent."""
+        return f"{self.bug.__name__} in {self.host}"
+
+    @property
+    def what(self) -> str:
+        """What it does, in a sentence."""
+        return (self.bug.__doc__ or "").split("\n")[0]
+
+    @property
+    def gain(self) -> str:
+        """What an attacker gains."""
+        return " ".join((self.bug.__doc__ or "").split("Gain: ")[1].split())
+
+
+BUGS: tuple[Planted, ...] = (
+    Planted(HalfTheNoise, "UCBVI", ("noise", "transcript noise")),
+    Planted(HalfTheNoise, "UCBVI, binary tree", ("noise", "transcript noise")),
+    Planted(HalfTheNoise, "LSVI-UCB", ("noise", "transcript noise")),
+    Planted(HalfTheNoise, "LinOpt-VI", ("noise", "transcript noise")),
+    Planted(HalfTheNoiseOfReports, "UCBVI, local", ("noise",)),
+    Planted(NoiseDrawnOnce, "UCBVI", ("noise", "transcript overlap")),
+    Planted(NoiseDrawnOnce, "LSVI-UCB", ("noise", "transcript overlap")),
+    Planted(NoiseDrawnOnce, "LinOpt-VI", ("noise", "transcript overlap")),
+    Planted(AntitheticNoise, "UCBVI", ("noise", "transcript noise")),
+    Planted(AntitheticNoise, "certainty equivalence", ("noise", "transcript noise")),
+    Planted(NoiseRedrawn, "UCBVI, binary tree", ("noise", "accounts")),
+    Planted(LastPartWithoutNoise, "UCBVI", ("noise", "transcript noise")),
+    Planted(FirstPartWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),
+    Planted(LastPartWithoutNoise, "LinOpt-VI", ("noise", "transcript noise")),
+    Planted(OneDrawForAll, "LinOpt-VI", ("noise", "transcript overlap")),
+    Planted(OneEntryWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),
+    Planted(NoiseOfPublicSeed, "UCBVI", ("noise",)),
+    Planted(NoiseOfPublicSeed, "LinOpt-VI", ("noise",)),
+    Planted(NoiseReplayed, "UCBVI", ("real resume",)),
+    Planted(NoiseReplayed, "LSVI-UCB", ("real resume",)),
+    Planted(RoundsAfterSumming, "UCBVI, exact noise", ("sensitivity",)),
+    Planted(ZeroOutNoise, "LSVI-UCB", ("noise", "transcript noise")),
+    Planted(ZeroOutNoise, "LinOpt-VI", ("noise", "transcript noise")),
+    Planted(ZeroOutSensitivity, "UCBVI", ("attack", "sensitivity")),
+    Planted(OneStepSensitivity, "UCBVI", ("attack", "sensitivity")),
+    Planted(BudgetOfOneBit, "LDP-OB, randomised response", ("attack", "sensitivity")),
+    Planted(ClipRemoved, "UCBVI", ("attack", "sensitivity")),
+    Planted(FeaturesUncut, "LSVI-UCB", ("attack", "sensitivity")),
+    Planted(FeaturesUncut, "LinOpt-VI", ("attack", "sensitivity")),
+    Planted(CountsWrap, "UCBVI", ("sensitivity",)),
+    Planted(OneCancelsAll, "UCBVI", ("attack", "sensitivity")),
+    Planted(TwoLeaves, "UCBVI, binary tree", ("data flow",)),
+    Planted(TwoLeaves, "LSVI-UCB", ("data flow",)),
+    Planted(WarmUpReused, "UCBVI", ("budget",)),
+    Planted(WarmUpReused, "LinOpt-VI", ("budget",)),
+    Planted(TwiceTheBudget, "UCBVI", ("budget", "accounts")),
+    Planted(RawWidth, "UCBVI", ("data flow",)),
+    Planted(RawWeights, "LSVI-UCB++", ("data flow",)),
+    Planted(RawClip, "LSVI-UCB", ("data flow",)),
+    Planted(RawEnergy, "LinOpt-VI", ("data flow",)),
+    Planted(RawSwitch, "LSVI-UCB", ("data flow",)),
+    Planted(RawStop, "UCBVI", ("data flow",)),
+    Planted(RawMask, "UCBVI", ("data flow",)),
+    Planted(RawAttribute, "LinOpt-VI", ("data flow",)),
+    Planted(RawLog, "LSVI-UCB", ("data flow",)),
+    Planted(ValueInException, "UCBVI", ("hostile users",)),
+    Planted(HalfTheNoise, "certainty equivalence", ("noise", "transcript noise")),
+    Planted(NoiseDrawnOnce, "certainty equivalence", ("noise", "transcript overlap")),
+    Planted(FirstPartWithoutNoise, "certainty equivalence", ("noise", "transcript noise")),
+    Planted(ZeroOutNoise, "OFU", ("noise", "transcript noise")),
+    Planted(FeaturesUncut, "certainty equivalence", ("attack", "sensitivity")),
+    Planted(RawTau, "certainty equivalence", ("data flow",)),
+    Planted(RawAttribute, "OFU", ("data flow",)),
+    Planted(TwoLeaves, "OFU", ("data flow",)),
+    Planted(HalfTheNoise, "policy evaluation", ("noise", "transcript noise")),
+    Planted(NoiseDrawnOnce, "policy evaluation", ("noise", "transcript overlap")),
+    Planted(OneDrawForAll, "policy evaluation", ("noise", "transcript overlap")),
+    Planted(FirstPartWithoutNoise, "policy evaluation", ("noise", "transcript noise")),
+    Planted(TwoLeaves, "policy evaluation", ("data flow",)),
+    Planted(RawLog, "policy evaluation", ("data flow",)),
+    Planted(UniformNoise, "UCBVI", ("noise", "transcript noise")),
+    Planted(CutNoise, "UCBVI", ("transcript noise",)),
+    Planted(WholeNoise, "UCBVI", ("noise", "transcript noise")),
+    Planted(RealNoiseUnscaled, "UCBVI", ("noise",)),
+    Planted(NoiseOfSharedGenerator, "UCBVI", ("noise",)),
+    Planted(NoiseOfTheClock, "UCBVI", ("noise",)),
+    Planted(IdsDropped, "UCBVI", ("budget",)),
+    Planted(IdsSorted, "UCBVI", ("budget",)),
+    Planted(LedgerChargedNothing, "UCBVI", ("real resume",)),
+    Planted(AutosaveIgnored, "UCBVI", ("real resume",)),
+    Planted(RawPublished, "UCBVI", ("data flow",)),
+    Planted(RawRepr, "UCBVI", ("data flow",)),
+    Planted(RawProperty, "UCBVI", ("data flow",)),
+    Planted(RawReturned, "UCBVI", ("data flow",)),
+    Planted(RawProgress, "UCBVI", ("data flow",)),
+    Planted(UniformNoise, "LSVI-UCB", ("noise", "transcript noise")),
+    Planted(UniformNoise, "certainty equivalence", ("transcript noise",)),
+    Planted(CutNoise, "LSVI-UCB", ("transcript noise",)),
+    Planted(CutNoise, "LinOpt-VI", ("transcript noise",), runs=120),
+    Planted(WholeNoise, "LinOpt-VI", ("noise", "transcript noise")),
+    Planted(WholeNoise, "policy evaluation", ("noise", "transcript noise")),
+    Planted(RealNoiseUnscaled, "LinOpt-VI", ("noise",)),
+    Planted(RealNoiseUnscaled, "policy evaluation", ("noise",)),
+    Planted(NoiseOfSharedGenerator, "LSVI-UCB", ("noise",)),
+    Planted(NoiseOfSharedGenerator, "OFU", ("noise",)),
+    Planted(NoiseOfTheClock, "LinOpt-VI", ("noise",)),
+    Planted(NoiseOfTheClock, "LSVI-UCB", ("noise",)),
+    Planted(IdsDropped, "LSVI-UCB", ("budget",)),
+    Planted(IdsDropped, "UCBVI, local", ("budget",)),
+    Planted(IdsDropped, "policy evaluation", ("budget",)),
+    Planted(IdsSorted, "LinOpt-VI", ("budget",)),
+    Planted(IdsSorted, "certainty equivalence", ("budget",)),
+    Planted(LedgerChargedNothing, "UCBVI, binary tree", ("real resume",)),
+    Planted(LedgerChargedNothing, "LSVI-UCB", ("real resume",)),
+    Planted(AutosaveIgnored, "LinOpt-VI", ("real resume",)),
+    Planted(AutosaveIgnored, "policy evaluation", ("real resume",)),
+    Planted(RawPublished, "LSVI-UCB", ("data flow",)),
+    Planted(RawPublished, "certainty equivalence", ("data flow",)),
+    Planted(RawRepr, "LinOpt-VI", ("data flow",)),
+    Planted(RawRepr, "policy evaluation", ("data flow",)),
+    Planted(RawReturned, "OFU", ("data flow",)),
+    Planted(RawProgress, "LSVI-UCB", ("data flow",)),
+)
+"""All that are audited."""
+
+
+def audit(planted: Planted | str, **options: Any) -> Any:
+    """The audit of a bug, or of a host without one; few runs, for the checks are many.
+
+    Args:
+        planted: which.
+        options: of :func:`tacit.audit.audit_agent.audit_agent`, in place of the usual ones.
+    """
+    from tacit.audit.audit_agent import audit_agent
+
+    host = HOSTS[planted if isinstance(planted, str) else planted.host]
+    bug = None if isinstance(planted, str) else planted.bug
+    runs = _RUNS if isinstance(planted, str) else planted.runs
+    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15, "seeds": 8}
+    return audit_agent(host.make(bug), host.world(), **{"progress": False} | usual | options)

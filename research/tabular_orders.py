@@ -1,0 +1,341 @@
+"""The orders of the regret bounds, on worlds whose gap shrinks with the number of users K.
+
+The bounds are about the worst world for each K, in which the better action is better by about
+sqrt(S A / K): any larger gap is found out sooner, any smaller one costs less. So each K has a world
+of its own. A user arrives in one of two contexts and acts; with probability (1 +- gap)/2 she gets
+to a place that pays 1. Even random actions have a regret like sqrt(K) here. What counts is how far
+below it an agent stays, and how the difference that privacy makes grows with K.
+
+All agents keep one model per step, as in the paper, and republish at the same times. The practical
+bonus is four times the default: that one was chosen for worlds with clear gaps, and here it stops
+exploring too early. Policy optimisation makes the paper's mirror step for every user, which are
+added up over a block.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tacit
+from research.command_lines import Parser, whole
+from research.epsilon_cost import with_progress
+from tacit.simulation import figures
+from tacit.simulation.figures import INK, PALE, EndLabel, Pen, label_ends
+from tacit.simulation.plots import _short as short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tacit.privacy.models import Privacy
+
+Floats = NDArray[np.float64]
+
+CONTEXTS, ACTIONS, HORIZON = 2, 2, 2
+# The gap, in units of sqrt(S A / K).
+GAP = 40.0
+GROWTH = 1.05
+SCALE = 4.0
+DELTA = 1e-6
+USERS = tuple(round(10**power) for power in np.arange(6.0, 9.01, 0.5))
+FIXED_USERS = 10**8
+RUNS = 12
+
+
+def gap(users: int) -> float:
+    """By how much the better action is better.
+
+    >>> round(gap(10**8), 6)
+    0.008
+    """
+    return min(0.5, GAP * math.sqrt(CONTEXTS * ACTIONS / users))
+
+
+def hard_world(users: int) -> tacit.tabular.TabularWorld:
+    """Two contexts, a place that pays and one that does not; the gap is for ``users`` users."""
+    S = CONTEXTS + 2
+    P, R, start = np.zeros((S, ACTIONS, S)), np.zeros((S, ACTIONS)), np.zeros(S)
+    for context in range(CONTEXTS):
+        for action in range(ACTIONS):
+            better = action == context % ACTIONS
+            paid = 0.5 * (1.0 + gap(users) * (1.0 if better else -1.0))
+            P[context, action, -2:] = paid, 1.0 - paid
+    for place in (S - 2, S - 1):
+        P[place, :, place] = 1.0
+    R[S - 2], start[:CONTEXTS] = 1.0, 1.0 / CONTEXTS
+    return tacit.tabular.TabularWorld(P, R, HORIZON, start, name=f"contexts:gap={gap(users):.3g}")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One agent under one budget.
+
+    Attributes:
+        label: what it is called.
+        privacy: its model and budget.
+        pen: how it is drawn.
+        agent: the class.
+        bonus: which bonus.
+    """
+
+    label: str
+    privacy: Privacy
+    pen: Pen
+    agent: Literal["UCBVI", "UCBPO"] = "UCBVI"
+    bonus: Literal["practical", "theory"] = "practical"
+
+    def regrets(self, users: int, runs: int) -> Floats:
+        """The regret of all users, one per run."""
+        options: dict[str, Any] = {
+            "stationary": False,
+            "bonus": self.bonus,
+            "schedule": f"geometric:growth={GROWTH},first=1000",
+            "scale": SCALE if self.bonus == "practical" else 1.0,
+        }
+        if self.agent == "UCBPO":
+            steps = 15 if self.bonus == "practical" else 1
+            # The paper's step, once for every user of a late block.
+            eta = math.sqrt(2.0 * math.log(ACTIONS) / (HORIZON**2 * users))
+            options |= {"steps": steps, "eta": eta * (GROWTH - 1.0) * users / steps}
+        recipe = {"make": f"tacit:{self.agent}", "users": users, "privacy": self.privacy}
+        results = tacit.run_seeds(
+            recipe | options, hard_world(users), list(range(runs)), workers=1, progress=False
+        )
+        return np.array([result.regret[-1] for result in results])
+
+
+def _joint(epsilon: float) -> tacit.JointDP:
+    return tacit.JointDP(epsilon, DELTA)
+
+
+PLAIN = Line("not private", tacit.NonPrivate(), Pen("#222222", "X"))
+JOINT = Line("joint, ε = 1", _joint(1.0), Pen("#0072B2", "o"))
+STRICT = Line("joint, ε = 0.1", _joint(0.1), Pen("#56B4E9", "P"))
+LOCAL = Line("local, ε = 10", tacit.LocalDP(10.0, DELTA), Pen("#009E73", "D"))
+PRACTICAL = (PLAIN, JOINT, STRICT, LOCAL)
+OPTIMISERS = (
+    Line("PO", tacit.NonPrivate(), Pen("#E69F00", "v"), "UCBPO"),
+    Line("PO, joint, ε = 1", _joint(1.0), Pen("#D55E00", "s"), "UCBPO"),
+)
+THEORY = (
+    Line("VI", tacit.NonPrivate(), Pen("#222222", "X"), "UCBVI", "theory"),
+    Line("VI, joint, ε = 1", _joint(1.0), Pen("#0072B2", "o"), "UCBVI", "theory"),
+    Line("PO", tacit.NonPrivate(), Pen("#E69F00", "v"), "UCBPO", "theory"),
+    Line("PO, joint, ε = 1", _joint(1.0), Pen("#D55E00", "s"), "UCBPO", "theory"),
+)
+JOINT_EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+LOCAL_EPSILONS = (1.0, 3.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything that is drawn.
+
+    Attributes:
+        users: the numbers of users K.
+        regrets: for each line a row per K and a column per run.
+        budgets: at ``fixed_users``: the regrets of each run by model and epsilon.
+        fixed_users: how many users the budgets were compared with.
+    """
+
+    users: tuple[int, ...]
+    regrets: dict[Line, Floats]
+    budgets: dict[str, dict[float, Floats]]
+    fixed_users: int
+
+    def cost(self, line: Line) -> Floats:
+        """What privacy adds to the regret, run by run: the same users, labels and first policy."""
+        return self.regrets[line] - self.regrets[PLAIN]
+
+    def slope(self, rows: Floats) -> float:
+        """Of the medians against K, both as logarithms; not a number if one is not positive."""
+        middle = np.median(rows, axis=1)
+        if np.any(middle <= 0):
+            return math.nan
+        return float(np.polyfit(np.log(self.users), np.log(middle), 1)[0])
+
+
+def measure(quick: bool = False, runs: int = RUNS) -> Measured:
+    """Runs everything, under a progress bar; ``quick`` is a small part of it."""
+    users = (10**6, 10**7) if quick else USERS
+    fixed = 10**6 if quick else FIXED_USERS
+    runs = 2 if quick else runs
+    lines = (*PRACTICAL, *OPTIMISERS, *THEORY)
+    models = {"joint": (tacit.JointDP, JOINT_EPSILONS), "local": (tacit.LocalDP, LOCAL_EPSILONS)}
+    regrets = {line: np.empty((len(users), runs)) for line in lines}
+    budgets: dict[str, dict[float, Floats]] = {name: {} for name in models}
+
+    def work() -> Iterator[None]:
+        for line in lines:
+            for place, number in enumerate(users):
+                regrets[line][place] = line.regrets(number, runs)
+                yield
+        for name, (model, epsilons) in models.items():
+            for epsilon in epsilons:
+                line = Line(name, model(epsilon, DELTA), JOINT.pen)
+                budgets[name][epsilon] = line.regrets(fixed, runs)
+                yield
+
+    total = len(lines) * len(users) + sum(len(epsilons) for _, epsilons in models.values())
+    for _ in with_progress(work(), total):
+        pass
+    return Measured(users, regrets, budgets, fixed)
+
+
+def draw(path: Path, quick: bool = False) -> Measured:
+    """Runs everything and draws it; returns what was measured."""
+    measured = measure(quick)
+    paint(path, measured)
+    return measured
+
+
+def paint(path: Path, measured: Measured) -> None:
+    """Four panels."""
+    runs = measured.regrets[PLAIN].shape[1]
+    with _sheet(
+        path,
+        "The orders of the bounds, on worlds whose gap shrinks like 1/√K",
+        f"Lines: medians of {runs} runs; bands: 10th to 90th percentile. δ = 1e-6. "
+        "Numbers: slopes on logarithmic axes.",
+    ) as (regret, cost, budget, theory):
+        _lines(regret, measured, PRACTICAL)
+        regret.set(title="Regret grows like √K", ylabel="regret of all K users")
+        _costs(cost, measured, (STRICT, JOINT, LOCAL))
+        cost.set(title="What privacy adds to it", ylabel="regret minus that without privacy")
+        _budgets(budget, measured)
+        _lines(theory, measured, THEORY)
+        theory.set(title="Theory's bonus: VI and PO", ylabel="regret of all K users")
+
+
+def _lines(axes: Axes, measured: Measured, lines: Sequence[Line]) -> None:
+    _logarithmic(axes, "users K")
+    labels = [
+        _band(axes, measured.users, measured.regrets[line], line.pen, _named(measured, line))
+        for line in lines
+    ]
+    random = [0.5 * gap(users) * users for users in measured.users]
+    axes.plot(measured.users, random, ":", color=PALE, lw=1.3)
+    labels.append(EndLabel(measured.users[-1], random[-1], "random", PALE))
+    label_ends(axes, labels)
+
+
+def _named(measured: Measured, line: Line) -> str:
+    return f"{line.label}  {measured.slope(measured.regrets[line]):.2f}"
+
+
+def _costs(axes: Axes, measured: Measured, lines: Sequence[Line]) -> None:
+    _logarithmic(axes, "users K")
+    labels = []
+    for line in lines:
+        cost = measured.cost(line)
+        slope = measured.slope(cost)
+        name = line.label if math.isnan(slope) else f"{line.label}  {slope:.2f}"
+        labels.append(_band(axes, measured.users, cost, line.pen, name))
+    # A run can be lucky with privacy and unlucky without; such ends of a band are cut off.
+    lowest = min(float(np.median(measured.cost(line), axis=1).clip(min=1).min()) for line in lines)
+    axes.set_ylim(bottom=lowest / 5)
+    label_ends(axes, labels)
+
+
+def _budgets(axes: Axes, measured: Measured) -> None:
+    _logarithmic(axes, "epsilon")
+    axes.set(
+        title=f"A larger ε costs less, K = {short(measured.fixed_users)}",
+        ylabel="regret of all K users",
+    )
+    labels = []
+    for name, line in (("local", LOCAL), ("joint", JOINT)):
+        rows = np.stack(list(measured.budgets[name].values()))
+        labels.append(_band(axes, list(measured.budgets[name]), rows, line.pen, name))
+    plain = measured.regrets[PLAIN][measured.users.index(measured.fixed_users)]
+    last = max(JOINT_EPSILONS)
+    axes.axhline(float(np.median(plain)), color=PLAIN.pen.colour, ls=":", lw=1.3)
+    labels.append(EndLabel(last, float(np.median(plain)), PLAIN.label, PLAIN.pen.colour))
+    label_ends(axes, labels)
+
+
+def _band(axes: Axes, x: Sequence[float], rows: Floats, pen: Pen, label: str) -> EndLabel:
+    low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=1)
+    low, middle = np.maximum(low, 1.0), np.maximum(middle, 1.0)
+    axes.fill_between(list(x), low, np.maximum(high, low), color=pen.colour, alpha=0.15, lw=0)
+    axes.plot(list(x), middle, color=pen.colour, marker=pen.marker, ms=6, mec="white", mew=0.6)
+    return EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)
+
+
+def _logarithmic(axes: Axes, label: str) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axes.set(xscale="log", yscale="log", xlabel=label)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        axis.set_minor_formatter(NullFormatter())
+
+
+@contextmanager
+def _sheet(path: Path, title: str, subtitle: str, columns: int = 2) -> Iterator[Sequence[Axes]]:
+    """Two rows of panels, in the style of all figures; saved at the end."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(figures._STYLE):
+        figure = Figure(figsize=(5.5 * columns, 9), dpi=130, layout="constrained")
+        panels = figure.subplots(2, columns)
+        # An empty line keeps the subtitle's place in the layout.
+        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
+        figure.text(0.012, 0.952, subtitle, ha="left", va="center", fontsize=10.5, color=INK)
+        yield list(panels.flat)
+        # Without the name and version of the software, equal pictures are equal files.
+        figure.savefig(path, format="png", metadata={"Software": None})
+
+
+def table(measured: Measured) -> str:
+    """Medians at the smallest and the largest K, and the slopes between, in Markdown."""
+    ends = (0, len(measured.users) - 1)
+    heads = [f"K = {short(measured.users[end])}" for end in ends]
+    lines = [f"| | {heads[0]} | {heads[1]} | slope |", "|---|---:|---:|---:|"]
+
+    def row(name: str, rows: Floats) -> str:
+        middle = np.median(rows, axis=1)
+        slope = measured.slope(rows)
+        shown = "-" if math.isnan(slope) else f"{slope:.2f}"
+        return f"| {name} | {middle[ends[0]]:,.0f} | {middle[ends[1]]:,.0f} | {shown} |"
+
+    random = np.array([[0.5 * gap(users) * users] for users in measured.users])
+    lines.append(row("regret, random actions", random))
+    lines += [row(f"regret, VI, {line.label}", measured.regrets[line]) for line in PRACTICAL]
+    lines += [row(f"cost, VI, {line.label}", measured.cost(line)) for line in PRACTICAL[1:]]
+    lines += [row(f"regret, {line.label}", measured.regrets[line]) for line in OPTIMISERS]
+    lines += [row(f"theory, {line.label}", measured.regrets[line]) for line in THEORY]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = Parser(
+        prog="python -m research.tabular_orders",
+        description="Regret and the cost of privacy against the number of users and epsilon.",
+    )
+    parser.add_output()
+    parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every point")
+    parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
+    given = parser.parse_args(arguments)
+    measured = measure(given.quick, given.runs)
+    try:
+        paint(given.output, measured)
+    except OSError as error:
+        parser.error(f"argument --output: cannot be written: {error}")
+    print(table(measured))
+    print(f"\nThe picture is {given.output}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

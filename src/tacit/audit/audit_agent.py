@@ -1,0 +1,523 @@
+"""Audits of whole agents: what one user's data really changes in what is published.
+
+:func:`audit_agent` looks at an agent from outside and does not believe what it says of itself.
+
+1. **Sensitivity.** Every statistic that passed the gate is attacked; the two users whose vectors
+   are farthest apart are found by search.
+2. **Accounts.** The exact cost of the whole transcript is added up from what the gate was asked
+   for: sum of |shift|^2 / s^2, with the noise s that was claimed; for any two users within the
+   declared sensitivities, and for the two that were found.
+3. **Noise.** The agent runs again and again, with one or with the other of the two. The noise of
+   every release is measured against the claimed one, by part, release and coordinate: its size,
+   its shape, and that no two releases, parts or entries share it; see
+   :mod:`tacit.audit.noise_tests`.
+4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
+   two apart. The privacy loss of neighbouring runs must be N(+-mu^2 / 2, mu^2): its variance, which
+   is that of the noise in the one direction that tells them apart, is tested by itself.
+5. **Outside view.** A threshold on one number of the output, chosen on one half of the runs and
+   judged on the other, gives a lower bound on mu that holds with a stated probability, whatever
+   the agent does. It is compared with the claimed mu, never as an epsilon at a tiny delta.
+6. **Behaviour.** The checks of :func:`tacit.check_agent`.
+
+A pass is no proof: the proof is in the docstrings. A fail is one, but for the stated chance of a
+false alarm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.audit.audit_report import AgentAudit, Attacked, Transcript, Unit
+from tacit.audit.check_agent import Outcome, agent_outcomes, require_releases
+from tacit.audit.check_statistic import check_statistic
+from tacit.audit.gate_noise import Law, Measured, Totals, measured, report_blur
+from tacit.audit.made_up_users import Sample, mixed, raw_block, sampler_of
+from tacit.audit.mechanisms import audit_samples
+from tacit.audit.noise_tests import Flips, NoiseRecord, Tally
+from tacit.audit.watched_gate import WatchedGate
+from tacit.audit.worst_users import worst_users
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.local import noise_scale, report
+from tacit.privacy.models import JointDP, LocalDP
+from tacit.privacy.statistic import Block, Layout, Part, Statistic
+from tacit.simulation.run import Progress, World, progress_bar
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Statistics that are attacked at most, one by one.
+_ATTACKED = 6
+# A threshold is chosen on one half of the runs and judged on the other.
+_FEWEST_RUNS = 20
+_NOISE_SEEDS = 1 << 24
+
+
+def audit_agent(
+    make_agent: Callable[..., Any],
+    world: World,
+    *,
+    users: int = 400,
+    runs: int = 1000,
+    confidence: float = 0.9999,
+    seed: int = 0,
+    behaviour: bool = True,
+    rounds: int = 80,
+    seeds: int = 60,
+    sample: Sample | None = None,
+    progress: Progress = True,
+) -> AgentAudit:
+    """Audits an agent on simulated users; see the module.
+
+    Args:
+        make_agent: ``make_agent(spec, users=, seed=, noise_seed=)``, with ``ledger=`` as well
+            under joint DP, as for :func:`tacit.check_agent`.
+        world: a small world.
+        users: how many users the audited agents serve; three releases are needed at least.
+        runs: how often the agent runs with each of the two users, per audited block.
+        confidence: of the lower bound from outside.
+        seed: of the users and the attack.
+        behaviour: whether to make the checks of :func:`tacit.check_agent` as well.
+        rounds: of the search for the farthest pair.
+        seeds: how many runs the checks on ties and labels compare.
+        sample: makes users for the attack, beside those made from the world's own; those of
+            :mod:`tacit.audit.worst_users` by default.
+        progress: whether to show a progress bar, on standard error.
+
+    Raises:
+        InvalidArgument: the agent has no privacy to audit, or protects what all users share.
+    """
+    if runs < _FEWEST_RUNS:
+        raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
+    auditor = _Auditor(make_agent, world, users, seed, rounds, sample)
+    if behaviour:
+        require_releases(auditor.make(0), auditor.releases)
+    blocks = auditor.audited_blocks()
+    units = len(blocks) * 2 * runs + (12 * runs // 10 if behaviour else 0)
+    transcripts: list[Transcript] = []
+    outcomes: list[Outcome] = []
+    broken: list[str] = []
+    with progress_bar(f"auditing {auditor.name}", units, progress) as advance:
+        statistics, pairs = auditor.attack(blocks)
+        for block in blocks:
+            if block not in pairs:
+                continue
+            try:
+                transcripts.append(
+                    auditor.transcript(block, pairs[block], runs, confidence, advance)
+                )
+            except Exception as error:
+                broken.append(f"block {block}: {type(error).__name__}: {error}")
+        if behaviour:
+            for outcome in agent_outcomes(
+                make_agent, world, users=users, seeds=seeds, seed=seed, sample=sample
+            ):
+                outcomes.append(outcome)
+                advance(runs // 10)
+    privacy = auditor.privacy
+    return AgentAudit(
+        agent=auditor.name,
+        world=world.name,
+        privacy=repr(privacy),
+        guarantee=auditor.guarantee,
+        releases=auditor.releases,
+        passages=len(auditor.passages),
+        statistics=tuple(statistics),
+        transcripts=tuple(transcripts),
+        outcomes=tuple(outcomes),
+        delta=privacy.delta if privacy.delta > 0.0 else 1e-6,
+        broken=tuple(broken),
+    )
+
+
+class _Auditor:
+    """One audit of one kind of agent."""
+
+    def __init__(
+        self,
+        make_agent: Callable[..., Any],
+        world: World,
+        users: int,
+        seed: int,
+        rounds: int = 80,
+        sample: Sample | None = None,
+    ) -> None:
+        self.make_agent = make_agent
+        self.world = world
+        self.users = users
+        self.seed = seed
+        self.rounds = rounds
+        self.sample = sample
+        self._flips: Flips | None = None
+        self._differences: dict[str, Floats] = {}
+        self._totals = Totals()
+        agent = self.make(0)
+        self.privacy = agent.privacy
+        if not isinstance(self.privacy, (JointDP, LocalDP)):
+            raise InvalidArgument(f"privacy is {self.privacy!r}: there is nothing to audit")
+        self.name = str(getattr(agent, "name", type(agent).__name__))
+        self.guarantee: Guarantee = agent.guarantee
+        rng = np.random.default_rng(np.random.SeedSequence([11, seed]))
+        self.blocks: list[Block] = []
+        self.policies: list[Any] = []
+        with WatchedGate().open() as gate:
+            while agent.block_users > 0:
+                policy = agent.policy
+                served = world.simulate(policy, agent.block_users, rng, "episodes")
+                agent.learn(served)
+                self.blocks.append(raw_block(served))
+                self.policies.append(policy)
+        self.gate = gate
+        self.passages = gate.passages
+        self.releases = len(self.blocks)
+        crowd = max((p.statistic.crowd for p in self.passages), default=1)
+        if crowd > 1:
+            raise InvalidArgument(
+                f"{self.name} protects {self.guarantee.unit}: {crowd} users change together, and "
+                "an audit replaces one"
+            )
+
+    def make(self, noise_seed: int) -> Any:
+        # Audits with different seeds share no noise.
+        own = noise_seed + _NOISE_SEEDS * self.seed
+        return self.make_agent(self.world.spec, users=self.users, seed=self.seed, noise_seed=own)
+
+    @property
+    def pure(self) -> bool:
+        return self.privacy.delta == 0.0 or (
+            isinstance(self.privacy, LocalDP) and self.privacy.mechanism != "gaussian"
+        )
+
+    @property
+    def unit(self) -> Unit:
+        if self.pure:
+            return "epsilon"
+        return "sqrt(2 rho)" if self.privacy.sampler == "exact" else "mu"
+
+    @property
+    def norm(self) -> Literal["l1", "l2"]:
+        return "l1" if self.pure else "l2"
+
+    @property
+    def claimed(self) -> float:
+        """What one episode may cost, in mu or epsilon."""
+        if isinstance(self.privacy, LocalDP):
+            return self.privacy.report_cost
+        limit = self.privacy.episode_limit
+        return limit if self.pure else math.sqrt(limit)
+
+    def bound(self, block: int) -> float:
+        """What any two users of a block can cost at most, by declared sensitivities and noise."""
+        relation, norm = self.privacy.relation, self.norm
+        if isinstance(self.privacy, LocalDP):
+            if self.privacy.mechanism == "randomised response":
+                return self.claimed
+            asked = next(p.statistic for p in self.passages if block in p.blocks)
+            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
+        run = measured(self.gate, self._totals) or []
+        costs = [
+            abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
+            for one in run
+            if one.gains.get(block)
+        ]
+        return math.fsum(costs) if self.pure else math.hypot(*costs)
+
+    def audited_blocks(self) -> list[int]:
+        """The first block, whose users are in most releases of a counter, and a later one."""
+        return sorted({0, self.releases // 2} & set(range(self.releases)))
+
+    # The attack.
+
+    def attack(self, blocks: Sequence[int]) -> tuple[list[Attacked], dict[int, Block]]:
+        """Statistics that the audited blocks were asked, and the farthest pair of each block.
+
+        A block that is asked several times has the pair that all of its questions together tell
+        apart best.
+        """
+        attacked: dict[str, Attacked] = {}
+        pairs: dict[int, Block] = {}
+        questions: dict[str, tuple[Statistic, int]] = {}
+        for passage in self.passages:
+            for b in passage.blocks:
+                if b in blocks:
+                    questions.setdefault(passage.statistic.fingerprint, (passage.statistic, b))
+        chosen = np.linspace(0, len(questions) - 1, min(len(questions), _ATTACKED)).astype(int)
+        for k in chosen:
+            fingerprint = list(questions)[k]
+            statistic, block = questions[fingerprint]
+            attacked[fingerprint], pair = self._attack(statistic, block)
+            pairs.setdefault(block, pair)
+        for b in blocks:
+            asked = self._asked(b)
+            if b not in pairs and asked:
+                pairs[b] = self._attack(asked[0][0], b)[1]
+            if len(asked) > 1:
+                pairs[b] = self._attack(_Together.of(asked), b)[1]
+        return list(attacked.values()), pairs
+
+    def _attack(self, statistic: Statistic, block: int) -> tuple[Attacked, Block]:
+        norm, relation = self.norm, self.privacy.relation
+        sample = mixed(self._worst(block), sampler_of(self.blocks[block], self.policies[block]))
+        name, declared = statistic.name, statistic.sensitivity(relation, norm)
+        try:
+            found = check_statistic(
+                statistic, sample, users=200, rounds=self.rounds, seed=self.seed
+            )
+        except CheckFailed as error:
+            pair = sample(np.random.default_rng(self.seed), 2)
+            return Attacked(name, declared, math.nan, str(error)), pair
+        return Attacked(name, declared, found.seen[f"{relation.value} {norm}"]), found.pair
+
+    def _worst(self, block: int) -> Sample | None:
+        """The caller's users, or those that are known to be far apart in worlds like this."""
+        if self.sample is not None:
+            return self.sample
+        try:
+            return worst_users(self.world.spec, self.policies[block])
+        except InvalidArgument:
+            return None
+
+    def _asked(self, block: int) -> list[tuple[Statistic, float]]:
+        """What a block was asked in the first run, and how loud its answers are."""
+        if isinstance(self.privacy, LocalDP):
+            return [(p.statistic, 1.0) for p in self.passages if block in p.blocks][:1]
+        return [
+            (one.passage.statistic, one.gains[block])
+            for one in measured(self.gate) or ()
+            if block in one.passage.blocks
+        ]
+
+    # Runs.
+
+    def transcript(
+        self,
+        block: int,
+        pair: Block,
+        runs: int,
+        confidence: float,
+        advance: Callable[[int], None],
+    ) -> Transcript:
+        measure = self._device if isinstance(self.privacy, LocalDP) else self._run
+        seen: list[list[_Seen]] = []
+        record, self._flips = NoiseRecord(), None
+        for which in (0, 1):
+            some = []
+            for i in range(runs):
+                # Runs of the two kinds are independent: none shares its noise with another.
+                some.append(measure(block, pair, which, 1 + 2 * i + which, record))
+                advance(1)
+            seen.append(some)
+        everything = [*seen[0], *seen[1]]
+        values = sum(s.values for s in everything)
+        scores = [np.array([s.score for s in some]) for some in seen]
+        failures = [("transcript noise", words) for words in record.sizes()[:3]]
+        if self._flips is not None:
+            failures += [("transcript noise", words) for words in self._flips.wrong()]
+        failures += [("transcript noise", words) for words in record.shapes()[:3]]
+        failures += [("transcript overlap", words) for words in record.shared()[:3]]
+        along = Tally("normal")
+        along.add(np.array([s.along for s in everything if not math.isnan(s.along)]))
+        if along.values and along.wrong():
+            words = (
+                f"in {along.values} runs the privacy loss of the two varies by {along.ratio:.3f} "
+                "of what is claimed"
+            )
+            failures.append(("privacy loss", words))
+        return Transcript(
+            block=block,
+            claimed=self.claimed,
+            unit=self.unit,
+            bound=self.bound(block),
+            accounted=max(s.cost for s in everything),
+            noise_ratio=sum(s.squares for s in everything) / max(values, 1),
+            noise_values=values,
+            overlap=record.overlap,
+            losses=np.array([s.loss for s in seen[0]]),
+            other_losses=np.array([s.loss for s in seen[1]]),
+            outside=audit_samples(scores[1], scores[0], confidence=confidence),
+            along=along.ratio if along.values else math.nan,
+            noise_failures=tuple(failures),
+        )
+
+    def _run(
+        self, block: int, pair: Block, which: int, noise_seed: int, record: NoiseRecord
+    ) -> _Seen:
+        """A run of the agent with one of the two users in the first row of a block."""
+        agent = self.make(noise_seed)
+        data = list(self.blocks)
+        data[block] = _with_user(data[block], pair, which)
+        with WatchedGate().open() as gate:
+            for raw in data:
+                if agent.block_users == 0:
+                    raise CheckFailed("it stopped before all declared users came")
+                agent.learn(raw)
+        seen = _Seen(self.pure)
+        run = measured(gate, self._totals) or []
+        record.add(run)
+        for one in run:
+            noise = one.noise[one.kept]
+            shift = np.zeros_like(noise)
+            if one.gains.get(block):
+                statistic = self._of(one, run, block)
+                shift = (one.gains[block] * self._difference(statistic, pair))[one.kept]
+            seen.add(noise, shift, which)
+        return seen
+
+    @staticmethod
+    def _of(one: Measured, run: Sequence[Measured], block: int) -> Statistic:
+        """What the users of a block were asked for a release."""
+        stream = one.passage.stream
+        if stream is None:
+            return one.passage.statistic
+        # A stream may have asked them something else than its newest users.
+        return next(
+            other.passage.statistic
+            for other in run
+            if other.passage.stream is stream and other.passage.blocks[0] == block
+        )
+
+    def _difference(self, statistic: Statistic, pair: Block) -> Floats:
+        """How far the two are apart; most runs ask the same again."""
+        key = f"{statistic.fingerprint} {id(pair)}"
+        if key not in self._differences:
+            if len(self._differences) > 1000:
+                self._differences.clear()
+            first, second = statistic.contributions(pair)
+            self._differences[key] = first - second
+        return self._differences[key]
+
+    def _device(
+        self, block: int, pair: Block, which: int, noise_seed: int, record: NoiseRecord
+    ) -> _Seen:
+        """One report of one of the two, from her device."""
+        passage = next(p for p in self.passages if block in p.blocks)
+        statistic, privacy = passage.statistic, self.privacy
+        assert isinstance(privacy, LocalDP)  # noqa: S101
+        user = pair.take(slice(which, which + 1))
+        sent = report(statistic, user, privacy, noise_seed=noise_seed)
+        seen = _Seen(self.pure)
+        if privacy.mechanism == "randomised response":
+            self._flips = self._flips or Flips.of(statistic, privacy)
+            truth = statistic.contributions(pair)
+            self._flips.add(sent, truth[which])
+            seen.add_bits(sent, self._flips.chances(truth), which)
+            return seen
+        scale = noise_scale(statistic, privacy)
+        noise = (sent - statistic.contributions(user)[0]) / scale
+        law: Law = "laplace" if self.pure else "normal"
+        everything = np.ones(noise.size, dtype=bool)
+        blur = report_blur(statistic, privacy, 1, sent) / scale
+        record.add([Measured(passage, 0, noise, everything, {}, law, blur)])
+        seen.add(noise, self._difference(statistic, pair) / scale, which)
+        return seen
+
+
+@dataclass(eq=False)
+class _Seen:
+    """What one run showed: noise in units of what was claimed, and the loss by it."""
+
+    pure: bool
+    squares: float = 0.0
+    values: int = 0
+    loss: float = 0.0
+    score: float = 0.0
+    _cost: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        return self._cost if self.pure else math.sqrt(self._cost)
+
+    @property
+    def along(self) -> float:
+        """The noise in the direction of the shift, of all releases; it is what losses vary by."""
+        if self.pure or self._cost == 0.0:
+            return math.nan
+        return (self.loss - 0.5 * self._cost) / math.sqrt(self._cost)
+
+    def add_bits(self, bits: Floats, chances: Floats, which: int) -> None:
+        """Bits of randomised response, and the chances that they are 1 for each of the two."""
+        one, zero = np.log(chances), np.log1p(-chances)
+        ratios = np.where(bits > 0.0, one[0] - one[1], zero[0] - zero[1])
+        self.score += float(ratios.sum())
+        self.loss += float(ratios.sum()) * (1.0 if which == 0 else -1.0)
+        # The most that any bits tell, in one direction or the other.
+        apart = np.stack([one[0] - one[1], zero[0] - zero[1]])
+        self._cost += max(float(apart.max(axis=0).sum()), float((-apart).max(axis=0).sum()))
+        mine = chances[which]
+        self.squares += float(((bits - mine) ** 2 / (mine * (1.0 - mine))).sum())
+        self.values += bits.size
+
+    def add(self, noise: Floats, shift: Floats, which: int) -> None:
+        """One release: y = T + noise, with T = the first user's or, minus the shift, the other's.
+
+        The score is the log-likelihood ratio as a function of the output; under the first user it
+        is the loss, under the second minus the loss.
+        """
+        sign = 1.0 if which == 0 else -1.0
+        if self.pure:
+            # Unit Laplace noise; sums of absolute values.
+            score = float((np.abs(noise + sign * shift) - np.abs(noise)).sum()) * sign
+            self._cost += float(np.abs(shift).sum())
+            self.squares += float((noise**2).sum()) / 2.0
+        else:
+            score = float(noise @ shift) + sign * 0.5 * float(shift @ shift)
+            self._cost += float(shift @ shift)
+            self.squares += float((noise**2).sum())
+        self.score += score
+        self.loss += sign * score
+        self.values += noise.size
+
+
+@dataclass(frozen=True, eq=False)
+class _Together(Statistic):
+    """All questions that a block was asked, as one, in units of their noise."""
+
+    questions: tuple[Statistic, ...] = ()
+    gains: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, asked: Sequence[tuple[Statistic, float]]) -> _Together:
+        """Of statistics and how loud their answers are."""
+        return cls(tuple(s for s, _ in asked), tuple(abs(gain) for _, gain in asked))
+
+    @property
+    def varies(self) -> frozenset[str] | None:
+        """They agree, for one curator asks them."""
+        return self.questions[0].varies
+
+    @property
+    def layout(self) -> Layout:
+        """One part."""
+        return Layout((Part("all", (sum(s.layout.size for s in self.questions),)),))
+
+    def l2(self, relation: Relation) -> float:
+        """Squares add up, for each is covered."""
+        pairs = zip(self.questions, self.gains, strict=True)
+        return math.sqrt(sum((gain * s.l2(relation)) ** 2 for s, gain in pairs))
+
+    def l1(self, relation: Relation) -> float | None:
+        """They add up."""
+        bounds = [s.l1(relation) for s in self.questions]
+        if any(bound is None for bound in bounds):
+            return None
+        pairs = zip(bounds, self.gains, strict=True)
+        return sum(gain * (bound or 0.0) for bound, gain in pairs)
+
+    def vectors(self, block: Block) -> Floats:
+        """Side by side."""
+        pairs = zip(self.questions, self.gains, strict=True)
+        return np.concatenate([gain * s.vectors(block) for s, gain in pairs], axis=1)
+
+
+def _with_user(block: Block, pair: Block, which: int) -> Block:
+    """The block with one of the two in its first row; her version is that of the block."""
+    arrays: dict[str, NDArray[Any]] = {name: np.array(a) for name, a in block.arrays.items()}
+    for name, array in arrays.items():
+        array[0] = pair[name][which]
+    return Block(block.users, arrays)

@@ -1,0 +1,238 @@
+"""A conformance check that anyone can run on their own agents.
+
+``check_agent`` is what every agent of Tacit passes. It plays short simulations and looks at them
+from both sides of the gate: while they run, everything that enters a curator or a stream, and
+everything that comes out, is written down, or is played back in place of what would come out.
+
+It finds slips, not sabotage: an agent that recognises the check, or goes wrong only at a size that
+is not tried, passes. It does not replace the proof.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tacit.audit.checks.check_budget import check_budget, check_sensitivity
+from tacit.audit.checks.check_flow import check_data_flow, check_hostile
+from tacit.audit.checks.check_labels import check_labels, check_ties
+from tacit.audit.checks.check_noise import check_noise
+from tacit.audit.checks.check_protocol import check_chunks, check_protocol, check_refusals
+from tacit.audit.checks.check_resume import check_real, check_resume
+from tacit.audit.made_up_users import Sample
+from tacit.audit.trial import Run, Trial
+from tacit.privacy.budget import Budget
+from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.privacy.models import NonPrivate
+from tacit.simulation.run import World
+
+
+@dataclass(frozen=True)
+class AgentReport:
+    """What ``check_agent`` saw.
+
+    Attributes:
+        agent: the agent's name.
+        passed: the checks that were made.
+        skipped: those that were not, and why.
+        releases: publications of the run that was looked at.
+        tightness: the largest found over the declared sensitivity, by statistic attacked.
+    """
+
+    agent: str
+    passed: tuple[str, ...]
+    skipped: Mapping[str, str]
+    releases: int
+    tightness: tuple[float, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.agent}: {len(self.passed)} checks passed, {self.releases} releases"]
+        lines += [f"  passed   {name}" for name in self.passed]
+        lines += [f"  skipped  {name}: {why}" for name, why in self.skipped.items()]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one check.
+
+    Attributes:
+        name: which.
+        skipped: why it was not made, or ``None``.
+        failure: what it found, or ``None``.
+    """
+
+    name: str
+    skipped: str | None
+    failure: CheckFailed | None
+
+
+def check_agent(
+    make_agent: Callable[..., Any],
+    world: World,
+    *,
+    users: int = 1000,
+    seeds: int = 60,
+    seed: int = 0,
+    budget: Budget | None = None,
+    sample: Sample | None = None,
+) -> AgentReport:
+    """Checks everything an agent promises.
+
+    * protocol: attributes and their types; somebody is to be served until all declared users are;
+      releases count up, versions increase, and the agent runs on the form of data it asks for.
+    * chunks: users may come in any portions; what is published is the same.
+    * refusals: more users than declared, wrong shapes, ids for some only: a typed error, and
+      nothing has changed.
+    * sensitivity: the statistics that went through the gate are attacked by
+      :func:`tacit.check_statistic`; sums of very many users do not wrap; with the noise switched
+      off, what is released is the sum of the users' bounded vectors (rounded one by one, where
+      noise is exact).
+    * budget: everybody enters the gate once, no block spends more than an episode may, the
+      guarantee is the declared budget; of users who return, by their ids, no more episodes count
+      than the guarantee is for, and those are their first.
+    * noise: what was released minus the true sums is as large as sensitivity and cost demand, in
+      every part, release and coordinate, neither smaller nor larger, and as releases state it; it
+      has the claimed distribution, tails included, and its values do not repeat; no two releases,
+      parts or entries share it. All of that in simulations and in real runs; and two real runs
+      with the same seed, clock and shared generators differ.
+    * data flow: with all releases forced to be the same, other users lead to the same policies,
+      blocks, statistics, public attributes and properties, texts (``repr``), published files,
+      return values of ``learn`` and messages (logged or printed), bit for bit; if one user changes,
+      nobody's contribution but hers does, and hers in one block only; if all users of one block
+      change, no other block's contributions do.
+    * hostile users: values that are not finite, out of range or of another policy neither raise
+      nor warn nor touch anybody else; counts that are masked by a policy count only those who
+      followed this very one.
+    * resume: a simulation saved in the middle of a block goes on identically in a fresh agent.
+    * real resume: a real run goes on with fresh noise; with a ledger, once, and the ledger knows
+      what was spent; with autosave, where an agent offers it, from a file that is there as soon as
+      a policy is published.
+    * ties: on rewards that are all equal and with labels in random order, every action is chosen
+      equally often.
+    * labels: with actions named the other way round the agent earns as much.
+
+    Random checks have fixed seeds, but for real noise, which has none; a correct agent fails one
+    with a probability below 1e-5, and below 1e-8 by its noise.
+
+    Args:
+        make_agent: makes an agent: ``make_agent(spec, users=, seed=, noise_seed=)``, with
+            ``ledger=`` (and ``autosave=``, where it is offered) as well under joint DP; such as
+            ``functools.partial(UCBVI, privacy=JointDP(1.0, 1e-6), schedule="fixed:size=100")``.
+            Agents have ``load(path)`` (and ``ledger=``) beside what
+            :class:`tacit.simulation.run.Agent` asks.
+        world: a small world. The check makes a few hundred short runs.
+        users: how many users the agents are declared for; three releases are needed at least.
+        seeds: how many runs the checks on ties and labels compare, half of them for labels.
+        seed: of the simulated users.
+        budget: what the guarantee must state, where it is not the budget that was given.
+        sample: makes hostile users for the attack on statistics; see
+            :func:`tacit.check_statistic`. Made from the world's own users by default.
+
+    Raises:
+        CheckFailed: the message begins with the check's name.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(make_agent, world, users, seeds, seed, budget, sample, Path(folder))
+        return _Runner(trial).report()
+
+
+def agent_outcomes(
+    make_agent: Callable[..., Any],
+    world: World,
+    *,
+    users: int = 1000,
+    seeds: int = 60,
+    seed: int = 0,
+    budget: Budget | None = None,
+    sample: Sample | None = None,
+) -> Iterator[Outcome]:
+    """The checks of :func:`check_agent` one by one, whatever they find; for reports."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(make_agent, world, users, seeds, seed, budget, sample, Path(folder))
+        yield from _Runner(trial).outcomes()
+
+
+def require_releases(agent: Any, releases: int) -> None:
+    """Refuses agents that publish too seldom to be checked, but for those that ask all at once.
+
+    Raises:
+        InvalidArgument: with what to do.
+    """
+    if releases < 3 and not getattr(agent, "batch", False):
+        raise InvalidArgument(
+            f"users is {agent.users}, for which this agent publishes {releases} times; the check "
+            "needs 3: give more users, or another schedule"
+        )
+
+
+class _Runner:
+    """Makes all checks, one after the other."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """All of them; a failed one does not end it."""
+        trial = self.trial
+        private = not isinstance(trial.privacy, NonPrivate)
+        exchangeable = isinstance(getattr(trial.world.spec, "actions", None), int) and getattr(
+            trial.world, "exchangeable_actions", True
+        )
+        unnamed = None if exchangeable else "the labels of these actions mean something"
+        noiseless = None if private else "there is no noise"
+        checks: list[tuple[str, Callable[[Trial], None], str | None]] = [
+            ("protocol", check_protocol, None),
+            ("chunks", check_chunks, None),
+            ("refusals", check_refusals, None),
+            ("sensitivity", check_sensitivity, None),
+            ("budget", check_budget, None if private else "there is no budget"),
+            ("noise", check_noise, noiseless),
+            ("data flow", check_data_flow, None),
+            ("hostile users", check_hostile, None),
+            ("resume", check_resume, None),
+            ("real resume", check_real, noiseless),
+            ("ties", check_ties, unnamed),
+            ("labels", check_labels, unnamed),
+        ]
+        first: Run = _guarded("protocol", lambda: trial.first)
+        require_releases(trial.make(), len(first.blocks))
+        for name, check, reason in checks:
+            failure = None
+            if reason is None:
+                try:
+                    _guarded(name, partial(check, trial))
+                except CheckFailed as error:
+                    failure = error
+            yield Outcome(name, reason, failure)
+
+    def report(self) -> AgentReport:
+        """What passed; the first failure is raised."""
+        outcomes = []
+        for outcome in self.outcomes():
+            if outcome.failure is not None:
+                raise outcome.failure
+            outcomes.append(outcome)
+        return AgentReport(
+            str(getattr(self.trial.make(), "name", "agent")),
+            tuple(o.name for o in outcomes if o.skipped is None),
+            {o.name: o.skipped for o in outcomes if o.skipped is not None},
+            len(self.trial.first.policies) - 1,
+            tuple(self.trial.tightness),
+        )
+
+
+def _guarded(name: str, check: Callable[[], Any]) -> Any:
+    """Whatever a check raises is a failure of this name."""
+    try:
+        return check()
+    except CheckFailed as error:
+        message = str(error)
+        prefixed = message.startswith(f"{name}: ")
+        raise CheckFailed(message if prefixed else f"{name}: {message}") from error
+    except Exception as error:
+        raise CheckFailed(f"{name}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,514 @@
+"""``check_counter``: everything a counter promises, checked on anyone's counter."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.audit.mechanisms import BasisNoise, ExactAudit, audit_counter, audit_linear
+from tacit.privacy.counters import Counter
+from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
+from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.statistic import Floats
+from tacit.privacy.storage import read_state
+from tacit.privacy.symmetric import packed_size, unpack
+
+# Six standard deviations: a false alarm in 5e8 tests, and fewer than 1e3 are made per check.
+_SIGMAS = 6.0
+# Eight for correlations, of which 1e5 are looked at: a false alarm in 1e10 checks.
+_CORRELATION_SIGMAS = 8.0
+
+_DISTRIBUTIONS = {"mu": "gaussian", "epsilon": "laplace"}
+
+_SENSITIVITY = 2.0
+# Where a counter's cost is audited beside its length: other calibrations, other shapes.
+_SHORT = 3
+_SENSITIVITIES = (0.3, 2.0)
+_COSTS = (0.05, 0.7, 3.0)
+_SHAPES: tuple[tuple[int, ...], ...] = ((), (2,), (2, 2), (2, 2, 2), (48,))
+_SYMMETRIC_SHAPES: tuple[tuple[int, ...], ...] = ((2, 2), (2, 2, 2))
+
+
+@dataclass(frozen=True)
+class CounterReport:
+    """What ``check_counter`` saw.
+
+    Attributes:
+        kind: the counter's name.
+        audits: exact audits by number of releases (none for a counter without noise).
+        worst_std_ratio: the empirical over the claimed standard deviation, farthest from 1.
+    """
+
+    kind: str
+    audits: dict[int, ExactAudit]
+    worst_std_ratio: float
+
+    @property
+    def tightness(self) -> dict[int, float]:
+        """Exact over claimed cost by number of releases: 1 means that no noise is wasted."""
+        return {n: _tightness(audit) for n, audit in self.audits.items()}
+
+
+def check_counter(
+    make: Callable[..., Counter],
+    *,
+    laplace: bool = False,
+    releases: int = 33,
+    lengths: tuple[int, ...] = (1, 2, 3, 4, 7, 8, 9, 31, 64, 65, 130),
+    attained: float | None = None,
+) -> CounterReport:
+    """Checks everything a counter promises.
+
+    Noise-free sums are exact (numbers, vectors, symmetric matrices); the exact audit of the code
+    does not exceed the claim, at several lengths, for small and large sensitivities and costs,
+    and, coordinate by coordinate, for items of all shapes; the noise is of the claimed
+    distribution and linear in what was drawn; the claimed standard deviation is the empirical
+    one, and coordinates are uncorrelated; a simulation resumes identically and a real run with
+    fresh noise; releases beyond the horizon, wrong shapes and infinite items are refused and
+    change nothing; the noise does not depend on the items, small or huge, so streams may be
+    adaptive; the state is no larger than promised and secret.
+
+    Args:
+        make: a counter class, or a function with the same arguments.
+        laplace: check it with Laplace instead of Gaussian noise.
+        releases: length of the streams.
+        lengths: at which lengths the exact audit is made.
+        attained: fail where less than this fraction of the claimed cost is really spent (too
+            much noise). In any case a cost may not be used up at one calibration or shape and
+            less than half at another.
+
+    >>> from tacit.privacy.counters import BinaryTree
+    >>> check_counter(BinaryTree, releases=8, lengths=(8,)).tightness[8].__round__(6)
+    1.0
+    """
+    unit, cost = ("epsilon", 0.9) if laplace else ("mu", 0.7)
+    build = _Builder(make, unit, _accepted_cost(make, unit, cost), releases)
+    _check_sums(build)
+    audits: dict[int, ExactAudit] = {}
+    if build.cost is not None:
+        _check_draws(build)
+        for n in (*lengths, releases):
+            audits[n] = _check_length(build, n, attained)
+        _check_calibrations(build, attained)
+        _check_shapes(build, attained)
+        _check_linear(build)
+    ratio = _check_std(build, laplace)
+    _check_refusals(build)
+    _check_adaptive(build)
+    with tempfile.TemporaryDirectory() as folder:
+        _check_resume(build, Path(folder))
+    return CounterReport(build(()).kind, audits, ratio)
+
+
+def _accepted_cost(make: Callable[..., Counter], unit: str, cost: float) -> float | None:
+    """The cost, or none for a counter that takes none because it adds no noise."""
+    try:
+        counter = make(releases=1, **{unit: cost})
+    except InvalidArgument:
+        with contextlib.suppress(InvalidArgument):
+            if make(releases=1).distribution == "none":
+                return None
+        raise
+    expected = _DISTRIBUTIONS[unit]
+    require(
+        counter.distribution == expected,
+        f"with a claim of {unit} the distribution must be {expected!r}, "
+        f"not {counter.distribution!r}",
+    )
+    return cost
+
+
+@dataclass(frozen=True)
+class _Builder:
+    make: Callable[..., Counter]
+    unit: str
+    cost: float | None
+    releases: int
+
+    def __call__(
+        self, shape: tuple[int, ...], source: NoiseSource | None = None, **options: Any
+    ) -> Counter:
+        arguments: dict[str, Any] = {"sensitivity": _SENSITIVITY, "releases": self.releases}
+        if self.cost is not None:
+            arguments[self.unit] = self.cost
+        arguments |= options
+        counter = self.make(shape=shape, source=Noise(7) if source is None else source, **arguments)
+        for name, value in arguments.items():
+            claim = getattr(counter, name)
+            require(claim == value, f"built with {name}={value!r}, it claims {claim!r}")
+        return counter
+
+    @property
+    def symmetric_too(self) -> bool:
+        return self.unit == "mu"
+
+
+def _check_sums(build: _Builder) -> None:
+    rng = np.random.default_rng(1)
+    shapes: list[tuple[tuple[int, ...], bool]] = [((), False), ((3,), False), ((2, 4), False)]
+    if build.symmetric_too:
+        shapes += [((3, 3), True), ((2, 3, 3), True)]
+    for shape, symmetric in shapes:
+        items = rng.normal(size=(build.releases, *shape))
+        if symmetric:
+            items += np.swapaxes(items, -1, -2)
+        counter = build(shape, BasisNoise(), symmetric=symmetric)
+        sums = np.stack([counter.release(item) for item in items])
+        error = float(np.abs(sums - np.cumsum(items, axis=0)).max())
+        require(error < 1e-10, f"without noise the sums of shape {shape} are off by {error:.3g}")
+
+
+# Exact audits of what ``make`` makes.
+
+
+def _check_length(build: _Builder, releases: int, attained: float | None) -> ExactAudit:
+    audit = _audit_vectors(build, releases)
+    _judge(build, audit, f"at {releases} releases", attained)
+    return audit
+
+
+def _check_calibrations(build: _Builder, attained: float | None) -> None:
+    """The noise follows the sensitivity and the cost that were asked for."""
+    reference = _tightness(_audit_vectors(build, _SHORT))
+    for sensitivity in _SENSITIVITIES:
+        for cost in _COSTS:
+            audit = _audit_vectors(build, _SHORT, sensitivity=sensitivity, cost=cost)
+            where = f"at sensitivity {sensitivity:g}, {build.unit} {cost:g}, {_SHORT} releases"
+            _judge(build, audit, where, attained, reference)
+
+
+def _check_shapes(build: _Builder, attained: float | None) -> None:
+    """Every shape of item, in every direction that a user may change it."""
+    reference = _tightness(_audit_vectors(build, _SHORT))
+    shapes = [(shape, False) for shape in _SHAPES]
+    if build.symmetric_too:
+        shapes += [(shape, True) for shape in _SYMMETRIC_SHAPES]
+    for shape, symmetric in shapes:
+        audit = _audit_shape(build, shape, symmetric)
+        kind = "symmetric items" if symmetric else "items"
+        _judge(build, audit, f"for {kind} of shape {shape}", attained, reference)
+
+
+def _judge(
+    build: _Builder,
+    audit: ExactAudit,
+    where: str,
+    attained: float | None,
+    reference: float = 0.0,
+) -> None:
+    require(
+        audit.unit == build.unit,
+        f"{where}: the claim is {build.unit}, but the noise is {_DISTRIBUTIONS[audit.unit]}",
+    )
+    require(audit.passed, f"{where}: {audit}")
+    ratio = _tightness(audit)
+    require(
+        ratio >= 0.5 * reference,
+        f"{where}: {audit.unit} {audit.cost:.6g} is {ratio:.3f} of the claim, elsewhere it is "
+        f"{reference:.3f}: the noise must follow the sensitivity and the cost alone",
+    )
+    if attained is not None:
+        require(ratio >= attained, f"{where}: the claim is loose, {ratio:.3f} of it is spent")
+
+
+def _tightness(audit: ExactAudit) -> float:
+    return audit.cost / audit.claimed if audit.claimed else math.inf
+
+
+def _audit_vectors(
+    build: _Builder,
+    releases: int,
+    *,
+    sensitivity: float = _SENSITIVITY,
+    cost: float | None = None,
+) -> ExactAudit:
+    """A whole stream of vectors, whose coordinates are taken to be alike."""
+    claimed = build.cost if cost is None else cost
+
+    def make(dimension: int, source: NoiseSource) -> Counter:
+        options = {"releases": releases, "sensitivity": sensitivity, build.unit: claimed}
+        return build((dimension,), source, **options)
+
+    try:
+        return audit_counter(make, releases, sensitivity=sensitivity, claimed=claimed)
+    except (InvalidArgument, IndexError) as error:
+        raise CheckFailed(f"at {releases} releases no exact audit is possible: {error}") from error
+
+
+def _audit_shape(build: _Builder, shape: tuple[int, ...], symmetric: bool) -> ExactAudit:
+    """A short stream, scalar by scalar: nothing is assumed of coordinates."""
+
+    def mechanism(items: Floats, source: NoiseSource) -> list[Floats]:
+        counter = build(shape, source, releases=_SHORT, symmetric=symmetric)
+        return [counter.release(item) for item in items]
+
+    basis = _basis(shape, symmetric)
+    audit = _laplace_cost if build.unit == "epsilon" else _gaussian_cost
+    try:
+        costs = [_SENSITIVITY * audit(mechanism, _changes(basis, k)) for k in range(_SHORT)]
+    except InvalidArgument as error:
+        raise CheckFailed(f"for items of shape {shape}: {error}") from error
+    return ExactAudit(build.unit, build.cost, np.array(costs), _SHORT * len(basis))
+
+
+def _basis(shape: tuple[int, ...], symmetric: bool) -> Floats:
+    """Orthonormal items; in the Frobenius norm, if symmetric."""
+    if not symmetric:
+        size = math.prod(shape)
+        return np.eye(size).reshape(size, *shape)
+    packed = packed_size(shape[-1])
+    size = math.prod(shape[:-2]) * packed
+    return unpack(np.eye(size).reshape(size, *shape[:-2], packed), shape[-1])
+
+
+def _changes(basis: Floats, position: int) -> Floats:
+    """Each basis item as a change of the item at ``position`` of a stream."""
+    changes = np.zeros((len(basis), _SHORT, *basis.shape[1:]))
+    changes[:, position] = basis
+    return changes
+
+
+def _gaussian_cost(
+    mechanism: Callable[[Floats, NoiseSource], list[Floats]], changes: Floats
+) -> float:
+    """The largest mu over all unit combinations of the changes.
+
+    mu^2 is a quadratic form in the change, so the costs of all e_i and e_i + e_j determine it.
+    """
+    size = len(changes)
+    rows, columns = np.triu_indices(size)
+    costs = audit_linear(mechanism, list(changes[rows] + changes[columns])).costs
+    if not np.isfinite(costs).all():
+        return math.inf
+    form = np.zeros((size, size))
+    form[rows, columns] = costs**2
+    squares = np.diag(form) / 4.0
+    form = (np.maximum(form, form.T) - squares - squares[:, np.newaxis]) / 2.0
+    return math.sqrt(float(np.linalg.eigvalsh(form)[-1]))
+
+
+def _laplace_cost(
+    mechanism: Callable[[Floats, NoiseSource], list[Floats]], changes: Floats
+) -> float:
+    """The largest epsilon over all changes of 1-norm 1, which a basis item attains.
+
+    Publishing A x + B z with B invertible is publishing B^-1 A x + z.
+    """
+    counting = _OneLaplace(None)
+    zero = np.zeros_like(changes[0])
+    size = np.ravel(mechanism(zero, counting)).size
+    if counting.draws != size:
+        raise InvalidArgument(f"{counting.draws} Laplace variables for {size} published numbers")
+    noise = np.stack([np.ravel(mechanism(zero, _OneLaplace(k))) for k in range(size)], axis=1)
+    shifts = np.stack([np.ravel(mechanism(v, _OneLaplace(None))) for v in changes], axis=1)
+    if np.linalg.matrix_rank(noise) < size:
+        return math.inf
+    return float(np.abs(np.linalg.solve(noise, shifts)).sum(axis=0).max())
+
+
+class _OneLaplace:
+    """Zeros, but for a one at the k-th Laplace variable drawn."""
+
+    simulation = True
+
+    def __init__(self, k: int | None) -> None:
+        self._k = k
+        self.draws = 0
+
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        raise InvalidArgument("the claim is epsilon, but some of the noise is gaussian")
+
+    def laplace(self, shape: tuple[int, ...]) -> Floats:
+        values = np.zeros(math.prod(shape))
+        if self._k is not None and 0 <= self._k - self.draws < values.size:
+            values[self._k - self.draws] = 1.0
+        self.draws += values.size
+        return values.reshape(shape)
+
+
+class _Multiplied:
+    """Simulated noise, multiplied by a factor, and which distributions were asked for."""
+
+    simulation = True
+
+    def __init__(self, seed: int, factor: float) -> None:
+        self._noise = Noise(seed)
+        self._factor = factor
+        self.asked: set[str] = set()
+
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        self.asked.add("gaussian")
+        return self._factor * self._noise.normal(shape)
+
+    def laplace(self, shape: tuple[int, ...]) -> Floats:
+        self.asked.add("laplace")
+        return self._factor * self._noise.laplace(shape)
+
+
+def _check_draws(build: _Builder) -> None:
+    """All noise is of the claimed distribution."""
+    for shape in ((), (5,), (2, 2)):
+        source = _Multiplied(3, 1.0)
+        counter = build(shape, source)
+        for _ in range(build.releases):
+            counter.release(np.zeros(shape))
+        require(
+            source.asked == {_DISTRIBUTIONS[build.unit]},
+            f"the claim is {build.unit}, but the noise for items of shape {shape} is "
+            f"{' and '.join(sorted(source.asked)) or 'not drawn from the source'}",
+        )
+
+
+def _check_linear(build: _Builder) -> None:
+    """The exact audits are of linear mechanisms: no draw is cut off, rounded or folded."""
+    for factor in (-1.0, 1e-3, 1e3):
+        plain, multiplied = build((4,), Noise(13)), build((4,), _Multiplied(13, factor))
+        for t in range(build.releases):
+            expected = factor * plain.release(np.zeros(4))
+            gap = float(np.abs(multiplied.release(np.zeros(4)) - expected).max())
+            scale = abs(factor) * plain.std_at(t + 1)
+            require(gap <= 1e-9 * scale, f"release {t + 1}: noise is not linear in its draws")
+
+
+# What is published.
+
+
+def _check_std(build: _Builder, laplace: bool) -> float:
+    """Empirical against claimed standard deviation at every release."""
+    coordinates = 50_000
+    counter = build((coordinates,), Noise(11))
+    claimed = counter.std
+    require(claimed.shape == (build.releases,), f"std has shape {claimed.shape}")
+    # The squared noise has relative variance kurtosis - 1: 2 for normal, at most 5 for Laplace.
+    band = _SIGMAS * math.sqrt((5.0 if laplace else 2.0) / coordinates)
+    worst = 1.0
+    for t in range(build.releases):
+        noise = counter.release(np.zeros(coordinates))
+        if t in (0, build.releases - 1):
+            _check_correlation(noise, t + 1)
+        if claimed[t] == 0.0:
+            require(not noise.any(), f"release {t + 1} claims no noise and has some")
+            continue
+        ratio = float((noise @ noise) / coordinates / claimed[t] ** 2)
+        require(
+            abs(ratio - 1.0) < band,
+            f"release {t + 1}: variance is {ratio:.3f} of the claim (allowed: 1 +- {band:.3f})",
+        )
+        worst = max(worst, ratio, key=lambda r: abs(math.log(r)))
+        require(
+            math.isclose(counter.std_at(t + 1), claimed[t], rel_tol=1e-12),
+            f"std_at({t + 1}) differs from std",
+        )
+    return math.sqrt(worst)
+
+
+def _check_correlation(noise: Floats, release: int) -> None:
+    """No coordinate shares noise with the one a fixed number of places further, at any number."""
+    if not noise.any():
+        return
+    spectrum = np.abs(np.fft.rfft(noise)) ** 2
+    correlation = np.fft.irfft(spectrum, noise.size)[1 : noise.size // 2 + 1] / (noise @ noise)
+    lag = int(np.abs(correlation).argmax())
+    # Every pair half-way around is in the sum twice.
+    band = _CORRELATION_SIGMAS * math.sqrt(2.0 / noise.size)
+    require(
+        abs(float(correlation[lag])) < band,
+        f"release {release}: the noise of coordinates {lag + 1} apart has correlation "
+        f"{correlation[lag]:.3f} (allowed: +- {band:.3f})",
+    )
+
+
+def _check_refusals(build: _Builder) -> None:
+    counter = build((2,))
+    for item, what in ((np.zeros(3), "a wrong shape"), (np.array([np.nan, 0.0]), "a NaN")):
+        _refuses(InvalidArgument, partial(counter.release, item), what)
+    require(counter.released == 0, "a refused item was counted")
+    for _ in range(build.releases):
+        counter.release(np.ones(2))
+    before = counter.dump()
+    _refuses(HorizonExceeded, lambda: counter.release(np.ones(2)), "a release beyond the horizon")
+    after = counter.dump()
+    require(
+        before[0] == after[0]
+        and all(np.array_equal(before[1][name], after[1][name]) for name in before[1]),
+        "a refused release changed the state",
+    )
+
+
+def _refuses(error: type[Exception], call: Callable[[], object], what: str) -> None:
+    try:
+        call()
+    except error:
+        return
+    raise CheckFailed(f"{what} must raise {error.__name__}")
+
+
+def _check_adaptive(build: _Builder) -> None:
+    """With equal noise an adaptive stream and a zero stream have equal errors."""
+    shapes: list[tuple[tuple[int, ...], bool]] = [((4,), False), ((), False)]
+    if build.symmetric_too:
+        shapes += [((2, 2), True)]
+    for shape, symmetric in shapes:
+        for size in (1.0, -1.0, 1e-6, 1e6, -1e6):
+            _check_stream(build, shape, symmetric, size)
+
+
+def _check_stream(build: _Builder, shape: tuple[int, ...], symmetric: bool, size: float) -> None:
+    plain, adaptive = (build(shape, Noise(5), symmetric=symmetric) for _ in range(2))
+    zero, total = np.zeros(shape), np.zeros(shape)
+    factors = size * np.arange(1.0, 1.0 + zero.size).reshape(shape)
+    item = np.full(shape, size)
+    for t in range(build.releases):
+        noise = plain.release(zero)
+        total = total + item
+        published = adaptive.release(item)
+        gap = float(np.abs(published - total - noise).max())
+        require(
+            gap < 1e-9 + 1e-13 * float(np.abs(total).max()),
+            f"release {t + 1} of items of size {abs(size):g} and shape {shape}: the noise depends "
+            f"on the items ({gap:.3g})",
+        )
+        item = np.sign(published) * factors
+        if symmetric:
+            item = item + np.swapaxes(item, -1, -2)
+
+
+def _check_resume(build: _Builder, folder: Path) -> None:
+    path, half = folder / "counter", build.releases // 2
+    rng = np.random.default_rng(3)
+    items = rng.normal(size=(build.releases, 3))
+
+    simulated = build((3,), Noise(9))
+    for item in items[:half]:
+        simulated.release(item)
+    simulated.save(path)
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    require(mode == 0o600, f"a save holds secrets and must have mode 0600, not {mode:o}")
+    promised = simulated.memory * simulated.size
+    held = sum(a.size for a in simulated.dump()[1].values())
+    require(held <= promised, f"the state has {held} numbers, {promised} were promised")
+    resumed = Counter.load(path)
+    for item in items[half:]:
+        same = np.array_equal(simulated.release(item), resumed.release(item))
+        require(same, "a resumed simulation must go on bit for bit")
+
+    real = build((3,), Noise())
+    for item in items[:half]:
+        real.release(item)
+    real.save(path)
+    require(read_state(path, "counter").meta["noise"] is None, "a real generator was saved")
+    first, second = Counter.load(path), Counter.load(path)
+    values = [c.release(items[half]) for c in (real, first, second)]
+    if real.distribution != "none":
+        fresh = len({v.tobytes() for v in values}) == 3
+        require(fresh, "a resumed real counter must draw fresh noise")

@@ -1,0 +1,168 @@
+"""What is public depends on releases alone, whoever the users are and whatever they send."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from tacit.audit.made_up_users import (
+    block_of_strangers,
+    hostile_blocks,
+    joined,
+    of_version,
+    with_public,
+    with_row,
+)
+from tacit.audit.trial import Run, Trial
+from tacit.audit.watched_gate import difference
+from tacit.privacy.errors import CheckFailed
+from tacit.privacy.statistic import Block
+
+Warn: TypeAlias = Literal["always", "error"]
+
+
+def check_data_flow(trial: Trial) -> None:
+    """Given the releases, other users change nothing that anybody can see."""
+    rng = trial.rng(3)
+    pool = joined(trial.first.blocks)
+    strangers = [
+        with_public(block, block_of_strangers(block, rng, pool), trial.varies)
+        for block in trial.first.blocks
+    ]
+    _replay(trial, "with everybody replaced", strangers)
+    last = len(trial.first.blocks) - 1
+    for where in sorted({0, last // 2, last}):
+        row = int(rng.integers(0, trial.first.blocks[where].users))
+        changed = list(trial.first.blocks)
+        changed[where] = with_row(changed[where], row, strangers[where])
+        _one_changed(trial, "one user replaced", changed)
+    for where in sorted({0, last // 2, max(0, last - 1), last}):
+        changed = list(trial.first.blocks)
+        changed[where] = strangers[where]
+        _block_changed(trial, where, changed)
+
+
+def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "always") -> Run:
+    """The same releases with other users: everything public must be the same."""
+    other = trial.play(users=users, script=trial.first.script, show=True, warn=warn)
+    trial.same(f"the releases were the same {what}", other, trial.again)
+    mine, theirs = trial.first.gate.passages, other.gate.passages
+    for place, (asked, also) in enumerate(zip(mine, theirs, strict=False)):
+        if asked.request != also.request:
+            raise CheckFailed(
+                f"the releases were the same {what}, and yet another statistic, block, weight "
+                f"or cost was asked for at release {place}"
+            )
+    if len(mine) != len(theirs):
+        raise CheckFailed(f"{what}: {len(theirs)} releases instead of {len(mine)}")
+    if trial.again.said != other.said:
+        raise CheckFailed(
+            f"the releases were the same {what}, and yet what was logged or printed differs"
+        )
+    for r, (one, two) in enumerate(zip(trial.again.shown, other.shown, strict=True), start=1):
+        differing = difference(one, two)
+        if differing:
+            raise CheckFailed(
+                f"the releases were the same {what}: {', '.join(differing)} differ at release {r}"
+            )
+    return other
+
+
+def _block_changed(trial: Trial, where: int, users: Sequence[Block]) -> None:
+    """Whoever came in one block is in no other."""
+    what = f"all users of block {where} replaced"
+    other = _replay(trial, f"with {what}", users)
+    for one, two in zip(trial.first.gate.passages, other.gate.passages, strict=True):
+        before = trial.first.gate.contributions(one)
+        after = other.gate.contributions(two)
+        for number, vectors in before.items():
+            rows = np.flatnonzero((vectors != after[number]).any(axis=1))
+            if rows.size and number != where:
+                raise CheckFailed(
+                    f"{what}: the contributions of {rows.size} users of block {number} "
+                    "changed: they are in both"
+                )
+
+
+def _one_changed(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "always") -> None:
+    """Nobody's contribution but hers changes, and hers in one block."""
+    other = _replay(trial, f"with {what}", users, warn)
+    touched: set[int] = set()
+    for one, two in zip(trial.first.gate.passages, other.gate.passages, strict=True):
+        before = trial.first.gate.contributions(one)
+        after = other.gate.contributions(two)
+        for number, vectors in before.items():
+            rows = np.flatnonzero((vectors != after[number]).any(axis=1))
+            if rows.size > 1:
+                raise CheckFailed(f"{what}: the contributions of {rows.size} users changed")
+            if rows.size:
+                touched.add(number)
+    if len(touched) > 1:
+        raise CheckFailed(f"{what}: she is in several blocks, {sorted(touched)}")
+
+
+@contextlib.contextmanager
+def _strict() -> Iterator[None]:
+    """Every warning is an error for a while."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@_strict()
+def check_hostile(trial: Trial) -> None:
+    """No value raises, warns, or touches what anybody else contributes."""
+    rng = trial.rng(4)
+    last = len(trial.first.blocks) - 1
+    hostile = [
+        {
+            kind: with_public(block, changed, trial.varies)
+            for kind, changed in hostile_blocks(block, rng).items()
+        }
+        for block in trial.first.blocks
+    ]
+    for kind in hostile[0]:
+        where = int(rng.integers(0, last + 1))
+        row = int(rng.integers(0, trial.first.blocks[where].users))
+        changed = list(trial.first.blocks)
+        changed[where] = with_row(changed[where], row, hostile[where][kind])
+        _one_changed(trial, f"one user's values {kind}", changed, "error")
+        _replay(trial, f"with everybody's values {kind}", [b[kind] for b in hostile], "error")
+    if "versions" in trial.first.blocks[0].arrays and trial.varies is None:
+        first = trial.first.policies[0].version
+        changed = list(trial.first.blocks)
+        changed[last] = with_row(changed[last], 0, of_version(changed[last], first))
+        _one_changed(trial, "one user of an old policy", changed, "error")
+        old = [of_version(block, first) for block in trial.first.blocks]
+        _replay(trial, "with everybody of an old policy", old, "error")
+    _check_masks(trial)
+
+
+def _check_masks(trial: Trial) -> None:
+    """A statistic that knows its policy counts those who followed it, in both senses."""
+    gate = trial.first.gate
+    for place, passage in enumerate(gate.passages):
+        raw = gate.blocks[passage.gate, passage.blocks[-1]]
+        policy = trial.first.policies[passage.blocks[-1]]
+        table = getattr(policy, "actions", None)
+        if table is None or policy.n_actions < 2 or "versions" not in raw.arrays:
+            continue
+        version = of_version(raw, policy.version + 1)
+        actions = np.asarray(raw["actions"])
+        other = Block(raw.users, dict(raw.arrays) | {"actions": (actions + 1) % policy.n_actions})
+        checks_version = not passage.statistic.contributions(version).any()
+        checks_actions = not passage.statistic.contributions(other).any()
+        if checks_version and not checks_actions:
+            raise CheckFailed(
+                f"release {place}: counts are of one policy's version, but count actions that "
+                "it never takes"
+            )
+        if checks_actions and not checks_version:
+            raise CheckFailed(
+                f"release {place}: counts are masked by the policy, but count users who "
+                "followed another version"
+            )

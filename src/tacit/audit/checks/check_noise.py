@@ -1,0 +1,105 @@
+"""The noise of releases, simulated and real, and the counters that it goes through."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.audit.checks.check_frozen import frozen_world
+from tacit.audit.gate_noise import measured
+from tacit.audit.mechanisms import audit_counter
+from tacit.audit.noise_tests import Flips, NoiseRecord
+from tacit.audit.trial import Trial
+from tacit.audit.watched_gate import Passage
+from tacit.privacy.curator import JointStream
+from tacit.privacy.errors import CheckFailed
+from tacit.privacy.gate import Stream
+from tacit.privacy.local import report
+from tacit.privacy.models import JointDP, LocalDP
+
+# Numbers of noise that are looked at, and runs that they come from.
+_NOISE_VALUES = 2000
+_NOISE_RUNS = 20
+_FEWEST_NOISE_RUNS = 6
+_REAL_RUNS = 4
+_REPORTS = 300
+# The exact audit of a counter runs its code once per release, on matrices.
+_AUDITED_RELEASES = 130
+
+
+def check_noise(trial: Trial) -> None:
+    """It is what sensitivity and cost demand, in simulations and in real runs."""
+    gate = trial.first.gate
+    audited: set[Stream] = set()
+    for passage in gate.passages:
+        if isinstance(passage.stream, JointStream) and passage.stream not in audited:
+            audited.add(passage.stream)
+            _audit_stream(passage.stream, passage)
+    record = NoiseRecord()
+    while record.runs < _NOISE_RUNS and (
+        record.runs < _FEWEST_NOISE_RUNS or record.values < _NOISE_VALUES
+    ):
+        n = record.runs
+        found = measured(trial.first.gate if n == 0 else trial.play(trial.make(n), stream=n).gate)
+        if found is None:
+            break
+        record.add(found)
+    wrong = record.wrong() + _wrong_bits(trial)
+    if wrong:
+        raise CheckFailed("; ".join(wrong[:3]))
+    if isinstance(trial.privacy, JointDP):
+        _check_real_noise(trial)
+
+
+def _wrong_bits(trial: Trial) -> list[str]:
+    """What is wrong with reports of randomised response, which have no noise that is added."""
+    privacy = trial.privacy
+    if not isinstance(privacy, LocalDP) or privacy.mechanism != "randomised response":
+        return []
+    passage = trial.first.gate.passages[0]
+    users = trial.first.gate.blocks[passage.gate, passage.blocks[0]]
+    flips = Flips.of(passage.statistic, privacy)
+    for i in range(_REPORTS):
+        user = users.take(slice(i % users.users, i % users.users + 1))
+        bits = report(passage.statistic, user, privacy, noise_seed=i)
+        flips.add(bits, passage.statistic.contributions(user)[0])
+    return flips.wrong()
+
+
+def _check_real_noise(trial: Trial) -> None:
+    """Real noise is as large as the simulated, and nobody can compute it.
+
+    All runs have the same public seed, clock and shared generators.
+    """
+    record, released = NoiseRecord(), []
+    for _ in range(_REAL_RUNS):
+        with frozen_world():
+            gate = trial.play(trial.make(real=True)).gate
+        released.append(gate.passages[0].release)
+        record.add(measured(gate) or [])
+    parts = released[0].parts
+    same = [name for name in parts if np.array_equal(parts[name], released[1][name])]
+    if same:
+        raise CheckFailed(
+            f"two real runs with the same public seed, clock and shared generators release the "
+            f"same {', '.join(same)}: their noise can be computed"
+        )
+    wrong = record.wrong()
+    if wrong:
+        raise CheckFailed(f"in real runs, {'; '.join(wrong[:3])}")
+
+
+def _audit_stream(stream: JointStream, passage: Passage) -> None:
+    counter = stream.counter
+    privacy = stream._curator.privacy
+    needed = stream.statistic.sensitivity(privacy.relation, "l1" if privacy.pure else "l2")
+    covered = stream.step * counter.sensitivity
+    if covered < needed * (1.0 - 1e-12):
+        raise CheckFailed(
+            f"the counter's sensitivity is {covered:.6g}, the statistic's is {needed:.6g}"
+        )
+    if counter.releases is None or counter.releases > _AUDITED_RELEASES:
+        return
+    audit = audit_counter(counter)
+    cost = passage.release.cost
+    if cost is None or audit.cost > cost * (1.0 + 1e-9):
+        raise CheckFailed(f"the stream charges {cost}, but {audit}")

@@ -1,0 +1,143 @@
+"""The protocol of agents: attributes, portions of users, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, get_args
+
+import numpy as np
+
+from tacit.audit.made_up_users import joined, some_rows, with_ids
+from tacit.audit.trial import Trial
+from tacit.audit.watched_gate import difference, snapshot
+from tacit.core.episodes import Form
+from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.models import NonPrivate
+from tacit.privacy.statistic import Block
+from tacit.simulation.run import run
+
+
+def check_protocol(trial: Trial) -> None:
+    """Attributes, types, order; the loop serves everybody."""
+    agent = trial.make()
+    kinds: dict[str, Any] = {
+        "users": int,
+        "block_users": int,
+        "releases": int,
+        "guarantee": type(None) if isinstance(trial.privacy, NonPrivate) else Guarantee,
+    }
+    for name, kind in kinds.items():
+        value = getattr(agent, name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise CheckFailed(f"{name} is {value!r}, but must be of type {kind.__name__}")
+    if agent.form not in get_args(Form):
+        raise CheckFailed(f"form is {agent.form!r}, but must be one of {get_args(Form)}")
+    if agent.users != trial.users or agent.releases != 0 or agent.block_users < 1:
+        raise CheckFailed(
+            f"made for {trial.users} users, a fresh agent states users = {agent.users}, "
+            f"releases = {agent.releases} and block_users = {agent.block_users}"
+        )
+    if agent.spec != trial.world.spec:
+        raise CheckFailed(f"spec is {agent.spec!r}, but the world's is {trial.world.spec!r}")
+    served = sum(block.users for block in trial.first.blocks)
+    if served != trial.users:
+        raise CheckFailed(f"{served} users were served, {trial.users} were declared")
+    versions = [policy.version for policy in trial.first.policies]
+    if any(b <= a for a, b in pairwise(versions)):
+        raise CheckFailed(f"versions of published policies must increase, got {versions}")
+    trial.same("the same seeds again", trial.play())
+    agent = trial.make()
+    result = run(agent, trial.world, trial.seed, progress=False)
+    if int(result.served[-1]) != trial.users or agent.block_users != 0:
+        raise CheckFailed(f"tacit.run served {int(result.served[-1])} of {trial.users} users")
+    agent.publish(trial.folder / "policy")
+    if not (trial.folder / "policy").stat().st_size:
+        raise CheckFailed("publish wrote an empty file")
+
+
+def check_chunks(trial: Trial) -> None:
+    """Users come in any portions."""
+    rng = trial.rng(1)
+    agent = trial.make()
+    for r, block in enumerate(trial.first.blocks):
+        pieces = min(block.users, 4)
+        cuts = np.sort(rng.choice(np.arange(1, block.users), pieces - 1, replace=False))
+        edges = [0, *(int(cut) for cut in cuts), block.users]
+        for start, stop in pairwise(edges):
+            if agent.block_users != block.users - start:
+                raise CheckFailed(
+                    f"{start} of {block.users} users came, and block_users is {agent.block_users}"
+                )
+            # Whoever fills a buffer again changes nobody who waits for her block.
+            part = block.take(slice(start, stop)).sealed()
+            agent.learn(part)
+            for array in part.arrays.values():
+                array.setflags(write=True)
+                array.fill(0)
+        differing = difference(trial.first.snapshots[r + 1], snapshot(agent))
+        if differing:
+            raise CheckFailed(
+                f"users in {pieces} portions instead of one: {', '.join(differing)} differ at "
+                f"release {r + 1}"
+            )
+    if len(trial.first.blocks) == 1:
+        return
+    # Some come late, after the next policy was published.
+    block = trial.first.blocks[0]
+    late = block.take(slice(0, max(1, trial.first.blocks[1].users // 2)))
+    apart, together = trial.make(), trial.make()
+    apart.learn(block)
+    apart.learn(late)
+    together.learn(joined([block, late]))
+    differing = difference(snapshot(apart), snapshot(together))
+    if differing:
+        raise CheckFailed(f"users of two blocks at once: {', '.join(differing)} differ")
+
+
+def check_refusals(trial: Trial) -> None:
+    """What cannot be taken is refused, and changes nothing."""
+    block = trial.first.blocks[0]
+    half = max(1, block.users // 2)
+    rest = block.take(slice(half, block.users))
+    agent = trial.make()
+    trial.refuse(agent, _too_many(trial, trial.users + 1), HorizonExceeded)
+    for wrong in _wrong_shapes(block):
+        trial.refuse(agent, wrong, InvalidArgument)
+    one = trial.world.simulate(agent.policy, 1, trial.rng(2), "episodes")
+    ids = not isinstance(one, Block)
+    if ids and half < block.users:
+        agent.learn(with_ids(block.take(slice(0, half)), range(half)))
+        trial.refuse(agent, rest, InvalidArgument, "users without ids after users with ids")
+        trial.refuse(agent, _too_many(trial, trial.users - half + 1), HorizonExceeded)
+        for wrong in _wrong_shapes(rest):
+            trial.refuse(agent, wrong, InvalidArgument)
+        agent.learn(with_ids(rest, range(half, block.users)))
+        later = enumerate(trial.first.blocks[1:], start=1)
+        users = [with_ids(other, range(10**6 * r, 10**6 * r + other.users)) for r, other in later]
+        rest_of_run = trial.play(agent, users=users)
+    else:
+        rest_of_run = trial.play(agent, users=trial.first.blocks)
+    for mine, theirs in zip(
+        reversed(trial.first.snapshots), reversed(rest_of_run.snapshots), strict=False
+    ):
+        differing = difference(mine, theirs)
+        if differing:
+            raise CheckFailed(f"after refusals {', '.join(differing)} differ")
+    trial.refuse(agent, block.take(slice(0, 1)), HorizonExceeded)
+
+
+def _too_many(trial: Trial, users: int) -> Block:
+    block = trial.first.blocks[0]
+    return some_rows(block, np.arange(users) % block.users)
+
+
+def _wrong_shapes(block: Block) -> Iterator[Block]:
+    """Each array a column short or left out, or with an axis too many."""
+    for name, array in block.arrays.items():
+        # A statistic may do without some of them.
+        if array.ndim > 1:
+            yield Block(block.users, dict(block.arrays) | {name: array[:, :-1]})
+            yield Block(block.users, dict(block.arrays) | {name: array[..., np.newaxis]})
+            yield Block(block.users, {k: a for k, a in block.arrays.items() if k != name})

@@ -1,0 +1,349 @@
+"""The noise of what passed the gate, in units of what it should be.
+
+What was released minus the sum of the users' bounded vectors is noise. In units of the scale that
+sensitivity and cost demand it must be standard normal (or Laplace of scale 1), independent between
+entries and between releases: see :mod:`tacit.audit.noise_tests`. Running sums are put through
+the inverse of what their counter does to its noise, from the counter's code, which leaves one fresh
+vector per release.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.audit.mechanisms import counter_matrices
+from tacit.audit.watched_gate import Passage, WatchedGate
+from tacit.privacy.curator import JointCurator, JointStream
+from tacit.privacy.exact import ExactNoise, grid_step, heard_shares
+from tacit.privacy.gate import Stream
+from tacit.privacy.local import LocalCurator, noise_scale
+from tacit.privacy.models import LocalDP
+from tacit.privacy.noise import Noise
+from tacit.privacy.statistic import Block, Bools, Floats, Statistic
+
+Law: TypeAlias = Literal["normal", "laplace", "sum of laplace"]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The noise of one release.
+
+    Attributes:
+        passage: what was released.
+        place: how many releases came before.
+        noise: in units of its claimed scale, for all coordinates; zero where nothing is released.
+        kept: which coordinates are released.
+        gains: by block, what a user's vector is multiplied by in these units.
+        law: how the noise must be distributed.
+        blur: by how much a value may be off, in these units: numbers are rounded, and exact noise
+            is on a grid to which every user's vector was rounded.
+    """
+
+    passage: Passage
+    place: int
+    noise: Floats
+    kept: Bools
+    gains: dict[int, float]
+    law: Law
+    blur: float = 0.0
+
+
+class Totals:
+    """True sums over blocks, kept for runs in which the same users are asked the same again."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], list[tuple[Block, Floats]]] = {}
+
+    def of(self, statistic: Statistic, number: int, block: Block) -> Floats:
+        """The sum over a block with this number."""
+        known = self._known.setdefault((statistic.fingerprint, number), [])
+        for before, total in known:
+            if _equal(before, block):
+                return total
+        total = statistic.total(block)
+        if len(self._known) > 5000:
+            self._known.clear()
+        # With one neighbour, and with the other.
+        self._known[statistic.fingerprint, number] = [*known, (block, total)][-2:]
+        return total
+
+
+def _equal(one: Block, other: Block) -> bool:
+    if one is other:
+        return True
+    if one.users != other.users or set(one.arrays) != set(other.arrays) or one.aggregate:
+        return False
+    # To the bit: some values are not numbers.
+    return all(a.tobytes() == other[name].tobytes() for name, a in one.arrays.items())
+
+
+def measured(gate: WatchedGate, totals: Totals | None = None) -> list[Measured] | None:
+    """The noise of all releases, in their order; ``None`` where noise is not additive.
+
+    Args:
+        gate: what passed it.
+        totals: sums that are known from other runs.
+    """
+    totals = Totals() if totals is None else totals
+    found: list[Measured] = []
+    streams: dict[Stream, list[tuple[int, Passage]]] = {}
+    for place, passage in enumerate(gate.passages):
+        if isinstance(passage.gate, LocalCurator):
+            if passage.gate.privacy.mechanism == "randomised response":
+                return None
+        elif not isinstance(passage.gate, JointCurator):
+            continue
+        if passage.stream is not None:
+            streams.setdefault(passage.stream, []).append((place, passage))
+        elif isinstance(passage.gate, LocalCurator):
+            found.append(_of_reports(gate, totals, place, passage))
+        else:
+            found.append(_of_release(gate, totals, place, passage))
+    for stream, passages in streams.items():
+        if isinstance(stream, JointStream):
+            found += _of_stream(gate, totals, stream, passages)
+        else:
+            found += _of_report_stream(gate, totals, passages)
+    return sorted(found, key=lambda m: m.place)
+
+
+def _total(gate: WatchedGate, totals: Totals, passage: Passage, number: int) -> Floats:
+    return totals.of(passage.statistic, number, gate.blocks[passage.gate, number])
+
+
+def _kept(passage: Passage) -> Bools:
+    layout = passage.statistic.layout
+    if passage.mask is None:
+        return np.ones(layout.size, dtype=bool)
+    return layout.pack_mask(passage.mask)
+
+
+def _of_release(gate: WatchedGate, totals: Totals, place: int, passage: Passage) -> Measured:
+    statistic, release, curator = passage.statistic, passage.release, passage.gate
+    assert isinstance(curator, JointCurator)  # noqa: S101
+    pure = curator.privacy.pure
+    sensitivity = statistic.sensitivity(curator.privacy.relation, "l1" if pure else "l2")
+    largest = max(abs(share) for share in passage.shares)
+    scale = largest * sensitivity / float(release.cost or math.nan)
+    pairs = list(zip(passage.blocks, passage.shares, strict=True))
+    total = sum(share * _total(gate, totals, passage, b) for b, share in pairs)
+    kept, vector = _kept(passage), statistic.layout.pack(release.parts)
+    noise = np.where(kept, (vector - total) / scale, 0.0)
+    gains = {b: share / scale for b, share in pairs}
+    blur = rounding(vector, 1) / scale
+    if curator._exact:
+        smallest = heard_shares({b: share / largest for b, share in pairs})[1]
+        blur += largest * curator._step(statistic, smallest) * (release.users / 2 + 1) / scale
+    return Measured(passage, place, noise, kept, gains, "laplace" if pure else "normal", blur)
+
+
+def rounding(vector: Floats, terms: int) -> float:
+    """How far sums of so many terms as large as these may be off, in floats."""
+    return 4.0 * terms * float(np.spacing(np.abs(vector).max(initial=1e-300)))
+
+
+def _of_stream(
+    gate: WatchedGate, totals: Totals, stream: JointStream, passages: list[tuple[int, Passage]]
+) -> list[Measured]:
+    """Its fresh noise, release by release."""
+    made = _inverse(stream, len(passages))
+    if made is None:
+        return []
+    unit, columns = made
+    prefix: Floats = np.zeros(stream.statistic.layout.size)
+    rows, released = [], []
+    for _, passage in passages:
+        prefix = prefix + _total(gate, totals, passage, passage.blocks[0])
+        released.append(passage.statistic.layout.pack(passage.release.parts))
+        rows.append(released[-1] - prefix)
+    whitened = unit @ (np.stack(rows) / stream.step)
+    blur = rounding(np.stack(released), len(rows)) / stream.step
+    if stream._curator._exact:
+        blur += passages[-1][1].release.users / 2 + 1
+    blur *= float(np.abs(unit).sum(axis=1).max())
+    entered = [passage.blocks[0] for _, passage in passages]
+    law: Law = "laplace" if stream._curator.privacy.pure else "normal"
+    return [
+        Measured(
+            passage,
+            place,
+            whitened[t],
+            _kept(passage),
+            {b: float(columns[t, k]) / stream.step for k, b in enumerate(entered)},
+            law,
+            blur,
+        )
+        for t, (place, passage) in enumerate(passages)
+    ]
+
+
+def _inverse(stream: JointStream, releases: int) -> tuple[Floats, Floats] | None:
+    """W and W A, with W B z independent unit noise; ``None`` where no W is known.
+
+    With one vector drawn per release W is the inverse of B. Normal noise that was drawn otherwise
+    has a W as well, from its covariance.
+    """
+    counter = stream.counter
+    key = (type(counter), counter.releases, releases, counter.scale, repr(counter._options()))
+    if key not in _inverses:
+        if len(_inverses) > 100:
+            _inverses.clear()
+        inputs, noise = counter_matrices(counter, releases)
+        unit: Floats | None = None
+        if noise.shape[0] == noise.shape[1] and np.linalg.cond(noise) < 1e9:
+            unit = np.asarray(np.linalg.inv(noise), dtype=np.float64)
+        elif counter.mu is not None and np.linalg.cond(noise @ noise.T) < 1e12:
+            lower = np.linalg.cholesky(noise @ noise.T)
+            unit = np.asarray(np.linalg.inv(lower), dtype=np.float64)
+        _inverses[key] = None if unit is None else (unit, unit @ inputs)
+    return _inverses[key]
+
+
+# Agents that are audited have equal counters, run after run.
+_inverses: dict[tuple[Any, ...], tuple[Floats, Floats] | None] = {}
+
+
+def _of_reports(gate: WatchedGate, totals: Totals, place: int, passage: Passage) -> Measured:
+    """The noise of a block's reports, added up; weights are as large as the noise's."""
+    statistic, curator = passage.statistic, passage.gate
+    assert isinstance(curator, LocalCurator)  # noqa: S101
+    scale, law = _report_scale(statistic, curator)
+    pairs = list(zip(passage.blocks, passage.shares, strict=True))
+    users = sum(share**2 * gate.blocks[curator, b].users for b, share in pairs)
+    scale *= math.sqrt(users)
+    total = sum(share * _total(gate, totals, passage, b) for b, share in pairs)
+    vector, kept = statistic.layout.pack(passage.release.parts), _kept(passage)
+    noise = np.where(kept, (vector - total) / scale, 0.0)
+    blur = report_blur(statistic, curator.privacy, passage.release.users, vector) / scale
+    return Measured(passage, place, noise, kept, {}, law, blur)
+
+
+def _of_report_stream(
+    gate: WatchedGate, totals: Totals, passages: list[tuple[int, Passage]]
+) -> list[Measured]:
+    """What each release adds to the one before."""
+    found, before = [], None
+    for place, passage in passages:
+        statistic, curator = passage.statistic, passage.gate
+        assert isinstance(curator, LocalCurator)  # noqa: S101
+        scale, law = _report_scale(statistic, curator)
+        vector = statistic.layout.pack(passage.release.parts)
+        block = passage.blocks[0]
+        users = gate.blocks[curator, block].users
+        added = vector if before is None else vector - before
+        before = vector
+        scale *= math.sqrt(users)
+        noise = (added - _total(gate, totals, passage, block)) / scale
+        blur = report_blur(statistic, curator.privacy, users, vector) / scale
+        found.append(Measured(passage, place, noise, _kept(passage), {}, law, blur))
+    return found
+
+
+def report_blur(statistic: Statistic, privacy: LocalDP, users: int, vector: Floats) -> float:
+    """By how much a sum of reports may be off, by grids and floats."""
+    blur = rounding(vector, users)
+    if privacy.sampler == "exact":
+        step = grid_step(statistic, "l2" if privacy.mechanism == "gaussian" else "l1")
+        blur += step * (users / 2 + 1)
+    return blur
+
+
+def _report_scale(statistic: Statistic, curator: LocalCurator) -> tuple[float, Law]:
+    """The standard deviation of one report's noise, and how sums of it are distributed."""
+    scale = noise_scale(statistic, curator.privacy)
+    if curator.privacy.mechanism == "laplace":
+        return scale * math.sqrt(2.0), "sum of laplace"
+    return scale, "normal"
+
+
+# What passes the gate when nothing is added to it.
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """All sources of additive noise draw zeros for a while; for sums that should be exact."""
+
+    def zeros(self: Noise, shape: tuple[int, ...]) -> Floats:
+        return np.zeros(shape)
+
+    def sums(self: Noise, count: int, shape: tuple[int, ...]) -> Floats:
+        return np.zeros(shape)
+
+    def steps(self: ExactNoise, scale: float, count: int) -> NDArray[np.int64]:
+        return np.zeros(count, dtype=np.int64)
+
+    def sum_of_steps(
+        self: ExactNoise, pure: bool, scale: float, users: int, count: int
+    ) -> NDArray[np.int64]:
+        return np.zeros(count, dtype=np.int64)
+
+    replaced: list[tuple[type, str, Any]] = [
+        (Noise, "normal", zeros),
+        (Noise, "laplace", zeros),
+        (Noise, "laplace_sum", sums),
+        (ExactNoise, "gaussian_steps", steps),
+        (ExactNoise, "laplace_steps", steps),
+        (ExactNoise, "sum_of_steps", sum_of_steps),
+    ]
+    originals = [(cls, name, cls.__dict__[name]) for cls, name, _ in replaced]
+    try:
+        for cls, name, other in replaced:
+            setattr(cls, name, other)
+        yield
+    finally:
+        for cls, name, original in originals:
+            setattr(cls, name, original)
+
+
+def off_by(gate: WatchedGate) -> str | None:
+    """Where sums that were released in silence are not those of the users' vectors, in words.
+
+    Under exact noise they must be, to the last bit, sums of whole numbers that every user's vector
+    was rounded to before anything was added.
+    """
+    before: dict[Stream, NDArray[Any]] = {}
+    for place, passage in enumerate(gate.passages):
+        statistic, curator = passage.statistic, passage.gate
+        if not isinstance(curator, JointCurator):
+            continue
+        vector = statistic.layout.pack(passage.release.parts)
+        vectors = gate.contributions(passage)
+        largest = max(abs(share) for share in passage.shares)
+        shares = {
+            b: share / largest for b, share in zip(passage.blocks, passage.shares, strict=True)
+        }
+        step = 1.0
+        if curator._exact:
+            smallest = 1.0
+            if passage.stream is None:
+                shares, smallest = heard_shares(shares)
+            step = curator._step(statistic, smallest)
+            total = sum(np.rint(shares[b] * v / step).sum(axis=0) for b, v in vectors.items())
+        else:
+            total = sum(shares[b] * v.sum(axis=0) for b, v in vectors.items())
+        expected = np.asarray(total, dtype=np.float64)
+        if passage.stream is not None:
+            expected = expected + before.get(passage.stream, np.zeros(1))
+            before[passage.stream] = expected
+        if passage.mask is not None:
+            expected = np.where(statistic.layout.pack_mask(passage.mask), expected, 0.0)
+        length = statistic.l2(curator.privacy.relation) * max(passage.release.users, 1)
+        gap = float(np.abs(vector / (largest * step) - expected).max())
+        # Weights of parts are multiplied in and out again, which may round.
+        allowed = 1e-9 * length / step
+        if curator._exact:
+            allowed = min(allowed, 1e-3)
+        if gap > allowed:
+            unit = "grid steps" if curator._exact else f"of at most {length:.4g}"
+            return (
+                f"without its noise release {place} is not the sum of its users' vectors: it is "
+                f"off by {gap:.4g} {unit}"
+            )
+    return None

@@ -1,0 +1,123 @@
+"""The report of an audit as one HTML file, pictures included."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tacit.audit.audit_report import AgentAudit, Transcript
+
+
+def write_page(audit: AgentAudit, path: str) -> None:
+    """Writes the report as one HTML file, pictures included."""
+    from tacit.privacy.storage import write_atomic
+
+    write_atomic(path, page(audit).encode(), 0o644)
+
+
+def page(audit: AgentAudit) -> str:
+    """The report as HTML."""
+    from html import escape
+
+    verdict = "pass" if audit.passed else "fail"
+    rows = "".join(
+        f"<tr><td>{escape(s.name)}</td><td>{s.declared:.5g}</td>"
+        f"<td>{'' if math.isnan(s.found) else f'{s.found:.5g}'}</td>"
+        f"<td>{'pass' if s.passed else escape(str(s.failure))}</td></tr>"
+        for s in audit.statistics
+    )
+    parts = []
+    for t in audit.transcripts:
+        numbers = {
+            f"claimed {t.unit}": f"{t.claimed:.5g}",
+            f"{t.unit} of any two users, at most, by the claimed noise": f"{t.bound:.5g}",
+            f"{t.unit} of the worst two found, by the claimed noise": f"{t.accounted:.5g}",
+            f"{t.unit} of these two, by the measured noise": f"{t.estimate:.5g}",
+            "measured over claimed variance of the noise": f"{t.noise_ratio:.5g}",
+            "measured over claimed variance of the privacy loss": (
+                "not Gaussian" if math.isnan(t.along) else f"{t.along:.5g}"
+            ),
+            "values of noise": f"{t.noise_values:,}",
+            "lower bound from outside": str(t.outside),
+            "runs with each of the two users": f"{t.runs:,}",
+        }
+        table = "".join(
+            f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in numbers.items()
+        )
+        parts.append(
+            f"<h2>A user of block {t.block}</h2><table>{table}</table>"
+            f'<img alt="privacy losses" src="data:image/png;base64,{_picture(t)}">'
+        )
+    checks = "".join(
+        f"<tr><td>{escape(str(c['name']))}</td><td>{escape(str(c['outcome']))}</td>"
+        f"<td>{escape(str(c['reason'] or ''))}</td></tr>"
+        for c in audit.to_dict()["checks"]
+    )
+    failures = "".join(f"<li>{escape(f)}</li>" for f in audit.failures)
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        f"<title>Audit of {escape(audit.agent)}</title><style>{_STYLE}</style></head><body>"
+        f"<h1>Audit of {escape(audit.agent)} on {escape(audit.world)}: "
+        f"<span class='{verdict}'>{verdict}</span></h1>"
+        f"<p>{escape(str(audit.guarantee))}</p>"
+        f"<p>Audited as {escape(audit.privacy)}: {audit.passages:,} releases through the gate, "
+        f"{audit.releases:,} policies published.</p>"
+        + (f"<h2>What is wrong</h2><ul>{failures}</ul>" if failures else "")
+        + "<h2>Sensitivities under attack</h2><table><tr><th>statistic</th><th>declared</th>"
+        f"<th>largest found</th><th></th></tr>{rows}</table>"
+        + "".join(parts)
+        + (
+            f"<h2>Behaviour</h2><table><tr><th>check</th><th></th><th></th></tr>{checks}</table>"
+            if checks
+            else ""
+        )
+        + "<p>A pass is no proof; the proof is in the documentation of each statistic. An agent "
+        f"that does what it says fails with a probability below {audit.to_dict()['false_alarm']:g}."
+        "</p></body></html>"
+    )
+
+
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;"
+    "color:#222}table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .8rem .2rem 0;"
+    "text-align:left;border-bottom:1px solid #ddd;vertical-align:top}img{max-width:100%}"
+    ".pass{color:#00755a}.fail{color:#b3261e}"
+)
+
+
+def _picture(transcript: Transcript) -> str:
+    """Losses of both kinds of runs against what is claimed, as a PNG in base64."""
+    import base64
+    import io
+
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    pairs = (
+        (transcript.losses, "#0072B2", "one of the two", 1.0),
+        (-transcript.other_losses, "#D55E00", "the other", -1.0),
+    )
+    spread = max(float(np.std(losses)) for losses, *_ in pairs) or 1.0
+    ends = (
+        min(float(losses.min()) for losses, *_ in pairs) - spread / 2,
+        max(float(losses.max()) for losses, *_ in pairs) + spread / 2,
+    )
+    grid = np.linspace(*ends, 400)
+    for losses, colour, label, sign in pairs:
+        axes.hist(losses, bins=40, range=ends, density=True, color=colour, alpha=0.35, label=label)
+        if not transcript.pure:
+            mu = transcript.claimed
+            density = np.exp(-0.5 * ((grid - sign * mu**2 / 2) / mu) ** 2)
+            axes.plot(grid, density / (mu * np.sqrt(2 * np.pi)), color=colour)
+    axes.set_xlabel("log-likelihood ratio of a run; lines: the claimed distribution")
+    axes.set_yticks([])
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.legend(frameon=False)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,218 @@
+"""Runs of an agent, seen from both sides of the gate; what all checks of an agent start from."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.audit.checks.check_frozen import frozen_clock
+from tacit.audit.made_up_users import Sample, raw_block
+from tacit.audit.watched_gate import (
+    WatchedGate,
+    difference,
+    digest_of,
+    on_show,
+    overheard,
+    snapshot,
+)
+from tacit.privacy.budget import Budget
+from tacit.privacy.errors import CheckFailed, TacitError
+from tacit.privacy.gate import Release
+from tacit.privacy.models import JointDP, LocalDP, NonPrivate
+from tacit.privacy.statistic import Block, Statistic
+from tacit.simulation.run import Data, World
+
+SEED = 7
+"""Of everything random in a check, beside the caller's own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A whole run, from both sides.
+
+    Attributes:
+        blocks: the users' data, by release.
+        policies: those that served them, and the last one.
+        snapshots: what is public of the agent, before anything and after every release.
+        gate: what passed the gate.
+        guarantee: in words, at the end.
+        said: what was logged or printed.
+        shown: what else whoever holds the agent can see, after every release; where it was asked.
+    """
+
+    blocks: list[Block]
+    policies: list[Any]
+    snapshots: list[dict[str, str]]
+    gate: WatchedGate
+    guarantee: str
+    said: list[str]
+    shown: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def script(self) -> list[Release]:
+        """What was released."""
+        return [passage.release for passage in self.gate.passages]
+
+
+class Trial:
+    """One trial of one kind of agent; see :func:`tacit.check_agent` for the arguments."""
+
+    def __init__(
+        self,
+        make: Callable[..., Any],
+        world: World,
+        users: int,
+        seeds: int,
+        seed: int,
+        budget: Budget | None,
+        sample: Sample | None,
+        folder: Path,
+    ) -> None:
+        self.make_agent = make
+        self.world = world
+        self.users = users
+        self.seeds = seeds
+        self.seed = seed
+        self.budget = budget
+        self.sample = sample
+        self.folder = folder
+        self.tightness: list[float] = []
+        self.privacy: Any = getattr(self.make(), "privacy", None)
+        if not isinstance(self.privacy, (JointDP, LocalDP, NonPrivate)):
+            raise CheckFailed(f"protocol: privacy is {self.privacy!r}, not a privacy model")
+
+    def make(self, seed: int = 0, real: bool = False, **options: Any) -> Any:
+        """A fresh agent, of a simulation or with real noise."""
+        noise_seed = None if real else SEED + seed
+        return self.make_agent(
+            self.world.spec, users=self.users, seed=seed, noise_seed=noise_seed, **options
+        )
+
+    def rng(self, stream: int) -> np.random.Generator:
+        """Of simulated users; another number, other users."""
+        return np.random.default_rng(np.random.SeedSequence([SEED, self.seed, stream]))
+
+    @cached_property
+    def first(self) -> Run:
+        """A simulation of the world's own users, which others are compared with."""
+        return self.play()
+
+    @cached_property
+    def again(self) -> Run:
+        """The same users and the same releases; what is said once in a process was said before."""
+        return self.play(users=self.first.blocks, script=self.first.script, show=True)
+
+    @property
+    def varies(self) -> frozenset[str] | None:
+        """The arrays that are protected, where others are public."""
+        statistic: Statistic = self.first.gate.passages[0].statistic
+        return statistic.varies
+
+    def play(
+        self,
+        agent: Any = None,
+        users: Sequence[Data] | None = None,
+        script: Sequence[Release] = (),
+        stream: int = 0,
+        *,
+        show: bool = False,
+        warn: Literal["always", "error"] = "always",
+    ) -> Run:
+        """Serves all users.
+
+        Args:
+            agent: who serves them; a fresh one by default.
+            users: who is served, block by block; the world's own by default.
+            script: what is released instead of what would be.
+            stream: which of the world's users.
+            show: whether to look at everything that can be seen of the agent.
+            warn: what becomes of warnings: said every time, or raised.
+        """
+        agent = self.make() if agent is None else agent
+        rng = self.rng(stream)
+        seen: list[Block] = []
+        policies, snapshots, shown = [agent.policy], [snapshot(agent)], []
+        with WatchedGate(script).open() as gate, overheard() as said, warnings.catch_warnings():
+            warnings.simplefilter(warn)
+            # It depends on when memory is collected.
+            warnings.simplefilter("ignore", ResourceWarning)
+            while agent.block_users > 0:
+                releases = agent.releases
+                if users is None:
+                    served = self.world.simulate(agent.policy, agent.block_users, rng, "episodes")
+                else:
+                    served = users[len(seen)]
+                returned = agent.learn(served)
+                seen.append(raw_block(served))
+                if agent.releases != releases + 1:
+                    raise CheckFailed(
+                        f"a whole block of {seen[-1].users} users must lead to one release, but "
+                        f"releases went from {releases} to {agent.releases}"
+                    )
+                policies.append(agent.policy)
+                snapshots.append(snapshot(agent))
+                if show:
+                    shown.append(on_show(agent) | {"what learn returned": digest_of(returned)})
+            if show and shown:
+                shown[-1]["the published file"] = self._published(agent)
+        return Run(seen, policies, snapshots, gate, repr(agent.guarantee), said, shown)
+
+    def _published(self, agent: Any) -> str:
+        """All bytes of it, or why there is none."""
+        path = self.folder / "published"
+        try:
+            # Files may say when they were written.
+            with frozen_clock():
+                agent.publish(path)
+            return digest_of(path.read_bytes())
+        except (TacitError, OSError) as error:
+            return repr(error)
+
+    def serve(
+        self, seed: int, world: World, stream: int, blocks: int | None = None
+    ) -> list[tuple[Any, int]]:
+        """Policies and how many users each of them served; nobody watches."""
+        agent, rng = self.make(seed), self.rng(stream)
+        served: list[tuple[Any, int]] = []
+        while (size := agent.block_users) > 0 and (blocks is None or len(served) < blocks):
+            policy = agent.policy
+            agent.learn(world.simulate(policy, size, rng, "episodes"))
+            served.append((policy, size))
+        return [*served, (agent.policy, 0)]
+
+    def same(self, what: str, other: Run, expected: Run | None = None) -> None:
+        """Everything public at every release is that of the first run."""
+        expected = self.first if expected is None else expected
+        for r, (mine, theirs) in enumerate(zip(expected.snapshots, other.snapshots, strict=False)):
+            differing = difference(mine, theirs)
+            if differing:
+                raise CheckFailed(f"{what}: {', '.join(differing)} differ at release {r}")
+        if expected.guarantee != other.guarantee:
+            raise CheckFailed(f"{what}: the guarantee differs, {other.guarantee}")
+        if len(expected.snapshots) != len(other.snapshots):
+            raise CheckFailed(
+                f"{what}: {len(other.snapshots) - 1} releases, not {len(expected.snapshots) - 1}"
+            )
+
+    def refuse(self, agent: Any, data: Data, error: type[TacitError], what: str = "") -> None:
+        """The agent refuses the data with this error, and nothing has changed."""
+        before = snapshot(agent)
+        shapes = {name: array.shape for name, array in raw_block(data).arrays.items()}
+        what = what or f"{raw_block(data).users} users with arrays {shapes}"
+        try:
+            agent.learn(data)
+        except error:
+            pass
+        except Exception as other:
+            raise CheckFailed(f"{what}: {other!r}, not {error.__name__}") from other
+        else:
+            raise CheckFailed(f"{what}: must raise {error.__name__}, but was accepted")
+        differing = difference(before, snapshot(agent))
+        if differing:
+            raise CheckFailed(f"{what}: refused, and yet {', '.join(differing)} changed")

@@ -1,0 +1,199 @@
+"""What is installed, what works, and what is slow on this machine."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+State = Literal["ok", "slow", "missing", "failed"]
+
+REQUIRED = ("numpy", "scipy", "numba", "gymnasium", "matplotlib", "typer", "rich")
+OPTIONAL = {
+    "dp-accounting": ("dp_accounting", "only for checking our accounting against another"),
+    "opendp": ("opendp", "exact noise: pip install 'tacit[exact]'"),
+    "jax": ("jax", "the neural baseline: pip install 'tacit[deep]'"),
+    "optax": ("optax", "the neural baseline: pip install 'tacit[deep]'"),
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found out about one thing.
+
+    Attributes:
+        name: what was looked at.
+        state: ``"missing"`` is for what is optional; only ``"failed"`` needs to be mended.
+        detail: version, path or reason.
+        seconds: how long it took, where that says something.
+    """
+
+    name: str
+    state: State
+    detail: str
+    seconds: float | None = None
+
+
+def examine() -> list[Check]:
+    """All checks, in the order in which they depend on each other."""
+    checks = [Check("python", "ok", f"{platform.python_version()} ({sys.executable})")]
+    checks.append(_system())
+    checks += [_installed(name) for name in REQUIRED]
+    for title, check in _CHECKS.items():
+        try:
+            checks.append(check())
+        except Exception as error:  # whatever it is, the others still have to be looked at
+            checks.append(Check(title, "failed", f"{type(error).__name__}: {error}"))
+    checks += [_optional(name) for name in OPTIONAL]
+    return checks
+
+
+def healthy(checks: list[Check]) -> bool:
+    """Whether everything that is needed works."""
+    return all(check.state != "failed" for check in checks)
+
+
+def _system() -> Check:
+    threads = {
+        name: os.environ[name]
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        if name in os.environ
+    }
+    limits = f", {', '.join(f'{k}={v}' for k, v in threads.items())}" if threads else ""
+    return Check("system", "ok", f"{platform.platform()}, {os.cpu_count()} processors{limits}")
+
+
+def _installed(name: str) -> Check:
+    try:
+        return Check(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name, "failed", f"not installed: pip install {name}")
+
+
+def _optional(name: str) -> Check:
+    module, purpose = OPTIONAL[name]
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name, "missing", f"optional; {purpose}")
+    start = time.perf_counter()
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # a broken installation may raise anything
+        return Check(name, "failed", f"{version} does not import: {error}")
+    return Check(name, "ok", version, time.perf_counter() - start)
+
+
+def _cache() -> Check:
+    """Compiled code is kept on disk; without that every process compiles anew."""
+    from tacit.finite import simulate_loops
+
+    kernel: Any = simulate_loops.roll_out
+    path = kernel.stats.cache_path
+    if path is None or not _writable(path):
+        return Check(
+            "compiler cache", "slow", "cannot be written: set NUMBA_CACHE_DIR to a folder that can"
+        )
+    return Check("compiler cache", "ok", path)
+
+
+def _writable(path: str) -> bool:
+    """Whether the folder, or the nearest one above it that exists, can be written."""
+    while path and not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return os.access(path, os.W_OK)
+
+
+def _episodes() -> Check:
+    import numpy as np
+
+    from tacit.finite.policy import Policy
+    from tacit.tabular import riverswim
+
+    world, users = riverswim(), 20_000
+    spec = world.spec
+    policy = Policy.uniform(spec.horizon, spec.states, spec.actions)
+    rng = np.random.default_rng(0)
+    first = _seconds(lambda: world.simulate(policy, 1, rng, "episodes"))
+    second = _seconds(lambda: world.simulate(policy, users, rng, "episodes"))
+    rate = users * spec.horizon / second
+    return Check(
+        "users one by one",
+        "slow" if rate < 3e6 else "ok",
+        f"{rate / 1e6:.3g} million steps a second, after {first:.2g} s for the first user",
+        second,
+    )
+
+
+def _counts() -> Check:
+    import numpy as np
+
+    from tacit.finite.policy import Policy
+    from tacit.tabular import riverswim
+
+    world = riverswim()
+    spec = world.spec
+    policy = Policy.uniform(spec.horizon, spec.states, spec.actions)
+    rng = np.random.default_rng(0)
+    world.simulate(policy, 1, rng, "counts")
+    seconds = _seconds(lambda: world.simulate(policy, 10**9, rng, "counts"))
+    state: State = "slow" if seconds > 0.1 else "ok"
+    return Check("a billion users at once", state, f"{1e3 * seconds:.3g} ms", seconds)
+
+
+def _agent() -> Check:
+    from tacit.privacy.models import JointDP
+    from tacit.registry import build_world, choose_agent
+    from tacit.simulation.run import run
+
+    world, users = build_world("riverswim"), 100_000
+    privacy = JointDP(1.0, 1e-6)
+
+    def once() -> None:
+        run(choose_agent("ucbvi").build(world.spec, users, privacy), world, progress=False)
+
+    first = _seconds(once)
+    seconds = _seconds(once)
+    detail = f"{seconds:.2g} s for {users:,} users, {first:.2g} s the first time"
+    return Check("a private agent", "slow" if seconds > 3 else "ok", detail, seconds)
+
+
+def _plotting() -> Check:
+    import io
+
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1, 1))
+    figure.subplots().plot([0, 1], [0, 1])
+    figure.savefig(io.BytesIO(), format="png")
+    return Check("plots", "ok", f"PNG files, no display needed (backend {mpl.get_backend()})")
+
+
+def _environments() -> Check:
+    from tacit.registry import build_world
+
+    world = build_world("gym:FrozenLake-v1,horizon=20")
+    return Check("environments", "ok", f"{world.name}, optimal value {world.optimal_value:.4g}")
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+_CHECKS: dict[str, Callable[[], Check]] = {
+    "compiler cache": _cache,
+    "users one by one": _episodes,
+    "a billion users at once": _counts,
+    "a private agent": _agent,
+    "plots": _plotting,
+    "environments": _environments,
+}

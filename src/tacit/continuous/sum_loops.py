@@ -1,0 +1,251 @@
+"""Compiled sums over users' steps on a grid. Imported where they run: numba is slow to load."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.numerics.compiled import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@compiled
+def _corners(
+    state: Floats,
+    box: Floats,
+    table: Ints,
+    places: Ints,
+    weights: Floats,
+) -> bool:
+    """The points of the grid around a state and their weights; whether the state is finite."""
+    dimension = len(state)
+    places[0], weights[0] = 0, 1.0
+    found = 1
+    for i in range(dimension):
+        x = state[i]
+        if not math.isfinite(x):
+            return False
+        x = min(max(x, box[0, i]), box[1, i])
+        position = (x - box[0, i]) * box[2, i]
+        cell = min(int(position), table[i, 0] - 2)
+        part = min(position - cell, 1.0)
+        stride = table[i, 1]
+        for c in range(found):
+            place, weight = places[c] + cell * stride, weights[c]
+            places[c], weights[c] = place, weight * (1.0 - part)
+            places[found + c], weights[found + c] = place + stride, weight * part
+        found *= 2
+    return True
+
+
+@compiled
+def _add_line(
+    states: Floats,
+    actions: Ints,
+    rewards: Floats,
+    length: int,
+    box: Floats,
+    points: int,
+    values: Floats,
+    predictions: Floats,
+    numbers: Floats,
+    sums: Floats,
+) -> None:
+    """One user's residuals by action and point, where states have one coordinate."""
+    discount, centre, unit, offset = numbers[1], numbers[2], numbers[3], numbers[4]
+    low, high, ending, least, most = numbers[5], numbers[6], numbers[7], numbers[8], numbers[9]
+    left, right, per_unit = box[0, 0], box[1, 0], box[2, 0]
+    A, skips = len(values), math.isnan(ending)
+    here, part_here, good_here = 0, 0.0, False
+    for t in range(min(len(actions), length) + 1):
+        x = states[t]
+        good, place, part = math.isfinite(x), 0, 0.0
+        if good:
+            position = (min(max(x, left), right) - left) * per_unit
+            place = min(int(position), points - 2)
+            part = min(position - place, 1.0)
+        if t > 0 and good and good_here:
+            action, reward, ended = actions[t - 1], rewards[t - 1], t == length
+            if math.isfinite(reward) and 0 <= action < A and not (ended and skips):
+                ahead = ending
+                if not ended:
+                    ahead = -math.inf
+                    for b in range(A):
+                        value = values[b, place] * (1.0 - part) + values[b, place + 1] * part
+                        ahead = max(ahead, value)
+                    ahead = min(max(ahead - offset, low), high)
+                e = (min(max(reward, least), most) - centre) / unit + discount * ahead
+                e -= predictions[action, here] * (1.0 - part_here)
+                e -= predictions[action, here + 1] * part_here
+                sums[action, here] += e * (1.0 - part_here)
+                sums[action, here + 1] += e * part_here
+        here, part_here, good_here = place, part, good
+
+
+@compiled
+def _add_steps(
+    states: Floats,
+    actions: Ints,
+    rewards: Floats,
+    length: int,
+    box: Floats,
+    table: Ints,
+    values: Floats,
+    predictions: Floats,
+    numbers: Floats,
+    here: Ints,
+    there: Ints,
+    at_here: Floats,
+    at_there: Floats,
+    sums: Floats,
+) -> None:
+    """The same in any number of coordinates."""
+    discount, centre, unit, offset = numbers[1], numbers[2], numbers[3], numbers[4]
+    low, high, ending, least, most = numbers[5], numbers[6], numbers[7], numbers[8], numbers[9]
+    A, size, horizon = len(values), len(here), len(actions)
+    good_here = _corners(states[0], box, table, here, at_here)
+    for t in range(min(horizon, length)):
+        good_there = _corners(states[t + 1], box, table, there, at_there)
+        action, reward = actions[t], rewards[t]
+        ended = t + 1 == length
+        valid = good_here and good_there and math.isfinite(reward) and 0 <= action < A
+        if valid and not (ended and math.isnan(ending)):
+            ahead = ending
+            if not ended:
+                ahead = -math.inf
+                for b in range(A):
+                    value = 0.0
+                    for c in range(size):
+                        value += at_there[c] * values[b, there[c]]
+                    ahead = max(ahead, value)
+                ahead = min(max(ahead - offset, low), high)
+            e = (min(max(reward, least), most) - centre) / unit + discount * ahead
+            for c in range(size):
+                e -= at_here[c] * predictions[action, here[c]]
+            for c in range(size):
+                sums[action, here[c]] += e * at_here[c]
+        here, there = there, here
+        at_here, at_there = at_there, at_here
+        good_here = good_there
+
+
+@compiled
+def add_visits(
+    states: Floats,
+    actions: Ints,
+    rewards: Floats,
+    lengths: Ints,
+    actions_there: int,
+    box: Floats,
+    table: Ints,
+    clip: float,
+    separate: bool,
+    out: Floats,
+) -> None:
+    """Adds users' clipped histograms of visits to ``out``, as :func:`add_residuals` does."""
+    users, horizon = actions.shape
+    size, m = 2 ** states.shape[2], out.shape[1]
+    here, weights = np.empty(size, dtype=np.int64), np.empty(size)
+    seen = np.empty(m)
+    for user in range(users):
+        seen[:] = 0.0
+        good = _corners(states[user, 0], box, table, here, weights)
+        for t in range(min(horizon, lengths[user])):
+            follows = True
+            for x in states[user, t + 1]:
+                follows = follows and math.isfinite(x)
+            known = math.isfinite(rewards[user, t]) and 0 <= actions[user, t] < actions_there
+            if good and follows and known:
+                for c in range(size):
+                    seen[here[c]] += weights[c]
+            if follows:
+                _corners(states[user, t + 1], box, table, here, weights)
+            good = follows
+        norm = math.sqrt((seen * seen).sum())
+        scale, row = clip / max(norm, clip), user if separate else 0
+        for i in range(m):
+            out[row, i] += scale * seen[i]
+
+
+@compiled
+def add_residuals(
+    states: Floats,
+    actions: Ints,
+    rewards: Floats,
+    lengths: Ints,
+    box: Floats,
+    table: Ints,
+    values: Floats,
+    predictions: Floats,
+    root: Floats,
+    numbers: Floats,
+    separate: bool,
+    out: Floats,
+) -> None:
+    """Adds users' clipped coordinates to ``out``: to row ``user`` if ``separate``, else to row 0.
+
+    ``numbers`` are clip, discount, centre, unit, offset, the range of values, the value of an end
+    (not a number where steps into an end are dropped), and the range of rewards.
+    """
+    users = len(actions)
+    dimension = states.shape[2]
+    A, m = values.shape
+    k = root.shape[1]
+    clip = numbers[0]
+    size = 2**dimension
+    here, there = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    at_here, at_there = np.empty(size), np.empty(size)
+    sums, coordinates = np.empty((A, m)), np.empty((A, k))
+    for user in range(users):
+        sums[:] = 0.0
+        if dimension == 1:
+            _add_line(
+                states[user, :, 0],
+                actions[user],
+                rewards[user],
+                lengths[user],
+                box,
+                table[0, 0],
+                values,
+                predictions,
+                numbers,
+                sums,
+            )
+        else:
+            _add_steps(
+                states[user],
+                actions[user],
+                rewards[user],
+                lengths[user],
+                box,
+                table,
+                values,
+                predictions,
+                numbers,
+                here,
+                there,
+                at_here,
+                at_there,
+                sums,
+            )
+        square = 0.0
+        coordinates[:] = 0.0
+        for a in range(A):
+            for i in range(m):
+                s = sums[a, i]
+                if s != 0.0:
+                    for j in range(k):
+                        coordinates[a, j] += s * root[i, j]
+            for j in range(k):
+                square += coordinates[a, j] * coordinates[a, j]
+        norm = math.sqrt(square)
+        if math.isfinite(norm):
+            scale = clip / max(norm, clip)
+            row = user if separate else 0
+            for a in range(A):
+                for j in range(k):
+                    out[row, a * k + j] += scale * coordinates[a, j]

@@ -1,0 +1,271 @@
+"""Compiled inner loops of continuous worlds. Imported only where they run: numba is slow to load.
+
+Loops run over users within a kernel: calling a function with arrays for every single user would
+cost ten times as much as what it computes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.numerics.compiled import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+REACH = 0.25
+"""The longest move along a coordinate of the box."""
+
+# Gymnasium's CartPole.
+_GRAVITY, _FORCE, _TICK = 9.8, 10.0, 0.02
+_CART, _POLE, _HALF_LENGTH = 1.0, 0.1, 0.5
+_TRACK_END, _LARGEST_ANGLE = 2.4, 12 * 2 * math.pi / 360
+
+
+# What a policy does.
+
+
+@compiled
+def best_on_grid(
+    numbers: Floats,
+    table: Ints,
+    weights: Floats,
+    preference: Ints,
+    states: Floats,
+    out: Ints,
+) -> None:
+    """The best actions in states by values on a grid, the first in the preference among equals.
+
+    Args:
+        numbers: (3, D); lows, highs and points per unit.
+        table: (D, 2); points along each coordinate and their stride.
+        weights: (m, A), transposed, so that the actions' are beside each other.
+        preference: (A,).
+        states: (n, D).
+        out: (n,), to be written.
+    """
+    users, D = states.shape
+    # The corners of a state's cell: their weights and which points they are.
+    shares, corners = np.empty(1 << D), np.empty(1 << D, dtype=np.int64)
+    for n in range(users):
+        shares[0], corners[0] = 1.0, 0
+        found = 1
+        for i in range(D):
+            if not math.isfinite(states[n, i]):
+                found = 0
+                break
+            low, high = numbers[0, i], numbers[1, i]
+            position = (min(max(states[n, i], low), high) - low) * numbers[2, i]
+            cell = min(int(position), table[i, 0] - 2)
+            part = min(position - cell, 1.0)
+            for k in range(found):
+                corners[found + k] = corners[k] + (cell + 1) * table[i, 1]
+                shares[found + k] = shares[k] * part
+                corners[k] += cell * table[i, 1]
+                shares[k] *= 1.0 - part
+            found *= 2
+        best, largest = preference[0], -np.inf
+        for a in preference:
+            value = 0.0
+            for k in range(found):
+                value += shares[k] * weights[corners[k], a]
+            if value > largest:
+                best, largest = a, value
+        out[n] = best
+
+
+@compiled
+def best_by_polynomial(
+    numbers: Floats,
+    table: Ints,
+    weights: Floats,
+    preference: Ints,
+    states: Floats,
+    out: Ints,
+) -> None:
+    """The best actions in states by values on monomials, the first in the preference among equals.
+
+    Args:
+        numbers: (2, D); scales and the clip.
+        table: (m, 2); the monomial and the coordinate that a monomial is the product of.
+        weights: (m, A), and so on as for the grid.
+        preference: see there.
+        states: see there.
+        out: see there.
+    """
+    users, D = states.shape
+    size = len(weights)
+    z, monomials = np.empty(D), np.empty(size)
+    monomials[0] = 1.0
+    for n in range(users):
+        known = size
+        for i in range(D):
+            if not math.isfinite(states[n, i]):
+                known = 0
+            z[i] = min(max(states[n, i] / numbers[0, i], -numbers[1, i]), numbers[1, i])
+        for k in range(1, known):
+            monomials[k] = monomials[table[k, 0]] * z[table[k, 1]]
+        best, largest = preference[0], -np.inf
+        for a in preference:
+            value = 0.0
+            for k in range(known):
+                value += monomials[k] * weights[k, a]
+            if value > largest:
+                best, largest = a, value
+        out[n] = best
+
+
+# Moves in a box.
+
+
+@compiled
+def move(states: Floats, actions: Ints, sizes: Floats) -> None:
+    """One step of users, in place: action 2 i takes coordinate i down, 2 i + 1 takes it up.
+
+    Args:
+        states: (n, D).
+        actions: (n,).
+        sizes: (n,); how far, as a part of the longest move.
+    """
+    for n in range(len(states)):
+        i = actions[n] // 2
+        size = REACH * sizes[n] if actions[n] % 2 else -REACH * sizes[n]
+        states[n, i] = min(max(states[n, i] + size, 0.0), 1.0)
+
+
+@compiled
+def share_out(actions: Ints, share: float, chances: Floats) -> None:
+    """Adds a share for every action around a point to the chances of actions there.
+
+    Args:
+        actions: (rows, around, columns, around).
+        share: what each of them counts.
+        chances: (A, rows, columns).
+    """
+    rows, above, columns, beside = actions.shape
+    for i in range(rows):
+        for k in range(above):
+            for j in range(columns):
+                for m in range(beside):
+                    chances[actions[i, k, j, m], i, j] += share
+
+
+@compiled
+def _add_up(paid: Floats, sums: Floats) -> None:
+    """Integrals of a function from 0 to each point of a line, in cells, by the trapezoidal rule."""
+    sums[0] = 0.0
+    for k in range(1, len(paid)):
+        sums[k] = sums[k - 1] + 0.5 * (paid[k - 1] + paid[k])
+
+
+@compiled
+def line_value(rewards: Floats, chances: Floats, best: bool, horizon: int) -> float:
+    """The expected return on the line from a uniform start.
+
+    The line is [0, 1], at n + 1 points with equal distances. n must be divisible by 4, so that a
+    longest move is a whole number of cells. A move that would end beyond an end of the line ends
+    there.
+
+    Args:
+        rewards: at the points, (n + 1,).
+        chances: the probabilities of both actions there, (2, n + 1).
+        best: the largest value of any policy instead.
+        horizon: how many steps.
+    """
+    n = len(rewards) - 1
+    reach = n // 4
+    share = 1.0 / reach  # the probability that a move ends in any one cell
+    values, paid, sums = np.zeros(n + 1), np.empty(n + 1), np.empty(n + 1)
+    for _ in range(horizon):
+        for k in range(n + 1):
+            paid[k] = rewards[k] + values[k]
+        _add_up(paid, sums)
+        for k in range(n + 1):
+            low, high = max(k - reach, 0), min(k + reach, n)
+            down = share * (sums[k] - sums[low] + (reach - (k - low)) * paid[0])
+            up = share * (sums[high] - sums[k] + (reach - (high - k)) * paid[n])
+            values[k] = max(down, up) if best else chances[0, k] * down + chances[1, k] * up
+    _add_up(values, sums)
+    return float(sums[n] / n)
+
+
+@compiled
+def plane_value(rewards: Floats, chances: Floats, best: bool, horizon: int) -> float:
+    """The expected return on the plane from a uniform start.
+
+    Args:
+        rewards: at points as on the line along both coordinates, (n + 1, n + 1).
+        chances: the probabilities of the four actions there, (4, n + 1, n + 1).
+        best: the largest value of any policy instead.
+        horizon: how many steps.
+    """
+    n = len(rewards) - 1
+    reach = n // 4
+    share = 1.0 / reach
+    values, paid = np.zeros((n + 1, n + 1)), np.empty((n + 1, n + 1))
+    sums, along = np.empty((n + 1, n + 1)), np.empty(n + 1)
+    moved = np.empty((4, n + 1))
+    for _ in range(horizon):
+        for j in range(n + 1):
+            paid[0, j] = rewards[0, j] + values[0, j]
+            sums[0, j] = 0.0
+        for i in range(1, n + 1):
+            for j in range(n + 1):
+                paid[i, j] = rewards[i, j] + values[i, j]
+                sums[i, j] = sums[i - 1, j] + 0.5 * (paid[i - 1, j] + paid[i, j])
+        for i in range(n + 1):
+            low, high = max(i - reach, 0), min(i + reach, n)
+            below, above = reach - (i - low), reach - (high - i)
+            for j in range(n + 1):
+                moved[0, j] = share * (sums[i, j] - sums[low, j] + below * paid[0, j])
+                moved[1, j] = share * (sums[high, j] - sums[i, j] + above * paid[n, j])
+            _add_up(paid[i], along)
+            for j in range(n + 1):
+                low, high = max(j - reach, 0), min(j + reach, n)
+                moved[2, j] = share * (along[j] - along[low] + (reach - (j - low)) * paid[i, 0])
+                moved[3, j] = share * (along[high] - along[j] + (reach - (high - j)) * paid[i, n])
+            if best:
+                for j in range(n + 1):
+                    values[i, j] = max(max(moved[0, j], moved[1, j]), max(moved[2, j], moved[3, j]))
+            else:
+                for j in range(n + 1):
+                    total = chances[0, i, j] * moved[0, j] + chances[1, i, j] * moved[1, j]
+                    total += chances[2, i, j] * moved[2, j] + chances[3, i, j] * moved[3, j]
+                    values[i, j] = total
+    for i in range(n + 1):
+        _add_up(values[i], along)
+        paid[0, i] = along[n] / n
+    _add_up(paid[0], along)
+    return float(along[n] / n)
+
+
+# CartPole.
+
+
+@compiled
+def push(states: Floats, actions: Ints, over: NDArray[np.bool_]) -> None:
+    """One step of carts, in place, and which carts or poles are out of bounds after it.
+
+    Args:
+        states: (n, 4); position, speed, angle, spin.
+        actions: (n,); 0 pushes to the left, 1 to the right.
+        over: (n,), to be written.
+    """
+    mass, moment = _CART + _POLE, _POLE * _HALF_LENGTH
+    for n in range(len(states)):
+        position, speed, angle, spin = states[n, 0], states[n, 1], states[n, 2], states[n, 3]
+        force = _FORCE if actions[n] == 1 else -_FORCE
+        cosine, sine = math.cos(angle), math.sin(angle)
+        pulled = (force + moment * (spin * spin) * sine) / mass
+        turned = (_GRAVITY * sine - cosine * pulled) / (
+            _HALF_LENGTH * (4.0 / 3.0 - _POLE * (cosine * cosine) / mass)
+        )
+        pushed = pulled - moment * turned * cosine / mass
+        states[n, 0] = position + _TICK * speed
+        states[n, 1] = speed + _TICK * pushed
+        states[n, 2] = angle + _TICK * spin
+        states[n, 3] = spin + _TICK * turned
+        over[n] = abs(states[n, 0]) > _TRACK_END or abs(states[n, 2]) > _LARGEST_ANGLE

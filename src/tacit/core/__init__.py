@@ -1,0 +1,1 @@
+"""Agents that serve people, algorithms that think, and what passes between them."""

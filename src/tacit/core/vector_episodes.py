@@ -1,0 +1,149 @@
+"""Episodes whose states are vectors: what users did, raw and sensitive, on its way to the curator.
+
+Like :class:`tacit.core.episodes.Episodes`, but states are points of R^D and actions are labels or
+vectors. Nothing here raises or warns because of a user's *values*; what a statistic cannot use is
+dropped at the gate. Shapes are public, and wrong ones raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.core.episodes import INVALID, as_codes, as_numbers, checked_ids, require_shape
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VectorEpisodes:
+    """One episode per row. Sensitive: only a curator should hold them.
+
+    An episode can end: after ``lengths`` steps it is over, nothing is earned any more, and what
+    its row holds from there on is ignored. One that goes on beyond the horizon has the length
+    H + 1, so that an end at the last step is told from none.
+
+    Attributes:
+        states: shape (n, H + 1, D); the state at every step and the one after the last.
+        actions: shape (n, H), labels from 0 on, or (n, H, d), vectors.
+        rewards: shape (n, H), or ``None`` where they are known functions of states and actions.
+        lengths: shape (n,); after how many steps the episode was over, H + 1 if it was not.
+        versions: shape (n,); which version of the policy the user followed, -1 where unknown.
+        user_ids: who the rows are, or ``None``; see :class:`tacit.core.episodes.Episodes`.
+
+    >>> episodes = VectorEpisodes(states=[[[0.1], [0.3]]], actions=[[1]], rewards=[[0.5]])
+    >>> episodes
+    <VectorEpisodes of 1 user, horizon 1>
+    >>> episodes.lengths
+    array([2])
+    """
+
+    states: Floats
+    actions: Floats | Ints
+    rewards: Floats | None
+    lengths: Ints
+    versions: Ints
+    user_ids: tuple[int | str, ...] | None
+
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike | None = None,
+        lengths: ArrayLike | None = None,
+        versions: ArrayLike | None = None,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> None:
+        points = as_numbers("states", states)
+        if points.ndim != 3 or points.shape[1] < 2:
+            raise InvalidArgument(
+                f"states has shape {points.shape}, but must have a row per user, a column per step "
+                "and one more, and the coordinates of a state"
+            )
+        users, steps = points.shape[0], points.shape[1] - 1
+        taken: Floats | Ints = as_numbers("actions", actions)
+        if taken.ndim == 2:
+            taken = as_codes("actions", actions)
+        if taken.ndim not in (2, 3) or taken.shape[:2] != (users, steps):
+            raise InvalidArgument(
+                f"actions has shape {taken.shape}, but must have {(users, steps)}, or the "
+                "coordinates of an action besides"
+            )
+        columns: dict[str, NDArray[Any]] = {"states": points, "actions": taken}
+        if rewards is not None:
+            columns["rewards"] = as_numbers("rewards", rewards)
+            require_shape("rewards", columns["rewards"], (users, steps))
+        columns["lengths"] = _column("lengths", lengths, users, steps + 1)
+        columns["versions"] = _column("versions", versions, users, INVALID)
+        object.__setattr__(self, "rewards", None)
+        for name, array in columns.items():
+            view = array.view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+        object.__setattr__(self, "user_ids", checked_ids(user_ids, users))
+
+    @property
+    def users(self) -> int:
+        """How many rows there are."""
+        return int(self.states.shape[0])
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode, H."""
+        return int(self.states.shape[1]) - 1
+
+    def __len__(self) -> int:
+        return self.users
+
+    def __repr__(self) -> str:
+        # No values: a repr ends up in logs.
+        noun = "user" if self.users == 1 else "users"
+        return f"<VectorEpisodes of {self.users:,} {noun}, horizon {self.horizon}>"
+
+    def block(self) -> Block:
+        """The same for a curator: arrays by the names of the attributes, raw."""
+        arrays: dict[str, NDArray[Any]] = {"states": self.states, "actions": self.actions}
+        if self.rewards is not None:
+            arrays["rewards"] = self.rewards
+        return Block(self.users, arrays | {"lengths": self.lengths, "versions": self.versions})
+
+    def take(self, rows: slice | NDArray[np.bool_] | Ints) -> VectorEpisodes:
+        """Some of the rows.
+
+        >>> episodes = VectorEpisodes(np.zeros((3, 2, 1)), np.zeros((3, 1)))
+        >>> episodes.take(slice(0, 2))
+        <VectorEpisodes of 2 users, horizon 1>
+        """
+        ids = None
+        if self.user_ids is not None:
+            ids = [self.user_ids[i] for i in np.arange(self.users)[rows].tolist()]
+        return VectorEpisodes(
+            self.states[rows],
+            self.actions[rows],
+            None if self.rewards is None else self.rewards[rows],
+            self.lengths[rows],
+            self.versions[rows],
+            ids,
+        )
+
+    @classmethod
+    def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> VectorEpisodes:
+        """The inverse of :meth:`block`."""
+        names = ("states", "actions", "rewards", "lengths", "versions")
+        arrays = {name: block[name] for name in names if name in block.arrays}
+        return cls(**arrays, user_ids=user_ids)
+
+
+def _column(name: str, values: ArrayLike | None, users: int, default: int) -> Ints:
+    if values is None:
+        return np.full(users, default, dtype=np.int64)
+    column = as_codes(name, values)
+    require_shape(name, column, (users,))
+    return column

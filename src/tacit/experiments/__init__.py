@@ -1,6 +1,0 @@
-"""Experiments that run the library for real and draw what comes out.
-
-Each is one file with a command line: what is run, how it is drawn. They share
-:mod:`~tacit.experiments.arguments` (command lines that refuse in one line) and
-:mod:`~tacit.experiments.figures` (one look for all figures).
-"""

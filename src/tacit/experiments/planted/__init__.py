@@ -1,1 +1,0 @@
-"""Privacy bugs to plant, by kind; hosts and plantings are in ``tacit.experiments.planted_bugs``."""

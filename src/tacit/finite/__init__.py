@@ -1,0 +1,1 @@
+"""Finite worlds: models, simulation, policies, counts."""

@@ -1,0 +1,119 @@
+"""Finite worlds as environments of Gymnasium."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from tacit.finite.model import FiniteModel
+from tacit.finite.world import FiniteWorld
+from tacit.privacy.errors import InvalidArgument
+
+Floats = NDArray[np.float64]
+
+Registered: TypeAlias = tuple[str, str, Mapping[str, Any]]
+"""An environment's name, the world behind it, and those of its parameters that need a value."""
+
+
+class FiniteEnv(gymnasium.Env[np.int64, np.int64]):
+    """A finite world as a Gymnasium environment; an episode is truncated at the horizon.
+
+    Args:
+        world: the world.
+
+    >>> from tacit.registry import build_world
+    >>> state, _ = FiniteEnv(build_world("riverswim")).reset(seed=0)
+    >>> int(state)
+    0
+    """
+
+    def __init__(self, world: FiniteWorld) -> None:
+        if not isinstance(world, FiniteWorld):
+            raise InvalidArgument(f"world must be a FiniteWorld, got {type(world).__name__}")
+        self.metadata = {"render_modes": []}
+        self.world = world
+        self.observation_space = spaces.Discrete(world.spec.states)
+        self.action_space = spaces.Discrete(world.spec.actions)
+        self._state = 0
+        self._step = 0
+
+    @property
+    def initial_state_distrib(self) -> Floats:
+        """The distribution of the first state, under Gymnasium's name."""
+        return self.world.model.start
+
+    @cached_property
+    def P(self) -> dict[int, dict[int, list[tuple[float, int, float, bool]]]]:  # noqa: N802
+        """The table as Gymnasium's toy environments have it; stationary worlds only."""
+        model = self.world.model
+        if not model.stationary:
+            raise AttributeError("P is for stationary worlds")
+        return {
+            s: {a: _outcomes(model, s, a) for a in range(model.actions)}
+            for s in range(model.states)
+        }
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.int64, dict[str, Any]]:
+        """A new user."""
+        super().reset(seed=seed)
+        model = self.world.model
+        self._step = 0
+        self._state = int(self.np_random.choice(model.states, p=model.start))
+        return np.int64(self._state), {}
+
+    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
+        """One step of the user."""
+        if not self.action_space.contains(action):
+            raise InvalidArgument(f"action must be in {self.action_space}, got {action!r}")
+        model = self.world.model
+        if self._step >= model.horizon:
+            raise InvalidArgument(f"the episode is over after {model.horizon} steps: reset first")
+        s, a = self._state, int(action)
+        row = model.transitions_at(self._step)[s, a]
+        self._state = int(self.np_random.choice(model.states, p=row))
+        if model.transition_rewards is not None:
+            reward = float(model.transition_rewards[s, a, self._state])
+        else:
+            level = min(self._step, len(model.reward_probabilities) - 1)
+            reward = float(
+                self.np_random.choice(
+                    model.reward_values, p=model.reward_probabilities[level, s, a]
+                )
+            )
+        self._step += 1
+        return np.int64(self._state), reward, False, self._step >= model.horizon, {}
+
+
+def register_worlds(entry_point: str, entries: Iterable[Registered]) -> None:
+    """Registers worlds as ``tacit/<name>-v0``, unless they are registered already.
+
+    Args:
+        entry_point: ``module:function`` that makes the environment of ``world=`` and parameters.
+        entries: the worlds.
+    """
+    for name, world, defaults in entries:
+        full = f"tacit/{name}-v0"
+        if full not in gymnasium.registry:
+            gymnasium.register(full, entry_point, kwargs={"world": world, **defaults})
+
+
+def _outcomes(model: FiniteModel, s: int, a: int) -> list[tuple[float, int, float, bool]]:
+    row = model.transitions[0, s, a]
+    if model.transition_rewards is not None:
+        decided = model.transition_rewards[s, a]
+        return [(float(row[t]), int(t), float(decided[t]), False) for t in np.flatnonzero(row)]
+    rewards = list(zip(model.reward_probabilities[0, s, a], model.reward_values, strict=True))
+    return [
+        (float(row[t] * q), int(t), float(r), False)
+        for t in np.flatnonzero(row)
+        for q, r in rewards
+        if q > 0
+    ]

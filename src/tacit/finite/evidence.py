@@ -1,0 +1,123 @@
+"""What all releases together say about every cell, weighted by how much each block can know.
+
+A block measures the visits of a cell with noise of standard deviation s. If m visits are expected
+of it, the best linear combination of such measurements weights each by w = m / s^2. What is
+expected comes from the policy and the model that were public before the block, so a large block
+that hardly visits a cell does not drown what is known about it. A model can be wrong, so every
+block counts as if it had a few visits more: five standard deviations of a cell's noise. Kept are
+the weighted sums and their variances, sum w^2 s^2, over the blocks in which the cell could be
+reached. Under local DP s^2 grows with the users of a block, and without privacy s is 0: there all
+weights are the same, and the sums are plain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.finite.visits import VisitCounts
+from tacit.privacy.gate import Release
+
+Floats = NDArray[np.float64]
+
+# Standard deviations of a cell's noise that every block is taken to have as visits.
+_FLOOR = 5.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Noisy counts and the standard deviations of their noise, with L = 1 or H.
+
+    Attributes:
+        transitions: (L, S, A, S).
+        rewards: (L, S, A).
+        visits: (L, S, A), counted on their own, or the sums of ``transitions``.
+        reached: (L, S, A), whether any policy so far could reach the cell.
+        noise: (L, S, A), standard deviation of the noise in each entry of ``transitions``.
+        reward_noise: the same for ``rewards``.
+    """
+
+    transitions: Floats
+    rewards: Floats
+    visits: Floats
+    reached: NDArray[np.bool_]
+    noise: Floats
+    reward_noise: Floats
+
+
+class Evidence:
+    """The sum of everything released so far. Public.
+
+    Args:
+        shape: (L, S, A).
+        plain: whether all blocks weigh the same.
+    """
+
+    def __init__(self, shape: tuple[int, ...], plain: bool) -> None:
+        self.plain = plain
+        self.transitions = np.zeros((*shape, shape[1]))
+        self.rewards = np.zeros(shape)
+        self.visits = np.zeros(shape)
+        self.variance = np.zeros(shape)
+        self.reached = np.zeros(shape, dtype=bool)
+        self.noise = 0.0
+        self.reward_noise = 0.0
+
+    def add(
+        self,
+        release: Release,
+        statistic: VisitCounts,
+        users: int,
+        expected: Floats | None = None,
+    ) -> None:
+        """Adds the release of a block of ``users`` users.
+
+        Args:
+            release: the noisy counts.
+            statistic: what was counted.
+            users: of the block.
+            expected: (L, S, A), visits that are expected of one user; the same everywhere if
+                nothing is known.
+        """
+        at = statistic.where
+        self.noise = float(np.max(release.std["transitions"]))
+        self.reward_noise = float(np.max(release.std["rewards"]))
+        weight = np.ones(statistic.size)
+        if not self.plain:
+            visits = users * (weight if expected is None else expected[at])
+            few = _FLOOR * self.noise * np.sqrt(self.transitions.shape[-1])
+            weight = (visits + few) / self.noise**2
+        self.transitions[at] += weight[:, np.newaxis] * release["transitions"]
+        self.rewards[at] += weight * release["rewards"]
+        own = "visits" in release.parts
+        self.visits[at] += weight * (
+            release["visits"] if own else release["transitions"].sum(axis=-1)
+        )
+        self.variance[at] += (weight * self.noise) ** 2
+        self.reached[at] = True
+
+    def replace(self, release: Release, statistic: VisitCounts, users: int) -> None:
+        """Takes a running sum over all blocks, in place of everything before."""
+        for array in (self.transitions, self.rewards, self.visits, self.variance):
+            array[:] = 0.0
+        self.add(release, statistic, users)
+
+    def counts(self) -> Counts:
+        """Plain sums, or sums on the scale on which each entry has the last block's noise."""
+        std = np.sqrt(self.variance)
+        if self.plain:
+            factor = np.ones(std.shape)
+        else:
+            factor = self.noise / np.where(self.reached, std, np.inf)
+        noise = std * factor
+        ratio = self.reward_noise / self.noise if self.noise > 0.0 else 0.0
+        return Counts(
+            self.transitions * factor[..., np.newaxis],
+            self.rewards * factor,
+            self.visits * factor,
+            self.reached,
+            noise,
+            noise * ratio,
+        )

@@ -1,0 +1,268 @@
+"""What is asked of users in finite worlds: how often they went where, and what it paid them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class VisitCounts(Statistic):
+    """Transitions N(s, a, s') and reward sums R(s, a) of users' episodes, bounded.
+
+    Reads ``states`` (users, H + 1), ``actions``, ``rewards`` (users, H) and, if there is a policy,
+    ``versions`` (users,). A step counts if its state, action, next state and reward are valid
+    (rewards are cut to [0, 1]); with ``policy`` it counts only if the user followed that version
+    and the action is the policy's. Everything else is dropped.
+
+    A *cell* is what a step is counted under: (step, s, a), or (s, a) when ``pooled``. With a
+    deterministic ``policy`` there are only the cells it can reach, so no noise is spent on others.
+    ``cap`` (pooled only) counts a user's first ``cap`` steps in a cell. Whether a step is among
+    the first depends on the past only, so what follows it is still an unbiased sample.
+    Parts: ``transitions`` (cells, S), ``rewards`` (cells,) with weight w, and ``visits`` (cells,)
+    if asked for, as the papers do (they are the sums of ``transitions`` and add nothing).
+
+    Sensitivity, per step. Each of the H steps is in one cell: two users differ in at most two
+    entries of ``transitions``, by 1 each, and the same for rewards of 1 and for visits. Over H
+    steps with cells of their own, L2^2 = 2 H (1 + w^2 + v) and L1 = 2 H (1 + w + v) for
+    replace-one, half of both against zero (v = 1 with visits, else 0).
+
+    Sensitivity, pooled. Let n_i <= cap be a user's steps in cell i, sum n_i <= H, over M cells.
+    sum n_i^2 is convex, so it is largest when cells are filled one after the other; call that
+    F(H). Her transitions have squared length at most F(H) (all steps of a cell into one state), and
+    two vectors without negative entries are at most sqrt(2 F(H)) apart. Rewards differ in cell i
+    by at most max(n_i, n'_i), and the larger of the two uses at most 2 H steps in all:
+    sum max(n_i, n'_i)^2 <= F(2 H). So L2^2 = 2 F(H) + (w^2 + v) F(2 H) for replace-one and
+    (1 + w^2 + v) F(H) against zero. In the 1-norm, with T(m) = min(m, M cap):
+    L1 = 2 T(H) + (w + v) T(2 H), and (1 + w + v) T(H).
+    """
+
+    states: int
+    actions: int
+    horizon: int
+    pooled: bool = False
+    cap: int | None = None
+    weight: float = 1.0
+    visits: bool = False
+    policy: Ints | None = None
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        sizes = (self.states, self.actions, self.horizon)
+        if min(sizes) < 1:
+            raise InvalidArgument(f"states, actions and horizon must be >= 1, got {sizes}")
+        if self.cap is not None and (not self.pooled or self.cap < 1):
+            raise InvalidArgument(f"cap must be >= 1 and goes with pooled, got {self.cap!r}")
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise InvalidArgument(f"weight must be > 0, got {self.weight!r}")
+        if self.policy is not None:
+            table = np.array(self.policy, dtype=np.int64)
+            if table.shape != (self.horizon, self.states):
+                raise InvalidArgument(
+                    f"policy must have shape {(self.horizon, self.states)}, got {table.shape}"
+                )
+            if table.min() < 0 or table.max() >= self.actions:
+                raise InvalidArgument(f"policy must name actions 0..{self.actions - 1}")
+            table.setflags(write=False)
+            object.__setattr__(self, "policy", table)
+        object.__setattr__(self, "name", "visit counts")
+
+    @cached_property
+    def cells(self) -> Ints:
+        """The cell of (step, state, action), -1 where the step is dropped."""
+        H, S, A = self.horizon, self.states, self.actions
+        taken = np.ones((H, S, A), dtype=bool)
+        if self.policy is not None:
+            taken = np.arange(A) == self.policy[:, :, np.newaxis]
+        if not self.pooled:
+            numbers = np.cumsum(taken.reshape(-1)).reshape(H, S, A) - 1
+        else:
+            some = taken.any(axis=0)
+            numbers = np.broadcast_to(np.cumsum(some.reshape(-1)).reshape(S, A) - 1, (H, S, A))
+        return np.where(taken, numbers, -1)
+
+    @cached_property
+    def size(self) -> int:
+        """How many cells there are."""
+        return int(self.cells.max()) + 1
+
+    @cached_property
+    def where(self) -> tuple[Ints, Ints, Ints]:
+        """Row (step, or 0 when pooled), state and action of every cell."""
+        cells = self.cells
+        if self.pooled:
+            cells = cells.max(axis=0, keepdims=True)
+        rows, states, actions = np.nonzero(cells >= 0)
+        return rows, states, actions
+
+    @property
+    def layout(self) -> Layout:
+        """``transitions``, ``rewards`` and perhaps ``visits``."""
+        parts = [
+            Part("transitions", (self.size, self.states)),
+            Part("rewards", (self.size,), weight=self.weight),
+        ]
+        if self.visits:
+            parts.append(Part("visits", (self.size,)))
+        return Layout(tuple(parts))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        extra = self.weight**2 + self.visits
+        once, twice = self._most(self.horizon, 2), self._most(2 * self.horizon, 2)
+        if checked_relation(relation) is Relation.ZERO_OUT:
+            return math.sqrt((1.0 + extra) * once)
+        return math.sqrt(2.0 * once + extra * twice)
+
+    def l1(self, relation: Relation) -> float:
+        """See the class."""
+        extra = self.weight + self.visits
+        once, twice = self._most(self.horizon, 1), self._most(2 * self.horizon, 1)
+        if checked_relation(relation) is Relation.ZERO_OUT:
+            return (1.0 + extra) * once
+        return 2.0 * once + extra * twice
+
+    def _most(self, steps: int, power: int) -> float:
+        """The largest sum of n_i^power when ``steps`` steps fall into cells."""
+        if not self.pooled:
+            return float(steps)
+        cap = min(self.horizon, self.cap or self.horizon)
+        full, rest = divmod(steps, cap)
+        if full >= self.size:
+            return float(self.size * cap**power)
+        return float(full * cap**power + rest**power)
+
+    @property
+    def one_hots(self) -> int | None:
+        """One per step and part; pooled counts are not one-hots."""
+        return None if self.pooled else self.horizon * len(self.layout.parts)
+
+    @property
+    def fractional(self) -> Bools:
+        """The reward sums."""
+        marks = {
+            part.name: np.full(part.shape, part.name == "rewards") for part in self.layout.parts
+        }
+        packed: Bools = self.layout.pack(marks) > 0
+        return packed
+
+    def vectors(self, block: Block) -> Floats:
+        """One dense vector per user."""
+        return self._sums(block, separate=True)
+
+    def total(self, block: Block) -> Floats:
+        """The sum over users, without making their vectors."""
+        if block.aggregate:
+            return self.aggregate(block)
+        total: Floats = self._sums(block, separate=False)[0]
+        return total
+
+    def aggregate(self, block: Block) -> Floats:
+        """From a simulated block's transitions and rewards.
+
+        They are (H or 1, S, A, S) and (H or 1, S, A), or for what followed one policy (H, S, S) and
+        (H, S) beside its actions (H, S).
+        """
+        if self.cap is not None and self.cap < self.horizon:
+            raise InvalidArgument("capped counts need users one by one, not an aggregate block")
+        counts = np.asarray(block["transitions"], dtype=np.float64)
+        sums = np.asarray(block["rewards"], dtype=np.float64)
+        if "actions" in block.arrays:
+            counts, sums = self._of_followed(block["actions"], counts, sums)
+        else:
+            counts, sums = self._of_counts(counts, sums)
+        values = {"transitions": counts, "rewards": sums, "visits": counts.sum(axis=-1)}
+        return self.layout.pack(values)
+
+    def _of_counts(self, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
+        steps = counts.shape[0] if counts.ndim == 4 else 0
+        shape = (steps, self.states, self.actions, self.states)
+        allowed = (1, self.horizon) if self.pooled else (self.horizon,)
+        if steps not in allowed or counts.shape != shape or sums.shape != shape[:3]:
+            raise InvalidArgument(
+                f"transitions must be (steps, S, A, S) with steps in {allowed} and rewards "
+                f"(steps, S, A), got {counts.shape} and {sums.shape}"
+            )
+        if self.pooled:
+            counts, sums = counts.sum(axis=0, keepdims=True), sums.sum(axis=0, keepdims=True)
+        return counts[self.where], sums[self.where]
+
+    def _of_followed(
+        self, actions: NDArray[np.generic], counts: Floats, sums: Floats
+    ) -> tuple[Floats, Floats]:
+        shape = (self.horizon, self.states)
+        if actions.shape != shape or counts.shape != (*shape, self.states) or sums.shape != shape:
+            raise InvalidArgument(
+                f"what followed a policy must have actions and rewards of shape {shape} and "
+                f"transitions of shape {(*shape, self.states)}, got {actions.shape}, {sums.shape} "
+                f"and {counts.shape}"
+            )
+        steps = np.arange(self.horizon)[:, np.newaxis]
+        cells = self.cells[steps, np.arange(self.states), np.asarray(actions, dtype=np.int64)]
+        kept = cells >= 0
+        of_cells, of_rewards = np.zeros((self.size, self.states)), np.zeros(self.size)
+        np.add.at(of_cells, cells[kept], counts[kept])
+        np.add.at(of_rewards, cells[kept], sums[kept])
+        return of_cells, of_rewards
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        from tacit.finite.visit_loops import count_visits
+
+        users, H = block.users, self.horizon
+        states = read_codes(block, "states", (users, H + 1))
+        actions = read_codes(block, "actions", (users, H))
+        rewards = read_rewards(block, "rewards", (users, H))
+        admitted = np.ones(users, dtype=bool)
+        if self.policy is not None:
+            admitted = read_codes(block, "versions", (users,)) == self.version
+        rows = users if separate else 1
+        transitions = np.zeros((rows, self.size, self.states))
+        sums, visits = np.zeros((rows, self.size)), np.zeros((rows, self.size))
+        cap = self.cap if self.pooled and self.cap is not None else H
+        count_visits(
+            states,
+            actions,
+            rewards,
+            admitted,
+            self.cells,
+            cap,
+            separate,
+            transitions,
+            sums,
+            visits,
+        )
+        values = {"transitions": transitions, "rewards": sums, "visits": visits}
+        return self.layout.pack(values, users=rows)
+
+
+def read_rewards(block: Block, name: str, shape: tuple[int, ...]) -> Floats:
+    """Numbers cut to [0, 1]; what is not finite is NaN."""
+    array = block[name]
+    if array.shape != shape:
+        raise InvalidArgument(f"{name!r} must have shape {shape}, got {array.shape}")
+    with np.errstate(all="ignore"):
+        values = np.ascontiguousarray(array, dtype=np.float64)
+        return np.clip(np.where(np.isfinite(values), values, np.nan), 0.0, 1.0)
+
+
+def read_codes(block: Block, name: str, shape: tuple[int, ...]) -> Ints:
+    """Integers as they are; numbers that are none as -1."""
+    array = block[name]
+    if array.shape != shape:
+        raise InvalidArgument(f"{name!r} must have shape {shape}, got {array.shape}")
+    if array.dtype.kind in "bi":
+        return np.ascontiguousarray(array, dtype=np.int64)
+    with np.errstate(all="ignore"):
+        values = np.asarray(array, dtype=np.float64)
+        whole = (values == np.floor(values)) & (np.abs(values) < 2.0**53)
+        return np.where(whole, values, -1.0).astype(np.int64)

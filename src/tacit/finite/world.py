@@ -1,0 +1,151 @@
+"""Finite worlds: simulated users whose probabilities, and so whose optimum, are known exactly.
+
+What the families with finitely many states and actions have in common. Their worlds differ in how
+they are described and in what an agent may know of them.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.core.episodes import Episodes, Form
+from tacit.finite import model as finite
+from tacit.finite.policy import Policy
+from tacit.privacy.arguments import fitting
+from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.privacy.statistic import Block
+
+Floats = NDArray[np.float64]
+
+FORMS: tuple[str, ...] = tuple(form for form in get_args(Form) if form != "streamed")
+"""What such a world hands over; sums cost no more for more users, so nothing is streamed."""
+
+BERNOULLI: Floats = np.array([0.0, 1.0])
+BERNOULLI.setflags(write=False)
+
+
+class FiniteWorld:
+    """A world with finitely many states and actions.
+
+    Args:
+        model: the probabilities.
+        name: what it is called; the built-in worlds have names that rebuild them.
+
+    Attributes:
+        model: as given.
+        name: as given.
+    """
+
+    def __init__(self, model: finite.FiniteModel, name: str) -> None:
+        self.model = model
+        self.name = name
+
+    @property
+    def spec(self) -> finite.FiniteSpec:
+        """What an agent may know."""
+        return self.model.spec
+
+    def simulate(
+        self, policy: Policy, users: int, rng: np.random.Generator, form: Form = "episodes"
+    ) -> Episodes | Block:
+        """A block of users who follow a policy.
+
+        Args:
+            policy: what they all follow.
+            users: how many.
+            rng: the randomness of users and world.
+            form: ``"episodes"`` for an :class:`~tacit.core.episodes.Episodes` of single users;
+                ``"counts"`` for a block of counts per step, ``"pooled"`` for one of counts summed
+                over steps and ``"followed"`` for one of counts per step without an axis of
+                actions, for deterministic policies; all three at a cost that does not grow with
+                the users.
+        """
+        if form == "episodes":
+            return finite.simulate_episodes(self.model, policy, users, rng)
+        if form == "followed":
+            return finite.simulate_followed(self.model, policy, users, rng)
+        if form not in FORMS:
+            raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
+        return finite.simulate_counts(self.model, policy, users, rng, pooled=form == "pooled")
+
+    def value(self, policy: Policy) -> float:
+        """The expected sum of rewards of an episode under a policy, exactly."""
+        return finite.evaluate(self.model, policy)
+
+    @property
+    def optimal_value(self) -> float:
+        """The largest value that any policy has."""
+        return self._optimal[0]
+
+    @property
+    def optimal_policy(self) -> Policy:
+        """A policy that has it."""
+        return self._optimal[1]
+
+    @property
+    def reference_value(self) -> float:
+        """The zero point of losses: no reward at all."""
+        return 0.0
+
+    @cached_property
+    def baseline_value(self) -> float:
+        """The value of acting uniformly at random."""
+        spec = self.spec
+        return self.value(Policy.uniform(spec.horizon, spec.states, spec.actions))
+
+    def __repr__(self) -> str:
+        spec = self.spec
+        return (
+            f"<{type(self).__name__} {self.name!r}: {spec.states} states, {spec.actions} actions, "
+            f"{spec.horizon} steps>"
+        )
+
+    @cached_property
+    def _optimal(self) -> tuple[float, Policy]:
+        V, policy = finite.optimal(self.model)
+        return float(self.model.start @ V[0]), policy
+
+
+# What descriptions of worlds consist of.
+
+
+def numbers(name: str, values: ArrayLike) -> NDArray[Any]:
+    """An array of integers or floats."""
+    try:
+        array = np.asarray(fitting(name, values))
+    except ValueError as error:
+        raise InvalidArgument(f"{name} must be an array of numbers: {error}") from None
+    if array.dtype.kind not in "iufb":
+        raise InvalidArgument(f"{name} must be an array of numbers, got dtype {array.dtype}")
+    return array.astype(np.float64) if array.dtype.kind == "b" else array
+
+
+def bernoulli(name: str, means: Floats) -> Floats:
+    """The probabilities of the rewards 0 and 1, (L, S, A, 2), from their means, (L, S, A)."""
+    bad = np.argwhere(~((means >= 0) & (means <= 1)))
+    if len(bad):
+        step, state, action = bad[0].tolist()
+        raise InvalidArgument(
+            f"{name} at step {step}, state {state}, action {action} must be in [0, 1], "
+            f"got {means[step, state, action]}"
+        )
+    return np.stack([1.0 - means, means], axis=-1)
+
+
+def start_distribution(start: Any, states: int) -> NDArray[Any]:
+    """The distribution of the first state, from itself or from a single state."""
+    if np.ndim(fitting("start", start)) > 0:
+        return numbers("start", start)
+    if isinstance(start, bool) or not isinstance(start, (int, np.integer)):
+        raise InvalidArgument(f"start must be a state or a distribution of states, got {start!r}")
+    if not 0 <= start < states:
+        raise InvalidArgument(f"start must be a state in 0..{states - 1}, got {start!r}")
+    distribution = np.zeros(states)
+    distribution[start] = 1.0
+    return distribution

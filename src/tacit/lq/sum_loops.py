@@ -1,0 +1,167 @@
+"""The compiled sum over users' trajectories. Imported only where it runs: numba is slow to load."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.numerics.compiled import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@compiled
+def add_predictable(
+    states: Floats,
+    actions: Floats,
+    lengths: Ints,
+    centre: Floats,
+    inputs: Floats,
+    spread: Floats,
+    floor: float,
+    half_weight: float,
+    tau: float,
+    separate: bool,
+    grams: Floats,
+    crosses: Floats,
+) -> None:
+    """Adds weighted outer products of users' steps to ``grams`` and ``crosses``.
+
+    To row ``user`` if ``separate``, else all to row 0. A user's sums are made on their own first,
+    so that nobody's rounding depends on who came before. Upper triangles only, of the Gram.
+    """
+    users, steps, d = actions.shape
+    p, n = centre.shape
+    z, moved, r = np.empty(p), np.empty(p), np.empty(n)
+    gram, cross = np.empty((p, p)), np.empty((p, n))
+    for user in range(users):
+        gram[:] = 0.0
+        cross[:] = 0.0
+        left = tau
+        for h in range(min(steps, max(lengths[user], 0))):
+            if left <= 0.0:
+                break
+            for i in range(n):
+                z[i] = states[user, h, i]
+            for i in range(d):
+                z[n + i] = actions[user, h, i]
+            energy, reach = 0.0, 0.0
+            for i in range(p):
+                a, b = 0.0, 0.0
+                for j in range(p):
+                    a += inputs[i, j] * z[j]
+                    b += spread[j, i] * z[j]
+                moved[i] = a
+                energy += a * a
+                reach += b * b
+            cap = floor + math.sqrt(reach)
+            energy += half_weight * cap * cap
+            # How far the next state is from what the centre says, free of overflow.
+            largest = 0.0
+            for i in range(n):
+                a = states[user, h + 1, i]
+                for j in range(p):
+                    a -= centre[j, i] * z[j]
+                r[i] = a
+                if not math.isfinite(a):
+                    largest = math.inf
+                largest = max(largest, abs(a))
+            if not (math.isfinite(energy) and math.isfinite(largest)) or energy <= 0.0:
+                continue
+            if largest > 0.0:
+                length = 0.0
+                for i in range(n):
+                    r[i] /= largest
+                    length += r[i] * r[i]
+                length = math.sqrt(length)
+                scale = largest if largest * length <= cap else cap / length
+                for i in range(n):
+                    r[i] *= scale
+            s = min(1.0, left / energy)
+            left -= s * energy
+            for i in range(p):
+                a = s * moved[i]
+                for j in range(i, p):
+                    gram[i, j] += a * moved[j]
+                for j in range(n):
+                    cross[i, j] += a * r[j]
+        row = user if separate else 0
+        for i in range(p):
+            for j in range(i, p):
+                grams[row, i, j] += gram[i, j]
+            for j in range(n):
+                crosses[row, i, j] += cross[i, j]
+
+
+@compiled
+def expected_gram(
+    theta: Floats,
+    gains: Floats,
+    variance: float,
+    start_moment: Floats,
+    noise_covariance: Floats,
+    most: float,
+    inputs: Floats,
+    spread: Floats,
+    floor: float,
+    half_weight: float,
+    tau: float,
+    energies: Floats,
+) -> Floats:
+    """The Gram of inputs that one user adds on average, if theta is the model.
+
+    Second moments move by the model, no further than ``most`` in trace. Steps are weighted as if
+    every user had average energies, which are written to ``energies``: (H, 2), of inputs and of
+    squared caps.
+    """
+    H, d, n = gains.shape
+    p = n + d
+    moment = start_moment.copy()
+    total = np.zeros((p, p))
+    of_inputs = np.ascontiguousarray(inputs.T)
+    caps = spread @ np.ascontiguousarray(spread.T)
+    transposed = np.ascontiguousarray(theta.T)
+    left = tau
+    for h in range(H):
+        both = np.zeros((p, n))
+        for i in range(n):
+            both[i, i] = 1.0
+        both[n:] = gains[h]
+        step = both @ moment @ np.ascontiguousarray(both.T)
+        for i in range(d):
+            step[n + i, n + i] += variance
+        size = np.trace(step)
+        if not size <= most:
+            step = np.eye(p) * (most / p) if not math.isfinite(size) else step * (most / size)
+        moved = inputs @ step @ of_inputs
+        reach = max(np.trace(step @ caps), 0.0)
+        energies[h, 0] = np.trace(moved)
+        energies[h, 1] = floor * floor + 2.0 * floor * math.sqrt(reach) + reach
+        cost = energies[h, 0] + half_weight * energies[h, 1]
+        weight = min(1.0, left / max(cost, 1e-300))
+        left -= weight * cost
+        total += weight * moved
+        moment = transposed @ step @ theta + noise_covariance
+    return total
+
+
+@compiled
+def cautious_gains(theta: Floats, covariance: Floats, Q: Floats, R: Floats, gains: Floats) -> None:
+    """Fills the gains of least average cost where the model is drawn anew at every step.
+
+    Its columns are independent around those of theta, all with the same covariance C, so that
+    the mean of [A, B]' P [A, B] is theta P theta' + tr(P) C. Without covariance: Riccati's.
+    """
+    H, _, n = gains.shape
+    P = np.zeros((n, n))
+    transposed = np.ascontiguousarray(theta.T)
+    for h in range(H - 1, -1, -1):
+        M = theta @ P @ transposed + np.trace(P) * covariance
+        of_controls = R + M[n:, n:]
+        gain = -np.linalg.solve(of_controls, np.ascontiguousarray(M[n:, :n]))
+        gains[h] = gain
+        P = Q + M[:n, :n] + np.ascontiguousarray(M[:n, n:]) @ gain
+        P = 0.5 * (P + P.T)

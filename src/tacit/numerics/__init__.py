@@ -1,0 +1,1 @@
+"""Numerical work that several families share."""

@@ -1,0 +1,19 @@
+"""The one door to numba. Imported only by modules of loops: numba is slow to load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def compiled(function: F) -> F:
+    """Compiles with numba and keeps the result on disk, where some directory is writable."""
+    try:
+        return cast(F, numba.njit(cache=True, nogil=True)(function))
+    except RuntimeError:
+        # "cannot cache function: no locator available": compile anew in each process instead.
+        return cast(F, numba.njit(nogil=True)(function))

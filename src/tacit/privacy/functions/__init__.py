@@ -1,0 +1,1 @@
+"""Functional noise: publishing whole functions."""

@@ -1,0 +1,1 @@
+"""Agents meet simulated users: runs, seeds, results, comparisons, plots."""

@@ -1,0 +1,350 @@
+"""Several agents or budgets on one world: the same seeds for all, one table, one plot with bands.
+
+A run of one agent is the comparison with one entry, and is summarised by the same functions.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tacit.finite.world import FiniteWorld
+from tacit.privacy.arguments import whole_number
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import JointDP, NonPrivate, Privacy
+from tacit.privacy.storage import write_atomic
+from tacit.registry import AgentChoice, build_world
+from tacit.simulation.result import Result
+from tacit.simulation.run import Progress, World, WorldMaker, run, run_seeds, seed_list
+
+_FORMAT = "tacit-runs"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a comparison.
+
+    Attributes:
+        label: what it is called.
+        agent: the agent and its options.
+        privacy: its model and budget.
+    """
+
+    label: str
+    agent: AgentChoice
+    privacy: Privacy
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs of several entries on one world.
+
+    Attributes:
+        world: its name.
+        users: how many users each run is declared for.
+        entries: what was compared.
+        results: one result per seed for each entry, in the order of the entries.
+        seconds: how long all of it took.
+    """
+
+    world: str
+    users: int
+    entries: tuple[Entry, ...]
+    results: tuple[tuple[Result, ...], ...]
+    seconds: float
+
+    def labelled(self) -> dict[str, tuple[Result, ...]]:
+        """The results by label."""
+        labels = [entry.label for entry in self.entries]
+        return dict(zip(labels, self.results, strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary of all entries, as plain values."""
+        first = self.results[0][0]
+        return {
+            "world": self.world,
+            "users": self.users,
+            "optimal_value": first.optimal_value,
+            "baseline_value": first.baseline_value,
+            "reference_value": first.reference_value,
+            "entries": [
+                {
+                    "label": entry.label,
+                    "agent": entry.agent.text,
+                    "privacy": privacy_dict(entry.privacy),
+                    **summary(results),
+                }
+                for entry, results in zip(self.entries, self.results, strict=True)
+            ],
+            "seconds": self.seconds,
+        }
+
+    def run_dict(self) -> dict[str, Any]:
+        """The summary of the first entry alone, as plain values."""
+        whole = self.to_dict()
+        entry = whole["entries"][0]
+        return {
+            "world": self.world,
+            "agent": entry["agent"],
+            **{key: whole[key] for key in ("users", *_VALUES)},
+            **{key: entry[key] for key in ("guarantee", "runs", *_MEDIANS)},
+            "seconds": self.seconds,
+        }
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draws regret and values against users, with bands over the seeds, as a PNG."""
+        from tacit.simulation.plots import plot_result, plot_results
+
+        if len(self.entries) == 1 and len(self.results[0]) == 1:
+            plot_result(self.results[0][0], path)
+        else:
+            plot_results(self.labelled(), path)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the summary and every single result as JSON; :func:`load_results` reads it."""
+        runs = {
+            label: [result.to_dict() for result in results]
+            for label, results in self.labelled().items()
+        }
+        content = {"format": _FORMAT, "version": _VERSION, **self.to_dict(), "results": runs}
+        write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), 0o644)
+
+
+_VALUES = ("optimal_value", "baseline_value", "reference_value")
+_MEDIANS = ("users_to_90_median", "greedy_users_to_90_median", "score_median")
+
+
+def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
+    """The results of each label in a file that :meth:`Comparison.save` wrote.
+
+    Raises:
+        InvalidArgument: The file is no such file, or of another version.
+        OSError: It cannot be opened.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{os.fspath(path)!r} is not JSON: {error}") from error
+    known = isinstance(content, dict) and content.get("format") == _FORMAT
+    if not known or content.get("version") != _VERSION:
+        raise InvalidArgument(
+            f"{os.fspath(path)!r} must be a file of runs, version {_VERSION}, and is not"
+        )
+    return {
+        label: [Result.from_dict(result) for result in results]
+        for label, results in content["results"].items()
+    }
+
+
+def compare(
+    world: World,
+    entries: Iterable[Entry],
+    users: int,
+    seeds: Sequence[int],
+    workers: int = 1,
+    progress: Progress = True,
+    text: str | None = None,
+) -> Comparison:
+    """Runs every entry with every seed.
+
+    All agents are made once before the first run, so that a mistake in the last of them does not
+    cost the time of the others. Results do not depend on the number of workers.
+
+    Args:
+        world: the world.
+        entries: with different labels.
+        users: how many users each agent serves.
+        seeds: one run each per entry.
+        workers: processes at a time.
+        progress: whether to show a progress bar, on standard error.
+        text: what :func:`tacit.registry.build_world` makes the world from; its name by default.
+    """
+    if not isinstance(entries, Iterable):
+        raise InvalidArgument(f"entries must be a list of entries, got {entries!r}")
+    entries, seeds = tuple(entries), seed_list(seeds)
+    for entry in entries:
+        if not isinstance(entry, Entry):
+            raise InvalidArgument(f"entries must hold entries, got {entry!r}")
+    users, workers = whole_number("users", users), whole_number("workers", workers)
+    check_world(world)
+    if not entries or not seeds:
+        raise InvalidArgument("entries and seeds must not be empty")
+    labels = [entry.label for entry in entries]
+    if twice := sorted({label for label in labels if labels.count(label) > 1}):
+        raise InvalidArgument(f"{twice[0]!r} is there twice")
+    for entry in entries:
+        entry.agent.build(world.spec, users, entry.privacy, seeds[0])
+    start = time.perf_counter()
+    results = tuple(
+        tuple(_run(world, text, entry, users, seeds, workers, progress)) for entry in entries
+    )
+    return Comparison(world.name, users, entries, results, time.perf_counter() - start)
+
+
+def check_world(world: World) -> None:
+    """Refuses a world without a known optimum: there is no regret in it.
+
+    Raises:
+        InvalidArgument: Its optimum is not known.
+    """
+    if isinstance(world, type) or not hasattr(world, "optimal_value"):
+        raise InvalidArgument(f"world must be a world, got {world!r}")
+    if not math.isfinite(world.optimal_value):
+        raise InvalidArgument(
+            f"world {world.name} has no known optimum, so there is nothing to compare with: give "
+            "it an optimal_value"
+        )
+
+
+def recipe(world: World, text: str | None, workers: int) -> WorldMaker:
+    """What the processes make the world from.
+
+    Tables are sent as they are. An environment of Gymnasium may hold anything, so it is made anew.
+    """
+    if workers == 1 or isinstance(world, FiniteWorld):
+        return world
+    return partial(_rebuild, text or world.name)
+
+
+def _rebuild(name: str, seed: int) -> World:
+    return build_world(name)
+
+
+def _run(
+    world: World,
+    text: str | None,
+    entry: Entry,
+    users: int,
+    seeds: list[int],
+    workers: int,
+    progress: Progress,
+) -> list[Result]:
+    if len(seeds) == 1:
+        agent = entry.agent.build(world.spec, users, entry.privacy, seeds[0])
+        return [run(agent, world, seeds[0], progress)]
+    description, maker = entry.agent.describe(users, entry.privacy), recipe(world, text, workers)
+    return run_seeds(description, maker, seeds, workers=workers, progress=progress)
+
+
+# Summaries.
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """The median, where ``None`` stands for infinity, or ``None`` if it is infinite.
+
+    >>> median([3, None, 5]), median([3, None]), median([3, 4, 5, None])
+    (5, None, 4.5)
+    """
+    ordered = sorted(math.inf if value is None else value for value in values)
+    if not ordered:
+        return None
+    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    if not math.isfinite(middle):
+        return None
+    return int(middle) if middle == int(middle) and isinstance(ordered[0], int) else middle
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """The runs of one entry and their medians, as plain values."""
+    guarantee = results[0].guarantee
+    return {
+        "guarantee": None if guarantee is None else guarantee.to_dict(),
+        "runs": [run_summary(result) for result in results],
+        "users_to_90_median": median(result.users_to_90 for result in results),
+        "greedy_users_to_90_median": median(result.greedy_users_to_90 for result in results),
+        "score_median": median(_number(result.score) for result in results),
+    }
+
+
+def run_summary(result: Result) -> dict[str, Any]:
+    """One run, as plain values."""
+    return {
+        "seed": result.seed,
+        "regret": float(result.regret[-1]),
+        "users_to_90": result.users_to_90,
+        "greedy_users_to_90": result.greedy_users_to_90,
+        "final_value": result.final_value,
+        "score": _number(result.score),
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
+    """A table of medians for people: a row per label, below a row of titles."""
+    table: list[tuple[str, ...]] = [
+        ("", "users to 90 %", "greedy", "score", "regret/user", "guarantee")
+    ]
+    for label, results in summaries.items():
+        guarantee = results[0].guarantee
+        regret = median(float(result.regret[-1]) / max(1, result.users) for result in results)
+        table.append(
+            (
+                label,
+                users_words(median(result.users_to_90 for result in results)),
+                users_words(median(result.greedy_users_to_90 for result in results)),
+                number_words(median(_number(result.score) for result in results)),
+                number_words(regret),
+                "none" if guarantee is None else guarantee.short.partition(" per ")[0],
+            )
+        )
+    return table
+
+
+def privacy_dict(privacy: Privacy) -> dict[str, Any]:
+    """A model and its budget as plain values; the sampler where it is not the usual one.
+
+    >>> privacy_dict(NonPrivate())
+    {'model': 'none', 'epsilon': None, 'delta': None}
+    """
+    if isinstance(privacy, NonPrivate):
+        return {"model": "none", "epsilon": None, "delta": None}
+    model = "joint" if isinstance(privacy, JointDP) else "local"
+    values = {"model": model, "epsilon": privacy.epsilon, "delta": privacy.delta}
+    return values if privacy.sampler == "floating-point" else values | {"sampler": privacy.sampler}
+
+
+def privacy_words(privacy: Privacy) -> str:
+    """A model and its budget in a few words.
+
+    >>> privacy_words(JointDP(1.0, 1e-6)), privacy_words(NonPrivate())
+    ('joint privacy, epsilon 1, delta 1e-06', 'no privacy')
+    >>> privacy_words(JointDP(1.0, 1e-6, sampler="exact"))
+    'joint privacy, epsilon 1, delta 1e-06, exact noise'
+    """
+    values = privacy_dict(privacy)
+    if values["epsilon"] is None:
+        return "no privacy"
+    words = f"{values['model']} privacy, epsilon {values['epsilon']:g}, delta {values['delta']:g}"
+    return f"{words}, exact noise" if values.get("sampler") == "exact" else words
+
+
+def users_words(users: float | None) -> str:
+    """A number of users for people.
+
+    >>> users_words(12345), users_words(None)
+    ('12,345', 'not reached')
+    """
+    return "not reached" if users is None else f"{math.ceil(users):,}"
+
+
+def number_words(number: float | None) -> str:
+    """A number for people.
+
+    >>> number_words(0.98765), number_words(1234.5), number_words(None)
+    ('0.988', '1,234', '-')
+    """
+    if number is None:
+        return "-"
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"

@@ -1,0 +1,206 @@
+"""One look for all figures: style, a colour and a marker per counter, labels at the lines' ends.
+
+The palette is Okabe and Ito's, which stays apart for colour-blind readers; a marker per kind
+tells the lines apart without any colour. Matplotlib is imported where it is used, because it is
+slow to import, and figures are drawn without its global state or a display.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.budget import Budget
+from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+
+INK = "#222222"
+PALE = "#8a8a8a"
+
+# Matplotlib types the keys as a union of literals that grows with every version.
+_STYLE: dict[Any, Any] = {
+    "font.size": 10.0,
+    "axes.titlesize": 11.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": PALE,
+    "axes.labelcolor": INK,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.major.size": 0.0,
+    "ytick.major.size": 0.0,
+    "xtick.minor.size": 0.0,
+    "ytick.minor.size": 0.0,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+}
+
+
+@dataclass(frozen=True)
+class Pen:
+    """How one kind of counter is drawn."""
+
+    colour: str
+    marker: str
+    dash: str = "-"
+
+
+PENS = {
+    # Dashed where a line lies on top of another one, which has to show through: the square root's
+    # almost everywhere, the blocks' at the end of a stream.
+    "fresh": Pen("#666666", "P", "--"),
+    "blocks": Pen("#E69F00", "s"),
+    "binary tree": Pen("#CC79A7", "^"),
+    "smooth tree": Pen("#009E73", "D"),
+    "square root": Pen("#D55E00", "o"),
+    "blt": Pen("#0072B2", "v", "--"),
+}
+
+
+@dataclass(frozen=True)
+class EndLabel:
+    """What is written at the right end of a line."""
+
+    x: float
+    y: float
+    text: str
+    colour: str
+
+
+@contextmanager
+def drawing(
+    path: Path, title: str, subtitle: str, *, panels: int = 2, size: tuple[float, float] = (11, 5.2)
+) -> Iterator[Sequence[Axes]]:
+    """Panels side by side under a title, to draw on; saved as a PNG at the end.
+
+    Args:
+        path: where the picture goes.
+        title: what it shows, in words.
+        subtitle: the line below, in smaller type.
+        panels: how many panels, with a common vertical axis.
+        size: inches.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=size, dpi=130, layout="constrained")
+        axes = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
+        # An empty line keeps the subtitle's place in the layout.
+        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
+        figure.text(0.012, 0.918, subtitle, ha="left", va="center", fontsize=10.5, color=INK)
+        yield axes
+        # Without the name and version of the software, equal pictures are equal files.
+        figure.savefig(path, format="png", metadata={"Software": None})
+
+
+def logarithmic(axes: Axes) -> None:
+    """Both axes logarithmic, with a labelled tick per factor of ten and no others."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axes.set(xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def label_ends(axes: Axes, labels: Sequence[EndLabel], *, gap: float = 13.0) -> None:
+    """Writes labels right of the lines' ends, moved apart where they would overlap.
+
+    Args:
+        axes: the panel, with its scales and limits already set.
+        labels: one per line.
+        gap: the least distance between two labels, in points.
+    """
+    figure = axes.get_figure(root=True)
+    if figure is None or not labels:
+        return
+    figure.draw_without_rendering()  # the layout decides how far apart the ends are
+    points = 72.0 / figure.dpi
+    ordered = sorted(labels, key=lambda label: label.y)
+    ends = np.array([axes.transData.transform((x.x, x.y))[1] * points for x in ordered])
+    for label, end, place in zip(ordered, ends, _apart(ends, gap), strict=True):
+        axes.annotate(
+            label.text,
+            xy=(label.x, label.y),
+            xytext=(14.0, float(place - end)),
+            textcoords="offset points",
+            va="center",
+            color=label.colour,
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": label.colour,
+                "lw": 0.7,
+                "shrinkA": 1.0,
+                "relpos": (0.0, 0.5),
+            },
+        )
+
+
+def short_number(value: float) -> str:
+    """A tick label that is read at a glance.
+
+    >>> short_number(0.5), short_number(100_000), short_number(1e6)
+    ('0.5', '100,000', '1M')
+    """
+    return f"{value / 1e6:,.6g}M" if value >= 1e6 else f"{value:,.6g}"
+
+
+def budget_words(budget: Budget) -> str:
+    """A budget as a panel's title has it.
+
+    >>> budget_words(Budget(1.0, 1e-6)), budget_words(Budget(0.5, 0.0))
+    ('ε = 1, δ = 1e-6', 'ε = 0.5, δ = 0 (pure)')
+    """
+    delta = "0 (pure)" if budget.pure else f"{budget.delta:g}".replace("e-0", "e-")
+    return f"ε = {budget.epsilon:g}, δ = {delta}"
+
+
+def _apart(ends: Floats, gap: float) -> Floats:
+    """The nearest increasing places that are at least ``gap`` apart, in least squares.
+
+    Without the gaps it is isotonic regression, solved by pooling neighbours that are too close.
+
+    >>> _apart(np.array([0.0, 1.0, 50.0]), 10.0).tolist()
+    [-4.5, 5.5, 50.0]
+    """
+    steps = gap * np.arange(len(ends), dtype=np.float64)
+    pools: list[list[float]] = []
+    for value in ends - steps:
+        pool = [float(value)]
+        while pools and fmean(pools[-1]) > fmean(pool):
+            pool = pools.pop() + pool
+        pools.append(pool)
+    places: Floats = steps + np.array([fmean(pool) for pool in pools for _ in pool])
+    return places
+
+
+def png(text: str) -> Path:
+    """The path of a PNG in a folder that exists, found out before anything is run."""
+    path = Path(text)
+    if path.suffix.lower() != ".png":
+        raise InvalidArgument(f"is {text!r}, but must end in .png")
+    if not path.parent.is_dir():
+        raise InvalidArgument(f"is {text!r}, but there is no folder {path.parent}")
+    if path.is_dir():
+        raise InvalidArgument(f"is {text!r}, which is a folder")
+    return path

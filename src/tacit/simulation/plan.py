@@ -1,0 +1,249 @@
+"""How many users a budget needs, before any real user is touched.
+
+The agent is run on simulated users, exactly and quickly. If the world is not known, its sizes are
+enough: every run then has a world of these sizes, drawn at random. That is a stand-in, and a world
+in which reward is hard to find takes more users.
+
+What is declared for more users has more releases and a little more noise, and "90 % for good" means
+little at the end of a run. So, unless a number of users is given, it is multiplied by ten until the
+runs are ten times as long as the median run took.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.privacy.arguments import instance_of, whole_number
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
+from tacit.registry import AgentChoice
+from tacit.simulation.compare import check_world, median, privacy_dict, recipe
+from tacit.simulation.result import Result
+from tacit.simulation.run import Progress, World, run, run_seeds, seed_list
+from tacit.tabular.worlds import random_mdp
+
+FIRST_USERS = 10**4
+"""The smallest number of users that is tried."""
+
+BATCH_USERS = (10, 20, 50)
+"""The first sizes of a batch that are tried; then ten times these, and so on."""
+
+MOST_USERS = 10**10
+"""The largest number of users that is tried, unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Worlds of which nothing but their sizes is known.
+
+    Attributes:
+        states: S.
+        actions: A.
+        horizon: H.
+    """
+
+    states: int
+    actions: int
+    horizon: int
+
+    def __post_init__(self) -> None:
+        for name in ("states", "actions", "horizon"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+
+    @property
+    def name(self) -> str:
+        """What the plan calls them."""
+        return f"random_mdp:states={self.states},actions={self.actions},horizon={self.horizon}"
+
+    def world(self, seed: int) -> World:
+        """The world of one run."""
+        return random_mdp(self.states, self.actions, self.horizon, seed)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to expect.
+
+    Attributes:
+        world: the world's name.
+        agent: the agent's text.
+        privacy: model and budget.
+        users: how many users the simulated agents were declared for.
+        results: one per seed.
+        baseline: the same without privacy, one per seed.
+        noise_std: standard deviation of the noise in one count after the last release; ``None`` if
+            the agent does not say.
+        why: what the agent chose, in its own words.
+        seconds: how long the simulation took.
+        random: whether the worlds were drawn at random, of the given sizes.
+        batch: whether the agent learns from one batch of users, whom a fixed behaviour serves.
+            Then the users needed are those of the smallest batch tried whose policy is good.
+    """
+
+    world: str
+    agent: str
+    privacy: Privacy
+    users: int
+    results: tuple[Result, ...]
+    baseline: tuple[Result, ...]
+    noise_std: float | None
+    why: str
+    seconds: float
+    random: bool = False
+    batch: bool = False
+
+    @property
+    def users_to_90(self) -> float | None:
+        """Median of the users until those who are served have 90 %; ``None`` if not reached."""
+        return _needed(self.results, self.batch)
+
+    @property
+    def greedy_users_to_90(self) -> float | None:
+        """Median of the users until the greedy policy has 90 %."""
+        return median(result.greedy_users_to_90 for result in self.results)
+
+    @property
+    def spread(self) -> tuple[int | None, int | None]:
+        """The fewest and the most users that a run took; ``None`` is more than there were."""
+        needed = [r.greedy_users_to_90 if self.batch else r.users_to_90 for r in self.results]
+        ordered = sorted(math.inf if users is None else users for users in needed)
+        least, most = (None if math.isinf(end) else int(end) for end in (ordered[0], ordered[-1]))
+        return least, most
+
+    @property
+    def settled(self) -> bool:
+        """Whether the runs were ten times as long as the median took."""
+        return _settled(self.results, self.users, self.batch)
+
+    @property
+    def price(self) -> float | None:
+        """How many times the users of an agent without privacy are needed."""
+        private = self.users_to_90
+        plain = _needed(self.baseline, self.batch)
+        # An agent that is good from the start has nothing to pay.
+        return None if private is None or not plain else private / plain
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        guarantee = self.results[0].guarantee
+        return {
+            "world": self.world,
+            "agent": self.agent,
+            "random_worlds": self.random,
+            "privacy": privacy_dict(self.privacy),
+            "users": self.users,
+            "guarantee": None if guarantee is None else guarantee.to_dict(),
+            "releases": self.results[0].releases,
+            "noise_std": self.noise_std,
+            "users_to_90_median": self.users_to_90,
+            "users_to_90_range": list(self.spread),
+            "greedy_users_to_90_median": self.greedy_users_to_90,
+            "settled": self.settled,
+            "non_private_users_to_90_median": _needed(self.baseline, self.batch),
+            "batch": self.batch,
+            "score_median": median(r.score for r in self.results),
+            "price": self.price,
+            "runs": len(self.results),
+            "why": self.why,
+            "seconds": self.seconds,
+        }
+
+
+def plan(
+    world: World | Sizes,
+    agent: AgentChoice,
+    privacy: Privacy,
+    users: int | None = None,
+    *,
+    seeds: Sequence[int] = range(5),
+    workers: int = 1,
+    most: int = MOST_USERS,
+    progress: Progress = True,
+    text: str | None = None,
+) -> Plan:
+    """Simulates what an agent will need.
+
+    Args:
+        world: the world, or its sizes.
+        agent: the agent.
+        privacy: model and budget.
+        users: how many there will be; if not given, as many as it takes are tried.
+        seeds: one run each.
+        workers: processes at a time.
+        most: the largest number of users to try.
+        progress: whether to show a progress bar, on standard error.
+        text: what :func:`tacit.registry.build_world` makes the world from; its name by default.
+    """
+    instance_of("agent", agent, AgentChoice)
+    instance_of("privacy", privacy, (JointDP, LocalDP, NonPrivate))
+    users = None if users is None else whole_number("users", users)
+    workers, most = whole_number("workers", workers), whole_number("most", most)
+    seeds = seed_list(seeds)
+    if not seeds:
+        raise InvalidArgument("seeds must not be empty")
+    if not isinstance(world, Sizes):
+        check_world(world)
+    start = time.perf_counter()
+
+    def simulate(model: Privacy, declared: int) -> tuple[tuple[Result, ...], Any]:
+        """All runs, and the agent of the first one, which is asked for its noise."""
+        first = world.world(seeds[0]) if isinstance(world, Sizes) else world
+        made = agent.build(first.spec, declared, model, seeds[0])
+        alone = run(made, first, seeds[0], progress)
+        maker = world.world if isinstance(world, Sizes) else recipe(world, text, workers)
+        description = agent.describe(declared, model)
+        others = run_seeds(description, maker, seeds[1:], workers=workers, progress=progress)
+        return (alone, *others), made
+
+    batch = agent.batch
+
+    def search(model: Privacy) -> tuple[tuple[Result, ...], Any, int]:
+        for declared in [users] if users is not None else _tries(most, batch):
+            results, made = simulate(model, declared)
+            if _settled(results, declared, batch):
+                break
+        return results, made, declared
+
+    results, made, declared = search(privacy)
+    baseline = results
+    if not isinstance(privacy, NonPrivate):
+        baseline = search(NonPrivate())[0] if batch else simulate(NonPrivate(), declared)[0]
+    noise = getattr(made, "noise_std", None)
+    return Plan(
+        world=world.name,
+        agent=agent.text,
+        privacy=privacy,
+        users=declared,
+        results=results,
+        baseline=baseline,
+        noise_std=None if noise is None else float(noise),
+        why=str(getattr(made, "why", "")),
+        seconds=time.perf_counter() - start,
+        random=isinstance(world, Sizes),
+        batch=batch,
+    )
+
+
+def _tries(most: int, batch: bool) -> list[int]:
+    if batch:
+        sizes = [size * 10**power for power in range(10) for size in BATCH_USERS]
+        return [size for size in sizes if size < most] + [most]
+    tries = [min(FIRST_USERS, most)]
+    while tries[-1] < most:
+        tries.append(min(10 * tries[-1], most))
+    return tries
+
+
+def _needed(results: Sequence[Result], batch: bool) -> float | None:
+    """The median of the users needed; of a batch agent the whole batch, if its policy is good."""
+    return median(r.greedy_users_to_90 if batch else r.users_to_90 for r in results)
+
+
+def _settled(results: Sequence[Result], users: int, batch: bool) -> bool:
+    needed = _needed(results, batch)
+    # A batch has no later releases, which could relapse.
+    return needed is not None and (batch or users >= 10 * needed)

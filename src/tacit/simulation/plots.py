@@ -1,0 +1,325 @@
+"""Learning curves: regret and the values of released policies against users served.
+
+Regret is exact: it grows linearly within a block, whose policy is fixed, so curves of different
+schedules can be compared at any number of users. Comparisons show the median over seeds and the
+band between the first and the last decile.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.errors import InvalidArgument
+from tacit.simulation import figures
+from tacit.simulation.figures import INK, PALE, EndLabel, Pen, label_ends
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tacit.simulation.result import Result
+
+Floats = NDArray[np.float64]
+
+SERVING = Pen("#0072B2", "o")
+GREEDY = Pen("#D55E00", "D", "--")
+PALETTE = (
+    Pen("#0072B2", "o"),
+    Pen("#D55E00", "s"),
+    Pen("#009E73", "D"),
+    Pen("#CC79A7", "^"),
+    Pen("#E69F00", "v"),
+    Pen("#56B4E9", "P"),
+    Pen("#222222", "X"),
+)
+# Points of a curve whose seeds do not share their releases, or have more than a picture can show.
+_GRID = 1000
+
+
+@dataclass(frozen=True)
+class _Curves:
+    """Several runs on one axis of users, a row per run, in common units.
+
+    Attributes:
+        users: where the curves are given.
+        regret: cumulative regret of that many users.
+        serving: value of the policy that serves the user of that number.
+        greedy: value of the greedy policy published beside it.
+    """
+
+    users: Floats
+    regret: Floats
+    serving: Floats
+    greedy: Floats
+
+
+def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
+    """Draws one run: regret on the left, values of its policies on the right.
+
+    Args:
+        result: the run.
+        path: the PNG file to write.
+    """
+    curves = _curves([result], relative=False)
+    title = f"{result.agent} on {_world_words(result.world)}: {_short(result.users)} users"
+    with _sheet(Path(path), title, _promise([result])) as (left, right):
+        left.set(title="Regret", ylabel="regret of all users so far")
+        right.set(title="Value of the released policies", ylabel="expected return of a user")
+        for axes in (left, right):
+            _user_axis(axes, [result])
+        ends = _draw_regret(left, curves, _short(curves.regret[0, -1]), SERVING)
+        ends += _draw_ignorance(left, [result])
+        labels = _draw_values(right, curves.users, curves.greedy, "greedy", GREEDY)
+        labels += _draw_values(right, curves.users, curves.serving, "serves users", SERVING)
+        labels += _draw_levels(right, [result])
+        _mark_90(right, result)
+        if not ends:
+            known = math.isfinite(result.optimal_value)
+            words = "no regret at all" if known else "the optimum is not known"
+            left.text(0.5, 0.5, words, ha="center", transform=left.transAxes)
+            left.set_yticks([])
+        label_ends(left, ends)
+        label_ends(right, labels)
+
+
+def plot_results(
+    results: Mapping[str, Sequence[Result]], path: str | os.PathLike[str], title: str | None = None
+) -> None:
+    """Compares agents, worlds or budgets: one curve with its band per label.
+
+    Lines are medians over the runs of a label, bands reach from their first to their last decile.
+    If the runs are not all in worlds of the same optimum, regret and values are relative to it.
+
+    Args:
+        results: the runs of each label, usually one per seed.
+        path: the PNG file to write.
+        title: what is compared; made from the results if not given.
+
+    Raises:
+        InvalidArgument: There are no runs, or more labels than colours.
+    """
+    runs = [run for several in results.values() for run in several]
+    if not runs or not all(results.values()):
+        raise InvalidArgument("results must have at least one run for each label")
+    if len(results) > len(PALETTE):
+        raise InvalidArgument(
+            f"results has {len(results)} labels, but a figure shows at most {len(PALETTE)}"
+        )
+    relative = len({(run.optimal_value, run.reference_value) for run in runs}) > 1
+    with _sheet(Path(path), title or _worlds(runs), _caption(results)) as (left, right):
+        left.set(
+            title="Regret, in optimal returns" if relative else "Regret",
+            ylabel="regret of all users so far",
+        )
+        right.set(
+            title="Value of the policy that serves users",
+            ylabel="share of the optimum" if relative else "expected return of a user",
+        )
+        for axes in (left, right):
+            _user_axis(axes, runs)
+        ends, labels = [], []
+        for (label, several), pen in zip(results.items(), PALETTE, strict=False):
+            curves = _curves(several, relative)
+            ends += _draw_regret(left, curves, label, pen)
+            labels += _draw_values(right, curves.users, curves.serving, label, pen)
+        if not relative:
+            ends += _draw_ignorance(left, runs)
+            labels += _draw_levels(right, runs)
+        label_ends(left, ends)
+        label_ends(right, labels)
+
+
+@contextmanager
+def _sheet(path: Path, title: str, subtitle: str) -> Iterator[tuple[Axes, Axes]]:
+    """Two panels with axes of their own, in the style of all figures; saved at the end."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(figures._STYLE):
+        figure = Figure(figsize=(11, 5.2), dpi=130, layout="constrained")
+        left, right = figure.subplots(1, 2)
+        # An empty line keeps the subtitle's place in the layout.
+        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
+        figure.text(0.012, 0.918, subtitle, ha="left", va="center", fontsize=10.5, color=INK)
+        yield left, right
+        # Without the name and version of the software, equal pictures are equal files.
+        figure.savefig(path, format="png", metadata={"Software": None})
+
+
+def _curves(results: Sequence[Result], relative: bool) -> _Curves:
+    """All runs at the same numbers of users."""
+    first = results[0].served
+    if len(first) <= _GRID and all(np.array_equal(run.served, first) for run in results):
+        # Up to a release the old policy is at work, and one user later the new one.
+        releases = [first[1:].astype(np.float64), first[:-1] + 1.0]
+    else:
+        releases = []
+    # Points within the blocks as well, because what is linear bends on logarithmic axes.
+    grid = np.geomspace(1, min(run.users for run in results), _GRID).round()
+    users = np.unique(np.concatenate([grid, *releases]))
+    rows = [_sampled(run, users, relative) for run in results]
+    regret, serving, greedy = (np.stack(column) for column in zip(*rows, strict=True))
+    return _Curves(users, regret, serving, greedy)
+
+
+def _sampled(result: Result, users: Floats, relative: bool) -> tuple[Floats, Floats, Floats]:
+    regret = np.interp(users, result.served, result.regret)
+    # The user of number u is served by the last release that came after fewer than u users.
+    release = np.searchsorted(result.served, users, side="left") - 1
+    serving, greedy = result.values[release], result.greedy_values[release]
+    if relative:
+        gap = result.optimal_value - result.reference_value
+        serving = (serving - result.reference_value) / gap
+        greedy = (greedy - result.reference_value) / gap
+        regret = regret / gap
+    return regret, serving, greedy
+
+
+def _user_axis(axes: Axes, results: Sequence[Result]) -> None:
+    """Users served, logarithmic, from the first release on: before it nothing changes."""
+    from matplotlib.ticker import LogLocator
+
+    first = min(int(run.served[1]) for run in results)
+    most = max(run.users for run in results)
+    axes.set(xscale="log", xlabel="users served")
+    axes.set_xlim(first if 10 * first < most else 1, most * 1.1)
+    axes.xaxis.set_major_locator(LogLocator(numticks=12))
+    _short_ticks(axes.xaxis)
+
+
+def _short_ticks(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _draw_regret(axes: Axes, curves: _Curves, label: str, pen: Pen) -> list[EndLabel]:
+    low, middle, high = np.quantile(curves.regret, [0.1, 0.5, 0.9], axis=0)
+    # A logarithm has no place for a regret of zero, and rounding makes it slightly negative.
+    shown = (middle > 1e-9 * high.max()) & (middle > 0) & (curves.users >= axes.get_xlim()[0])
+    if not shown.any():
+        return []
+    axes.set_yscale("log")
+    _short_ticks(axes.yaxis)
+    x, low, middle, high = curves.users[shown], low[shown], middle[shown], high[shown]
+    if len(curves.regret) > 1:
+        low = np.maximum(low, middle / 1e3)
+        axes.fill_between(x, low, high, color=pen.colour, alpha=0.18, lw=0)
+    axes.plot(x, middle, color=pen.colour, **_marks(pen, x, len(curves.regret)))
+    return [EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)]
+
+
+def _draw_values(axes: Axes, x: Floats, rows: Floats, label: str, pen: Pen) -> list[EndLabel]:
+    low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=0)
+    if len(rows) > 1:
+        axes.fill_between(x, low, high, step="post", color=pen.colour, alpha=0.18, lw=0)
+    axes.step(x, middle, where="post", color=pen.colour, ls=pen.dash, **_marks(pen, x, len(rows)))
+    return [EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)]
+
+
+def _marks(pen: Pen, x: Floats, runs: int) -> dict[str, Any]:
+    """In comparisons a few markers, evenly spaced to the eye, tell lines apart without colour."""
+    if runs == 1:
+        return {}
+    places = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 9)[1:-1]))
+    marks = {"marker": pen.marker, "ms": 6, "mec": "white", "mew": 0.6}
+    return marks | {"markevery": places.tolist()}
+
+
+def _draw_ignorance(axes: Axes, results: Sequence[Result]) -> list[EndLabel]:
+    """The regret of users who are all served without having learnt anything."""
+    gap = results[0].optimal_value - results[0].baseline_value
+    if gap <= 0 or axes.get_yscale() != "log":
+        return []
+    least, most = axes.get_xlim()[0], float(max(run.users for run in results))
+    axes.plot([least, most], [gap * least, gap * most], ":", color=PALE, lw=1.3)
+    return [EndLabel(most, gap * most, "no learning", PALE)]
+
+
+def _draw_levels(axes: Axes, results: Sequence[Result]) -> list[EndLabel]:
+    """The optimum and the baseline, which all results share."""
+    levels = {"optimum": results[0].optimal_value, "no learning": results[0].baseline_value}
+    levels = {name: level for name, level in levels.items() if math.isfinite(level)}
+    most = float(max(run.users for run in results))
+    for level in levels.values():
+        axes.axhline(level, color=PALE, ls=":", lw=1.3)
+    return [EndLabel(most, level, name, PALE) for name, level in levels.items()]
+
+
+def _mark_90(axes: Axes, result: Result) -> None:
+    """A mark from where on served users have 90 % of the optimum."""
+    users = result.users_to_90
+    if not users:  # never, or from the beginning
+        return
+    value = float(result.values[int(np.searchsorted(result.served, users))])
+    # Below the curve there is room, on that side of the mark where the axis is longer.
+    height = result.baseline_value + 0.3 * (value - result.baseline_value)
+    least, most = axes.get_xlim()
+    late = users + 1 > least**0.4 * most**0.6
+    x = [users + 1, users + 1]
+    axes.plot(x, [height, value], "-", color=SERVING.colour, lw=0.7)
+    axes.plot(x[:1], [value], SERVING.marker, color=SERVING.colour, ms=8, mec="white")
+    axes.annotate(
+        f"90 %{' for good' if result.settled else ''}\nfrom user {users + 1:,} on",
+        xy=(users + 1, height),
+        xytext=(-6 if late else 6, 0),
+        textcoords="offset points",
+        color=SERVING.colour,
+        ha="right" if late else "left",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
+    )
+
+
+def _promise(results: Sequence[Result]) -> str:
+    """The guarantee of the runs, if it is the same for all of them."""
+    shorts = {"" if run.guarantee is None else run.guarantee.short for run in results}
+    if shorts == {""}:
+        return "Not private: nothing is guaranteed to the users."
+    return f"Guarantee: {shorts.pop()}." if len(shorts) == 1 else ""
+
+
+def _caption(results: Mapping[str, Sequence[Result]]) -> str:
+    promise = _promise([run for several in results.values() for run in several])
+    counts = sorted({len(several) for several in results.values()})
+    if counts[-1] == 1:
+        return f"One run each. {promise}"
+    runs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"Lines: median of {runs} runs; bands: 10th to 90th percentile. {promise}"
+
+
+def _worlds(results: Sequence[Result]) -> str:
+    worlds = sorted({run.world for run in results})
+    return _world_words(worlds[0]) if len(worlds) == 1 else f"{len(worlds)} worlds"
+
+
+def _world_words(name: str) -> str:
+    """A world's name as a title has it.
+
+    >>> _world_words("riverswim:states=6,horizon=20"), _world_words("mine")
+    ('riverswim (states 6, horizon 20)', 'mine')
+    """
+    kind, _, options = name.partition(":")
+    return f"{kind} ({options.replace('=', ' ').replace(',', ', ')})" if options else name
+
+
+def _short(number: float) -> str:
+    """A number that is read at a glance.
+
+    >>> [_short(n) for n in (0.01, 2500, 12_345, 1e6, 3e9)]
+    ['0.01', '2,500', '12.3k', '1M', '3B']
+    """
+    units = {"B": 1e9, "M": 1e6, "k": 1e3}
+    for unit, size in units.items():
+        # Four digits need no unit.
+        if number >= max(size, 1e4):
+            return f"{number / size:,.3g}{unit}"
+    return f"{number:,.4g}"

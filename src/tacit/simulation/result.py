@@ -1,0 +1,409 @@
+"""What a run did: users served, values of the policies, regret, and how soon it was good.
+
+Release r is the policy that is published after ``served[r]`` users; release 0 is there before the
+first user. It serves block r, the users up to ``served[r + 1]``. The last release comes after the
+last user and serves nobody. All values are exact expectations in the simulated world, which no
+agent ever sees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.storage import write_atomic
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+GOOD_LOSS = 0.1
+"""A policy with a loss below this is good: it has 90 % of what there is to gain."""
+
+_FORMAT = "tacit-result"
+_VERSION = 1
+
+
+def users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
+    """How many users were served before the policies became good, and stayed so.
+
+    It is ``served[r]`` of the first release r such that for *every* later release r' the mean loss
+    of the users served from r to r' is below 0.1; ``None`` if there is no such release.
+
+    With d_k = (users of block k) (loss_k - 0.1), the mean loss from r to r' is below 0.1 iff
+    d_r + ... + d_(r'-1) < 0. The largest of these sums is m_r = d_r + max(0, m_(r+1)).
+
+    Args:
+        served: users served at each release, R + 1 of them, from 0 on.
+        losses: the loss of the policy that serves each of the R blocks.
+
+    >>> users_to_90([0, 10, 20, 40], [0.9, 0.05, 0.09])
+    10
+    >>> users_to_90([0, 10, 20, 40], [0.9, 0.05, 0.2]) is None
+    True
+    """
+    ends = np.asarray(served, dtype=np.int64)
+    excess = np.diff(ends) * (np.asarray(losses, dtype=np.float64) - GOOD_LOSS)
+    largest, first = 0.0, None
+    for r, d in reversed(list(enumerate(excess.tolist()))):
+        largest = d + max(0.0, largest)
+        if largest < 0.0:
+            first = r
+        elif math.isnan(largest):
+            break
+    return None if first is None else int(ends[first])
+
+
+def greedy_users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
+    """Users served before the first release whose loss, and that of all later ones, is below 0.1.
+
+    Args:
+        served: users served at each release, from 0 on.
+        losses: the loss of the greedy policy of each release, as many.
+
+    >>> greedy_users_to_90([0, 10, 20, 40], [0.05, 0.3, 0.05, 0.01])
+    20
+    """
+    ends = np.asarray(served, dtype=np.int64)
+    bad = ~(np.asarray(losses, dtype=np.float64) < GOOD_LOSS)
+    first = int(np.flatnonzero(bad)[-1]) + 1 if bad.any() else 0
+    return int(ends[first]) if first < len(ends) else None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """One run of one agent in one simulated world.
+
+    Attributes:
+        agent: the agent's name.
+        world: the world's name, which rebuilds it.
+        privacy: the privacy model that the agent was given, in words.
+        seed: of the world, of the labels of the actions and of the agent's exploration.
+        served: users served at each release, R + 1 of them, from 0 on.
+        values: exact value of the policy that each release serves users with.
+        greedy_values: exact value of the greedy policy, without bonus, published beside it.
+        optimal_value: the best that any policy reaches; NaN where nobody knows it, and then regret,
+            losses and the score are NaN as well.
+        baseline_value: the value of not having learnt anything.
+        reference_value: the zero point of losses.
+        guarantee: what was proven for the users, or ``None``.
+        seconds: where the time went; not part of what is reproducible.
+
+    >>> result = Result(
+    ...     agent="toy", world="coin", privacy="NonPrivate()", seed=0, served=[0, 10, 100],
+    ...     values=[0.5, 0.75, 1.0], greedy_values=[0.5, 0.98, 1.0], optimal_value=1.0,
+    ...     baseline_value=0.5, reference_value=0.0)
+    >>> result.regret.tolist(), result.greedy_users_to_90, result.users_to_90
+    ([0.0, 5.0, 27.5], 10, None)
+    >>> result.score
+    1.0
+    """
+
+    agent: str
+    world: str
+    privacy: str
+    seed: int
+    served: Ints
+    values: Floats
+    greedy_values: Floats
+    optimal_value: float
+    baseline_value: float
+    reference_value: float
+    guarantee: Guarantee | None
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        *,
+        agent: str,
+        world: str,
+        privacy: str,
+        seed: int,
+        served: ArrayLike,
+        values: ArrayLike,
+        greedy_values: ArrayLike,
+        optimal_value: float | None,
+        baseline_value: float,
+        reference_value: float,
+        guarantee: Guarantee | None = None,
+        seconds: Mapping[str, float] | None = None,
+    ) -> None:
+        fields: dict[str, Any] = {
+            "agent": _text("agent", agent),
+            "world": _text("world", world),
+            "privacy": _text("privacy", privacy),
+            "seed": seed,
+            "served": _served(served),
+            "values": _finite("values", values),
+            "greedy_values": _finite("greedy_values", greedy_values),
+            "optimal_value": _known(optimal_value),
+            "baseline_value": float(_finite("baseline_value", baseline_value)),
+            "reference_value": float(_finite("reference_value", reference_value)),
+            "guarantee": guarantee,
+            "seconds": {k: float(_finite("seconds", v)) for k, v in (seconds or {}).items()},
+        }
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise InvalidArgument(f"seed is {seed!r}, but must be an integer of at least 0")
+        if guarantee is not None and not isinstance(guarantee, Guarantee):
+            raise InvalidArgument(f"guarantee is {guarantee!r}, but must be a Guarantee or None")
+        for name in ("values", "greedy_values"):
+            if fields[name].shape != fields["served"].shape:
+                raise InvalidArgument(
+                    f"{name} has shape {fields[name].shape}, but must have a value per release, "
+                    f"{fields['served'].shape}"
+                )
+        for name, value in fields.items():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+            object.__setattr__(self, name, value)
+
+    @property
+    def users(self) -> int:
+        """Users served in all."""
+        return int(self.served[-1])
+
+    @property
+    def releases(self) -> int:
+        """How many policies were published after the first one, which knows nothing."""
+        return len(self.served) - 1
+
+    @property
+    def regret(self) -> Floats:
+        """Exact pseudo-regret of all users served so far, at each release."""
+        gaps = np.diff(self.served) * (self.optimal_value - self.values[:-1])
+        return np.concatenate([[0.0], np.cumsum(gaps)])
+
+    @property
+    def losses(self) -> Floats:
+        """Loss of the policy that serves users, at each release: 0 is optimal, 1 the reference."""
+        return self._losses(self.values)
+
+    @property
+    def greedy_losses(self) -> Floats:
+        """Loss of the greedy policy, at each release."""
+        return self._losses(self.greedy_values)
+
+    @property
+    def users_to_90(self) -> int | None:
+        """Users served until served users lose less than 10 %, for good; see the function."""
+        return users_to_90(self.served, self.losses[:-1])
+
+    @property
+    def greedy_users_to_90(self) -> int | None:
+        """Users served until the greedy policy loses less than 10 %, for good."""
+        return greedy_users_to_90(self.served, self.greedy_losses)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the run went on for 10 times ``users_to_90``, so that "for good" means something.
+
+        Only then is ``users_to_90`` comparable between agents.
+        """
+        users = self.users_to_90
+        return users is not None and self.users >= 10 * users
+
+    @property
+    def final_value(self) -> float:
+        """Value of the last greedy policy: what is deployed after the run."""
+        return float(self.greedy_values[-1])
+
+    @property
+    def score(self) -> float:
+        """The last greedy policy between the baseline, 0, and the optimum, 1.
+
+        Not a number in a world where the baseline is optimal, or the optimum is not known.
+        """
+        gap = self.optimal_value - self.baseline_value
+        return (self.final_value - self.baseline_value) / gap if gap > 0 else math.nan
+
+    def _losses(self, values: Floats) -> Floats:
+        gap = self.optimal_value - self.reference_value
+        if gap <= 0:
+            return np.full(values.shape, np.nan)
+        return (self.optimal_value - values) / gap
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Result) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, which is large
+
+    def __repr__(self) -> str:
+        return f"<Result of {self.agent} on {self.world}, {self.users:,} users, seed {self.seed}>"
+
+    def __str__(self) -> str:
+        guarantee = "none" if self.guarantee is None else self.guarantee.short
+        rows = {"guarantee": guarantee}
+        if math.isnan(self.optimal_value):
+            rows["value"] = (
+                f"{self.final_value:.4g} after the last release (without learning "
+                f"{self.baseline_value:.4g}; the optimum is not known)"
+            )
+        else:
+            rows |= {
+                "value": (
+                    f"{self.final_value:.4g} of {self.optimal_value:.4g} after the last release "
+                    f"(score {self.score:.3f}; without learning {self.baseline_value:.4g})"
+                ),
+                "regret": (
+                    f"{self.regret[-1]:,.4g}, or {self.regret[-1] / max(1, self.users):.4g} per "
+                    "user"
+                ),
+                "users to 90 %": (
+                    f"{_or_never(self.users_to_90)} (greedy policy: "
+                    f"{_or_never(self.greedy_users_to_90)})"
+                ),
+            }
+        if self.users_to_90 is not None and not self.settled:
+            rows["users to 90 %"] += "; the run is shorter than 10 times that"
+        if "total" in self.seconds:
+            rows["time"] = f"{self.seconds['total']:.3g} s"
+        head = (
+            f"{self.agent} on {self.world}: {self.users:,} users, {self.releases:,} releases, "
+            f"seed {self.seed}"
+        )
+        return "\n".join([head, *(f"  {name:<14}{text}" for name, text in rows.items())])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values: what was measured, and for readers what follows from it."""
+        return {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "agent": self.agent,
+            "world": self.world,
+            "privacy": self.privacy,
+            "seed": self.seed,
+            "served": self.served.tolist(),
+            "values": self.values.tolist(),
+            "greedy_values": self.greedy_values.tolist(),
+            "optimal_value": _or_none(self.optimal_value),
+            "baseline_value": self.baseline_value,
+            "reference_value": self.reference_value,
+            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
+            "seconds": dict(self.seconds),
+            "summary": {
+                "users": self.users,
+                "releases": self.releases,
+                "final_value": self.final_value,
+                "score": _or_none(self.score),
+                "regret": _or_none(float(self.regret[-1])),
+                "users_to_90": self.users_to_90,
+                "settled": self.settled,
+                "greedy_users_to_90": self.greedy_users_to_90,
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Result:
+        """The inverse of :meth:`to_dict`.
+
+        Raises:
+            CorruptFile: The format, its version, a key or a value is not what it should be.
+        """
+        if not isinstance(values, Mapping) or values.get("format") != _FORMAT:
+            raise CorruptFile(f"this is not a result: format must be {_FORMAT!r}")
+        version = values.get("version")
+        if type(version) is not int or version != _VERSION:
+            raise CorruptFile(f"version is {version!r}, but this release reads {_VERSION} only")
+        expected = {*cls.__dataclass_fields__, "format", "version", "summary"}
+        if wrong := expected ^ values.keys():
+            raise CorruptFile(f"missing or unknown in a result: {', '.join(sorted(wrong))}")
+        fields = {name: values[name] for name in cls.__dataclass_fields__}
+        if fields["guarantee"] is not None:
+            fields["guarantee"] = Guarantee.from_dict(fields["guarantee"])
+        try:
+            return cls(**fields)
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise CorruptFile(f"a result holds a value that is not valid: {error}") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes JSON, atomically, for everybody to read. :meth:`load` gives back an equal result.
+
+        It holds values of published policies and nothing about any user's data, but true values
+        are known in simulations only.
+        """
+        content = self.to_dict()
+        content["sha256"] = _digest(content)
+        write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), 0o644)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Result:
+        """Reads what :meth:`save` wrote.
+
+        Raises:
+            CorruptFile: The file is foreign, damaged, or newer than this release.
+            OSError: The file cannot be opened.
+        """
+        with open(path, "rb") as file:
+            data = file.read()
+        try:
+            content = json.loads(data)
+            if not isinstance(content, dict) or content.get("format") != _FORMAT:
+                raise CorruptFile("this is not a result")
+            # The version comes first: a newer one may have another checksum.
+            if content.get("version") == _VERSION and content.pop("sha256", "") != _digest(content):
+                raise CorruptFile("the checksum does not match; the file is damaged")
+            return cls.from_dict(content)
+        except CorruptFile as error:
+            raise CorruptFile(f"{os.fspath(path)!r}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise CorruptFile(f"{os.fspath(path)!r}: not JSON: {error}") from error
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draws regret and the values of the released policies against users, as a PNG."""
+        from tacit.simulation.plots import plot_result
+
+        plot_result(self, path)
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _served(served: ArrayLike) -> Ints:
+    array = np.array(served)
+    if array.ndim != 1 or array.size < 1 or array.dtype.kind not in "iu":
+        raise InvalidArgument(
+            f"served has shape {array.shape} and dtype {array.dtype}, but must be a list of "
+            "whole numbers"
+        )
+    ends = array.astype(np.int64)
+    if ends[0] != 0 or np.any(np.diff(ends) < 1):
+        raise InvalidArgument("served must begin with 0 and grow at every release")
+    return ends
+
+
+def _finite(name: str, values: ArrayLike) -> Floats:
+    array = np.array(values)
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise InvalidArgument(f"{name} must hold finite numbers")
+    return array.astype(np.float64)
+
+
+def _known(optimal_value: float | None) -> float:
+    """NaN stands for an optimum that nobody knows; JSON has ``null`` for it."""
+    if optimal_value is None or (isinstance(optimal_value, float) and math.isnan(optimal_value)):
+        return math.nan
+    return float(_finite("optimal_value", optimal_value))
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidArgument(f"{name} is {value!r}, but must be a text that is not empty")
+    return value
+
+
+def _or_never(users: int | None) -> str:
+    return "not reached" if users is None else f"{users:,}"
