@@ -123,9 +123,9 @@ def outcome_of_counts(model, policy, users, rng, pooled):
     return signature((block["transitions"], block["rewards"]))
 
 
-def outcome_of_followed(model, policy, users, rng):
+def outcome_of_occupancy(model, policy, users, rng):
     """The counts of a deterministic policy with their axis of actions put back."""
-    block = finite.simulate_followed(model, policy, users, rng)
+    block = finite.simulate_occupancy(model, policy, users, rng)
     H, S, A = model.horizon, model.states, model.actions
     transitions, rewards = np.zeros((H, S, A, S), dtype=np.int64), np.zeros((H, S, A))
     at = (np.arange(H)[:, np.newaxis], np.arange(S), block["actions"])
@@ -190,17 +190,17 @@ def decided_model():
 def test_what_a_deterministic_policy_leads_to_has_that_distribution_too(model):
     policy = random_policy(9, model, True)
     rng = np.random.default_rng(10)
-    first = [outcome_of_followed(model, policy, 2, rng) for _ in range(5000)]
+    first = [outcome_of_occupancy(model, policy, 2, rng) for _ in range(5000)]
     for other in (outcome_of_counts, outcome_of_episodes):
         second = [other(model, policy, 2, rng, False) for _ in range(5000)]
         assert same_distribution(first, second) > ALARM
 
 
 @pytest.mark.parametrize("users", [0, 10**5, 10**12])
-def test_followed_counts_have_the_exact_means(users):
+def test_occupancy_counts_have_the_exact_means(users):
     model = random_model(11, states=4)
     policy = random_policy(12, model, True)
-    block = finite.simulate_followed(model, policy, users, np.random.default_rng(13))
+    block = finite.simulate_occupancy(model, policy, users, np.random.default_rng(13))
     counts, rewards = block["transitions"], block["rewards"]
     assert block.aggregate
     assert block.users == users
@@ -220,14 +220,14 @@ def test_followed_counts_have_the_exact_means(users):
     assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
 
 
-def test_followed_counts_need_no_array_of_actions(monkeypatch):
+def test_occupancy_counts_need_no_array_of_actions(monkeypatch):
     """As much memory as counts without actions, and not a byte more may be asked for."""
     model = random_model(34, states=20, actions=50, horizon=3)
     policy = random_policy(35, model, True)
     rng = np.random.default_rng(0)
     finite.simulate_counts(model, policy, 10, rng)
     monkeypatch.setattr(finite, "MOST_BYTES", 8 * 3 * 20 * 20)
-    assert finite.simulate_followed(model, policy, 10, rng)["transitions"].sum() == 30
+    assert finite.simulate_occupancy(model, policy, 10, rng)["transitions"].sum() == 30
     with pytest.raises(InvalidArgument, match="bytes"):
         finite.simulate_counts(model, policy, 10, rng)
 
@@ -236,7 +236,7 @@ def test_a_stochastic_policy_cannot_be_followed():
     model = random_model(36)
     for policy in (random_policy(37, model, False), Policy.uniform(3, 3, 2)):
         with pytest.raises(InvalidArgument, match=r"policy must be deterministic .* is stochastic"):
-            finite.simulate_followed(model, policy, 10, np.random.default_rng(0))
+            finite.simulate_occupancy(model, policy, 10, np.random.default_rng(0))
 
 
 def test_tables_may_lie_in_memory_in_any_order():

@@ -406,9 +406,11 @@ def test_what_was_followed_has_the_labels_of_the_policy():
     world = small_world(rng)
     permuted = PermutedWorld(world, (2, 0, 3, 1))
     policy = some_policies(rng)[0]
-    data = permuted.simulate(policy, 10**6, np.random.default_rng(4), "followed")
+    data = permuted.simulate(policy, 10**6, np.random.default_rng(4), "occupancy")
     assert (data["actions"] == policy.actions).all()
-    direct = world.simulate(permuted.translate(policy), 10**6, np.random.default_rng(4), "followed")
+    direct = world.simulate(
+        permuted.translate(policy), 10**6, np.random.default_rng(4), "occupancy"
+    )
     assert (direct["actions"] != policy.actions).any()
     for name in ("transitions", "rewards"):
         assert (data[name] == direct[name]).all()

@@ -261,14 +261,14 @@ def test_smaller_budgets_begin_with_larger_blocks() -> None:
 
 
 def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
-    assert made(privacy=NonPrivate()).form == "followed"
-    assert made(statistic="targets").form == "followed"
+    assert made(privacy=NonPrivate()).form == "occupancy"
+    assert made(statistic="targets").form == "occupancy"
     assert made(statistic="features").form == "episodes"
     assert made(statistic="counts").form == "episodes"
-    assert made(statistic="counts", stationary=False).form == "followed"
+    assert made(statistic="counts", stationary=False).form == "occupancy"
     for statistic in ("features", "counts"):
         large = made(users=10**9, statistic=statistic, schedule="fixed:size=1000000")
-        assert large.form == "followed"
+        assert large.form == "occupancy"
         # Larger blocks need no clip, and do not pay for one.
         small = made(users=10**9, statistic=statistic, schedule="fixed:size=10")
         assert small.statistic.l2(Relation.REPLACE_ONE) < large.statistic.l2(Relation.REPLACE_ONE)
@@ -373,7 +373,7 @@ def test_wrong_data_changes_nothing() -> None:
     block = SIMPLEX.simulate(agent.policy, 60, np.random.default_rng(0), "episodes").block()
     before = snapshot(agent)
     # Sums of users whom a clip must see one by one.
-    summed = SIMPLEX.simulate(agent.policy, 60, np.random.default_rng(0), "followed")
+    summed = SIMPLEX.simulate(agent.policy, 60, np.random.default_rng(0), "occupancy")
     for wrong in (
         summed,
         Block(60, {"states": block["states"]}),

@@ -19,7 +19,7 @@ from tacit.linear import simplex, statistics, sum_loops, two_state
 from tacit.linear.statistics import (
     FeatureSums,
     TargetSums,
-    followed,
+    occupancy_counts,
     unit_features,
     weighted_grams,
 )
@@ -541,7 +541,7 @@ def test_refusals() -> None:
         FeatureSums(SIGNED, H).vectors(wrong)
     arrays = {"actions": np.zeros((H, S)), "transitions": np.zeros((H, S)), "rewards": nan}
     with pytest.raises(InvalidArgument, match="aggregate block"):
-        followed(Block(1, arrays, aggregate=True), (H, S))
+        occupancy_counts(Block(1, arrays, aggregate=True), (H, S))
 
 
 # Mutants: each of these mistakes is caught by a test above.

@@ -125,8 +125,8 @@ def test_the_forms_have_the_exact_means(steps):
     np.add.at(counted, (at, episodes.states[:, :-1], episodes.states[:, 1:]), 1)
     per_step = world.simulate(policy, n, rng, "counts")["transitions"].sum(axis=2)
     pooled = world.simulate(policy, n, rng, "pooled")["transitions"].sum(axis=(0, 2))
-    followed = world.simulate(policy, n, rng, "followed")["transitions"]
-    for counts in (counted, per_step, followed):
+    occupancy = world.simulate(policy, n, rng, "occupancy")["transitions"]
+    for counts in (counted, per_step, occupancy):
         z = (counts - n * expected) / np.sqrt(n * expected * (1 - expected) + 1e-9)
         assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
     # Visits of one user are dependent over steps, so the variance has three times the sum's.
@@ -138,7 +138,7 @@ def test_the_forms_have_the_exact_means(steps):
 def test_rewards_have_the_mean_that_features_say():
     world = random_world(4, steps=(1, 3))
     n = 10**9
-    block = world.simulate(world.optimal_policy, n, np.random.default_rng(5), "followed")
+    block = world.simulate(world.optimal_policy, n, np.random.default_rng(5), "occupancy")
     assert set(block.arrays) == {"actions", "transitions", "rewards"}
     assert (block["actions"] == world.optimal_policy.actions).all()
     # A return is in [0, 3], so its deviation is at most 1.5; five of them are a false alarm in a
@@ -263,7 +263,7 @@ def test_impossible_policies_are_refused():
     uniform = Policy.uniform(3, 3, 2)
     rng = np.random.default_rng(0)
     with pytest.raises(InvalidArgument, match="policy must be deterministic"):
-        world.simulate(uniform, 10, rng, "followed")
+        world.simulate(uniform, 10, rng, "occupancy")
     with pytest.raises(InvalidArgument, match="policy is for another world"):
         world.value(Policy.uniform(3, 4, 2))
 

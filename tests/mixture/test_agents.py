@@ -195,7 +195,7 @@ def test_smaller_budgets_begin_with_larger_blocks() -> None:
 def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
     assert made(privacy=NonPrivate()).form == "counts"
     assert made(statistic="values").form == "counts"
-    assert made(statistic="counts").form == "followed"
+    assert made(statistic="counts").form == "occupancy"
     assert made(statistic="model").form == "episodes"
     large = made(users=10**9, statistic="model", schedule="fixed:size=1000000")
     assert large.form == "counts"

@@ -905,7 +905,7 @@ def walk(
         np.add.at(sums[h], at, rewards[:, h])
     steps, here = np.arange(H)[:, np.newaxis], np.arange(S)
     arrays = {"states": states, "actions": actions, "rewards": rewards}
-    followed = {
+    occupancy = {
         "actions": policy,
         "transitions": counts[steps, here, policy],
         "rewards": sums[steps, here, policy],
@@ -913,7 +913,7 @@ def walk(
     return (
         Block(users, {**arrays, "versions": np.zeros(users, dtype=int)}),
         Block(users, {"transitions": counts, "rewards": sums}, aggregate=True),
-        Block(users, followed, aggregate=True),
+        Block(users, occupancy, aggregate=True),
     )
 
 
@@ -921,7 +921,7 @@ def walk(
 @pytest.mark.parametrize("horizon", [1, 3])
 def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
     policy = np.random.default_rng(8).integers(0, A, (horizon, S))
-    episodes, counts, followed = walk(WORLD, policy, 80)
+    episodes, counts, occupancy = walk(WORLD, policy, 80)
     for statistic in (
         model_sums(WORLD, horizon, rewards, gram=0.3),
         model_sums(WORLD, horizon, rewards, pooled=True, reward=2.0),
@@ -936,13 +936,13 @@ def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
         )
         total = paths.total(episodes)
         assert total.sum() > 0
-        assert np.allclose(paths.total(followed), total)
+        assert np.allclose(paths.total(occupancy), total)
         assert np.allclose(paths.vectors(episodes).sum(axis=0), total)
-        other = Block(80, {**followed.arrays, "actions": 1 - policy}, aggregate=True)
+        other = Block(80, {**occupancy.arrays, "actions": 1 - policy}, aggregate=True)
         with pytest.raises(InvalidArgument, match="another policy"):
             paths.total(other)
         with pytest.raises(InvalidArgument, match="another policy"):
-            paths.total(Block(80, {**followed.arrays, "actions": policy[:, :1]}, aggregate=True))
+            paths.total(Block(80, {**occupancy.arrays, "actions": policy[:, :1]}, aggregate=True))
         with pytest.raises(InvalidArgument, match="aggregate block"):
             paths.total(counts)
     clipped = model_sums(WORLD, 3, rewards, clip=0.1)
@@ -952,7 +952,7 @@ def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
     assert not wide.clips
     assert np.allclose(wide.total(counts), wide.total(episodes))
     with pytest.raises(InvalidArgument, match="aggregate block"):
-        wide.total(followed)
+        wide.total(occupancy)
 
 
 def test_aggregates_drop_impossible_transitions() -> None:

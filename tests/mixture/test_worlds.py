@@ -89,7 +89,7 @@ def test_what_is_public_of_the_weights_holds_and_leaves_no_doubt_of_sums(world):
 def test_simulated_returns_have_the_exact_mean(world):
     rng = np.random.default_rng(0)
     n = 10**9
-    block = world.simulate(world.optimal_policy, n, rng, "followed")
+    block = world.simulate(world.optimal_policy, n, rng, "occupancy")
     assert block["transitions"].sum() == world.spec.horizon * n
     # Five standard errors, of returns that lie in [0, H]: a false alarm in a million.
     error = 5 * world.spec.horizon / 2 / np.sqrt(n)

@@ -202,16 +202,16 @@ def test_sampled_counts_are_those_of_the_episodes():
     assert (pooled["rewards"][0] == counts["rewards"].sum(axis=0)).all()
     assert pooled.aggregate
     second = Policy.deterministic(np.ones((3, 5), dtype=np.int64), 2)
-    counts, followed = (
+    counts, occupancy = (
         world.simulate(second, 200, np.random.default_rng(8), form)
-        for form in ("counts", "followed")
+        for form in ("counts", "occupancy")
     )
-    assert (followed["actions"] == 1).all()
+    assert (occupancy["actions"] == 1).all()
     for name in ("transitions", "rewards"):
-        assert (followed[name] == counts[name][:, :, 1]).all()
+        assert (occupancy[name] == counts[name][:, :, 1]).all()
         assert (counts[name][:, :, 0] == 0).all()
     with pytest.raises(InvalidArgument, match="policy must be deterministic"):
-        world.simulate(uniform(world), 200, np.random.default_rng(8), "followed")
+        world.simulate(uniform(world), 200, np.random.default_rng(8), "occupancy")
 
 
 def test_what_a_table_does_not_know_is_sampled():

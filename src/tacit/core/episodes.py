@@ -24,7 +24,7 @@ from tacit.privacy.statistic import Block
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
-Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "followed"]
+Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "occupancy"]
 """What a world hands over: episodes one by one, the same made part by part, exact sums per step,
 sums over all steps, or sums per step of a deterministic policy's own actions."""
 

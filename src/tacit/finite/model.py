@@ -4,7 +4,7 @@ All simulators draw from the same distribution. :func:`simulate_episodes` follow
 one. :func:`simulate_counts` draws how many of a block's users go where, which is all that
 statistics linear in the counts need: while a policy is fixed, users are independent, so the users
 in a state split over actions, rewards and next states by multinomials. Its cost does not grow
-with the number of users. :func:`simulate_followed` does the same for policies that leave no choice
+with the number of users. :func:`simulate_occupancy` does the same for policies that leave no choice
 of action, and keeps no counts of the others.
 
 L is the number of different steps: 1 for what does not depend on the step, else the horizon H.
@@ -307,7 +307,7 @@ def simulate_counts(
     return Block(int(users), {"transitions": transitions, "rewards": rewards}, aggregate=True)
 
 
-def simulate_followed(
+def simulate_occupancy(
     model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator
 ) -> Block:
     """How often a block's users did what, where a deterministic policy says what they do.
@@ -347,10 +347,10 @@ def simulate_followed(
         paying = np.minimum(np.arange(H), len(model.reward_probabilities) - 1)[:, np.newaxis]
         table = model._conditional_rewards[paying, everywhere, actions]
         sum_rewards(rng, visits, table[:, :, np.newaxis], model.reward_values, rewards)
-    return followed_block(users, actions, transitions, rewards)
+    return occupancy_block(users, actions, transitions, rewards)
 
 
-def followed_block(users: int, actions: Ints, transitions: Ints, rewards: Floats) -> Block:
+def occupancy_block(users: int, actions: Ints, transitions: Ints, rewards: Floats) -> Block:
     """What users of a deterministic policy did, from arrays with an axis of only one action."""
     arrays = {
         "actions": actions,

@@ -178,7 +178,7 @@ class VisitCounts(Statistic):
         counts = np.asarray(block["transitions"], dtype=np.float64)
         sums = np.asarray(block["rewards"], dtype=np.float64)
         if "actions" in block.arrays:
-            counts, sums = self._of_followed(block["actions"], counts, sums)
+            counts, sums = self._of_occupancy(block["actions"], counts, sums)
         else:
             counts, sums = self._of_counts(counts, sums)
         values = {"transitions": counts, "rewards": sums, "visits": counts.sum(axis=-1)}
@@ -197,7 +197,7 @@ class VisitCounts(Statistic):
             counts, sums = counts.sum(axis=0, keepdims=True), sums.sum(axis=0, keepdims=True)
         return counts[self.where], sums[self.where]
 
-    def _of_followed(
+    def _of_occupancy(
         self, actions: NDArray[np.generic], counts: Floats, sums: Floats
     ) -> tuple[Floats, Floats]:
         shape = (self.horizon, self.states)

@@ -62,14 +62,14 @@ class FiniteWorld:
             rng: the randomness of users and world.
             form: ``"episodes"`` for an :class:`~tacit.core.episodes.Episodes` of single users;
                 ``"counts"`` for a block of counts per step, ``"pooled"`` for one of counts summed
-                over steps and ``"followed"`` for one of counts per step without an axis of
+                over steps and ``"occupancy"`` for one of counts per step without an axis of
                 actions, for deterministic policies; all three at a cost that does not grow with
                 the users.
         """
         if form == "episodes":
             return finite.simulate_episodes(self.model, policy, users, rng)
-        if form == "followed":
-            return finite.simulate_followed(self.model, policy, users, rng)
+        if form == "occupancy":
+            return finite.simulate_occupancy(self.model, policy, users, rng)
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         return finite.simulate_counts(self.model, policy, users, rng, pooled=form == "pooled")

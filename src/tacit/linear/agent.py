@@ -256,12 +256,12 @@ class LinearAgent(FiniteLearner[Statistic]):
         )
 
     @property
-    def form(self) -> Literal["episodes", "followed"]:
+    def form(self) -> Literal["episodes", "occupancy"]:
         """Episodes where users are summed one by one, else what followed the policy."""
         statistic = self._statistic()
         capped = isinstance(statistic, VisitCounts) and statistic.cap is not None
         clipped = isinstance(statistic, FeatureSums) and statistic.clips
-        return "episodes" if capped or clipped else "followed"
+        return "episodes" if capped or clipped else "occupancy"
 
     @property
     def _pooled(self) -> bool:

@@ -70,7 +70,7 @@ def weighted_grams(features: Floats, weights: Floats) -> Floats:
     return grams
 
 
-def followed(
+def occupancy_counts(
     block: Block, shape: tuple[int, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.generic]]:
     """Actions (H, S), transitions (H, S, S) and reward sums (H, S) of a simulated block."""
@@ -367,17 +367,17 @@ class FeatureSums(Statistic):
             super().check(block)
             return
         self._check_unclipped()
-        followed(block, (self.horizon, self.states))
+        occupancy_counts(block, (self.horizon, self.states))
 
     def _check_unclipped(self) -> None:
         if self.clips:
             raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
 
     def aggregate(self, block: Block) -> Floats:
-        """From a simulated block whose users followed one policy; see :func:`followed`."""
+        """From a simulated block whose users followed one policy; see :func:`occupancy_counts`."""
         self._check_unclipped()
         shape = (self.horizon, self.states)
-        actions, counts, rewards = followed(block, shape)
+        actions, counts, rewards = occupancy_counts(block, shape)
         at = np.arange(self.states)
         chosen = self.features[at, actions]  # (H, S, d)
         steps = np.arange(self.horizon)[:, np.newaxis] if len(self._weights) > 1 else 0
@@ -561,7 +561,7 @@ class TargetSums(Statistic):
 
     def aggregate(self, block: Block) -> Floats:
         """From a simulated block whose users followed one policy."""
-        actions, counts, _ = followed(block, (self.horizon, self.states))
+        actions, counts, _ = occupancy_counts(block, (self.horizon, self.states))
         at, taken = np.arange(self.states), actions[self.step]
         weighted = self.features[at, taken] * self._weights[at, taken][:, np.newaxis]
         here = np.asarray(counts[self.step], dtype=np.float64)

@@ -204,11 +204,11 @@ class MixtureAgent(FiniteLearner[Statistic]):
         return release_noise(self._statistic(), self.privacy, size)
 
     @property
-    def form(self) -> Literal["episodes", "counts", "followed"]:
+    def form(self) -> Literal["episodes", "counts", "occupancy"]:
         """Episodes where users are summed one by one, else sums."""
         statistic = self._statistic()
         if isinstance(statistic, PathCounts):
-            return "followed"
+            return "occupancy"
         return "episodes" if isinstance(statistic, ModelSums) and statistic.clips else "counts"
 
     @property

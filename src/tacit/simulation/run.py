@@ -80,7 +80,7 @@ class World(Protocol):
                 ``"streamed"`` for a :class:`~tacit.privacy.statistic.StreamedBlock` of the same;
                 or one of three aggregate blocks, whose ``transitions`` count users and whose
                 ``rewards`` add up what they got: ``"counts"``, (H, S, A, S) and (H, S, A);
-                ``"pooled"``, the same summed over steps, with a first axis of 1; ``"followed"``,
+                ``"pooled"``, the same summed over steps, with a first axis of 1; ``"occupancy"``,
                 (H, S, S) and (H, S), under a policy that must be deterministic and whose
                 ``actions``, (H, S), come with them. A world may refuse forms that it has no use
                 for.
@@ -256,7 +256,7 @@ class PermutedWorld:
         for name, array in data.arrays.items():
             if name == "actions":
                 arrays[name] = self._relabel(array)
-            elif form == "followed":
+            elif form == "occupancy":
                 arrays[name] = array
             elif name in _ACTION_AXES:
                 arrays[name] = np.take(array, self.permutation, axis=_ACTION_AXES[name])

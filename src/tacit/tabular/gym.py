@@ -126,7 +126,7 @@ class SampledWorld:
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         finite.check_policy(self.spec, policy)
-        followed = finite.check_deterministic(policy) if form == "followed" else None
+        taken = finite.check_deterministic(policy) if form == "occupancy" else None
         users = finite.check_users(users)
         states, actions, rewards = self._roll_out(policy, users, rng)
         if form == "episodes":
@@ -134,7 +134,7 @@ class SampledWorld:
             return Episodes(states=states, actions=actions, rewards=rewards, versions=versions)
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         steps = 1 if form == "pooled" else H
-        kept = A if followed is None else 1
+        kept = A if taken is None else 1
         finite.check_bytes("transitions of a block", (steps, S, kept, S))
         transitions = np.zeros((steps, S, kept, S), dtype=np.int64)
         sums = np.zeros((steps, S, kept))
@@ -142,8 +142,8 @@ class SampledWorld:
         actions = np.minimum(actions, kept - 1)
         np.add.at(transitions, (at, states[:, :-1], actions, states[:, 1:]), 1)
         np.add.at(sums, (at, states[:, :-1], actions), rewards)
-        if followed is not None:
-            return finite.followed_block(users, followed, transitions, sums)
+        if taken is not None:
+            return finite.occupancy_block(users, taken, transitions, sums)
         return Block(users, {"transitions": transitions, "rewards": sums}, aggregate=True)
 
     def value(self, policy: Policy) -> float:
