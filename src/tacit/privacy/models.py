@@ -1,12 +1,14 @@
 """Whom the users trust: the privacy model that a caller chooses, as a value.
 
-Each model knows its budget and builds its curator. Epsilon and delta have no defaults: forgetting
-one must not silently cost a factor of ten.
+Each model knows its budget, answers what an agent needs to know of it (:class:`PrivacyModel`), and
+builds its curator. Epsilon and delta have no defaults: forgetting one must not silently cost a
+factor of ten.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,8 +25,70 @@ if TYPE_CHECKING:
 LocalMechanism = Literal["gaussian", "laplace", "randomised response"]
 
 
+class PrivacyModel(ABC):
+    """What every model answers, so that nobody has to ask for its class.
+
+    ``private``, ``joint`` and ``local`` are typed by their values in the three models: after
+    ``if privacy.private:`` a type checker knows that there is an epsilon.
+    """
+
+    @property
+    @abstractmethod
+    def private(self) -> bool:
+        """Whether there is a guarantee at all."""
+
+    @property
+    @abstractmethod
+    def joint(self) -> bool:
+        """Whether a trusted curator sees raw data and adds the noise."""
+
+    @property
+    @abstractmethod
+    def local(self) -> bool:
+        """Whether each user's device adds the noise, once, to what it reports."""
+
+    @property
+    def pure(self) -> bool:
+        """Whether it is private with delta = 0."""
+        return False
+
+    @property
+    def needs_l1(self) -> bool:
+        """Whether its noise is by the 1-norm: pure joint DP, all local DP but the Gaussian."""
+        return False
+
+    @property
+    def reports_bits(self) -> bool:
+        """Whether devices report bits (randomised response) and not noisy numbers."""
+        return False
+
+    @property
+    def exact(self) -> bool:
+        """Whether the noise is in whole numbers; see :mod:`tacit.privacy.exact`."""
+        return False
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether one user may be asked more than once: a device reports once, a curator can."""
+        return not self.local
+
+    @property
+    def keeps_secrets(self) -> bool:
+        """Whether its curator holds raw data and noise, and so has a ledger and saves itself."""
+        return self.joint
+
+    @property
+    @abstractmethod
+    def episode_mu(self) -> float:
+        """What one episode may cost in mu; infinite without privacy.
+
+        Raises:
+            InvalidArgument: the noise is not Gaussian, so its cost is no mu.
+        """
+
+
 @dataclass(frozen=True)
-class JointDP:
+class JointDP(PrivacyModel):
     """Joint differential privacy: a trusted curator sees raw data and publishes with noise.
 
     Everything published, and so everything that all *other* users ever see, is differentially
@@ -67,9 +131,34 @@ class JointDP:
         return Budget(self.epsilon, self.delta)
 
     @property
+    def private(self) -> Literal[True]:
+        """There is a guarantee."""
+        return True
+
+    @property
+    def joint(self) -> Literal[True]:
+        """A trusted curator adds the noise."""
+        return True
+
+    @property
+    def local(self) -> Literal[False]:
+        """No device adds noise."""
+        return False
+
+    @property
     def pure(self) -> bool:
         """Whether delta is 0 and the noise Laplace."""
         return self.budget.pure
+
+    @property
+    def needs_l1(self) -> bool:
+        """Whether the noise is Laplace: of pure DP."""
+        return self.pure
+
+    @property
+    def exact(self) -> bool:
+        """Whether the sampler is ``"exact"``."""
+        return self.sampler == "exact"
 
     @property
     def episode_limit(self) -> float:
@@ -85,6 +174,12 @@ class JointDP:
             return self.epsilon / g
         return _squared_mu(self) / (g if self.disjoint else g * g)
 
+    @property
+    def episode_mu(self) -> float:
+        """What one episode may cost in mu, over all releases: sqrt(:attr:`episode_limit`)."""
+        _check_gaussian(self)
+        return math.sqrt(self.episode_limit)
+
     def curator(self, **options: Any) -> JointCurator:
         """A curator for this model; see :class:`tacit.privacy.curator.JointCurator`."""
         from tacit.privacy.curator import JointCurator
@@ -96,7 +191,7 @@ class JointDP:
 
 
 @dataclass(frozen=True)
-class LocalDP:
+class LocalDP(PrivacyModel):
     """Local differential privacy: each user's device adds the noise; nobody sees raw data.
 
     Local DP is replace-one by definition. A user sends one report per episode.
@@ -125,7 +220,7 @@ class LocalDP:
         one_of("mechanism", self.mechanism, ("gaussian", "laplace", "randomised response"))
         if self.mechanism == "gaussian" and self.delta == 0:
             raise InvalidArgument("Gaussian noise has no pure guarantee: use laplace, or delta > 0")
-        if self.mechanism == "randomised response" and self.sampler == "exact":
+        if self.reports_bits and self.exact:
             raise InvalidArgument("randomised response reports bits; it has no exact noise")
 
     @property
@@ -139,12 +234,58 @@ class LocalDP:
         return Relation.REPLACE_ONE
 
     @property
+    def private(self) -> Literal[True]:
+        """There is a guarantee."""
+        return True
+
+    @property
+    def joint(self) -> Literal[False]:
+        """No curator adds noise."""
+        return False
+
+    @property
+    def local(self) -> Literal[True]:
+        """Devices add the noise."""
+        return True
+
+    @property
+    def pure(self) -> bool:
+        """Whether delta is 0."""
+        return self.budget.pure
+
+    @property
+    def needs_l1(self) -> bool:
+        """Whether the mechanism is another than the Gaussian."""
+        return self.mechanism != "gaussian"
+
+    @property
+    def reports_bits(self) -> bool:
+        """Whether the mechanism is randomised response."""
+        return self.mechanism == "randomised response"
+
+    @property
+    def exact(self) -> bool:
+        """Whether the sampler is ``"exact"``."""
+        return self.sampler == "exact"
+
+    @property
+    def disjoint(self) -> bool:
+        """Reports have noise of their own, so there is nothing to declare."""
+        return False
+
+    @property
     def report_cost(self) -> float:
         """What one report costs: mu under Gaussian noise, epsilon for the pure mechanisms."""
         g = self.episodes_per_user
         if self.mechanism == "gaussian":
             return math.sqrt(_squared_mu(self) / g)
         return self.epsilon / g
+
+    @property
+    def episode_mu(self) -> float:
+        """What one episode may cost in mu: the budget's, shared by a user's g reports."""
+        _check_gaussian(self)
+        return self.budget.mu / math.sqrt(self.episodes_per_user)
 
     def curator(self, **options: Any) -> LocalCurator:
         """A curator for this model; see :class:`tacit.privacy.local.LocalCurator`."""
@@ -157,8 +298,48 @@ class LocalDP:
 
 
 @dataclass(frozen=True)
-class NonPrivate:
+class NonPrivate(PrivacyModel):
     """No noise and no guarantee: the baseline that every private agent is measured against."""
+
+    @property
+    def private(self) -> Literal[False]:
+        """There is no guarantee."""
+        return False
+
+    @property
+    def joint(self) -> Literal[False]:
+        """No curator adds noise."""
+        return False
+
+    @property
+    def local(self) -> Literal[False]:
+        """No device adds noise."""
+        return False
+
+    @property
+    def relation(self) -> Relation:
+        """The default. Nothing is hidden; it names the sensitivity a statistic is asked for."""
+        return Relation.REPLACE_ONE
+
+    @property
+    def sampler(self) -> Sampler:
+        """The usual one. Nothing is drawn from it."""
+        return "floating-point"
+
+    @property
+    def episodes_per_user(self) -> int:
+        """One: users may return, and nothing has to be paid for it."""
+        return 1
+
+    @property
+    def disjoint(self) -> bool:
+        """Nothing is declared."""
+        return False
+
+    @property
+    def episode_mu(self) -> float:
+        """Infinite."""
+        return math.inf
 
     def curator(self, **options: Any) -> NonPrivateCurator:
         """A curator that adds nothing."""
@@ -178,9 +359,14 @@ def _check(model: JointDP | LocalDP) -> None:
         raise InvalidArgument(f"episodes_per_user must be an integer from 1 to 1e9, got {g!r}")
 
 
+def _check_gaussian(model: JointDP | LocalDP) -> None:
+    if model.needs_l1:
+        raise InvalidArgument("functional noise is Gaussian: it needs delta > 0")
+
+
 def _squared_mu(model: JointDP | LocalDP) -> float:
     """What a user may spend in mu^2. Exact noise is accounted by zCDP: mu^2 = 2 rho."""
-    if model.sampler == "exact":
+    if model.exact:
         return 2.0 * rho_from_budget(model.epsilon, model.delta)
     return model.budget.mu**2
 
@@ -194,7 +380,5 @@ def _shown(model: JointDP | LocalDP) -> str:
 
 
 def needs_l1(privacy: Privacy) -> bool:
-    """Whether its noise is by the 1-norm: pure joint DP, and every local one but the Gaussian."""
-    if isinstance(privacy, LocalDP):
-        return privacy.mechanism != "gaussian"
-    return isinstance(privacy, JointDP) and privacy.pure
+    """See :attr:`PrivacyModel.needs_l1`."""
+    return privacy.needs_l1

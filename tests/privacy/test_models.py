@@ -1,0 +1,61 @@
+"""What a privacy model answers, so that nobody asks for its class."""
+
+import math
+
+import pytest
+
+from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Relation
+from tacit.privacy.models import Privacy
+
+JOINT = JointDP(1.0, 1e-6)
+PURE = JointDP(1.0, 0.0)
+LOCAL = LocalDP(1.0, 1e-6)
+LAPLACE = LocalDP(1.0, 1e-6, mechanism="laplace")
+BITS = LocalDP(1.0, 0.0, mechanism="randomised response")
+NONE = NonPrivate()
+ALL = (JOINT, PURE, LOCAL, LAPLACE, BITS, NONE)
+
+
+@pytest.mark.parametrize(
+    ("name", "true"),
+    [
+        ("private", (JOINT, PURE, LOCAL, LAPLACE, BITS)),
+        ("joint", (JOINT, PURE)),
+        ("local", (LOCAL, LAPLACE, BITS)),
+        ("pure", (PURE, BITS)),
+        ("needs_l1", (PURE, LAPLACE, BITS)),
+        ("reports_bits", (BITS,)),
+        ("exact", ()),
+        ("disjoint", ()),
+        ("asks_again", (JOINT, PURE, NONE)),
+        ("keeps_secrets", (JOINT, PURE)),
+    ],
+)
+def test_every_model_answers(name: str, true: tuple[Privacy, ...]) -> None:
+    for model in ALL:
+        assert getattr(model, name) is (model in true), (name, model)
+        with pytest.raises(AttributeError):
+            setattr(model, name, True)
+
+
+def test_samplers_relations_and_episodes() -> None:
+    assert all(m.sampler == "floating-point" and m.episodes_per_user == 1 for m in ALL)
+    assert all(m.relation is Relation.REPLACE_ONE for m in ALL)
+    assert JointDP(1.0, 1e-6, sampler="exact").exact
+    assert LocalDP(1.0, 1e-6, sampler="exact").exact
+    assert JointDP(1.0, 1e-6, relation=Relation.ZERO_OUT).relation is Relation.ZERO_OUT
+    assert JointDP(1.0, 1e-6, episodes_per_user=3, disjoint=True).disjoint
+
+
+def test_what_an_episode_may_cost() -> None:
+    mu = JOINT.budget.mu
+    assert math.isclose(JOINT.episode_mu, mu)
+    assert math.isclose(JointDP(1.0, 1e-6, episodes_per_user=3).episode_mu, mu / 3)
+    disjoint = JointDP(1.0, 1e-6, episodes_per_user=4, disjoint=True)
+    assert math.isclose(disjoint.episode_mu, mu / 2)
+    assert LOCAL.episode_mu == mu
+    assert math.isclose(LocalDP(1.0, 1e-6, episodes_per_user=4).episode_mu, mu / 2)
+    assert NONE.episode_mu == math.inf
+    for model in (PURE, LAPLACE, BITS):
+        with pytest.raises(InvalidArgument, match="delta > 0"):
+            _ = model.episode_mu
