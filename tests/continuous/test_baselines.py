@@ -225,7 +225,7 @@ class TestConformance:
 
         class Unsaid(RewardVectors):
             protects = WHOLE_EPISODE
-            varies = None
+            private_columns = None
 
         make = partial(Careless, features=COARSE, privacy=JOINT)
         with pytest.raises(CheckFailed, match=r"data flow: .* weights differ"):

@@ -155,7 +155,7 @@ def test_rewards_alone() -> None:
     own = residuals(**zeros, unit_of_privacy=REWARDS_ONLY, clip=50.0, discount=0.0)
     assert own.protects == REWARDS_ONLY
     assert own.l2(Relation.REPLACE_ONE) == 50.0
-    shared = {"unit_of_privacy": reward_function_unit(0.1), "radius": 0.1, "crowd": 30}
+    shared = {"unit_of_privacy": reward_function_unit(0.1), "radius": 0.1, "group_size": 30}
     crowd = residuals(**zeros, **shared, clip=50.0, discount=0.0)
     # All users together: 30 users, 4 steps, .1 / .5 of a unit each.
     assert crowd.l2(Relation.REPLACE_ONE) == pytest.approx(30 * 4 * 0.2)

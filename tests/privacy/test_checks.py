@@ -658,7 +658,7 @@ class PaidWhere(Statistic):
         return Layout((Part("paid", (4,)),))
 
     @property
-    def varies(self) -> frozenset[str] | None:
+    def private_columns(self) -> frozenset[str] | None:
         return frozenset({"rewards"}) if self.public else None
 
     def l2(self, relation: Relation) -> float:

@@ -974,7 +974,7 @@ class OfRewards(ClippedSum):
         return "one user's rewards"
 
     @property
-    def varies(self) -> frozenset[str]:
+    def private_columns(self) -> frozenset[str]:
         return frozenset({"values"})
 
 
@@ -991,11 +991,11 @@ class Misstated(ClippedSum):
         return self.said
 
     @property
-    def varies(self) -> frozenset[str] | None:
+    def private_columns(self) -> frozenset[str] | None:
         return self.changing
 
     @property
-    def crowd(self) -> int:
+    def group_size(self) -> int:
         return self.together
 
 

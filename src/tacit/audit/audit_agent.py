@@ -176,10 +176,10 @@ class _Auditor:
         self.gate = gate
         self.passages = gate.passages
         self.releases = len(self.blocks)
-        crowd = max((p.statistic.crowd for p in self.passages), default=1)
-        if crowd > 1:
+        group = max((p.statistic.group_size for p in self.passages), default=1)
+        if group > 1:
             raise InvalidArgument(
-                f"{self.name} protects {self.guarantee.unit}: {crowd} users change together, and "
+                f"{self.name} protects {self.guarantee.unit}: {group} users change together, and "
                 "an audit replaces one"
             )
 
@@ -487,9 +487,9 @@ class _Together(Statistic):
         return cls(tuple(s for s, _ in asked), tuple(abs(gain) for _, gain in asked))
 
     @property
-    def varies(self) -> frozenset[str] | None:
+    def private_columns(self) -> frozenset[str] | None:
         """They agree, for one curator asks them."""
-        return self.questions[0].varies
+        return self.questions[0].private_columns
 
     @property
     def layout(self) -> Layout:

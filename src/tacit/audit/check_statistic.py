@@ -229,13 +229,13 @@ class _Attack:
 
     def _neighbours(self, block: Block) -> Block:
         """The users of a block, all with the public data of one of them, where some is public."""
-        varies = self.statistic.varies
-        if varies is None or block.users == 0:
+        private = self.statistic.private_columns
+        if private is None or block.users == 0:
             return block
         # The first is of the best pair found so far; another one may be better.
         row = int(self.rng.integers(0, block.users)) if self.rng.random() < 0.5 else 0
         arrays = {
-            name: array if name in varies else np.repeat(array[row : row + 1], block.users, axis=0)
+            name: array if name in private else np.repeat(array[row : row + 1], block.users, axis=0)
             for name, array in block.arrays.items()
         }
         return Block(block.users, arrays)

@@ -46,11 +46,11 @@ def with_row(block: Block, row: int, other: Block) -> Block:
     return Block(block.users, arrays)
 
 
-def with_public(block: Block, other: Block, varies: frozenset[str] | None) -> Block:
-    """Another block's users with what is public of these; see :attr:`tacit.Statistic.varies`."""
-    if varies is None:
+def with_public(block: Block, other: Block, private: frozenset[str] | None) -> Block:
+    """Another block's users with what is public of these; see ``private_columns``."""
+    if private is None:
         return other
-    arrays = {name: other[name] if name in varies else a for name, a in block.arrays.items()}
+    arrays = {name: other[name] if name in private else a for name, a in block.arrays.items()}
     return Block(block.users, arrays)
 
 

@@ -109,10 +109,10 @@ class Trial:
         return self.play(users=self.first.blocks, script=self.first.script, show=True)
 
     @property
-    def varies(self) -> frozenset[str] | None:
+    def private_columns(self) -> frozenset[str] | None:
         """The arrays that are protected, where others are public."""
         statistic: Statistic = self.first.gate.passages[0].statistic
-        return statistic.varies
+        return statistic.private_columns
 
     def play(
         self,

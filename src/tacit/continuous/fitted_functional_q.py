@@ -235,7 +235,7 @@ class FittedFunctionalQ(FunctionalAgent):
             unit=self.units.unit,
             unit_of_privacy=self._protects,
             radius=self.radius,
-            crowd=self.users if self.protect == "reward_function" else 1,
+            group_size=self.users if self.protect == "reward_function" else 1,
         )
 
     def _release(self, block: Block, user_ids: Sequence[int | str] | None) -> None:

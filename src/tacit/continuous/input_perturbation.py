@@ -62,7 +62,7 @@ class RewardVectors(Statistic):
         return REWARDS_ONLY
 
     @property
-    def varies(self) -> frozenset[str]:
+    def private_columns(self) -> frozenset[str]:
         """Rewards only."""
         return frozenset({"rewards"})
 

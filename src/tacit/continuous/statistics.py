@@ -233,7 +233,7 @@ class ResidualSums(Statistic):
         unit_of_privacy: what may change between neighbours; rewards alone are asked for without
             values and predictions.
         radius: of the reward function, where that is what may change.
-        crowd: how many users change together, where all do.
+        group_size: how many users change together, where all do.
     """
 
     spec: BoxSpec
@@ -250,7 +250,7 @@ class ResidualSums(Statistic):
     ending: float | None = None
     unit_of_privacy: str = WHOLE_EPISODE
     radius: float | None = None
-    crowd: int = 1
+    group_size: int = 1
 
     def __post_init__(self) -> None:
         _check_clip(self.clip)
@@ -274,7 +274,7 @@ class ResidualSums(Statistic):
         return self.unit_of_privacy
 
     @property
-    def varies(self) -> frozenset[str] | None:
+    def private_columns(self) -> frozenset[str] | None:
         """Rewards, unless it is the whole episode."""
         return None if self.unit_of_privacy == WHOLE_EPISODE else frozenset({"rewards"})
 
@@ -297,7 +297,7 @@ class ResidualSums(Statistic):
         if self.radius is None:
             # Zero is a neighbour at the gate: nothing is ever declared shorter than that.
             return max(bound, self.clip)
-        return self.crowd * bound
+        return self.group_size * bound
 
     @property
     def _longest(self) -> float:

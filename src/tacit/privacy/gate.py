@@ -176,12 +176,13 @@ class Curator(ABC):
     def _check_unit(self, statistic: Statistic) -> None:
         """Refuses a statistic whose sensitivity is about something else than the guarantee."""
         instance_of("statistic", statistic, Statistic)
-        whole = statistic.varies is None and statistic.crowd == 1
+        whole = statistic.private_columns is None and statistic.group_size == 1
         if whole != (statistic.protects == WHOLE_EPISODE):
-            varies = "everything" if statistic.varies is None else sorted(statistic.varies)
+            columns = statistic.private_columns
+            changing = "everything" if columns is None else sorted(columns)
             raise InvalidArgument(
                 f"{statistic.name} says that it protects {statistic.protects!r}, but its "
-                f"sensitivity is for {statistic.crowd} users of whom {varies} may change: "
+                f"sensitivity is for {statistic.group_size} users of whom {changing} may change: "
                 f"{WHOLE_EPISODE!r} is all of one user, and only that is"
             )
         if statistic.protects != self.protects:

@@ -267,7 +267,7 @@ class Statistic(ABC):
         return WHOLE_EPISODE
 
     @property
-    def varies(self) -> frozenset[str] | None:
+    def private_columns(self) -> frozenset[str] | None:
         """The arrays that may change between neighbours; ``None`` where all of them may.
 
         Where it is not ``None`` the others are public, and the declared sensitivities are of two
@@ -276,7 +276,7 @@ class Statistic(ABC):
         return None
 
     @property
-    def crowd(self) -> int:
+    def group_size(self) -> int:
         """How many users change together between neighbours: one, but for what all users share."""
         return 1
 

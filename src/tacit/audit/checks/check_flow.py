@@ -30,7 +30,7 @@ def check_data_flow(trial: Trial) -> None:
     rng = trial.rng(3)
     pool = joined(trial.first.blocks)
     strangers = [
-        with_public(block, block_of_strangers(block, rng, pool), trial.varies)
+        with_public(block, block_of_strangers(block, rng, pool), trial.private_columns)
         for block in trial.first.blocks
     ]
     _replay(trial, "with everybody replaced", strangers)
@@ -120,7 +120,7 @@ def check_hostile(trial: Trial) -> None:
     last = len(trial.first.blocks) - 1
     hostile = [
         {
-            kind: with_public(block, changed, trial.varies)
+            kind: with_public(block, changed, trial.private_columns)
             for kind, changed in hostile_blocks(block, rng).items()
         }
         for block in trial.first.blocks
@@ -132,7 +132,7 @@ def check_hostile(trial: Trial) -> None:
         changed[where] = with_row(changed[where], row, hostile[where][kind])
         _one_changed(trial, f"one user's values {kind}", changed, "error")
         _replay(trial, f"with everybody's values {kind}", [b[kind] for b in hostile], "error")
-    if "versions" in trial.first.blocks[0].arrays and trial.varies is None:
+    if "versions" in trial.first.blocks[0].arrays and trial.private_columns is None:
         first = trial.first.policies[0].version
         changed = list(trial.first.blocks)
         changed[last] = with_row(changed[last], 0, of_version(changed[last], first))
