@@ -10,11 +10,11 @@ import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import MOST_USERS, fitting, instance_of, positive, whole_number
 from tacit.privacy.counters.base import Owner
@@ -38,6 +38,8 @@ class Release:
         users: how many users are in the sum (public).
         cost: what it cost a user of the block with the largest weight: mu, or epsilon under pure
             DP; ``None`` without privacy.
+        public: arrays that came along because the protected unit leaves them public; see
+            :meth:`Curator.with_public`.
     """
 
     index: int
@@ -46,6 +48,7 @@ class Release:
     std: Mapping[str, float | Floats]
     users: int
     cost: float | None
+    public: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __getitem__(self, part: str) -> Floats:
         return self.parts[part]
@@ -127,6 +130,29 @@ class Curator(ABC):
         """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
         self._raw(block)
         del self._blocks[block]
+
+    def with_public(
+        self, release: Release, statistic: Statistic, block: int, names: Sequence[str]
+    ) -> Release:
+        """A release with those of a block's arrays that the protected unit leaves public.
+
+        What is protected is not an opinion of the caller: the statistic names its private columns,
+        and this curator refuses a statistic that protects anything else than it guarantees.
+
+        Raises:
+            InvalidArgument: one of the names is private.
+        """
+        self._check_unit(statistic)
+        private = statistic.private_columns
+        hidden = [name for name in names if private is None or name in private]
+        if hidden:
+            raise InvalidArgument(
+                f"{', '.join(hidden)} cannot be public: {statistic.name} protects "
+                f"{statistic.protects!r}"
+            )
+        raw = self._raw(block)
+        # Copies: no view leads back to the block.
+        return replace(release, public={name: np.array(raw[name]) for name in names})
 
     @property
     def blocks(self) -> tuple[int, ...]:
