@@ -23,8 +23,10 @@ from numpy.typing import NDArray
 
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import ratio, seconds
-from tacit.finite import model as finite
+from tacit.finite.model import FiniteModel
+from tacit.finite.outcomes import cumulative_chances
 from tacit.finite.policy import Policy
+from tacit.finite.simulate import simulate_episodes
 from tacit.privacy.models import JointDP, NonPrivate
 from tacit.simulation.result import Result
 from tacit.simulation.run import PermutedWorld, run
@@ -217,7 +219,7 @@ def _against_c() -> Iterator[Row]:
                 peer = _c_loop(roll_out, world.model, policy, users)
                 _check_c_loop(world, policy, peer()[2])
                 factor = ratio(
-                    lambda w=world, p=policy, r=rng: finite.simulate_episodes(w.model, p, users, r),
+                    lambda w=world, p=policy, r=rng: simulate_episodes(w.model, p, users, r),
                     peer,
                     calls=1,
                     repetitions=30,
@@ -228,11 +230,11 @@ def _against_c() -> Iterator[Row]:
 
 
 def _c_loop(
-    roll_out: Any, model: finite.FiniteModel, policy: Policy, users: int
+    roll_out: Any, model: FiniteModel, policy: Policy, users: int
 ) -> Callable[[], tuple[NDArray[Any], ...]]:
     """One call of it makes the three arrays of a block, as the simulator does."""
-    first, moves, rewards = model._first, model._moves, model._cumulative_rewards
-    choices = None if policy.actions is not None else finite._cumulative(policy.table())
+    first, moves, rewards = model.first_states, model.moves, model.cumulative_rewards
+    choices = None if policy.actions is not None else cumulative_chances(policy.table())
     H = model.horizon
     seed = iter(range(10**9))
 

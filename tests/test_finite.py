@@ -7,9 +7,11 @@ import pytest
 from scipy.special import chdtrc, ndtr
 
 from tacit import InvalidArgument
-from tacit.finite import model as finite
-from tacit.finite.model import FiniteModel, FiniteSpec
+from tacit.finite import spec
+from tacit.finite.model import FiniteModel, evaluate, occupancy, optimal, policy_values
 from tacit.finite.policy import Policy
+from tacit.finite.simulate import simulate_counts, simulate_episodes, simulate_occupancy
+from tacit.finite.spec import FiniteSpec
 
 # Every statistical test here has a fixed seed and would alarm falsely with about this probability.
 ALARM = 1e-6
@@ -74,13 +76,13 @@ def brute_counts(model, policy):
 def test_values_and_occupancies_are_those_of_all_trajectories(stationary, deterministic):
     model = random_model(1, stationary=stationary)
     policy = random_policy(2, model, deterministic)
-    assert finite.evaluate(model, policy) == pytest.approx(brute_value(model, policy), abs=1e-12)
-    values = finite.policy_values(model, policy)
+    assert evaluate(model, policy) == pytest.approx(brute_value(model, policy), abs=1e-12)
+    values = policy_values(model, policy)
     assert values.shape == (model.horizon + 1, model.states)
     assert (values[-1] == 0).all()
-    occupancy = finite.occupancy(model, policy)
+    found = occupancy(model, policy)
     expected = brute_counts(model, policy).sum(axis=(2, 3))
-    np.testing.assert_allclose(occupancy, expected, atol=1e-12)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("stationary", [True, False])
@@ -91,9 +93,9 @@ def test_the_optimum_is_that_of_all_policies(stationary):
         brute_value(model, Policy.deterministic(np.reshape(actions, (H, S)), A))
         for actions in itertools.product(range(A), repeat=H * S)
     )
-    V, policy = finite.optimal(model)
+    V, policy = optimal(model)
     assert float(model.start @ V[0]) == pytest.approx(best, abs=1e-12)
-    assert finite.evaluate(model, policy) == pytest.approx(best, abs=1e-12)
+    assert evaluate(model, policy) == pytest.approx(best, abs=1e-12)
 
 
 def test_rewards_may_depend_on_the_step_alone():
@@ -102,11 +104,11 @@ def test_rewards_may_depend_on_the_step_alone():
     mixed = FiniteModel(stationary.transitions, R, stationary.reward_values, stationary.start, 3)
     assert not mixed.stationary
     policy = random_policy(6, mixed, False)
-    assert finite.evaluate(mixed, policy) == pytest.approx(brute_value(mixed, policy), abs=1e-12)
+    assert evaluate(mixed, policy) == pytest.approx(brute_value(mixed, policy), abs=1e-12)
     n = 10**6
     rng = np.random.default_rng(7)
     for pooled in (True, False):
-        total = finite.simulate_counts(mixed, policy, n, rng, pooled)["rewards"].sum()
+        total = simulate_counts(mixed, policy, n, rng, pooled)["rewards"].sum()
         # A return is in [0, 3], so its deviation is at most 1.5.
         assert abs(total / n - brute_value(mixed, policy)) < 5 * 1.5 / np.sqrt(n)
 
@@ -119,13 +121,13 @@ def signature(arrays):
 
 
 def outcome_of_counts(model, policy, users, rng, pooled):
-    block = finite.simulate_counts(model, policy, users, rng, pooled)
+    block = simulate_counts(model, policy, users, rng, pooled)
     return signature((block["transitions"], block["rewards"]))
 
 
 def outcome_of_occupancy(model, policy, users, rng):
     """The counts of a deterministic policy with their axis of actions put back."""
-    block = finite.simulate_occupancy(model, policy, users, rng)
+    block = simulate_occupancy(model, policy, users, rng)
     H, S, A = model.horizon, model.states, model.actions
     transitions, rewards = np.zeros((H, S, A, S), dtype=np.int64), np.zeros((H, S, A))
     at = (np.arange(H)[:, np.newaxis], np.arange(S), block["actions"])
@@ -134,7 +136,7 @@ def outcome_of_occupancy(model, policy, users, rng):
 
 
 def outcome_of_episodes(model, policy, users, rng, pooled):
-    e = finite.simulate_episodes(model, policy, users, rng)
+    e = simulate_episodes(model, policy, users, rng)
     H, S, A = model.horizon, model.states, model.actions
     steps = 1 if pooled else H
     transitions, rewards = np.zeros((steps, S, A, S), dtype=np.int64), np.zeros((steps, S, A))
@@ -200,7 +202,7 @@ def test_what_a_deterministic_policy_leads_to_has_that_distribution_too(model):
 def test_occupancy_counts_have_the_exact_means(users):
     model = random_model(11, states=4)
     policy = random_policy(12, model, True)
-    block = finite.simulate_occupancy(model, policy, users, np.random.default_rng(13))
+    block = simulate_occupancy(model, policy, users, np.random.default_rng(13))
     counts, rewards = block["transitions"], block["rewards"]
     assert block.aggregate
     assert block.users == users
@@ -225,18 +227,18 @@ def test_occupancy_counts_need_no_array_of_actions(monkeypatch):
     model = random_model(34, states=20, actions=50, horizon=3)
     policy = random_policy(35, model, True)
     rng = np.random.default_rng(0)
-    finite.simulate_counts(model, policy, 10, rng)
-    monkeypatch.setattr(finite, "MOST_BYTES", 8 * 3 * 20 * 20)
-    assert finite.simulate_occupancy(model, policy, 10, rng)["transitions"].sum() == 30
+    simulate_counts(model, policy, 10, rng)
+    monkeypatch.setattr(spec, "MOST_BYTES", 8 * 3 * 20 * 20)
+    assert simulate_occupancy(model, policy, 10, rng)["transitions"].sum() == 30
     with pytest.raises(InvalidArgument, match="bytes"):
-        finite.simulate_counts(model, policy, 10, rng)
+        simulate_counts(model, policy, 10, rng)
 
 
 def test_a_stochastic_policy_cannot_be_followed():
     model = random_model(36)
     for policy in (random_policy(37, model, False), Policy.uniform(3, 3, 2)):
         with pytest.raises(InvalidArgument, match=r"policy must be deterministic .* is stochastic"):
-            finite.simulate_occupancy(model, policy, 10, np.random.default_rng(0))
+            simulate_occupancy(model, policy, 10, np.random.default_rng(0))
 
 
 def test_tables_may_lie_in_memory_in_any_order():
@@ -245,8 +247,7 @@ def test_tables_may_lie_in_memory_in_any_order():
     turned = FiniteModel(*map(np.asfortranarray, arrays), model.reward_values, model.start, 3)
     policy = random_policy(39, model, False)
     e, same = (
-        finite.simulate_episodes(one, policy, 50, np.random.default_rng(1))
-        for one in (model, turned)
+        simulate_episodes(one, policy, 50, np.random.default_rng(1)) for one in (model, turned)
     )
     assert (e.states == same.states).all()
     assert (e.rewards == same.rewards).all()
@@ -281,7 +282,7 @@ def test_counts_have_the_exact_means(users, deterministic):
     model = random_model(11, states=4, stationary=False)
     policy = random_policy(12, model, deterministic)
     rng = np.random.default_rng(13)
-    block = finite.simulate_counts(model, policy, users, rng)
+    block = simulate_counts(model, policy, users, rng)
     expected = brute_counts(model, policy)
     counts = block["transitions"]
     assert block.aggregate
@@ -307,7 +308,7 @@ def test_counts_have_the_exact_spread():
     n, blocks = 10**9, 4000
     p = brute_counts(model, policy)[2]
     draws = np.array(
-        [finite.simulate_counts(model, policy, n, rng)["transitions"][2] for _ in range(blocks)]
+        [simulate_counts(model, policy, n, rng)["transitions"][2] for _ in range(blocks)]
     )[:, p > 0]
     p = p[p > 0]
     z = (draws - n * p) / np.sqrt(n * p * (1 - p))
@@ -320,7 +321,7 @@ def test_episodes_have_the_exact_means():
     model = random_model(17, states=4, stationary=False)
     policy = random_policy(18, model, False)
     n = 200_000
-    e = finite.simulate_episodes(model, policy, n, np.random.default_rng(19))
+    e = simulate_episodes(model, policy, n, np.random.default_rng(19))
     assert e.states.shape == (n, 4)
     assert e.actions.shape == e.rewards.shape == (n, 3)
     assert (e.versions == 4).all()
@@ -347,7 +348,7 @@ def test_wide_rows_are_searched_correctly():
     P /= P.sum(axis=-1, keepdims=True)
     model = FiniteModel(P, np.ones((1, S, 1, 1)), np.array([0.5]), np.eye(S)[1], 2)
     policy = Policy.uniform(2, S, 1)
-    e = finite.simulate_episodes(model, policy, n, rng)
+    e = simulate_episodes(model, policy, n, rng)
     assert_binomial(np.bincount(e.states[:, 1], minlength=S), P[0, 1, 0], n)
     assert_binomial(np.bincount(e.states[:, 2], minlength=S), P[0, 1, 0] @ P[0, :, 0], n)
     assert (e.rewards == 0.5).all()
@@ -361,10 +362,10 @@ def test_rounding_never_makes_an_impossible_transition():
     policy = Policy.uniform(50, 4, 1)
     rng = np.random.default_rng(21)
     for _ in range(200):
-        counts = finite.simulate_counts(model, policy, 10**12, rng, pooled=True)["transitions"]
+        counts = simulate_counts(model, policy, 10**12, rng, pooled=True)["transitions"]
         assert counts[..., 3].sum() == 0
-    assert (model._moves.cumulative[..., 2:] == 1).all()
-    assert (model._moves.conditional[..., 2] == 1).all()
+    assert (model.moves.cumulative[..., 2:] == 1).all()
+    assert (model.moves.conditional[..., 2] == 1).all()
 
 
 def test_rewards_decided_by_the_transition():
@@ -374,10 +375,10 @@ def test_rewards_decided_by_the_transition():
     model = FiniteModel(P, R, np.array([0.0, 1.0]), np.array([1.0, 0.0]), 4, decided)
     policy = Policy.uniform(4, 2, 1)
     rng = np.random.default_rng(22)
-    e = finite.simulate_episodes(model, policy, 100, rng)
+    e = simulate_episodes(model, policy, 100, rng)
     assert (e.rewards == (e.states[:, :-1] != e.states[:, 1:])).all()
     for pooled in (True, False):
-        block = finite.simulate_counts(model, policy, 10**6, rng, pooled)
+        block = simulate_counts(model, policy, 10**6, rng, pooled)
         changed = block["transitions"][:, [0, 1], 0, [1, 0]]
         assert (block["rewards"][..., 0] == changed).all()
     with pytest.raises(InvalidArgument, match="state 0, action 0 must be distributed"):
@@ -389,8 +390,8 @@ def test_the_seed_decides():
     policy = random_policy(24, model, False)
     runs = [
         (
-            finite.simulate_counts(model, policy, 10**6, np.random.default_rng(seed)),
-            finite.simulate_episodes(model, policy, 1000, np.random.default_rng(seed)),
+            simulate_counts(model, policy, 10**6, np.random.default_rng(seed)),
+            simulate_episodes(model, policy, 1000, np.random.default_rng(seed)),
         )
         for seed in (1, 1, 2)
     ]
@@ -404,8 +405,8 @@ def test_no_users():
     model = random_model(25)
     policy = random_policy(26, model, True)
     rng = np.random.default_rng(0)
-    assert finite.simulate_counts(model, policy, 0, rng)["transitions"].sum() == 0
-    assert finite.simulate_episodes(model, policy, 0, rng).states.shape == (0, 4)
+    assert simulate_counts(model, policy, 0, rng)["transitions"].sum() == 0
+    assert simulate_episodes(model, policy, 0, rng).states.shape == (0, 4)
 
 
 def test_kernels_work_where_nothing_can_be_cached(monkeypatch):
@@ -430,22 +431,22 @@ def test_a_policy_for_another_world_is_refused():
     other = Policy.uniform(3, 4, 2)
     rng = np.random.default_rng(0)
     for use in (
-        lambda: finite.evaluate(model, other),
-        lambda: finite.occupancy(model, other),
-        lambda: finite.simulate_counts(model, other, 1, rng),
-        lambda: finite.simulate_episodes(model, other, 1, rng),
+        lambda: evaluate(model, other),
+        lambda: occupancy(model, other),
+        lambda: simulate_counts(model, other, 1, rng),
+        lambda: simulate_episodes(model, other, 1, rng),
     ):
         with pytest.raises(InvalidArgument, match=r"\(3, 4, 2\), this world has \(3, 3, 2\)"):
             use()
     with pytest.raises(InvalidArgument, match="policy must be"):
-        finite.evaluate(model, np.zeros((3, 3)))
+        evaluate(model, np.zeros((3, 3)))
 
 
 @pytest.mark.parametrize("users", [-1, 1.5, True, 10**12 + 1, "3"])
 def test_users_are_checked(users):
     model = random_model(28)
     policy = random_policy(29, model, True)
-    for simulate in (finite.simulate_counts, finite.simulate_episodes):
+    for simulate in (simulate_counts, simulate_episodes):
         with pytest.raises(InvalidArgument, match="users must be"):
             simulate(model, policy, users, np.random.default_rng(0))
 
@@ -504,12 +505,10 @@ def test_what_would_not_fit_is_refused_before_it_is_allocated():
     policy = Policy.deterministic(np.zeros((H, S), dtype=np.int64), 1)
     rng = np.random.default_rng(0)
     with pytest.raises(InvalidArgument, match=r"\(60000, 100, 1, 100\).*pooled|pooled.*\(60000"):
-        finite.simulate_counts(model, policy, 1, rng)
-    assert (
-        finite.simulate_counts(model, policy, 1, rng, pooled=True)["transitions"][0, 0, 0, 0] == H
-    )
+        simulate_counts(model, policy, 1, rng)
+    assert simulate_counts(model, policy, 1, rng, pooled=True)["transitions"][0, 0, 0, 0] == H
     with pytest.raises(InvalidArgument, match="episodes of a block"):
-        finite.simulate_episodes(model, policy, 10**6, rng)
+        simulate_episodes(model, policy, 10**6, rng)
 
 
 def test_spec():

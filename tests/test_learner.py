@@ -11,8 +11,8 @@ import tacit
 from tacit import Block, JointDP, NonPrivate
 from tacit.core.schedule import Schedule
 from tacit.finite.finite_learner import FiniteLearner
-from tacit.finite.model import FiniteSpec
 from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.storage import read_state, write_state

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import tacit
 from tacit.core.episodes import Episodes
 from tacit.core.schedule import Schedule
-from tacit.finite.model import FiniteSpec
 from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.simulation.plots import plot_results

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from tacit import InvalidArgument, JointDP, NonPrivate, registry
-from tacit.finite.model import FiniteSpec
+from tacit.finite.spec import FiniteSpec
 from tacit.registry import AgentChoice, Entry, agent_entry, build_world, choose_agent, world_entry
 from tacit.simulation.run import noise_seed
 

@@ -29,7 +29,7 @@ from tacit import registry
 from tacit.core.episodes import Episodes
 from tacit.core.schedule import Schedule
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.model import FiniteSpec
+from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import Block
 from tacit.simulation.compare import Entry, compare
 from tacit.simulation.plan import Sizes, plan

@@ -12,8 +12,8 @@ from scipy.special import ndtr
 
 import tacit
 from tacit import InvalidArgument
-from tacit.finite.model import FiniteSpec
 from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
 from tacit.linear import LinearSpec, LinearWorld, linear_from_tabular
 from tacit.simulation.run import run
 

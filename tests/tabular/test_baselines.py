@@ -9,7 +9,7 @@ import pytest
 
 import tacit
 from tacit import Budget, JointDP, LocalDP, NonPrivate
-from tacit.finite.model import FiniteSpec
+from tacit.finite.spec import FiniteSpec
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.tabular import TabularWorld, random_mdp
 from tacit.tabular.ldpob import LDPOB

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import ks_2samp
 
 from tacit import JointDP, NonPrivate
-from tacit.finite.model import FiniteModel, FiniteSpec, evaluate
+from tacit.finite.model import FiniteModel, evaluate
 from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import PermutedWorld, run
 from tacit.tabular import TabularWorld, closed_loop, riverswim

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.spec import BoxSpec
-from tacit.finite.model import check_bytes
+from tacit.finite.spec import check_bytes
 from tacit.privacy.arguments import MOST_USERS, positive, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument

@@ -38,7 +38,7 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.core.learner import Arrays, Learner
 from tacit.core.schedule import Schedule
-from tacit.finite.model import check_bytes
+from tacit.finite.spec import check_bytes
 from tacit.privacy.arguments import MOST_USERS, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument, MissingExtra

@@ -23,7 +23,7 @@ from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.finite.env import Registered, register_worlds
-from tacit.finite.model import check_size
+from tacit.finite.spec import check_size
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]

@@ -49,7 +49,7 @@ from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld
 from tacit.core.schedule import every_episode
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.model import check_bytes
+from tacit.finite.spec import check_bytes
 from tacit.privacy.arguments import (
     MOST_USERS,
     flag,

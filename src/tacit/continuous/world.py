@@ -16,7 +16,7 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.core.episodes import Form
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.model import check_bytes, check_size, check_users
+from tacit.finite.spec import check_bytes, check_size, check_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
 

@@ -10,11 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes, Form
-from tacit.finite import model as finite
+from tacit.finite.model import FiniteModel, evaluate, optimal
 from tacit.finite.policy import Policy
+from tacit.finite.simulate import simulate_counts, simulate_episodes, simulate_occupancy
+from tacit.finite.spec import FiniteSpec, numbers
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
 
@@ -42,12 +44,12 @@ class FiniteWorld:
         name: as given.
     """
 
-    def __init__(self, model: finite.FiniteModel, name: str) -> None:
+    def __init__(self, model: FiniteModel, name: str) -> None:
         self.model = model
         self.name = name
 
     @property
-    def spec(self) -> finite.FiniteSpec:
+    def spec(self) -> FiniteSpec:
         """What an agent may know."""
         return self.model.spec
 
@@ -67,16 +69,16 @@ class FiniteWorld:
                 the users.
         """
         if form == "episodes":
-            return finite.simulate_episodes(self.model, policy, users, rng)
+            return simulate_episodes(self.model, policy, users, rng)
         if form == "occupancy":
-            return finite.simulate_occupancy(self.model, policy, users, rng)
+            return simulate_occupancy(self.model, policy, users, rng)
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
-        return finite.simulate_counts(self.model, policy, users, rng, pooled=form == "pooled")
+        return simulate_counts(self.model, policy, users, rng, pooled=form == "pooled")
 
     def value(self, policy: Policy) -> float:
         """The expected sum of rewards of an episode under a policy, exactly."""
-        return finite.evaluate(self.model, policy)
+        return evaluate(self.model, policy)
 
     @property
     def optimal_value(self) -> float:
@@ -108,22 +110,11 @@ class FiniteWorld:
 
     @cached_property
     def _optimal(self) -> tuple[float, Policy]:
-        V, policy = finite.optimal(self.model)
+        V, policy = optimal(self.model)
         return float(self.model.start @ V[0]), policy
 
 
 # What descriptions of worlds consist of.
-
-
-def numbers(name: str, values: ArrayLike) -> NDArray[Any]:
-    """An array of integers or floats."""
-    try:
-        array = np.asarray(fitting(name, values))
-    except ValueError as error:
-        raise InvalidArgument(f"{name} must be an array of numbers: {error}") from None
-    if array.dtype.kind not in "iufb":
-        raise InvalidArgument(f"{name} must be an array of numbers, got dtype {array.dtype}")
-    return array.astype(np.float64) if array.dtype.kind == "b" else array
 
 
 def bernoulli(name: str, means: Floats) -> Floats:

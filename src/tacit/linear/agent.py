@@ -27,8 +27,8 @@ from tacit.core.schedule import Schedule, growing, release_noise, users_above_no
 from tacit.finite.evidence import Evidence
 from tacit.finite.finite_learner import FiniteLearner
 from tacit.finite.flow import conserve
-from tacit.finite.model import check_bytes
 from tacit.finite.policy import Policy
+from tacit.finite.spec import check_bytes
 from tacit.finite.visits import VisitCounts
 from tacit.linear.models import (
     AnswerModel,

@@ -10,8 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.model import FiniteSpec, check_bytes
-from tacit.finite.world import numbers
+from tacit.finite.spec import FiniteSpec, check_bytes, numbers
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
@@ -24,7 +23,7 @@ class LinearSpec(FiniteSpec):
 
     Next states and mean rewards are linear in d features phi(s, a) that everybody knows:
     P_h(s' | s, a) = <phi(s, a), mu_h(s')> and r_h(s, a) = <phi(s, a), theta_h>, where nobody knows
-    mu and theta. It is a :class:`~tacit.finite.model.FiniteSpec` too, so that agents which
+    mu and theta. It is a :class:`~tacit.finite.spec.FiniteSpec` too, so that agents which
     make no use of features run on the same worlds.
 
     Specs are equal if all they say is equal. Their arrays are read-only copies.

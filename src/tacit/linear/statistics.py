@@ -15,9 +15,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.model import check_seed, check_size
+from tacit.finite.spec import check_seed, check_size, numbers
 from tacit.finite.visits import read_codes, read_rewards
-from tacit.finite.world import numbers
 from tacit.linear.spec import check_features
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument

@@ -7,14 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import model as finite
-from tacit.finite.world import (
-    BERNOULLI,
-    FiniteWorld,
-    bernoulli,
-    numbers,
-    start_distribution,
-)
+from tacit.finite.model import FiniteModel
+from tacit.finite.spec import check_bytes, check_distributions, check_size, numbers
+from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
 from tacit.linear.spec import LinearSpec, check_features, read_only
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
@@ -68,13 +63,13 @@ class LinearWorld(FiniteWorld):
         known_rewards: bool = False,
         name: str | None = None,
     ) -> None:
-        horizon = finite.check_size("horizon", horizon)
+        horizon = check_size("horizon", horizon)
         self.features = check_features(features)
         S, _, d = self.features.shape
         self.measures = _factors("measures", measures, horizon, (d, S))
         self.rewards = _factors("rewards", rewards, horizon, (d,))
         self.known_rewards = flag("known_rewards", known_rewards)
-        model = finite.FiniteModel(
+        model = FiniteModel(
             transitions=_transitions(self.features, self.measures),
             reward_probabilities=bernoulli(
                 "<features, rewards>", _mean_rewards(self.features, self.rewards)
@@ -128,12 +123,12 @@ def _factors(name: str, values: ArrayLike, horizon: int, shape: tuple[int, ...])
 def _transitions(features: Floats, measures: Floats) -> Floats:
     S, A, _ = features.shape
     shape = (len(measures), S, A, S)
-    finite.check_bytes("transitions", shape)
+    check_bytes("transitions", shape)
     P = np.empty(shape)
     for h, measure in enumerate(measures):
         np.matmul(features, measure, out=P[h])
     P[(P < 0) & (P >= -_ROUNDING)] = 0.0
-    return finite.check_distributions("<features, measures>", P, shape)
+    return check_distributions("<features, measures>", P, shape)
 
 
 def _mean_rewards(features: Floats, rewards: Floats) -> Floats:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.model import check_seed
 from tacit.finite.policy import write_published
+from tacit.finite.spec import check_seed
 from tacit.lq.spec import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.model import check_size
-from tacit.finite.world import numbers
+from tacit.finite.spec import check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.episodes import Form
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.model import check_bytes, check_seed, check_size
+from tacit.finite.spec import check_bytes, check_seed, check_size
 from tacit.lq import riccati
 from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import (

@@ -23,7 +23,7 @@ import numpy as np
 from tacit.core.learner import Arrays, Bonus, Calibration, Floats, below
 from tacit.core.schedule import Schedule, growing, release_noise, users_above_noise
 from tacit.finite.finite_learner import FiniteLearner
-from tacit.finite.model import check_bytes
+from tacit.finite.spec import check_bytes
 from tacit.mixture.models import (
     CountModel,
     CountRewards,

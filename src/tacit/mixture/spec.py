@@ -10,8 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.model import FiniteSpec, check_bytes
-from tacit.finite.world import numbers
+from tacit.finite.spec import FiniteSpec, check_bytes, numbers
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
@@ -26,7 +25,7 @@ class MixtureSpec(FiniteSpec):
     knows: P_h(s' | s, a) = <psi(s' | s, a), theta_h>. The d weights theta_h are unknown. Public is
     only that they are center + directions @ eta_h, where nobody knows eta_h in R^k, and that
     |eta_h| <= radius. Mean rewards are known, or <varphi(s, a), omega_h> with m known features
-    varphi and unknown omega_h, or both. It is a :class:`~tacit.finite.model.FiniteSpec` too, so
+    varphi and unknown omega_h, or both. It is a :class:`~tacit.finite.spec.FiniteSpec` too, so
     that agents which make no use of features run on the same worlds.
 
     Specs are equal if all they say is equal. Their arrays are read-only; those that the caller

@@ -7,14 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import model as finite
-from tacit.finite.world import (
-    BERNOULLI,
-    FiniteWorld,
-    bernoulli,
-    numbers,
-    start_distribution,
-)
+from tacit.finite.model import FiniteModel
+from tacit.finite.spec import check_bytes, check_distributions, check_size, numbers
+from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
 from tacit.mixture.spec import (
     MixtureSpec,
     check_reward_features,
@@ -89,13 +84,13 @@ class MixtureWorld(FiniteWorld):
         radius: float | None = None,
         name: str | None = None,
     ) -> None:
-        horizon = finite.check_size("horizon", horizon)
+        horizon = check_size("horizon", horizon)
         self.transition_features = check_transition_features(transition_features)
         S, A, d, _ = self.transition_features.shape
         self.weights = _weights(weights, horizon, d)
         self.rewards = check_rewards("rewards", rewards, horizon, (S, A))
         self.known_rewards = flag("known_rewards", known_rewards)
-        model = finite.FiniteModel(
+        model = FiniteModel(
             transitions=_transitions(self.transition_features, self.weights),
             reward_probabilities=bernoulli("rewards", self.rewards),
             reward_values=BERNOULLI,
@@ -153,12 +148,12 @@ def _weights(values: ArrayLike, horizon: int, dimension: int) -> Floats:
 def _transitions(features: Floats, weights: Floats) -> Floats:
     S, A, _, _ = features.shape
     shape = (len(weights), S, A, S)
-    finite.check_bytes("transitions", shape)
+    check_bytes("transitions", shape)
     P = np.empty(shape)
     for h, theta in enumerate(weights):
         np.matmul(theta, features, out=P[h])
     P[(P < 0) & (P >= -_ROUNDING)] = 0.0
-    return finite.check_distributions("<transition_features, weights>", P, shape)
+    return check_distributions("<transition_features, weights>", P, shape)
 
 
 def _coordinates(weights: Floats, center: Floats, directions: Floats, radius: float) -> Floats:

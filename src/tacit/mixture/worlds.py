@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite.model import FiniteModel, check_bytes, check_seed, check_size
+from tacit.finite.model import FiniteModel
+from tacit.finite.spec import check_bytes, check_seed, check_size
 from tacit.mixture.world import MixtureWorld
 from tacit.privacy.errors import InvalidArgument
 

@@ -19,7 +19,7 @@ from tacit.core.schedule import Schedule, growing, users_above_noise
 from tacit.finite.evidence import Evidence
 from tacit.finite.finite_learner import FiniteLearner
 from tacit.finite.flow import conserve
-from tacit.finite.model import FiniteSpec, check_bytes
+from tacit.finite.spec import FiniteSpec, check_bytes
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument

@@ -5,8 +5,8 @@ its counts, a plan. Through :meth:`~tacit.tabular.ucbvi.UCBVI.learn` each of the
 which costs more than the work itself. Here all of them run in one loop, with the same estimates,
 bonus and random ties; what differs is the order in which sums are rounded and ties are drawn.
 
-The users are those of :func:`tacit.finite.model.simulate_episodes`, one by one. After each part of
-the run its counts pass the gate as one block, and the agent itself plans the policy that comes
+The users are those of :func:`tacit.finite.simulate.simulate_episodes`, one by one. After each part
+of the run its counts pass the gate as one block, and the agent itself plans the policy that comes
 next, so that it stands where it would stand had it learnt step by step.
 
 Cells are ordered by action, then state, and labels of actions are the world's own.
@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.schedule import every_episode
-from tacit.finite.model import MOST_BYTES, FiniteModel, check_policy
+from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
 from tacit.finite.simulate_loops import roll_out
+from tacit.finite.spec import MOST_BYTES
 from tacit.finite.visits import VisitCounts
 from tacit.numerics.compiled import compiled
 from tacit.privacy.models import NonPrivate
@@ -168,17 +169,17 @@ def _serve(
     policies[0] = labels[_actions(agent.policy)]
     greedy[0] = labels[_actions(agent.greedy_policy)]
     # What was learnt elsewhere may be impossible in this world.
-    room = int(np.count_nonzero(counts, axis=-1).max()) + model._moves.successors.shape[-1]
+    room = int(np.count_nonzero(counts, axis=-1).max()) + model.moves.successors.shape[-1]
     table = model.transition_rewards
     log_term = math.log(sums.size / 0.05)
     serve(
         rng,
         agent._rng,
-        model._first.successors[0],
-        model._first.cumulative[0],
-        model._moves.successors,
-        model._moves.cumulative,
-        model._cumulative_rewards,
+        model.first_states.successors[0],
+        model.first_states.cumulative[0],
+        model.moves.successors,
+        model.moves.cumulative,
+        model.cumulative_rewards,
         model.reward_values,
         table is not None,
         _NO_TABLE if table is None else np.array(table),  # compiled for what can be written

@@ -18,9 +18,11 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from tacit.core.episodes import Form
-from tacit.finite import model as finite
 from tacit.finite.env import FiniteEnv, Registered, register_worlds
+from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
+from tacit.finite.simulate import check_deterministic, occupancy_block
+from tacit.finite.spec import FiniteSpec, check_bytes, check_size, check_users
 from tacit.finite.world import FORMS, FiniteWorld
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -55,7 +57,7 @@ class ImportedWorld(TabularWorld):
     """
 
     def __init__(
-        self, model: finite.FiniteModel, name: str, reward_offset: float, reward_scale: float
+        self, model: FiniteModel, name: str, reward_offset: float, reward_scale: float
     ) -> None:
         FiniteWorld.__init__(self, model, name)
         self.reward_offset = reward_offset
@@ -108,9 +110,9 @@ class SampledWorld:
         self._first_action = int(_discrete(env.action_space).start)
         self.name = name
         self.reward_offset, self.reward_scale = low, high - low
-        self.evaluation_users = finite.check_size("evaluation_users", evaluation_users)
+        self.evaluation_users = check_size("evaluation_users", evaluation_users)
         self.optimal_value = math.nan if optimal_value is None else float(optimal_value)
-        self.spec = finite.FiniteSpec(
+        self.spec = FiniteSpec(
             states=math.prod(self._sizes) + 1,
             actions=int(_discrete(env.action_space).n),
             horizon=horizon,
@@ -125,9 +127,9 @@ class SampledWorld:
 
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
-        finite.check_policy(self.spec, policy)
-        taken = finite.check_deterministic(policy) if form == "occupancy" else None
-        users = finite.check_users(users)
+        check_policy(self.spec, policy)
+        taken = check_deterministic(policy) if form == "occupancy" else None
+        users = check_users(users)
         states, actions, rewards = self._roll_out(policy, users, rng)
         if form == "episodes":
             versions = np.full(users, policy.version, dtype=np.int64)
@@ -135,7 +137,7 @@ class SampledWorld:
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         steps = 1 if form == "pooled" else H
         kept = A if taken is None else 1
-        finite.check_bytes("transitions of a block", (steps, S, kept, S))
+        check_bytes("transitions of a block", (steps, S, kept, S))
         transitions = np.zeros((steps, S, kept, S), dtype=np.int64)
         sums = np.zeros((steps, S, kept))
         at = np.broadcast_to(np.minimum(np.arange(H), steps - 1), actions.shape)
@@ -143,12 +145,12 @@ class SampledWorld:
         np.add.at(transitions, (at, states[:, :-1], actions, states[:, 1:]), 1)
         np.add.at(sums, (at, states[:, :-1], actions), rewards)
         if taken is not None:
-            return finite.occupancy_block(users, taken, transitions, sums)
+            return occupancy_block(users, taken, transitions, sums)
         return Block(users, {"transitions": transitions, "rewards": sums}, aggregate=True)
 
     def value(self, policy: Policy) -> float:
         """An estimate: the mean return of ``evaluation_users`` simulated users."""
-        finite.check_policy(self.spec, policy)
+        check_policy(self.spec, policy)
         rng = np.random.default_rng(0)
         return float(self._roll_out(policy, self.evaluation_users, rng)[2].sum(axis=1).mean())
 
@@ -170,7 +172,7 @@ class SampledWorld:
         self, policy: Policy, users: int, rng: np.random.Generator
     ) -> tuple[Ints, Ints, Floats]:
         H, end = self.spec.horizon, self.spec.states - 1
-        finite.check_bytes("episodes of a block", (users, 3 * H + 2))
+        check_bytes("episodes of a block", (users, 3 * H + 2))
         states = np.full((users, H + 1), end, dtype=np.int64)
         actions = np.zeros((users, H), dtype=np.int64)
         rewards = np.zeros((users, H))
@@ -251,7 +253,7 @@ def from_gymnasium(
         horizon = _time_limit(env)
         if horizon is None:
             raise InvalidArgument("horizon must be given: the environment has no time limit")
-    horizon = finite.check_size("horizon", horizon)
+    horizon = check_size("horizon", horizon)
     _sizes(env.observation_space)
     _discrete(env.action_space)
     name = _name(env, horizon)
@@ -304,7 +306,7 @@ def _has_table(env: gymnasium.Env[Any, Any]) -> bool:
     )
 
 
-def _import_table(env: Any, horizon: int) -> tuple[finite.FiniteModel, float, float]:
+def _import_table(env: Any, horizon: int) -> tuple[FiniteModel, float, float]:
     S, A = int(env.observation_space.n), int(env.action_space.n)
     start = np.asarray(env.initial_state_distrib, dtype=np.float64)
     rows = [
@@ -316,7 +318,7 @@ def _import_table(env: Any, horizon: int) -> tuple[finite.FiniteModel, float, fl
     ]
     ends, copies = _ends(rows, start)
     total = S + len(copies)
-    finite.check_bytes("transitions", (1, total, A, total))
+    check_bytes("transitions", (1, total, A, total))
     P = np.zeros((total, A, total))
     kept = [row for row in rows if row[0] not in ends]
     levels = np.unique([0.0, *(row[4] for row in kept)])
@@ -337,7 +339,7 @@ def _import_table(env: Any, horizon: int) -> tuple[finite.FiniteModel, float, fl
         P[s, :, s] = 1.0
         probabilities[s, :, zero] = 1.0
     values = np.clip((levels - offset) / scale, 0.0, 1.0)
-    model = finite.FiniteModel(
+    model = FiniteModel(
         transitions=P[np.newaxis],
         reward_probabilities=probabilities[np.newaxis],
         reward_values=values,

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from tacit.core.schedule import Schedule
-from tacit.finite.model import FiniteSpec
 from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tacit.core.learner import Calibration
 from tacit.core.schedule import Schedule
-from tacit.finite.model import FiniteSpec
 from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.tabular.ucbvi import UCBVI, count_width

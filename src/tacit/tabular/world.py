@@ -11,14 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite import model as finite
-from tacit.finite.world import (
-    BERNOULLI,
-    FiniteWorld,
-    bernoulli,
-    numbers,
-    start_distribution,
-)
+from tacit.finite.model import FiniteModel
+from tacit.finite.spec import check_size, numbers
+from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -55,7 +50,7 @@ class TabularWorld(FiniteWorld):
         start: int | ArrayLike = 0,
         name: str | None = None,
     ) -> None:
-        horizon = finite.check_size("horizon", horizon)
+        horizon = check_size("horizon", horizon)
         table = numbers("transitions", transitions)
         if table.ndim == 3:
             table = table[np.newaxis]
@@ -65,7 +60,7 @@ class TabularWorld(FiniteWorld):
                 f"got {np.shape(transitions)}"
             )
         values, probabilities = _rewards(rewards, table.shape[1:3], horizon)
-        model = finite.FiniteModel(
+        model = FiniteModel(
             transitions=table,
             reward_probabilities=probabilities,
             reward_values=values,

@@ -1,0 +1,202 @@
+"""Exact simulation of blocks of users in finite worlds.
+
+All simulators draw from the same distribution. :func:`simulate_episodes` follows users one by
+one. :func:`simulate_counts` draws how many of a block's users go where, which is all that
+statistics linear in the counts need: while a policy is fixed, users are independent, so the users
+in a state split over actions, rewards and next states by multinomials. Its cost does not grow
+with the number of users. :func:`simulate_occupancy` does the same for policies that leave no choice
+of action, and keeps no counts of the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.episodes import Episodes
+from tacit.finite.model import FiniteModel, check_policy
+from tacit.finite.outcomes import conditional_chances, cumulative_chances
+from tacit.finite.policy import Policy
+from tacit.finite.spec import check_bytes, check_users
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# In place of the table that a policy does not have. Read-only as policies are, so that loops are
+# compiled once.
+_NO_ACTIONS = np.zeros((1, 1), dtype=np.int64)
+_NO_ACTIONS.setflags(write=False)
+_NO_CHOICES = np.zeros((1, 1, 1))
+
+
+def simulate_counts(
+    model: FiniteModel,
+    policy: Policy,
+    users: int,
+    rng: np.random.Generator,
+    pooled: bool = False,
+) -> Block:
+    """How often a block's users did what: exact in distribution, at a cost free of ``users``.
+
+    Args:
+        model: the world.
+        policy: what every user of the block follows.
+        users: how many, at most 10^12.
+        rng: the randomness of users and world.
+        pooled: sum over steps, without making the array of every step.
+
+    Returns:
+        An aggregate block of ``transitions``, (H, S, A, S) int64, how many users went from s by a
+        to s' at a step, and ``rewards``, (H, S, A) float64, the sum of their rewards there. The
+        first axis has length 1 when ``pooled``.
+    """
+    from tacit.finite.simulate_loops import sum_rewards
+
+    check_policy(model, policy)
+    steps = 1 if pooled else model.horizon
+    shape = (steps, model.states, model.actions, model.states)
+    check_bytes("transitions of a block (pooled=True makes them smaller)", shape)
+    transitions = np.zeros(shape, dtype=np.int64)
+    visits = _count_moves(model, policy, users, rng, transitions)
+    rewards = np.zeros(shape[:3])
+    if model.transition_rewards is not None:
+        for step in range(steps):
+            rewards[step] = (transitions[step] * model.transition_rewards).sum(axis=2)
+    else:
+        if pooled and len(model.reward_probabilities) == 1:
+            # The sum of binomials with one probability is a binomial.
+            visits = visits.sum(axis=0, keepdims=True)
+        sum_rewards(rng, visits, model.conditional_rewards, model.reward_values, rewards)
+    return Block(int(users), {"transitions": transitions, "rewards": rewards}, aggregate=True)
+
+
+def simulate_occupancy(
+    model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator
+) -> Block:
+    """How often a block's users did what, where a deterministic policy says what they do.
+
+    What :func:`simulate_counts` draws, without the actions that nobody takes: an array smaller by
+    the number of actions, at a cost free of ``users``.
+
+    Args:
+        model: the world.
+        policy: what every user of the block follows; deterministic.
+        users: how many, at most 10^12.
+        rng: the randomness of users and world.
+
+    Returns:
+        An aggregate block of ``actions``, (H, S) int64, those of the policy; ``transitions``,
+        (H, S, S) int64, how many users went from s by the policy's action to s' at a step; and
+        ``rewards``, (H, S) float64, the sum of their rewards there.
+
+    Raises:
+        InvalidArgument: the policy is stochastic.
+    """
+    from tacit.finite.simulate_loops import sum_rewards
+
+    check_policy(model, policy)
+    actions = check_deterministic(policy)
+    H, S = model.horizon, model.states
+    check_bytes("transitions of a block", (H, S, S))
+    transitions = np.zeros((H, S, 1, S), dtype=np.int64)
+    visits = _count_moves(model, policy, users, rng, transitions)
+    rewards = np.zeros((H, S, 1))
+    everywhere = np.arange(S)
+    if model.transition_rewards is not None:
+        for step, taken in enumerate(actions):
+            paid = model.transition_rewards[everywhere, taken]
+            rewards[step, :, 0] = (transitions[step, :, 0] * paid).sum(axis=1)
+    else:
+        paying = np.minimum(np.arange(H), len(model.reward_probabilities) - 1)[:, np.newaxis]
+        table = model.conditional_rewards[paying, everywhere, actions]
+        sum_rewards(rng, visits, table[:, :, np.newaxis], model.reward_values, rewards)
+    return occupancy_block(users, actions, transitions, rewards)
+
+
+def occupancy_block(users: int, actions: Ints, transitions: Ints, rewards: Floats) -> Block:
+    """What users of a deterministic policy did, from arrays with an axis of only one action."""
+    arrays = {
+        "actions": actions,
+        "transitions": transitions[:, :, 0],
+        "rewards": rewards[:, :, 0],
+    }
+    return Block(int(users), arrays, aggregate=True)
+
+
+def simulate_episodes(
+    model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator
+) -> Episodes:
+    """Users one by one: states (n, H + 1), actions and rewards (n, H), with the policy's version.
+
+    The distribution is that of :func:`simulate_counts`. The loop is compiled on first use.
+    """
+    from tacit.finite.simulate_loops import roll_out
+
+    check_policy(model, policy)
+    users = check_users(users)
+    H = model.horizon
+    check_bytes("episodes of a block", (users, 3 * H + 2))
+    states = np.empty((users, H + 1), dtype=np.int64)
+    actions = np.empty((users, H), dtype=np.int64)
+    rewards = np.empty((users, H))
+    deterministic = policy.actions is not None
+    roll_out(
+        rng,
+        model.first_states.successors[0],
+        model.first_states.cumulative[0],
+        model.moves.successors,
+        model.moves.cumulative,
+        model.cumulative_rewards,
+        model.reward_values,
+        deterministic,
+        _NO_ACTIONS if policy.actions is None else policy.actions,
+        _NO_CHOICES if deterministic else cumulative_chances(policy.table()),
+        states,
+        actions,
+        rewards,
+    )
+    if model.transition_rewards is not None:
+        rewards = model.transition_rewards[states[:, :-1], actions, states[:, 1:]]
+    versions = np.full(users, policy.version, dtype=np.int64)
+    return Episodes(states=states, actions=actions, rewards=rewards, versions=versions)
+
+
+def _count_moves(
+    model: FiniteModel,
+    policy: Policy,
+    users: int,
+    rng: np.random.Generator,
+    transitions: Ints,
+) -> Ints:
+    """Fills transitions, (H or 1, S, A or 1, S); returns visits, (H, S, A or 1)."""
+    from tacit.finite.simulate_loops import count_moves
+
+    users = check_users(users)
+    visits = np.zeros((model.horizon, *transitions.shape[1:3]), dtype=np.int64)
+    deterministic = policy.actions is not None
+    count_moves(
+        rng,
+        users,
+        model.first_states.successors[0],
+        model.first_states.conditional[0],
+        model.moves.successors,
+        model.moves.conditional,
+        deterministic,
+        _NO_ACTIONS if policy.actions is None else policy.actions,
+        _NO_CHOICES if deterministic else conditional_chances(policy.table()),
+        visits,
+        transitions,
+    )
+    return visits
+
+
+def check_deterministic(policy: Policy) -> Ints:
+    """The actions of a policy, (H, S), which must be deterministic."""
+    if policy.actions is None:
+        raise InvalidArgument(
+            "policy must be deterministic where only its own actions are counted, "
+            "but it is stochastic"
+        )
+    return policy.actions
