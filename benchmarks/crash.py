@@ -57,8 +57,8 @@ from tacit.continuous import line
 from tacit.linear import simplex
 from tacit.lq import random_system
 from tacit.mixture import mixture_of_models
-from tacit.privacy import curator as gate
 from tacit.privacy import storage
+from tacit.privacy.curators import joint as gate
 from tacit.privacy.errors import CorruptFile, DoubleSpend
 from tacit.privacy.storage import read_state
 from tacit.tabular import riverswim

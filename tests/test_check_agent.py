@@ -22,7 +22,7 @@ from tacit.audit.check_agent import AgentReport, check_agent
 from tacit.finite.policy import Policy
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.budget import Budget
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import tacit.privacy.ledger as module
+import tacit.privacy.ledger.ledger as module
 from tacit import Block, Budget, JointCurator, JointDP, cli, ledger_cli
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.ledger import Ledger

@@ -15,7 +15,7 @@ import numpy as np
 from research.planted.base import Asks, Curated, Tampered
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.budget import Relation
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block, Floats, Statistic
 

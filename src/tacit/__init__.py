@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.audit.check_mechanisms import CheckFailed, check_counter, check_statistic
 from tacit.audit.mechanisms import audit_counter, audit_linear, audit_samples
-from tacit.privacy import local
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.counters import counter
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators import local
+from tacit.privacy.curators.gate import Curator, Release
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curators.local import LocalCurator
 from tacit.privacy.errors import (
     BudgetExceeded,
     CorruptFile,
@@ -23,10 +25,8 @@ from tacit.privacy.errors import (
     MissingExtra,
     TacitError,
 )
-from tacit.privacy.gate import Curator, Release
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic

@@ -19,8 +19,8 @@ from tacit.continuous import statistics as module
 from tacit.continuous.fitted_functional_q import FittedFunctionalQ
 from tacit.continuous.functional_q import FunctionalQ
 from tacit.continuous.statistics import ResidualSums
+from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import CheckFailed
-from tacit.privacy.gate import Release
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Statistic
 

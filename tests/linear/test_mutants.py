@@ -30,9 +30,9 @@ from tacit.linear.spec import check_features
 from tacit.linear.statistics import FeatureSums, TargetSums
 from tacit.linear.sums import feature_sums
 from tacit.numerics.block_sums import BlockSums
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.gate import Release
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import CheckFailed
-from tacit.privacy.gate import Release
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Statistic
 

@@ -21,9 +21,9 @@ from tacit.linear.agent import Constants, LinearAgent
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
 from tacit.linear.statistics import FeatureSums, TargetSums
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.gate import Release
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import BudgetExceeded
-from tacit.privacy.gate import Release
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block

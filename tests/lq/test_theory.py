@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from tacit import Block, Budget, JointDP, LocalDP, NonPrivate
 from tacit.lq import LQWorld, random_system
 from tacit.lq.ofu import OFU, ConfidenceSet
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.gate import Release
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gate import Release
 from tacit.privacy.statistic import StreamedBlock
 
 Floats = NDArray[np.float64]

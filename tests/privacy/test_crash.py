@@ -155,7 +155,7 @@ def test_a_network_whose_disk_was_full_ends_with_the_steps_that_it_has(
     pytest.importorskip("jax")
     pytest.importorskip("optax")
     from tacit.continuous.deep_q import DeepQ
-    from tacit.privacy import curator as module
+    from tacit.privacy.curators import joint as module
 
     world, rng = line(horizon=4), np.random.default_rng(0)
     files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
@@ -227,14 +227,14 @@ def resume(self, token, after=None, real=c.tacit.Ledger.record_resume, **options
 c.tacit.Ledger.record_resume = resume
 """,
     "forgets who took part": """
-from tacit.privacy.participants import Participants
+from tacit.privacy.curators.participants import Participants
 def restore(self, meta, arrays, real=Participants.restore):
     real(self, meta, arrays)
     self._seen = {}
 Participants.restore = restore
 """,
     "draws the noise of a release again": """
-import tacit.privacy.curator as m
+import tacit.privacy.curators.joint as m
 def revive(meta, arrays, real=m._revive_release):
     last = real(meta, arrays)
     if last is not None:
@@ -251,7 +251,7 @@ def write(path, data, mode, *, replace=True):
 c.storage.write_atomic = write
 """,
     "leaves torn lines": """
-import tacit.privacy.ledger as m
+import tacit.privacy.ledger.ledger as m
 class Os:
     def __getattr__(self, name):
         return (lambda *a: None) if name == "ftruncate" else getattr(c.os, name)
@@ -262,7 +262,7 @@ c.tacit.JointCurator._charge = lambda self, costs, label: None
 """,
     "lets everybody read": """
 import functools
-import tacit.privacy.curator as m
+import tacit.privacy.curators.joint as m
 m.write_state = functools.partial(m.write_state, secret=False)
 """,
 }

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import tacit
 from tacit import Block, JointDP, NonPrivate, Relation
 from tacit.audit.mechanisms import audit_linear
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import (
     BudgetExceeded,
     CorruptFile,
@@ -356,7 +356,7 @@ def test_one_ledger_has_one_run(tmp_path) -> None:
 
 
 def test_a_result_that_could_not_be_saved_is_not_shown(tmp_path, monkeypatch) -> None:
-    import tacit.privacy.curator as module
+    import tacit.privacy.curators.joint as module
 
     curator = make(tmp_path, ledger=tmp_path / "l", autosave=tmp_path / "s")
     stream = curator.stream(SUM, releases=8)
@@ -837,7 +837,7 @@ def test_crashes_around_a_release(tmp_path, monkeypatch, crash: str) -> None:
     def boom(*args, **kwargs):
         raise Crash
 
-    import tacit.privacy.curator as module
+    import tacit.privacy.curators.joint as module
 
     if crash == "before state":
         monkeypatch.setattr(module, "write_state", boom)
@@ -865,7 +865,7 @@ def test_crashes_around_a_release(tmp_path, monkeypatch, crash: str) -> None:
 
 
 def test_a_charge_without_a_release_stays_charged(tmp_path, monkeypatch) -> None:
-    import tacit.privacy.curator as module
+    import tacit.privacy.curators.joint as module
 
     ledger, state = tmp_path / "ledger", tmp_path / "state"
     curator = make(tmp_path, ledger=ledger, autosave=state)
@@ -886,7 +886,7 @@ def test_a_charge_without_a_release_stays_charged(tmp_path, monkeypatch) -> None
 _KILLED = """
 import sys, numpy as np
 from tacit import JointDP, Block
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.standard import ClippedSum
 import os
 folder = sys.argv[1]

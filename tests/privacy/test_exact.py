@@ -46,7 +46,9 @@ from tacit.mixture.linopt_po import LinOptPO
 from tacit.mixture.linopt_vi import LinOptVI
 from tacit.privacy import exact
 from tacit.privacy.budget import delta_from_mu, epsilon_from_rho, mu_from_budget, rho_from_budget
-from tacit.privacy.curator import JointCurator, JointStream
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.curators.local import LocalCurator, noise_scale, report
 from tacit.privacy.errors import (
     BudgetExceeded,
     DoubleSpend,
@@ -54,7 +56,6 @@ from tacit.privacy.errors import (
     MissingExtra,
 )
 from tacit.privacy.exact import ExactNoise, grid_sensitivity, grid_step, grid_total
-from tacit.privacy.local import LocalCurator, noise_scale, report
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Statistic, StreamedBlock
 from tacit.simulation.run import run

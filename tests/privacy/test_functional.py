@@ -24,7 +24,7 @@ from hypothesis.extra import numpy as hnp
 
 from tacit import JointDP, Relation, check_statistic
 from tacit.audit.mechanisms import ExactAudit, audit_linear, audit_samples
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.functions.functional import (
     OU,

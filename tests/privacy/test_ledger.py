@@ -20,14 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-import tacit.privacy.ledger as module
+import tacit.privacy.ledger.ledger as module
 from tacit import Block, JointDP, Relation
 from tacit.audit.mechanisms import audit_linear
 from tacit.privacy.budget import epsilon_from_mu
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, DoubleSpend, InvalidArgument
 from tacit.privacy.ledger import Entry, Ledger, Terms
-from tacit.privacy.participants import name_of
+from tacit.privacy.pseudonyms import name_of
 from tacit.privacy.standard import ClippedSum
 
 NOON = "2026-01-02T12:00:00+00:00"
@@ -1198,7 +1198,7 @@ JOINER = """
 import sys
 from tacit import JointDP
 from tacit.privacy.ledger import Ledger, Terms
-from tacit.privacy.participants import name_of
+from tacit.privacy.pseudonyms import name_of
 ledger = Ledger.open(sys.argv[1])
 ledger.record_start(sys.argv[2], Terms.of(JointDP(0.3, 1e-6)))
 sys.stdin.readline()

@@ -11,7 +11,8 @@ import pytest
 
 from tacit import Block, JointDP, Relation
 from tacit.audit.mechanisms import ExactAudit, audit_linear
-from tacit.privacy.curator import JointCurator, JointStream
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Floats, Layout, Part, Statistic

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from tacit.audit.mechanisms import counter_matrices
 from tacit.audit.watched_gate import Passage, WatchedGate
-from tacit.privacy.curator import JointCurator, JointStream
+from tacit.privacy.curators.gate import Stream
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.curators.local import LocalCurator, noise_scale
 from tacit.privacy.exact import ExactNoise, grid_step, heard_shares
-from tacit.privacy.gate import Stream
-from tacit.privacy.local import LocalCurator, noise_scale
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Bools, Floats, Statistic

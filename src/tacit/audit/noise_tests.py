@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.gate_noise import Law, Measured
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import Floats, Layout, Statistic
 

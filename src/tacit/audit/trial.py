@@ -22,8 +22,8 @@ from tacit.audit.watched_gate import (
     snapshot,
 )
 from tacit.privacy.budget import Budget
+from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import CheckFailed, TacitError
-from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate
 from tacit.privacy.statistic import Block, Statistic
 from tacit.simulation.run import Data, World

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy.curator import JointStream
-from tacit.privacy.gate import Curator, Release, Stream
+from tacit.privacy.curators.gate import Curator, Release, Stream
+from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 

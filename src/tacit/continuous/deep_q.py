@@ -41,8 +41,8 @@ from tacit.core.schedule import Schedule
 from tacit.finite.spec import check_bytes
 from tacit.privacy.arguments import MOST_USERS, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument, MissingExtra
-from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 

@@ -24,9 +24,9 @@ from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics import ResidualSums, parts_of, steps_of
 from tacit.core.learner import Arrays, below
 from tacit.core.schedule import Schedule
+from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.functions.functional import Kernel
-from tacit.privacy.gate import Release
 from tacit.privacy.models import LocalDP, Privacy
 from tacit.privacy.statistic import Block, Statistic
 

@@ -18,9 +18,9 @@ from tacit.continuous.statistics import ResidualSums
 from tacit.core.learner import Arrays
 from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import instance_of
+from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import Kernel
-from tacit.privacy.gate import Release
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Statistic
 

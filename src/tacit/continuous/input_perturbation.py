@@ -32,8 +32,8 @@ from tacit.continuous.statistics import REWARDS_ONLY, check_shapes
 from tacit.core.learner import Arrays
 from tacit.privacy.arguments import one_of, positive
 from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gate import Release
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Layout, Part, Statistic
 

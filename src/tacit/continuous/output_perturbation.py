@@ -31,8 +31,8 @@ from tacit.continuous.spec import BoxSpec
 from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gate import Release
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 

@@ -29,15 +29,15 @@ from tacit.privacy.arguments import (
     row_ids,
     whole_number,
 )
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.gate import Curator, Release, Stream
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curators.local import LocalCurator, flip_probability
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument, TacitError
 from tacit.privacy.exact import ExactNoise
-from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.local import LocalCurator, flip_probability
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.noise import Noise, saved_source
-from tacit.privacy.participants import Name
+from tacit.privacy.pseudonyms import Name
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Statistic
 from tacit.privacy.storage import read_state, write_state
 

@@ -18,8 +18,8 @@ from typing import overload
 
 from tacit.privacy.arguments import MOST_USERS
 from tacit.privacy.budget import checked_number
+from tacit.privacy.curators.local import flip_probability, noise_scale
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.local import flip_probability, noise_scale
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.privacy.statistic import Statistic
 

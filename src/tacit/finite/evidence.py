@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.finite.visits import VisitCounts
-from tacit.privacy.gate import Release
+from tacit.privacy.curators.gate import Release
 
 Floats = NDArray[np.float64]
 

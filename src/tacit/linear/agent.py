@@ -43,9 +43,9 @@ from tacit.linear.statistics import FeatureSums, TargetSums, unit_features
 from tacit.linear.sums import add_features, feature_sums
 from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.arguments import flag, instance_of, positive, whole_number
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.gate import Release
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
-from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy, needs_l1
 from tacit.privacy.statistic import Block, Statistic
 

@@ -9,7 +9,7 @@ import numpy as np
 from tacit.linear.models import Sums
 from tacit.linear.statistics import FeatureSums
 from tacit.numerics.block_sums import BlockSums
-from tacit.privacy.gate import Release
+from tacit.privacy.curators.gate import Release
 
 
 def add_features(sums: BlockSums, release: Release, statistic: FeatureSums, users: int) -> None:

@@ -33,8 +33,8 @@ from tacit.lq.riccati import cost_gradient, expected_costs
 from tacit.lq.spec import LQSpec
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.arguments import instance_of
+from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gate import Release
 from tacit.privacy.models import NonPrivate, Privacy, needs_l1
 from tacit.privacy.statistic import Statistic
 

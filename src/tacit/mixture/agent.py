@@ -43,9 +43,9 @@ from tacit.mixture.statistics import ModelSums, ValueSums
 from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.arguments import flag, instance_of, positive, whole_number
 from tacit.privacy.budget import epsilon_from_mu
-from tacit.privacy.curator import JointStream
+from tacit.privacy.curators.gate import Release
+from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, NonPrivate, Privacy, needs_l1
 from tacit.privacy.statistic import Block, Statistic
 

@@ -17,10 +17,10 @@ from tacit.privacy.budget import Budget, Relation, checked_relation, rho_from_bu
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.privacy.curator import JointCurator
+    from tacit.privacy.curators.joint import JointCurator
+    from tacit.privacy.curators.local import LocalCurator
+    from tacit.privacy.curators.nonprivate import NonPrivateCurator
     from tacit.privacy.exact import Sampler
-    from tacit.privacy.local import LocalCurator
-    from tacit.privacy.nonprivate import NonPrivateCurator
 
 LocalMechanism = Literal["gaussian", "laplace", "randomised response"]
 
@@ -181,8 +181,8 @@ class JointDP(PrivacyModel):
         return math.sqrt(self.episode_limit)
 
     def curator(self, **options: Any) -> JointCurator:
-        """A curator for this model; see :class:`tacit.privacy.curator.JointCurator`."""
-        from tacit.privacy.curator import JointCurator
+        """A curator for this model; see :class:`tacit.privacy.curators.joint.JointCurator`."""
+        from tacit.privacy.curators.joint import JointCurator
 
         return JointCurator(self, **options)
 
@@ -288,8 +288,8 @@ class LocalDP(PrivacyModel):
         return self.budget.mu / math.sqrt(self.episodes_per_user)
 
     def curator(self, **options: Any) -> LocalCurator:
-        """A curator for this model; see :class:`tacit.privacy.local.LocalCurator`."""
-        from tacit.privacy.local import LocalCurator
+        """A curator for this model; see :class:`tacit.privacy.curators.local.LocalCurator`."""
+        from tacit.privacy.curators.local import LocalCurator
 
         return LocalCurator(self, **options)
 
@@ -343,7 +343,7 @@ class NonPrivate(PrivacyModel):
 
     def curator(self, **options: Any) -> NonPrivateCurator:
         """A curator that adds nothing."""
-        from tacit.privacy.nonprivate import NonPrivateCurator
+        from tacit.privacy.curators.nonprivate import NonPrivateCurator
 
         return NonPrivateCurator(self, **options)
 

@@ -22,8 +22,8 @@ from tacit.finite.flow import conserve
 from tacit.finite.spec import FiniteSpec, check_bytes
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import flag, instance_of
+from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gate import Release
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 
 Form = Literal["episodes", "counts", "pooled"]

@@ -14,8 +14,8 @@ from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import flag, instance_of
+from tacit.privacy.curators.local import flip_probability, noise_scale
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.local import flip_probability, noise_scale
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.tabular.agent import reports_bits
 from tacit.tabular.pucb import ThreeCounts

@@ -13,9 +13,9 @@ from tacit.audit.gate_noise import off_by, silence
 from tacit.audit.made_up_users import joined, mixed, sampler_of, some_rows, with_ids
 from tacit.audit.trial import Run, Trial
 from tacit.privacy.budget import Budget, Relation
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.gate import Curator, Stream
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import CheckFailed
-from tacit.privacy.gate import Curator, Stream
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block, Bools, Statistic
 

@@ -10,10 +10,10 @@ from tacit.audit.mechanisms import audit_counter
 from tacit.audit.noise_tests import Flips, NoiseRecord
 from tacit.audit.trial import Trial
 from tacit.audit.watched_gate import Passage
-from tacit.privacy.curator import JointStream
+from tacit.privacy.curators.gate import Stream
+from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.curators.local import report
 from tacit.privacy.errors import CheckFailed
-from tacit.privacy.gate import Stream
-from tacit.privacy.local import report
 from tacit.privacy.models import JointDP, LocalDP
 
 # Numbers of noise that are looked at, and runs that they come from.

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.audit.trial import Trial
 from tacit.audit.watched_gate import WatchedGate, difference, digest_of, snapshot
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.models import LocalDP

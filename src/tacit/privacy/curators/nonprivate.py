@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.counters import Noiseless
+from tacit.privacy.curators.gate import Curator, Release, Stream
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters.base import noise_scale as safe_scale
+from tacit.privacy.curators.gate import Curator, Release, Stream
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import (
     ExactNoise,
@@ -42,7 +43,6 @@ from tacit.privacy.exact import (
     grid_total,
     reach,
 )
-from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise

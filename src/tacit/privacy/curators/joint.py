@@ -32,11 +32,12 @@ from tacit.privacy.arguments import file_name, instance_of, positive, whole_numb
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters import Counter, Noiseless, make_counter
 from tacit.privacy.counters.base import Owner, noise_scale
+from tacit.privacy.curators.gate import Curator, Release
+from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.errors import (
     BudgetExceeded,
     CorruptFile,
     DoubleSpend,
-    HorizonExceeded,
     InvalidArgument,
 )
 from tacit.privacy.exact import (
@@ -52,10 +53,9 @@ from tacit.privacy.exact import (
     uneven_rounding,
     whole_kind,
 )
-from tacit.privacy.gate import Curator, Release, Stream
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_records import Terms, above
+from tacit.privacy.ledger.records import Terms, above
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
@@ -642,137 +642,6 @@ class JointCurator(Curator):
         for block, key in self._keys.items():
             # A charge whose release a crash cut off stays charged.
             self._spent[block] = max(self._spent[block], ledger.spent_exactly(key))
-
-
-class JointStream(Stream):
-    """A counter over blocks, under the joint curator's accounts."""
-
-    def __init__(
-        self,
-        curator: JointCurator,
-        name: str,
-        statistic: Statistic,
-        made: Counter,
-        cost: float,
-        step: float = 1.0,
-    ) -> None:
-        if isinstance(curator.source, ExactNoise):
-            made.source = curator.source.scaled(made)
-            made.noise_unit = 1.0
-            # Where the number of users is known, sums that will not fit are refused now.
-            check_reach(reach(statistic, step, curator.declared_users or 0), floats=True)
-        self.name = name
-        self.statistic = statistic
-        self.counter = made
-        self.cost = cost
-        self.step = step
-        self.users = 0
-        self.reach = 0.0
-        self.entered: set[int] = set()
-        self._curator = curator
-
-    @property
-    def std(self) -> Floats:
-        """Noise standard deviation of unit-weight entries at each release."""
-        return self.step * self.counter.std
-
-    def ask(self, statistic: Statistic) -> None:
-        """Asks something else of the blocks that enter from now on.
-
-        Given the releases so far, the contribution of every block but her own is the same for a
-        user and her neighbour, and hers moves by no more than the counter's sensitivity, whatever
-        was asked of the others. So nothing changes in the guarantee.
-
-        Raises:
-            InvalidArgument: the parts differ, or the sensitivity is larger than the counter's.
-        """
-        if statistic.layout != self.statistic.layout:
-            raise InvalidArgument("what a stream asks must keep its parts and their weights")
-        needed = self._curator._sensitivity(statistic, self.step)
-        if needed > self.counter.sensitivity * (1.0 + 1e-12):
-            raise InvalidArgument(
-                f"the stream's noise is for a sensitivity of {self.counter.sensitivity:.6g}, not "
-                f"{needed:.6g}"
-            )
-        self.statistic = statistic
-
-    def release(
-        self,
-        block: Block | int,
-        *,
-        keep: bool = False,
-        user_ids: Sequence[int | str] | None = None,
-    ) -> Release:
-        """See :meth:`Stream.release`.
-
-        Raises:
-            BudgetExceeded: the block has spent its budget elsewhere.
-            HorizonExceeded: all declared releases were made.
-            InvalidArgument: the block entered before (a user is in one leaf).
-        """
-        with self._curator._lock:
-            return self._release(block, keep, user_ids)
-
-    def _release(
-        self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
-    ) -> Release:
-        curator = self._curator
-        curator.check_ready()
-        if self.counter.releases is not None and self.counter.released >= self.counter.releases:
-            raise HorizonExceeded(
-                f"stream {self.name!r} was declared for {self.counter.releases} releases"
-            )
-        if isinstance(block, Block):
-            self.statistic.check(block)
-            number = curator.add(block, user_ids)
-        else:
-            number = whole_number("block", block, least=0)
-        try:
-            if number in self.entered:
-                raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
-            steps = 0.0
-            if curator._exact:
-                steps = reach(self.statistic, self.step, curator._block_users[number])
-                check_reach(self.reach + steps, floats=True)
-            total = curator._total(self.statistic, curator._raw(number), 1.0, self.step)
-            costs = {number: self.cost if curator.privacy.pure else self.cost**2}
-            curator._charge(costs, f"stream {self.name}")
-        except BaseException:
-            # A block that did not get in must not stay: a retry would bring its users twice.
-            if isinstance(block, Block):
-                curator.forget(number)
-            raise
-        self.entered.add(number)
-        self.reach += steps
-        vector = self.step * self.counter.release(total)
-        self.users += curator._block_users[number]
-        if isinstance(block, Block) and not keep:
-            curator.forget(number)
-        return curator._publish(
-            Release(
-                index=curator.releases,
-                statistic=self.statistic.name,
-                parts=self.statistic.layout.unpack(vector),
-                std=self.statistic.layout.stds(
-                    self.step * self.counter.std_at(self.counter.released)
-                ),
-                users=self.users,
-                cost=self.cost,
-            )
-        )
-
-    def dump(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """The secret state, for the curator's save."""
-        meta, arrays = self.counter.dump()
-        meta |= {
-            "statistic": self.statistic.fingerprint,
-            "cost": self.cost,
-            "step": self.step,
-            "entered": sorted(self.entered),
-            "users": self.users,
-            "reach": self.reach,
-        }
-        return meta, arrays
 
 
 def _check_source(meta: dict[str, Any], source: NoiseSource | None) -> None:

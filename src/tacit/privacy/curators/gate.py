@@ -1,7 +1,8 @@
 """What all curators share: blocks of raw data in, releases out, and who took part.
 
-See :mod:`tacit.privacy.curator` for the joint model and its guarantee,
-:mod:`tacit.privacy.local` for the local one and :mod:`tacit.privacy.nonprivate` for the baseline.
+See :mod:`tacit.privacy.curators.joint` for the joint model and its guarantee,
+:mod:`tacit.privacy.curators.local` for the local one and
+:mod:`tacit.privacy.curators.nonprivate` for the baseline.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import MOST_USERS, fitting, instance_of, positive, whole_number
 from tacit.privacy.counters.base import Owner
+from tacit.privacy.curators.participants import Participants
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource
-from tacit.privacy.participants import Participants
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from tacit.privacy.errors import CorruptFile
-from tacit.privacy.ledger_records import TOLERANCE, Terms, above
-from tacit.privacy.participants import NAME_BYTES
+from tacit.privacy.ledger.records import TOLERANCE, Terms, above
+from tacit.privacy.pseudonyms import NAME_BYTES
 
 
 class People:

@@ -1,74 +1,4 @@
-"""What was spent, on disk, before it is published.
-
-A ledger is an append-only text file, one JSON object per line. Its first line declares a limit;
-every later line is a start, a join, a charge, a save or a resume, numbered from 1. There are two
-kinds:
-
-* A ledger of **one run** charges *keys*. A key is a block of users, a user is in one block, so what
-  a user has spent is what her key has.
-* A ledger of **people** is for several runs (agents) on one population. Its limit is what one
-  person may spend over all of them. Each run has a budget of its own, and a person who takes part
-  in it pays all of that budget, once, when she first joins: she is admitted if she can afford it,
-  and else contributes nothing to that run. So runs share a person first come, first served. Who
-  joined decides, never what her data looks like. What a run's releases cost its blocks is charged
-  as before, up to what the run may spend on one episode; by the run's own accounting a person then
-  never spends more than she paid. Persons are known by a keyed hash of their ids.
-
-**Guarantees.** No key, and no person, is ever charged more than the limit (up to a relative 1e-9,
-for rounding), whichever processes use the ledger and wherever they crash: a charge is on disk
-before :meth:`Ledger.charge` returns, and it is decided under a lock, on what the file says then.
-All releases of all runs about a person are then one adaptive sequence whose costs add up to at most
-the limit: see :func:`tacit.privacy.budget.compose`.
-Each line is chained to the one before by SHA-256, so an edited, deleted or reordered line is
-detected. A saved state continues once: a second continuation would put the same noise on two data
-sets, and their difference is noise-free.
-
-**Not guaranteed.** The chain detects accidents, not a forger who recomputes it. Lines cut off
-the end leave a valid, older ledger; this is noticed only by a saved state that is ahead of it.
-Whoever copies the ledger together with a state has made a fork that neither copy can see. The
-key of the hashes is in the file: who has the file can try ids until one fits. Times are what the
-machine's clock said.
-
-**The order of a release** in a run that can be resumed:
-
-1. ``charge(costs, label, pending=True)``: the cost is on disk, the result is not;
-2. write the state file, which holds the noisy result, a fresh random token, and the ledger's
-   ``id`` and ``sequence`` at that moment;
-3. ``record_save(token)``: the result is settled, and earlier saves are void;
-4. publish.
-
-Steps 2 and 3 are one call, ``record_save(token, write)``: a run that has ended must not even
-write, since its file may lie where that of its successor is.
-
-**A save can be resumed** if it was not resumed before, and if everything recorded since it was
-written by its run is joins and pending charges, which by this order were never published. A save
-that step 3 did not reach is placed by the sequence number that its file holds (``after=``). What a
-crash leaves:
-
-=====================  ===========================================================================
-crash                  what is safe, what is lost
-=====================  ===========================================================================
-before 1               Nothing was spent. The last save is resumed; lost is only what was learned
-                       since it was written.
-between 1 and 2        The last save is resumed. The charge stays, though nothing was published
-                       for it: a key that was charged its whole limit cannot be released again.
-between 2 and 3        The new state is resumed, with ``after``. Nothing is lost; it publishes.
-between 3 and 4        The new state is resumed. Nothing is lost; it publishes.
-after 4                The new state is resumed. Publishing the same result again costs nothing.
-during 1 or 3          The line is whole and counts, or is torn and is dropped: as after or before.
-during 2               The state file is the old or the new one, whole: as before or after.
-after a resume         With a ``successor``, written before the resume was recorded: it is resumed,
-                       and nothing is lost. Without one, until the next state is written, the
-                       token is used up and the run is lost.
-=====================  ===========================================================================
-
-A process that did not crash, but whose save another one resumed, can record nothing more: its
-next charge or save is refused, so it has nothing that it may publish, and writes no state.
-
-Sums of costs are exact (fractions): every positive cost moves an account, however small it is.
-
-Ledgers need POSIX file locks, on a file system that honours them.
-"""
+"""The ledger as its users see it; what it guarantees is in :mod:`tacit.privacy.ledger`."""
 
 import base64
 import contextlib
@@ -88,8 +18,8 @@ from typing import Any
 
 from tacit.privacy.arguments import file_name
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, DoubleSpend, InvalidArgument
-from tacit.privacy.ledger_people import People
-from tacit.privacy.ledger_records import (
+from tacit.privacy.ledger.people import People
+from tacit.privacy.ledger.records import (
     EVENTS,
     TOLERANCE,
     UNITS,
@@ -103,7 +33,7 @@ from tacit.privacy.ledger_records import (
     text_of,
 )
 from tacit.privacy.models import JointDP
-from tacit.privacy.participants import NAME_BYTES, name_of
+from tacit.privacy.pseudonyms import NAME_BYTES, name_of
 from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.privacy.storage import write_atomic
 
@@ -111,8 +41,6 @@ try:
     import fcntl
 except ImportError:  # not POSIX; every operation then says so
     fcntl = None  # type: ignore[assignment]
-
-__all__ = ["FORMAT_VERSION", "PEOPLE_VERSION", "Entry", "Event", "Ledger", "Terms", "Unit"]
 
 FORMAT_VERSION = 1
 """Of a ledger of one run."""
