@@ -27,7 +27,7 @@ from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import agent_entry
 from tacit.simulation.compare import median, privacy_dict
 from tacit.simulation.result import Result
-from tacit.simulation.run import noise_seed
+from tacit.simulation.seeds import noise_seed
 
 Floats = NDArray[np.float64]
 

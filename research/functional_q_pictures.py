@@ -25,7 +25,7 @@ from tacit.continuous.world import BoxWorld
 from tacit.continuous.worlds import line, plane
 from tacit.simulation.figures import EndLabel, Pen, budget_words, label_ends
 from tacit.simulation.plots import _sheet
-from tacit.simulation.run import noise_seed
+from tacit.simulation.seeds import noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

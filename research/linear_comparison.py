@@ -31,7 +31,7 @@ from tacit.registry import build_world
 from tacit.simulation.figures import INK, EndLabel, Pen, drawing, label_ends
 from tacit.simulation.plots import _curves, _draw_regret, _short_ticks
 from tacit.simulation.plots import _short as short
-from tacit.simulation.run import SeedFailed, noise_seed
+from tacit.simulation.seeds import SeedFailed, noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -35,7 +35,7 @@ from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.registry import agent_entry, world_entry
 from tacit.simulation.compare import median, privacy_dict
 from tacit.simulation.plots import _short as short
-from tacit.simulation.run import noise_seed
+from tacit.simulation.seeds import noise_seed
 
 CERTAIN, OPTIMISTIC = "certainty_equivalence", "ofu"
 NAMES = {CERTAIN: "certainty equivalence", OPTIMISTIC: "OFU"}

@@ -75,7 +75,7 @@ from research.planted.of_noise import (
 from tacit.privacy.models import JointDP, LocalDP
 
 if TYPE_CHECKING:
-    from tacit.simulation.run import World
+    from tacit.core.world import World
 
 USERS = 160
 """Whom audited agents serve."""

@@ -12,7 +12,7 @@ import pytest
 from tacit import InvalidArgument, JointDP, NonPrivate, registry
 from tacit.finite.spec import FiniteSpec
 from tacit.registry import AgentChoice, Entry, agent_entry, build_world, choose_agent, world_entry
-from tacit.simulation.run import noise_seed
+from tacit.simulation.seeds import noise_seed
 
 
 class Base:

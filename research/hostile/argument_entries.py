@@ -31,7 +31,7 @@ from tacit.core.schedule import Schedule
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import Block
-from tacit.simulation.compare import Entry, compare
+from tacit.simulation.compare import Contender, compare
 from tacit.simulation.plan import Sizes, plan
 
 _BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -180,7 +180,12 @@ def _run_calls() -> dict[str, Call]:
         ),
         "compare": Call(
             compare,
-            lambda: {"world": world, "entries": [Entry("one", choice, none)], "users": 5, **seeds},
+            lambda: {
+                "world": world,
+                "entries": [Contender("one", choice, none)],
+                "users": 5,
+                **seeds,
+            },
         ),
         "plan": Call(
             plan,

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from tacit.mixture.linopt_po import LinOptPO
     from tacit.mixture.linopt_vi import LinOptVI
     from tacit.simulation.result import Result
-    from tacit.simulation.run import run, run_seeds
+    from tacit.simulation.run import run
+    from tacit.simulation.seeds import run_seeds
     from tacit.tabular.ldpob import LDPOB
     from tacit.tabular.pucb import PUCB
     from tacit.tabular.ucbpo import UCBPO
@@ -88,7 +89,7 @@ _LAZY = {
     "lq": ("tacit.lq", None),
     "mixture": ("tacit.mixture", None),
     "run": ("tacit.simulation.run", "run"),
-    "run_seeds": ("tacit.simulation.run", "run_seeds"),
+    "run_seeds": ("tacit.simulation.seeds", "run_seeds"),
     "tabular": ("tacit.tabular", None),
     "validate": ("tacit.core.episodes", "validate_episodes"),
 }

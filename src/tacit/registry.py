@@ -24,8 +24,10 @@ from decimal import Decimal, InvalidOperation
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar, Union
 
+from tacit.core.world import World
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.run import Agent, World, noise_seed
+from tacit.simulation.agents import AnyAgent
+from tacit.simulation.seeds import noise_seed
 
 T = TypeVar("T")
 
@@ -442,15 +444,15 @@ class AgentChoice:
         return bool(getattr(Entry(self.text, self.target).make, "batch", False))
 
     def describe(self, users: int, privacy: Any) -> dict[str, Any]:
-        """The description that :func:`tacit.simulation.run.run_seeds` makes agents from."""
+        """The description that :func:`tacit.simulation.seeds.run_seeds` makes agents from."""
         return {"make": self.target, "users": users, "privacy": privacy, **self.options}
 
-    def build(self, spec: Any, users: int, privacy: Any, seed: int = 0) -> Agent:
+    def build(self, spec: Any, users: int, privacy: Any, seed: int = 0) -> AnyAgent:
         """The agent of one seed, the same as in a run of several; its noise is simulated."""
         make = Entry(self.text, self.target).make
         own = self.text.partition(":")[0] in _AGENTS
         with _refused(f"agent {self.text!r}", own=own):
-            made: Agent = make(
+            made: AnyAgent = make(
                 spec,
                 users=users,
                 privacy=privacy,

@@ -28,7 +28,8 @@ from tacit.continuous.worlds import cartpole, line, plane
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
-from tacit.simulation.run import noise_seed, run
+from tacit.simulation.run import run
+from tacit.simulation.seeds import noise_seed
 
 SHORT = line(horizon=4)
 COARSE = Grid((0.0,), (1.0,), (3,))

@@ -19,7 +19,8 @@ from tacit.continuous.worlds import cartpole, line
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import CheckFailed, InvalidArgument, MissingExtra
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
-from tacit.simulation.run import noise_seed, run
+from tacit.simulation.run import run
+from tacit.simulation.seeds import noise_seed
 
 JOINT = JointDP(0.9, 1e-4)
 SHORT = line(horizon=4)

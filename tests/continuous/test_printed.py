@@ -14,10 +14,11 @@ from tacit.continuous.network_policy import HiddenUnits, NetworkPolicy, first_ne
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.printed_functional_q import PrintedFunctionalQ, Settings
 from tacit.continuous.worlds import cartpole, line, plane
+from tacit.core.permuted import PermutedWorld
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.statistic import Block
-from tacit.simulation.run import PermutedWorld, noise_seed
+from tacit.simulation.seeds import noise_seed
 
 SIZES = (2, 5, 4, 3)
 

@@ -18,9 +18,9 @@ from tacit.continuous import (
     trap,
 )
 from tacit.continuous.world import roll_out
+from tacit.core.permuted import PermutedWorld
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.statistic import StreamedBlock
-from tacit.simulation.run import PermutedWorld
 
 RNG = np.random.default_rng
 WORLDS = {"line": line, "trap": trap, "plane": plane, "cartpole": cartpole}

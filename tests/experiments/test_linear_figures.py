@@ -13,7 +13,7 @@ from research.linear_held_out import Case, Row
 from tacit.privacy.budget import Relation
 from tacit.privacy.guarantee import Guarantee
 from tacit.simulation.result import Result
-from tacit.simulation.run import SeedFailed
+from tacit.simulation.seeds import SeedFailed
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SMALL = Job("simplex:states=4,actions=3,horizon=3", "LSVIUCB", tacit.NonPrivate(), 20)

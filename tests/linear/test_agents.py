@@ -25,7 +25,8 @@ from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
 from tacit.privacy.budget import Budget, compose, epsilon_from_mu
 from tacit.privacy.errors import DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.statistic import Block
-from tacit.simulation.run import noise_seed, run
+from tacit.simulation.run import run
+from tacit.simulation.seeds import noise_seed
 from tacit.tabular import riverswim
 
 Floats = NDArray[np.float64]

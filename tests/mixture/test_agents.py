@@ -29,7 +29,8 @@ from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
-from tacit.simulation.run import noise_seed, run
+from tacit.simulation.run import run
+from tacit.simulation.seeds import noise_seed
 from tacit.tabular import riverswim
 
 Floats = NDArray[np.float64]

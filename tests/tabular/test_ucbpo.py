@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tacit import JointDP, NonPrivate
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.run import noise_seed, run
+from tacit.simulation.run import run
+from tacit.simulation.seeds import noise_seed
 from tacit.tabular import TabularWorld, riverswim
 from tacit.tabular.ucbpo import UCBPO
 

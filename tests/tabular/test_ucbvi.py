@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
+from tacit.tabular.agent import Constants
 
 from tacit import JointDP, LocalDP, NonPrivate, audit_counter
 from tacit.core.schedule import Schedule
 from tacit.finite.model import optimal
 from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
-from tacit.simulation.run import noise_seed, run
+from tacit.simulation.run import run
+from tacit.simulation.seeds import noise_seed
 from tacit.tabular import TabularWorld, riverswim
-from tacit.tabular.agent import Constants
 from tacit.tabular.ucbvi import UCBVI, count_width
 
 JOINT = JointDP(5.0, 1e-6)

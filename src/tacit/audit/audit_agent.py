@@ -42,13 +42,14 @@ from tacit.audit.mechanisms import audit_samples
 from tacit.audit.noise_tests import Flips, NoiseRecord, Tally
 from tacit.audit.watched_gate import WatchedGate
 from tacit.audit.worst_users import worst_users
+from tacit.core.world import World
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import noise_scale, report
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import JointDP, LocalDP
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
-from tacit.simulation.run import Progress, World, progress_bar
+from tacit.simulation.progress import Progress, progress_bar
 
 Floats: TypeAlias = NDArray[np.float64]
 

@@ -25,10 +25,10 @@ from tacit.audit.checks.check_protocol import check_chunks, check_protocol, chec
 from tacit.audit.checks.check_resume import check_real, check_resume
 from tacit.audit.made_up_users import Sample
 from tacit.audit.trial import Run, Trial
+from tacit.core.world import World
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.models import NonPrivate
-from tacit.simulation.run import World
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def check_agent(
             ``ledger=`` (and ``autosave=``, where it is offered) as well under joint DP; such as
             ``functools.partial(UCBVI, privacy=JointDP(1.0, 1e-6), schedule="fixed:size=100")``.
             Agents have ``load(path)`` (and ``ledger=``) beside what
-            :class:`tacit.simulation.run.Agent` asks.
+            :class:`tacit.simulation.agents.AnyAgent` asks.
         world: a small world. The check makes a few hundred short runs.
         users: how many users the agents are declared for; three releases are needed at least.
         seeds: how many runs the checks on ties and labels compare, half of them for labels.

@@ -21,12 +21,12 @@ from tacit.audit.watched_gate import (
     overheard,
     snapshot,
 )
+from tacit.core.world import Data, World
 from tacit.privacy.budget import Budget
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import CheckFailed, TacitError
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate
 from tacit.privacy.statistic import Block, Statistic
-from tacit.simulation.run import Data, World
 
 SEED = 7
 """Of everything random in a check, beside the caller's own."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice, Entry
     from tacit.simulation.compare import Comparison
-    from tacit.simulation.compare import Entry as Line
+    from tacit.simulation.compare import Contender as Line
 
 # Typer's own complaints about arguments, whichever copy of click it brings.
 _Complaint: Any = typer.BadParameter.__mro__[2]
@@ -100,7 +100,7 @@ def _guarded(command: Callable[[], Any], show_traceback: bool) -> int:
 def _is_mistake(error: Exception) -> bool:
     """Whether the caller can mend it, also where the refusal came out of one of several runs."""
     from tacit.privacy import errors
-    from tacit.simulation.run import SeedFailed
+    from tacit.simulation.seeds import SeedFailed
 
     if isinstance(error, SeedFailed):
         kind = getattr(errors, error.reason.partition(":")[0], None)
@@ -636,11 +636,11 @@ def _compare(
 ) -> Comparison:
     """Runs what was asked for and writes the files; refuses before it runs."""
     from tacit.registry import build_world, whole_number
-    from tacit.simulation.compare import Entry, compare
+    from tacit.simulation.compare import Contender, compare
 
     declared, runs, processes = whole_number("users", users), _seeds(*seeds), _workers(workers)
     _check_files(plot, save, len(lines))
-    entries: list[Line] = [Entry(*line) for line in lines]
+    entries: list[Line] = [Contender(*line) for line in lines]
     built = build_world(world)
     with _interruptible():
         made = compare(built, entries, declared, runs, processes, text=world)

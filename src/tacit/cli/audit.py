@@ -10,9 +10,10 @@ from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.audit.audit_report import AgentAudit
+    from tacit.core.world import World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
-    from tacit.simulation.run import Progress, World
+    from tacit.simulation.progress import Progress
 
 # Blocks of an audited agent: few and small, because it runs thousands of times. The mechanism is
 # the same for blocks of any size.

@@ -47,8 +47,10 @@ from tacit.continuous.network_policy import (
 )
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld
+from tacit.core.permuted import PermutedWorld
 from tacit.core.schedule import every_episode
 from tacit.core.vector_episodes import VectorEpisodes
+from tacit.core.world import ServedPart, World
 from tacit.finite.spec import check_bytes
 from tacit.privacy.arguments import (
     MOST_USERS,
@@ -63,7 +65,6 @@ from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument, 
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.statistic import Block
 from tacit.privacy.storage import JSON, read_state, write_state
-from tacit.simulation.run import PermutedWorld, ServedPart, World
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.continuous.features import FeatureMap, Polynomial, kernel_parameters
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
-from tacit.core.episodes import Form
 from tacit.core.vector_episodes import VectorEpisodes
+from tacit.core.world import Form
 from tacit.finite.spec import check_bytes, check_size, check_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock

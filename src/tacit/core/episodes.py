@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,10 +23,6 @@ from tacit.privacy.statistic import Block
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
-
-Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "occupancy"]
-"""What a world hands over: episodes one by one, the same made part by part, exact sums per step,
-sums over all steps, or sums per step of a deterministic policy's own actions."""
 
 # Steps of all users together, of which so many for each entry of a log may be empty: a horizon far
 # beyond the data is a slip, and must not fill the memory of the machine.

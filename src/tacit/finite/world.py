@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.episodes import Episodes, Form
+from tacit.core.episodes import Episodes
+from tacit.core.world import Form
 from tacit.finite.model import FiniteModel, evaluate, optimal
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_counts, simulate_episodes, simulate_occupancy

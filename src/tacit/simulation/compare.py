@@ -14,22 +14,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tacit.core.world import World
 from tacit.finite.world import FiniteWorld
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.registry import AgentChoice, build_world
+from tacit.simulation.progress import Progress
 from tacit.simulation.result import Result
-from tacit.simulation.run import Progress, World, WorldMaker, run, run_seeds, seed_list
+from tacit.simulation.run import run
+from tacit.simulation.seeds import WorldMaker, run_seeds, seed_list
 
 _FORMAT = "tacit-runs"
 _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One line of a comparison.
+class Contender:
+    """One of those that are compared.
 
     Attributes:
         label: what it is called.
@@ -56,7 +59,7 @@ class Comparison:
 
     world: str
     users: int
-    entries: tuple[Entry, ...]
+    entries: tuple[Contender, ...]
     results: tuple[tuple[Result, ...], ...]
     seconds: float
 
@@ -147,7 +150,7 @@ def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
 
 def compare(
     world: World,
-    entries: Iterable[Entry],
+    entries: Iterable[Contender],
     users: int,
     seeds: Sequence[int],
     workers: int = 1,
@@ -172,7 +175,7 @@ def compare(
         raise InvalidArgument(f"entries must be a list of entries, got {entries!r}")
     entries, seeds = tuple(entries), seed_list(seeds)
     for entry in entries:
-        if not isinstance(entry, Entry):
+        if not isinstance(entry, Contender):
             raise InvalidArgument(f"entries must hold entries, got {entry!r}")
     users, workers = whole_number("users", users), whole_number("workers", workers)
     check_world(world)
@@ -222,7 +225,7 @@ def _rebuild(name: str, seed: int) -> World:
 def _run(
     world: World,
     text: str | None,
-    entry: Entry,
+    entry: Contender,
     users: int,
     seeds: list[int],
     workers: int,

@@ -17,13 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.core.world import World
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.registry import AgentChoice
 from tacit.simulation.compare import check_world, median, privacy_dict, recipe
+from tacit.simulation.progress import Progress
 from tacit.simulation.result import Result
-from tacit.simulation.run import Progress, World, run, run_seeds, seed_list
+from tacit.simulation.run import run
+from tacit.simulation.seeds import run_seeds, seed_list
 from tacit.tabular.worlds import random_mdp
 
 FIRST_USERS = 10**4

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
-from tacit.core.episodes import Form
+from tacit.core.world import Form
 from tacit.finite.env import FiniteEnv, Registered, register_worlds
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy

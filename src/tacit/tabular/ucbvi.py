@@ -16,8 +16,8 @@ from tacit.privacy.models import NonPrivate, needs_l1
 from tacit.tabular.agent import TabularAgent
 
 if TYPE_CHECKING:
-    from tacit.simulation.run import World
-    from tacit.tabular.closed_loop import Part
+    from tacit.core.world import World
+    from tacit.simulation.closed_loop import ServedUsers
 
 Floats = NDArray[np.float64]
 
@@ -54,15 +54,15 @@ class UCBVI(TabularAgent):
 
     name = "ucbvi"
 
-    def closed_loop(self, world: World, rng: np.random.Generator) -> Iterator[Part] | None:
+    def closed_loop(self, world: World, rng: np.random.Generator) -> Iterator[ServedUsers] | None:
         """Without privacy and with a release per user, a run in one compiled loop.
 
-        See :mod:`tacit.tabular.closed_loop`, and :class:`tacit.simulation.run.ClosedLoop` for the
+        See :mod:`tacit.simulation.closed_loop`, and :class:`tacit.core.world.ClosedLoop` for the
         terms.
         """
         if not isinstance(self.privacy, NonPrivate):
             return None
-        from tacit.tabular.closed_loop import play
+        from tacit.simulation.closed_loop import play
 
         return play(self, world, rng)
 

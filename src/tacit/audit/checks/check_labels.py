@@ -10,10 +10,10 @@ import numpy as np
 
 from tacit.audit.made_up_users import raw_block
 from tacit.audit.trial import SEED, Trial
-from tacit.core.episodes import Form
+from tacit.core.permuted import PermutedWorld
+from tacit.core.world import Form
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.statistic import Block, Floats
-from tacit.simulation.run import PermutedWorld
 
 # Six standard deviations: a false alarm in 1e9 tests.
 _SIGMAS = 6.0

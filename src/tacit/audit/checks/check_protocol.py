@@ -11,7 +11,7 @@ import numpy as np
 from tacit.audit.made_up_users import joined, some_rows, with_ids
 from tacit.audit.trial import Trial
 from tacit.audit.watched_gate import difference, snapshot
-from tacit.core.episodes import Form
+from tacit.core.world import Form
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import NonPrivate

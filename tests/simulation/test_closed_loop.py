@@ -10,12 +10,14 @@ import pytest
 from scipy.stats import ks_2samp
 
 from tacit import JointDP, NonPrivate
+from tacit.core.permuted import PermutedWorld
 from tacit.finite.model import FiniteModel, evaluate
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.run import PermutedWorld, run
-from tacit.tabular import TabularWorld, closed_loop, riverswim
+from tacit.simulation import closed_loop, serve_loops
+from tacit.simulation.run import run
+from tacit.tabular import TabularWorld, riverswim
 from tacit.tabular.gym import ImportedWorld
 from tacit.tabular.ucbpo import UCBPO
 from tacit.tabular.ucbvi import UCBVI
@@ -105,7 +107,7 @@ def test_every_policy_is_one_that_single_steps_would_have_planned(
     assert agent.policy.actions is not None
     assert (agent.policy.actions == twin.policy.actions).all()
 
-    parts = agent.closed_loop(permuted, rngs[0])
+    parts = closed_loop.play(agent, permuted, rngs[0])
     assert parts is not None
     parts = list(parts)
     sizes = [25, 25, 10] if before == 0 else [25, 25, 6]
@@ -197,7 +199,7 @@ def test_ties_are_broken_evenly() -> None:
     q_values = np.tile(np.array([[0.5], [2.0], [1.0], [2.0], [2.0]]), states)
     q_values[:, ::2] = np.array([[3.0], [2.0], [1.0], [0.0], [-1.0]])
     value, actions = np.zeros(states), np.zeros(states, dtype=np.int16)
-    closed_loop._best(np.random.default_rng(0), q_values, value, actions)
+    serve_loops._best(np.random.default_rng(0), q_values, value, actions)
     assert (value == q_values.max(axis=0)).all()
     assert (actions[::2] == 0).all()
     shares = np.bincount(actions[1::2], minlength=5) / (states // 2)
@@ -224,7 +226,7 @@ def test_it_goes_on_after_what_is_impossible_here() -> None:
     for _ in range(20):
         agent.learn(elsewhere.simulate(agent.policy, 1, rng, "episodes"))
     before = agent.evidence.transitions.copy()
-    parts = agent.closed_loop(world, rng)
+    parts = closed_loop.play(agent, world, rng)
     assert parts is not None
     assert sum(part.users for part in parts) == 20
     added = agent.evidence.transitions - before
@@ -252,21 +254,21 @@ def test_it_is_for_the_plain_baseline_alone() -> None:
         StepByStep(spec, 10, NonPrivate(), **every),
     ]
     for agent in agents:
-        assert agent.closed_loop(world, rng) is None
-    assert make(world, 10).closed_loop(world, rng) is not None
+        assert closed_loop.play(agent, world, rng) is None
+    assert closed_loop.play(make(world, 10), world, rng) is not None
 
     drifting = Drifting(world.model.transitions[0], world.model.mean_rewards[0], horizon=4)
-    assert make(world, 10).closed_loop(drifting, rng) is None
+    assert closed_loop.play(make(world, 10), drifting, rng) is None
 
     with_ids = make(world, 10)
     with_ids.learn(world.simulate(with_ids.policy, 1, rng, "episodes"), user_ids=["somebody"])
-    assert with_ids.closed_loop(world, rng) is None
+    assert closed_loop.play(with_ids, world, rng) is None
     assert with_ids.served == 1
 
 
 def test_another_world_is_refused() -> None:
     agent = make(random_world(3, 2, 4), 10)
     with pytest.raises(InvalidArgument, match="another world"):
-        agent.closed_loop(random_world(4, 2, 4), np.random.default_rng(0))
+        closed_loop.play(agent, random_world(4, 2, 4), np.random.default_rng(0))
     assert isinstance(agent.spec, FiniteSpec)
     assert agent.served == 0

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.core.episodes import Episodes
+from tacit.core.permuted import PermutedWorld
 from tacit.core.schedule import Schedule
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
@@ -23,7 +24,8 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.simulation.plots import plot_results
 from tacit.simulation.result import Result, greedy_users_to_90, users_to_90
-from tacit.simulation.run import PermutedWorld, SeedFailed, noise_seed, run, run_seeds
+from tacit.simulation.run import run
+from tacit.simulation.seeds import SeedFailed, noise_seed, run_seeds
 from tacit.tabular.world import TabularWorld
 
 MEANS = (0.1, 0.5, 0.9)

@@ -409,7 +409,7 @@ def test_no_users():
     assert simulate_episodes(model, policy, 0, rng).states.shape == (0, 4)
 
 
-def test_kernels_work_where_nothing_can_be_cached(monkeypatch):
+def test_loops_work_where_nothing_can_be_cached(monkeypatch):
     from tacit.numerics.compiled import compiled
 
     njit = numba.njit

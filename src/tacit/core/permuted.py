@@ -1,0 +1,116 @@
+"""Worlds with other labels of actions, so that no label is better than another by chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.episodes import Episodes
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.core.world import Data, Form, World
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, StreamedBlock
+
+# Arrays of aggregate blocks: (.., S, A, S) and (.., S, A).
+_ACTION_AXES = {"transitions": -2, "rewards": -1}
+
+
+@dataclass(frozen=True)
+class PermutedWorld:
+    """A world whose actions have other labels.
+
+    Attributes:
+        world: the world.
+        permutation: ``permutation[a]`` is the world's own label of the action that this one
+            calls ``a``.
+    """
+
+    world: World
+    permutation: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        actions = self.world.spec.actions
+        if sorted(self.permutation) != list(range(actions)):
+            raise InvalidArgument(
+                f"permutation is {self.permutation!r}, but must hold each of the {actions} "
+                "actions once"
+            )
+
+    @classmethod
+    def draw(cls, world: World, rng: np.random.Generator) -> PermutedWorld:
+        """Labels in random order."""
+        return cls(world, tuple(rng.permutation(world.spec.actions).tolist()))
+
+    @property
+    def name(self) -> str:
+        """The world's name; the labels are not part of it."""
+        return self.world.name
+
+    @property
+    def spec(self) -> Any:
+        """The world's; it says nothing about single actions."""
+        return self.world.spec
+
+    @property
+    def optimal_value(self) -> float:
+        """The world's."""
+        return self.world.optimal_value
+
+    @property
+    def baseline_value(self) -> float:
+        """The world's."""
+        return self.world.baseline_value
+
+    @property
+    def reference_value(self) -> float:
+        """The world's."""
+        return self.world.reference_value
+
+    def translate(self, policy: Any) -> Any:
+        """A policy in these labels as one in the world's own."""
+        return policy.relabelled(self.permutation)
+
+    def value(self, policy: Any) -> float:
+        """The value of a policy in these labels."""
+        return self.world.value(self.translate(policy))
+
+    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
+        """What happens to users, in these labels."""
+        data = self.world.simulate(self.translate(policy), users, rng, form)
+        if isinstance(data, StreamedBlock):
+            parts = data.parts
+            return StreamedBlock(data.users, lambda: map(self._rows, parts()))
+        if isinstance(data, VectorEpisodes):
+            return VectorEpisodes.of_block(self._rows(data.block()), data.user_ids)
+        if isinstance(data, Episodes):
+            return Episodes.of_block(self._rows(data.block()), data.user_ids)
+        if not data.aggregate:
+            return self._rows(data)
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, array in data.arrays.items():
+            if name == "actions":
+                arrays[name] = self._relabel(array)
+            elif form == "occupancy":
+                arrays[name] = array
+            elif name in _ACTION_AXES:
+                arrays[name] = np.take(array, self.permutation, axis=_ACTION_AXES[name])
+            else:
+                raise InvalidArgument(
+                    f"the block has an array {name!r}, but only {list(_ACTION_AXES)} have a known "
+                    "axis of actions"
+                )
+        return Block(data.users, arrays, data.aggregate)
+
+    def _rows(self, block: Block) -> Block:
+        """Users one by one, in these labels."""
+        relabelled = {"actions": self._relabel(block["actions"])}
+        return Block(block.users, dict(block.arrays) | relabelled)
+
+    def _relabel(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """The world's labels as these; what is no action stays as it is."""
+        inverse = np.argsort(self.permutation)
+        valid = (actions >= 0) & (actions < len(inverse))
+        return np.where(valid, inverse[np.where(valid, actions, 0)], actions)

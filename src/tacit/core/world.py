@@ -1,0 +1,104 @@
+"""Worlds: simulated users, of whom everything is known.
+
+Simulations and audits have them; an agent never sees one, and learns from real episodes just as
+well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.episodes import Episodes
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.privacy.statistic import Block
+
+Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "occupancy"]
+"""What a world hands over: episodes one by one, the same made part by part, exact sums per step,
+sums over all steps, or sums per step of a deterministic policy's own actions."""
+
+Data: TypeAlias = Episodes | VectorEpisodes | Block
+"""What happened to users: one by one, or as the sums of a simulation."""
+
+
+class World(Protocol):
+    """Simulated users with a known optimum."""
+
+    @property
+    def name(self) -> str:
+        """A text that rebuilds the world, such as "riverswim:states=6,horizon=20"."""
+        ...
+
+    @property
+    def spec(self) -> Any:
+        """What an agent may know: sizes, horizon, bounds."""
+        ...
+
+    @property
+    def optimal_value(self) -> float:
+        """The best that any policy reaches."""
+        ...
+
+    @property
+    def baseline_value(self) -> float:
+        """The value of not having learnt anything."""
+        ...
+
+    @property
+    def reference_value(self) -> float:
+        """The zero point of losses."""
+        ...
+
+    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
+        """What happens to so many new users who follow the policy.
+
+        Args:
+            policy: what they all follow.
+            users: how many.
+            rng: the randomness of users and world.
+            form: ``"episodes"`` for an :class:`~tacit.core.episodes.Episodes` (a
+                :class:`~tacit.core.vector_episodes.VectorEpisodes` where states are vectors);
+                ``"streamed"`` for a :class:`~tacit.privacy.statistic.StreamedBlock` of the same;
+                or one of three aggregate blocks, whose ``transitions`` count users and whose
+                ``rewards`` add up what they got: ``"counts"``, (H, S, A, S) and (H, S, A);
+                ``"pooled"``, the same summed over steps, with a first axis of 1; ``"occupancy"``,
+                (H, S, S) and (H, S), under a policy that must be deterministic and whose
+                ``actions``, (H, S), come with them. A world may refuse forms that it has no use
+                for.
+        """
+        ...
+
+    def value(self, policy: Any) -> float:
+        """The exact expected return of a user who follows the policy."""
+        ...
+
+
+class ServedPart(Protocol):
+    """Users whom an agent's own loop served in one go, each by a policy of her own."""
+
+    @property
+    def users(self) -> int:
+        """How many."""
+        ...
+
+    def values(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """By user, the exact values of her policy and of the greedy one published beside it."""
+        ...
+
+
+class ClosedLoop(Protocol):
+    """What an agent may have besides: a loop of its own for users of whom everything is known.
+
+    Only simulations have such users, and only an agent without privacy may look at them outside of
+    its gate. Its loop has to serve and learn as :func:`tacit.run` would, with a release per user.
+    """
+
+    def closed_loop(self, world: World, rng: np.random.Generator) -> Iterator[ServedPart] | None:
+        """Serves and learns from all users that are left, part by part as it is asked for them.
+
+        Returns ``None``, with nothing done, where it is not for this agent or this world.
+        """
+        ...

@@ -1,0 +1,56 @@
+"""How far a simulation is, and where its time goes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from tacit.privacy.errors import InvalidArgument
+
+Progress: TypeAlias = bool | Literal["always"]
+"""Whether there is a progress bar: where a terminal is watched (True), nowhere, or always."""
+
+
+class Clock:
+    """Where the time of a run goes."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._spent: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def __call__(self, what: str) -> Iterator[None]:
+        """Counts the time of what is done within."""
+        start = time.perf_counter()
+        yield
+        self._spent[what] = self._spent.get(what, 0.0) + time.perf_counter() - start
+
+    def seconds(self) -> dict[str, float]:
+        """By what was done, and in total."""
+        return {"total": time.perf_counter() - self._start} | self._spent
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, total: int, progress: Progress) -> Iterator[Callable[[int], None]]:
+    """A progress bar where somebody is watching; yields what moves it on."""
+    if not isinstance(progress, (bool, str)) or progress not in (True, False, "always"):
+        raise InvalidArgument(f"progress is {progress!r}, but must be True, False or 'always'")
+    if progress is False or not (progress == "always" or sys.stderr.isatty()):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
+    console = Console(stderr=True, force_terminal=True if progress == "always" else None)
+    with Bar(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(title, total=total)
+
+        def advance(units: int) -> None:
+            bar.advance(task, units)
+
+        yield advance
