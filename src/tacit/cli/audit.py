@@ -4,21 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from tacit.cli import options
+from tacit.cli.output import print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.audit.audit_report import AgentAudit
+    from tacit.audit.check_agent import Outcome
     from tacit.core.world import World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
     from tacit.simulation.progress import Progress
 
+HELP = (
+    "Attack an agent: does one user change what is published by more than it claims?\n\n"
+    "Finds the two users whose data differ most, runs the agent again and again with one or the "
+    "other, and compares what it measures with the guarantee. Ends with a verdict; the exit code "
+    "is 0 for pass and 1 for fail. Minutes on a laptop; --quick takes less and shows less.\n\n"
+    "\b\nExamples:\n"
+    "  tacit audit ucbvi --world riverswim:states=4,horizon=5 --epsilon 1 --delta 1e-6\n"
+    "  tacit audit ucbvi --world riverswim --epsilon 1 --delta 1e-6 --quick --json\n"
+    "  tacit audit my_module.MyAgent --world grid:side=3 --epsilon 1 --delta 1e-6 \\\n"
+    "      --html audit.html"
+)
+
 # Blocks of an audited agent: few and small, because it runs thousands of times. The mechanism is
 # the same for blocks of any size.
 _BLOCK, _BLOCKS = 40, 4
 _RUNS, _QUICK_RUNS = 1000, 150
+
+
+def audit_command(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent of tacit list.")],
+    world: options.World,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    privacy: options.Privacy = "joint",
+    sampler: options.Sampler = "floating-point",
+    users: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Users of a run. \\[default: a few small blocks]"),
+    ] = None,
+    runs: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Runs with each of the two users. \\[default: 1000]"),
+    ] = None,
+    seed: Annotated[str, typer.Option(metavar="N", help="Of users and attack.")] = "0",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer runs, and no checks of behaviour.")
+    ] = False,
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write the report as a page.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Audits one agent."""
+    from tacit.registry import build_world, choose_agent, whole_number
+
+    choice = choose_agent(agent)
+    model = options.chosen_privacy(choice, privacy, epsilon, delta, sampler)
+    options.check_writable("--html", html)
+    made = audit_choice(
+        choice,
+        build_world(world),
+        model,
+        users=options.optional_whole_number("users", users),
+        runs=options.optional_whole_number("runs", runs, least=20),
+        quick=quick,
+        seed=whole_number("seed", seed, least=0),
+    )
+    if html is not None:
+        from tacit.audit.page import write_page
+
+        write_page(made, html)
+    if as_json:
+        print_json(made.to_dict())
+    else:
+        _show(made)
+        if html is not None:
+            typer.echo(f"The report is {html}")
+    raise typer.Exit(0 if made.passed else 1)
 
 
 def audit_choice(
@@ -94,3 +163,31 @@ def _enough(make: Callable[..., Any], world: World) -> int:
             return users
         users *= 2
     raise InvalidArgument("this agent publishes less than three times: give users or a schedule")
+
+
+def _show(made: AgentAudit) -> None:
+    """What was claimed, what was measured, and the verdict."""
+    from tacit.audit.audit_report import FALSE_ALARM, audit_words
+
+    say(f"Audit of {made.agent} on {made.world}")
+    words = dict(audit_words(made))
+    verdict = words.pop("verdict")
+    print_table(("", ""), list(words.items()))
+    if made.outcomes:
+        checks = [
+            (o.name, _outcome(o), o.skipped or ("" if o.failure is None else str(o.failure)))
+            for o in made.outcomes
+        ]
+        print_table(("check", "", ""), checks)
+    for failure in made.failures:
+        say(f"Wrong: {failure}.")
+    say(
+        f"Verdict: {verdict}. An agent that does what it says fails with a probability below "
+        f"{FALSE_ALARM:g}.",
+    )
+
+
+def _outcome(outcome: Outcome) -> str:
+    if outcome.skipped is not None:
+        return "skipped"
+    return "ok" if outcome.failure is None else "failed"

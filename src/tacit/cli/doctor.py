@@ -1,4 +1,4 @@
-"""What is installed, what works, and what is slow on this machine."""
+"""``tacit doctor``: what is installed, what works, and what is slow on this machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+import typer
+
+from tacit.cli import options
+from tacit.cli.output import print_json, print_table, say
+
+HELP = (
+    "What is installed, what works, and what is slow. Exit code 1 if something is broken.\n\n"
+    "\b\nExample:\n  tacit doctor --json"
+)
 
 State = Literal["ok", "slow", "missing", "failed"]
 
@@ -38,6 +48,27 @@ class Check:
     state: State
     detail: str
     seconds: float | None = None
+
+
+def doctor_command(as_json: options.Json = False) -> None:
+    """Examines the installation."""
+    checks = examine()
+    well = healthy(checks)
+    if as_json:
+        print_json({"healthy": well, "checks": [asdict(check) for check in checks]})
+    else:
+        _show(checks)
+    raise typer.Exit(0 if well else 1)
+
+
+def _show(checks: Sequence[Check]) -> None:
+    """A row per check, and what is broken or slow."""
+    print_table(("", "", ""), [(check.name, check.state, check.detail) for check in checks])
+    found = {state: [c.name for c in checks if c.state == state] for state in ("failed", "slow")}
+    words = [f"Broken: {', '.join(found['failed'])}."] if found["failed"] else ["All is well."]
+    if found["slow"]:
+        words.append(f"Slow: {', '.join(found['slow'])}.")
+    say(" ".join(words))
 
 
 def examine() -> list[Check]:

@@ -1,0 +1,90 @@
+"""``tacit compare``: several agents or budgets on one world."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli import options
+from tacit.cli.output import print_json, print_table, say
+from tacit.cli.simulations import say_files, simulate
+
+if TYPE_CHECKING:
+    from tacit.simulation.compare import Comparison
+
+HELP = (
+    "Run several agents or budgets on one world: one table, and one plot with bands.\n\n"
+    "Each --agent is combined with each --epsilon. An agent can have a model and a budget of its "
+    "own, as ucbvi:privacy=none, ucbvi:sampler=exact or ldpob:privacy=local,epsilon=4.\n\n"
+    "\b\nExamples:\n"
+    "  tacit compare --world riverswim --agent ucbvi --agent pucb \\\n"
+    "      --agent ucbvi:privacy=none --epsilon 1 --delta 1e-6 --plot agents.png\n"
+    "  tacit compare --world grid --agent ucbvi --delta 1e-6 \\\n"
+    "      --epsilon 0.1 --epsilon 1 --epsilon 10"
+)
+
+
+def compare_command(
+    world: options.World,
+    agent: Annotated[
+        list[str],
+        typer.Option(
+            "--agent", metavar="NAME[:key=value,...]", help="An agent; give it several times."
+        ),
+    ],
+    epsilon: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NUMBER", help="Budget of one user; can be given several times."),
+    ] = None,
+    delta: options.Delta = None,
+    privacy: options.Privacy = "joint",
+    sampler: options.Sampler = "floating-point",
+    users: options.Users = "1e6",
+    seeds: options.Seeds = "5",
+    seed: options.Seed = "0",
+    workers: options.Workers = None,
+    plot: options.Plot = None,
+    save: options.Save = None,
+    as_json: options.Json = False,
+) -> None:
+    """Runs several agents."""
+    from tacit.registry import choose_agent
+
+    lines = []
+    for choice in map(choose_agent, agent):
+        private = choice.budget.get("privacy", privacy) != "none"
+        several: Sequence[str | None] = [None]
+        if epsilon and private and "epsilon" not in choice.budget:
+            several = epsilon
+        for one in several:
+            label = choice.text if len(several) == 1 else f"{choice.text}, epsilon {one}"
+            lines.append(
+                (label, choice, options.chosen_privacy(choice, privacy, one, delta, sampler))
+            )
+    made = simulate(world, lines, users, (seed, seeds), workers, plot, save)
+    if as_json:
+        print_json(made.to_dict())
+    else:
+        _show(made)
+        say_files(plot, save)
+
+
+def _show(made: Comparison) -> None:
+    """A row per agent and budget."""
+    from tacit.simulation.compare import rows
+
+    first, runs = made.results[0][0], len(made.results[0])
+    how = "one run" if runs == 1 else f"median of {runs} runs"
+    say(
+        f"{made.world}: {made.users:,} users, {how}, optimal value {first.optimal_value:.4g}, "
+        f"without learning {first.baseline_value:.4g}",
+    )
+    titles, *table = rows(made.labelled())
+    print_table(titles, table)
+    exact = [e.label for e in made.entries if getattr(e.privacy, "sampler", "") == "exact"]
+    if exact:
+        say(f"Drawn as whole numbers (sampler=exact): the noise of {', '.join(exact)}.")
+    if any(results[0].guarantee is not None for results in made.results):
+        say("Simulation only: the noise has a known seed and protects nobody.")

@@ -1,0 +1,174 @@
+"""What several commands ask for, and how words on the command line become values.
+
+Numbers arrive as text, so that ``1e6`` users and a refusal in our own words are possible.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.privacy.models import Privacy as PrivacyModel
+    from tacit.registry import AgentChoice
+
+_MODELS = ("joint", "local", "none")
+_SAMPLERS = ("floating-point", "exact")
+
+World = Annotated[
+    str,
+    typer.Option(
+        "--world",
+        metavar="NAME[:key=value,...]",
+        help="A world of tacit list, a .toml or .json file, or gym:ID,horizon=...",
+    ),
+]
+Agent = Annotated[
+    str,
+    typer.Option(
+        "--agent",
+        metavar="NAME[:key=value,...]",
+        help="An agent of tacit list, with its options, as ucbvi:stationary=true",
+    ),
+]
+Privacy = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(_MODELS),
+        help="Whom users trust: joint (a curator), local (their own device), none (no guarantee).",
+    ),
+]
+Epsilon = Annotated[
+    str | None,
+    typer.Option(metavar="NUMBER", help="Budget of one user; must be given unless not private."),
+]
+Delta = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER", help="Budget of one user, 0 for pure; must be given unless not private."
+    ),
+]
+Sampler = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(_SAMPLERS),
+        help="How noise is drawn: exact has no low-order bits to read, and is a little larger.",
+    ),
+]
+Users = Annotated[str, typer.Option(metavar="N", help="Users that are served, as 1000000 or 1e6.")]
+Seeds = Annotated[str, typer.Option(metavar="N", help="How many runs.")]
+Seed = Annotated[str, typer.Option(metavar="N", help="The first run's seed; then it counts.")]
+Workers = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Processes at a time. \\[default: one per processor]"),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Plot = Annotated[
+    str | None, typer.Option("--plot", metavar="FILE.png", help="Draw regret and values.")
+]
+Save = Annotated[
+    str | None,
+    typer.Option(
+        "--save",
+        metavar="FILE",
+        help="Write every release of every run, with the summary, as JSON.",
+    ),
+]
+
+
+# From words to values.
+
+
+def chosen_privacy(
+    agent: AgentChoice, model: str, epsilon: str | None, delta: str | None, sampler: str
+) -> PrivacyModel:
+    """The model and budget of one agent: its own where its text has one."""
+    from tacit.privacy.models import JointDP, LocalDP, NonPrivate
+    from tacit.registry import number
+
+    check_choice("--privacy", model, _MODELS)
+    check_choice("--sampler", sampler, _SAMPLERS)
+    kind = agent.budget.get("privacy", model)
+    if kind == "none":
+        return NonPrivate()
+    budget = {"sampler": agent.budget.get("sampler", sampler)}
+    for name, text, example in (("epsilon", epsilon, "1"), ("delta", delta, "1e-6")):
+        if name in agent.budget:
+            budget[name] = agent.budget[name]
+        elif text is not None:
+            budget[name] = number(name, text)
+        else:
+            raise InvalidArgument(
+                f"--{name} is missing: {kind} privacy needs a budget, as --{name} {example}; "
+                "--privacy none runs without any"
+            )
+    return JointDP(**budget) if kind == "joint" else LocalDP(**budget)
+
+
+def seeds_from(first: str, count: str) -> list[int]:
+    """The seeds of several runs."""
+    from tacit.registry import whole_number
+
+    start = whole_number("seed", first, least=0)
+    return list(range(start, start + whole_number("seeds", count)))
+
+
+def worker_count(text: str | None) -> int:
+    """How many processes may run at a time; by default one per processor that we may use."""
+    from tacit.registry import whole_number
+
+    if text is not None:
+        return whole_number("workers", text)
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
+def optional_whole_number(name: str, text: str | None, least: int = 1) -> int | None:
+    """A whole number, or nothing where none was given."""
+    from tacit.registry import whole_number
+
+    return None if text is None else whole_number(name, text, least=least)
+
+
+# What is refused before anything runs.
+
+
+def check_choice(name: str, text: str, allowed: Sequence[str]) -> None:
+    """Refuses a word that is none of those allowed."""
+    if text not in allowed:
+        raise InvalidArgument(f"{name} is {text!r}, but must be one of {', '.join(allowed)}")
+
+
+def check_png(name: str, text: str) -> None:
+    """Refuses the name of a picture that is none."""
+    from tacit.simulation.figures import png
+
+    try:
+        png(text)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{name} {error}") from None
+
+
+def check_writable(name: str, text: str | None) -> None:
+    """Refuses a file that cannot be written."""
+    if text is None:
+        return
+    path = Path(text)
+    if path.is_dir():
+        raise InvalidArgument(f"{name} is {text!r}, which is a folder")
+    if not path.parent.is_dir():
+        raise InvalidArgument(f"{name} is {text!r}, but there is no folder {path.parent}")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InvalidArgument(
+            f"{name} is {text!r}, which cannot be written: {error.strerror}"
+        ) from None

@@ -1,0 +1,139 @@
+"""``tacit plan``: how many users a budget needs, before any real user is touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli import options
+from tacit.cli.output import print_json, print_table, say
+from tacit.cli.simulations import interruptible
+from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.core.world import World
+    from tacit.simulation.plan import Plan, Sizes
+
+HELP = (
+    "How many users a budget needs, before any real user is touched.\n\n"
+    "Runs the agent on simulated users of your world, or of random worlds of its sizes, and says "
+    "how many users it took, how noisy each count is, and what privacy costs. Without --users it "
+    "tries ten times as many until it is enough.\n\n"
+    "\b\nExamples:\n"
+    "  tacit plan --world riverswim --agent ucbvi --epsilon 1 --delta 1e-6\n"
+    "  tacit plan --states 10 --actions 4 --horizon 14 \\\n"
+    "      --agent ucbvi --epsilon 0.5 --delta 1e-7"
+)
+
+
+def plan_command(
+    agent: options.Agent = "ucbvi",
+    world: Annotated[
+        str | None,
+        typer.Option(
+            "--world", metavar="NAME[:key=value,...]", help="The world; or else its sizes."
+        ),
+    ] = None,
+    states: Annotated[
+        str | None, typer.Option(metavar="S", help="Number of states, without --world.")
+    ] = None,
+    actions: Annotated[
+        str | None, typer.Option(metavar="A", help="Number of actions, without --world.")
+    ] = None,
+    horizon: Annotated[
+        str | None, typer.Option(metavar="H", help="Steps of a user's episode, without --world.")
+    ] = None,
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    privacy: options.Privacy = "joint",
+    sampler: options.Sampler = "floating-point",
+    users: Annotated[
+        str | None, typer.Option(metavar="N", help="Users that there will be, if that is known.")
+    ] = None,
+    most: Annotated[
+        str, typer.Option(metavar="N", help="The largest number of users to try.")
+    ] = "1e10",
+    seeds: options.Seeds = "5",
+    seed: options.Seed = "0",
+    workers: Annotated[str, typer.Option(metavar="N", help="Processes at a time.")] = "1",
+    as_json: options.Json = False,
+) -> None:
+    """Simulates what an agent will need."""
+    from tacit.registry import choose_agent, whole_number
+    from tacit.simulation.plan import plan
+
+    choice = choose_agent(agent)
+    model = options.chosen_privacy(choice, privacy, epsilon, delta, sampler)
+    place = _place(world, {"states": states, "actions": actions, "horizon": horizon})
+    declared = options.optional_whole_number("users", users)
+    with interruptible():
+        made = plan(
+            place,
+            choice,
+            model,
+            declared,
+            seeds=options.seeds_from(seed, seeds),
+            workers=whole_number("workers", workers),
+            most=whole_number("most", most),
+            text=world,
+        )
+    if as_json:
+        print_json(made.to_dict())
+    else:
+        _show(made)
+
+
+def _place(world: str | None, sizes: dict[str, str | None]) -> World | Sizes:
+    """The world that was named, or random ones of the given sizes."""
+    from tacit.registry import build_world, whole_number
+    from tacit.simulation.plan import Sizes
+
+    missing = [name for name, text in sizes.items() if text is None]
+    if (world is None) == (len(missing) == len(sizes)) or (world is None and missing):
+        raise InvalidArgument("give either --world, or all of --states, --actions and --horizon")
+    if world is not None:
+        return build_world(world)
+    return Sizes(**{name: whole_number(name, str(text)) for name, text in sizes.items()})
+
+
+def _show(made: Plan) -> None:
+    """What to expect, and how far it can be trusted."""
+    from tacit.simulation.compare import number_words, privacy_words, users_words
+
+    say(f"{made.agent} on {made.world}: {privacy_words(made.privacy)}")
+    least, most = (users_words(end) for end in made.spread)
+    plain = made.to_dict()["non_private_users_to_90_median"]
+    print_table(
+        ("", ""),
+        [
+            (f"users to 90 %, median of {len(made.results)} runs", users_words(made.users_to_90)),
+            ("  luckiest run", least),
+            ("  unluckiest run", most),
+            ("  until the greedy policy has 90 %", users_words(made.greedy_users_to_90)),
+            ("  without privacy", users_words(plain)),
+            ("  times as many as without privacy", number_words(made.price)),
+            ("noise of a count, standard deviation", number_words(made.noise_std)),
+            ("releases", f"{made.results[0].releases:,}"),
+            ("users declared in the simulation", f"{made.users:,}"),
+        ],
+    )
+    if made.why:
+        say(f"Chosen: {made.why}.")
+    if made.random:
+        say(
+            "These are random worlds of your sizes. One in which reward is hard to find takes more "
+            "users: try riverswim with as many states, or your own tables in a file.",
+        )
+    if made.batch:
+        say(
+            "It is a batch agent: the users it learns from are served by its behaviour policy and "
+            "gain nothing. The numbers are of the smallest batch tried whose policy is good.",
+        )
+    if made.users_to_90 is None:
+        say(f"{made.users:,} users are not enough at this budget.")
+    elif not made.settled:
+        say(
+            f"{made.users:,} users are fewer than ten times the median, so the number is "
+            "uncertain: a longer run may show that it was not for good.",
+        )

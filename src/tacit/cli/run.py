@@ -1,0 +1,105 @@
+"""``tacit run``: one agent on one world."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tacit.cli import options
+from tacit.cli.output import known, print_json, print_table, say
+from tacit.cli.simulations import say_files, simulate
+
+if TYPE_CHECKING:
+    from tacit.simulation.compare import Comparison
+
+HELP = (
+    "Let an agent serve and learn from simulated users.\n\n"
+    "Reports how many users it took until newcomers get 90 % of what is possible, the regret of "
+    "all users, and what was proven about their privacy. The noise of a simulation has a known "
+    "seed, so it protects nobody, and the guarantee says so.\n\n"
+    "\b\nExamples:\n"
+    "  tacit run --world riverswim --agent ucbvi --epsilon 1 --delta 1e-6\n"
+    "  tacit run --world grid:side=4 --agent ucbvi:stationary=false \\\n"
+    "      --privacy none --users 1e5 --seeds 10 --json\n"
+    "  tacit run --world gym:FrozenLake-v1,horizon=20 --agent ucbvi \\\n"
+    "      --epsilon 1 --delta 1e-6 --plot regret.png"
+)
+
+_MANY_SEEDS = 12
+
+
+def run_command(
+    world: options.World,
+    agent: options.Agent = "ucbvi",
+    epsilon: options.Epsilon = None,
+    delta: options.Delta = None,
+    privacy: options.Privacy = "joint",
+    sampler: options.Sampler = "floating-point",
+    users: options.Users = "1e6",
+    seeds: options.Seeds = "1",
+    seed: options.Seed = "0",
+    workers: options.Workers = None,
+    plot: options.Plot = None,
+    save: options.Save = None,
+    as_json: options.Json = False,
+) -> None:
+    """Runs one agent."""
+    from tacit.registry import choose_agent
+
+    choice = choose_agent(agent)
+    lines = [
+        (choice.text, choice, options.chosen_privacy(choice, privacy, epsilon, delta, sampler))
+    ]
+    made = simulate(world, lines, users, (seed, seeds), workers, plot, save)
+    if as_json:
+        print_json(made.run_dict())
+    else:
+        _show(made)
+        say_files(plot, save)
+
+
+def _show(made: Comparison) -> None:
+    """A row per seed, the guarantee, and what it means for users."""
+    from tacit.simulation.compare import median, rows
+
+    results = made.results[0]
+    first = results[0]
+    say(
+        f"{made.entries[0].label} on {made.world}: {made.users:,} users, optimal value "
+        f"{first.optimal_value:.4g}, without learning {first.baseline_value:.4g}",
+    )
+    titles, *_ = rows({})
+    table = [(str(result.seed), *rows({"": [result]})[1][1:-1]) for result in results]
+    if len(table) > _MANY_SEEDS:
+        table[_MANY_SEEDS - 1 :] = [("...", *[""] * (len(titles) - 2))]
+    if len(results) > 1:
+        table.append(("median", *rows({"": results})[1][1:-1]))
+    print_table(("seed", *titles[1:-1]), table)
+    if first.guarantee is None:
+        say("Not private: nothing is guaranteed to the users.")
+    else:
+        say(f"Guarantee: {first.guarantee}")
+    if made.entries[0].agent.batch:
+        say(_batch_words(median(known(result.score) for result in results), made.users))
+    else:
+        say(_run_words(median(result.users_to_90 for result in results), made.users))
+
+
+def _batch_words(score: float | None, users: int) -> str:
+    words = (
+        f"These {users:,} users were served by the behaviour policy and gained nothing: it is a "
+        "batch agent, made for those who come after them."
+    )
+    if score is None:
+        return words
+    return f"{words} The policy learnt from them has a score of {score:.3f}."
+
+
+def _run_words(needed: float | None, users: int) -> str:
+    from tacit.simulation.compare import users_words
+
+    if needed is None:
+        return f"{users:,} users were not enough to get 90 % of what is possible, for good."
+    words = f"After {users_words(needed)} users, those who come get 90 % of what is possible"
+    if users < 10 * needed:
+        return f"{words}, but the run is too short (under ten times that) to say for good."
+    return f"{words}, for good."

@@ -1,0 +1,94 @@
+"""``tacit show``: all about one world or agent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli import options
+from tacit.cli.names import described
+from tacit.cli.output import known, print_json, print_table, say_lines
+
+HELP = (
+    "All about one world or agent: what it is, its options, its values.\n\n"
+    "\b\nExamples:\n  tacit show world riverswim:states=8\n  tacit show agent ucbvi"
+)
+
+_KINDS = ("world", "agent")
+_SIZES = ("states", "dimension", "actions", "controls", "horizon")
+_VALUES = ("optimal_value", "baseline_value", "reference_value")
+
+
+def show_command(
+    kind: Annotated[str, typer.Argument(metavar="|".join(_KINDS), help="What it is.")],
+    name: Annotated[str, typer.Argument(help="Its name; a world's can have options.")],
+    as_json: options.Json = False,
+) -> None:
+    """Shows one world or agent."""
+    options.check_choice("what to show", kind, _KINDS)
+    found = _world(name) if kind == "world" else _agent(name)
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _world(name: str) -> dict[str, Any]:
+    from tacit import registry
+
+    kind = name.partition(":")[0]
+    file = Path(name).suffix.lower() in registry.WORLD_FILES
+    found = {"name": name, "summary": "", "options": [], "document": ""}
+    entry = None if file else registry.world_entry(kind)
+    if entry is not None:
+        found = described(entry) | {"document": entry.document}
+        needs = kind in registry.GYM or any(option.required for option in entry.options.values())
+        if name == kind and needs:
+            return found
+    world = registry.build_world(name)
+    sizes = {size: getattr(world.spec, size) for size in _SIZES if hasattr(world.spec, size)}
+    values = {key: known(float(getattr(world, key))) for key in _VALUES}
+    return found | {"world": world.name} | sizes | values
+
+
+def _agent(name: str) -> dict[str, Any]:
+    from tacit import registry
+
+    entry = registry.agent_entry(registry.choose_agent(name).text.partition(":")[0])
+    return described(entry) | {"document": entry.document}
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    """Documentation, options and, for a world, values."""
+    if found["document"]:
+        say_lines(_plain(found["document"]))
+    if found["options"]:
+        table = [
+            (o["name"], o["kind"], "must be given" if o["required"] else o["default"])
+            for o in found["options"]
+        ]
+        print_table(("option", "what it may be", "default"), table)
+    if "optimal_value" in found:
+        figures = [
+            (key.replace("_", " "), _figure(found[key]))
+            for key in (*_SIZES, *_VALUES)
+            if key in found
+        ]
+        print_table((found["world"], ""), figures)
+
+
+def _figure(value: float | None) -> str:
+    return "not known" if value is None else f"{value:,.5g}"
+
+
+def _plain(document: str) -> str:
+    """A docstring without its markup.
+
+    >>> _plain("see ``run`` and :class:`~tacit.Policy`")
+    'see run and tacit.Policy'
+    """
+    return re.sub(r":\w+:`~?([^`]+)`", r"\1", document).replace("``", "")

@@ -1,0 +1,97 @@
+"""The runs behind ``tacit run`` and ``tacit compare``: refused early, interrupted cleanly."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from tacit.cli import options
+from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.privacy.models import Privacy
+    from tacit.registry import AgentChoice
+    from tacit.simulation.compare import Comparison
+
+
+def simulate(
+    world: str,
+    lines: Sequence[tuple[str, AgentChoice, Privacy]],
+    users: str,
+    seeds: tuple[str, str],
+    workers: str | None,
+    plot: str | None,
+    save: str | None,
+) -> Comparison:
+    """Runs what was asked for and writes the files; refuses before it runs.
+
+    Args:
+        world: as the user named it.
+        lines: label, agent and privacy of each line of the comparison.
+        users: how many are served.
+        seeds: the first, and how many.
+        workers: processes at a time.
+        plot: where to draw.
+        save: where to write the results.
+    """
+    from tacit.registry import build_world, whole_number
+    from tacit.simulation.compare import Contender, compare
+
+    declared, runs = whole_number("users", users), options.seeds_from(*seeds)
+    processes = options.worker_count(workers)
+    _check_files(plot, save, len(lines))
+    entries = [Contender(*line) for line in lines]
+    built = build_world(world)
+    with interruptible():
+        made = compare(built, entries, declared, runs, processes, text=world)
+    if save is not None:
+        made.save(save)
+    if plot is not None:
+        made.plot(plot)
+    return made
+
+
+def say_files(plot: str | None, save: str | None) -> None:
+    """Says which files were written."""
+    for what, path in (("The picture is", plot), ("The results are in", save)):
+        if path is not None:
+            typer.echo(f"{what} {path}")
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Lets Ctrl-C end the options.processes of a run, which would else finish all seeds first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    from multiprocessing import active_children
+
+    def stop(number: int, frame: object) -> None:
+        for child in active_children():
+            child.terminate()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _check_files(plot: str | None, save: str | None, lines: int) -> None:
+    """Refuses files that cannot be written, before anything is run."""
+    from tacit.simulation.plots import PALETTE
+
+    if plot is not None:
+        options.check_png("--plot", plot)
+        if lines > len(PALETTE):
+            raise InvalidArgument(
+                f"--plot shows at most {len(PALETTE)} lines, but {lines} are compared"
+            )
+    options.check_writable("--plot", plot)
+    options.check_writable("--save", save)
