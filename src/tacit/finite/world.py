@@ -118,6 +118,16 @@ class FiniteWorld:
 # What descriptions of worlds consist of.
 
 
+def model_of(world: Any) -> FiniteModel:
+    """The probabilities of a world, or a world's probabilities themselves."""
+    model = world if isinstance(world, FiniteModel) else getattr(world, "model", None)
+    if not isinstance(model, FiniteModel):
+        raise InvalidArgument(
+            f"world must be a FiniteModel or have one, got {type(world).__name__}"
+        )
+    return model
+
+
 def bernoulli(name: str, means: Floats) -> Floats:
     """The probabilities of the rewards 0 and 1, (L, S, A, 2), from their means, (L, S, A)."""
     bad = np.argwhere(~((means >= 0) & (means <= 1)))

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.spec import FiniteSpec, check_bytes, numbers
-from tacit.privacy.arguments import flag
+from tacit.finite.feature_spec import FeatureSpec, fingerprint
+from tacit.finite.spec import check_bytes, numbers, read_only
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LinearSpec(FiniteSpec):
+class LinearSpec(FeatureSpec):
     """What an agent may know of a finite linear MDP.
 
     Next states and mean rewards are linear in d features phi(s, a) that everybody knows:
@@ -56,10 +55,6 @@ class LinearSpec(FiniteSpec):
     weight_bound: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("stationary_transitions", "stationary_rewards"):
-            object.__setattr__(self, name, flag(name, getattr(self, name)))
-        both = self.stationary_transitions and self.stationary_rewards
-        object.__setattr__(self, "stationary", both)
         super().__post_init__()
         features = check_features(self.features)
         if features.shape[:2] != (self.states, self.actions):
@@ -67,8 +62,7 @@ class LinearSpec(FiniteSpec):
                 f"features must have shape ({self.states}, {self.actions}, d), got {features.shape}"
             )
         object.__setattr__(self, "features", features)
-        if self.known_rewards is not None:
-            object.__setattr__(self, "known_rewards", self._known(self.known_rewards))
+        self._check_known_rewards()
         bound = self.weight_bound
         if bound is not None and not 0.0 < bound < math.inf:
             raise InvalidArgument(f"weight_bound must be > 0 and finite, got {bound!r}")
@@ -86,43 +80,10 @@ class LinearSpec(FiniteSpec):
     @cached_property
     def digest(self) -> str:
         """A fingerprint of features, start, reward values and known rewards."""
-        digest = hashlib.blake2b(digest_size=8)
-        for values in (self.features, self.start, self.reward_values, self.known_rewards):
-            array = np.zeros(0) if values is None else np.ascontiguousarray(values)
-            # Minus zero equals zero.
-            digest.update(repr(array.shape).encode() + (array + 0.0).tobytes())
-        return digest.hexdigest()
-
-    def _known(self, values: ArrayLike) -> Floats:
-        table = read_only(numbers("known_rewards", values))
-        sizes = (self.states, self.actions)
-        if table.ndim != 3 or len(table) not in (1, self.horizon) or table.shape[1:] != sizes:
-            raise InvalidArgument(
-                f"known_rewards must have shape (1 or {self.horizon}, {sizes[0]}, {sizes[1]}), "
-                f"got {table.shape}"
-            )
-        if not ((table >= 0) & (table <= 1)).all():
-            raise InvalidArgument("known_rewards must be in [0, 1]")
-        return table
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return all(
-            np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
-        )
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
+        return fingerprint(self.features, self.start, self.reward_values, self.known_rewards)
 
     def __repr__(self) -> str:
-        return (
-            f"LinearSpec(states={self.states}, actions={self.actions}, horizon={self.horizon}, "
-            f"dimension={self.dimension}, stationary_transitions={self.stationary_transitions}, "
-            f"stationary_rewards={self.stationary_rewards}, "
-            f"rewards={'unknown' if self.known_rewards is None else 'known'}, "
-            f"digest={self.digest!r})"
-        )
+        return self._text(self.digest, dimension=self.dimension)
 
 
 def check_features(values: ArrayLike) -> Floats:
@@ -139,10 +100,3 @@ def check_features(values: ArrayLike) -> Floats:
             f"{array[state, action, entry]}"
         )
     return read_only(array)
-
-
-def read_only(values: ArrayLike) -> Floats:
-    """A copy that cannot be changed."""
-    array = np.array(values, dtype=np.float64)
-    array.setflags(write=False)
-    return array

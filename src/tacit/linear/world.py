@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.finite.model import FiniteModel
-from tacit.finite.spec import check_bytes, check_distributions, check_size, numbers
+from tacit.finite.spec import check_bytes, check_distributions, check_size, numbers, read_only
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
-from tacit.linear.spec import LinearSpec, check_features, read_only
+from tacit.linear.spec import LinearSpec, check_features
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite.model import FiniteModel
 from tacit.finite.spec import check_bytes, check_seed, check_size
+from tacit.finite.world import model_of
 from tacit.linear.world import LinearWorld
+from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -75,7 +76,7 @@ def two_state(
     measures[:, _BITS:] = 3.0 * np.stack([to_0, 1.0 - to_0], axis=-1)
     rewards = np.zeros((1, _BITS + 2))
     rewards[0, _BITS:] = 3.0 * np.array([0.99, 0.01])
-    known = check_flag("known_rewards", known_rewards)
+    known = flag("known_rewards", known_rewards)
     name = f"two_state:seed={seed},softness={float(softness)},horizon={H}{_named(known)}"
     return LinearWorld(features / 3.0, measures, rewards, H, known_rewards=known, name=name)
 
@@ -125,8 +126,8 @@ def simplex(
     A = _at_least(2, "actions", actions)
     H = _at_least(2, "horizon", horizon)
     seed = check_seed("seed", seed)
-    stationary = check_flag("stationary", stationary)
-    known = check_flag("known_rewards", known_rewards)
+    stationary = flag("stationary", stationary)
+    known = flag("known_rewards", known_rewards)
     L = 1 if stationary else H
     check_bytes("transitions", (L, S, A, S))
     check_bytes("features of that dimension", (S, A, d))
@@ -162,14 +163,7 @@ def linear_from_tabular(world: Any) -> LinearWorld:
     >>> linear_from_tabular(build_world("riverswim")).spec.dimension
     12
     """
-    return _OneHotWorld(world)
-
-
-def check_flag(name: str, value: bool) -> bool:
-    """True or False, and nothing that merely counts as it."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise InvalidArgument(f"{name} must be True or False, got {value!r}")
-    return bool(value)
+    return _LinearTable(world)
 
 
 def _named(known_rewards: bool) -> str:
@@ -186,13 +180,9 @@ def _at_least(least: int, name: str, value: int) -> int:
     return size
 
 
-class _OneHotWorld(LinearWorld):
+class _LinearTable(LinearWorld):
     def __init__(self, world: Any) -> None:
-        model = world if isinstance(world, FiniteModel) else getattr(world, "model", None)
-        if not isinstance(model, FiniteModel):
-            raise InvalidArgument(
-                f"world must be a FiniteModel or have one, got {type(world).__name__}"
-            )
+        model = model_of(world)
         S, A = model.states, model.actions
         check_bytes("features", (S, A, S * A))
         super().__init__(

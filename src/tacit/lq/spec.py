@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.spec import ArraySpec
 from tacit.finite.spec import check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 
@@ -19,7 +20,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LQSpec:
+class LQSpec(ArraySpec):
     """What an agent may know of a linear-quadratic world.
 
     The state moves by x' = A x + B u + w with unknown A and B, and a step costs x'Qx + u'Ru.
@@ -71,16 +72,6 @@ class LQSpec:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return all(
-            np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
-        )
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
 
     def __repr__(self) -> str:
         values = (f"{f.name}={_text(getattr(self, f.name))}" for f in fields(self))

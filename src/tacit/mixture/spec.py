@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.spec import FiniteSpec, check_bytes, numbers
-from tacit.privacy.arguments import flag
+from tacit.finite.feature_spec import FeatureSpec, fingerprint
+from tacit.finite.spec import check_bytes, numbers, read_only
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MixtureSpec(FiniteSpec):
+class MixtureSpec(FeatureSpec):
     """What an agent may know of a finite linear mixture MDP.
 
     Probabilities are linear in d features psi(s' | s, a) of the next state too, which everybody
@@ -67,10 +66,6 @@ class MixtureSpec(FiniteSpec):
     radius: float = field(default=None, kw_only=True)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        for name in ("stationary_transitions", "stationary_rewards"):
-            object.__setattr__(self, name, flag(name, getattr(self, name)))
-        both = self.stationary_transitions and self.stationary_rewards
-        object.__setattr__(self, "stationary", both)
         super().__post_init__()
         S, A = self.states, self.actions
         features = check_transition_features(self.transition_features)
@@ -84,8 +79,7 @@ class MixtureSpec(FiniteSpec):
         if self.reward_features is not None:
             varphi = check_reward_features(self.reward_features, S, A)
             object.__setattr__(self, "reward_features", varphi)
-        if self.known_rewards is not None:
-            object.__setattr__(self, "known_rewards", self._known(self.known_rewards))
+        self._check_known_rewards()
         known = check_weight_set(self.dimension, self.center, self.directions, self.radius)
         for name, value in zip(("center", "directions", "radius"), known, strict=True):
             object.__setattr__(self, name, value)
@@ -103,8 +97,7 @@ class MixtureSpec(FiniteSpec):
     @cached_property
     def digest(self) -> str:
         """A fingerprint of all that the short form does not show."""
-        digest = hashlib.blake2b(digest_size=8)
-        for values in (
+        return fingerprint(
             self.transition_features,
             self.reward_features,
             self.start,
@@ -113,37 +106,10 @@ class MixtureSpec(FiniteSpec):
             self.center,
             self.directions,
             self.radius,
-        ):
-            array = np.zeros(0) if values is None else np.ascontiguousarray(values)
-            # Minus zero equals zero.
-            digest.update(repr(array.shape).encode() + (array + 0.0).tobytes())
-        return digest.hexdigest()
-
-    def _known(self, values: ArrayLike) -> Floats:
-        table = check_rewards("known_rewards", values, self.horizon, (self.states, self.actions))
-        if not ((table >= 0) & (table <= 1)).all():
-            raise InvalidArgument("known_rewards must be in [0, 1]")
-        return table
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return all(
-            np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)
         )
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
 
     def __repr__(self) -> str:
-        return (
-            f"MixtureSpec(states={self.states}, actions={self.actions}, horizon={self.horizon}, "
-            f"dimension={self.dimension}, free={self.free}, "
-            f"stationary_transitions={self.stationary_transitions}, "
-            f"stationary_rewards={self.stationary_rewards}, "
-            f"rewards={'unknown' if self.known_rewards is None else 'known'}, "
-            f"digest={self.digest!r})"
-        )
+        return self._text(self.digest, dimension=self.dimension, free=self.free)
 
 
 # What descriptions of linear mixture MDPs consist of.
@@ -168,16 +134,6 @@ def check_reward_features(values: ArrayLike, states: int, actions: int) -> Float
             f"reward_features must have shape ({states}, {actions}, m), got {array.shape}"
         )
     return _finite("reward_features", array)
-
-
-def check_rewards(name: str, values: ArrayLike, horizon: int, sizes: tuple[int, int]) -> Floats:
-    """Read-only mean rewards, (1 or H, S, A); of any size."""
-    table = numbers(name, values)
-    if table.ndim != 3 or len(table) not in (1, horizon) or table.shape[1:] != sizes:
-        raise InvalidArgument(
-            f"{name} must have shape (1 or {horizon}, {sizes[0]}, {sizes[1]}), got {table.shape}"
-        )
-    return read_only(table)
 
 
 def check_weight_set(
@@ -209,21 +165,6 @@ def check_weight_set(
     if not good or not 0.0 < radius < math.inf:
         raise InvalidArgument(f"radius must be a number > 0 and finite, got {radius!r}")
     return read_only(middle), read_only(basis), float(radius)
-
-
-def read_only(values: ArrayLike) -> Floats:
-    """An array that cannot be changed: a copy, unless it is one already."""
-    if (
-        isinstance(values, np.ndarray)
-        and values.dtype == np.float64
-        and values.flags.owndata
-        and values.flags.c_contiguous
-        and not values.flags.writeable
-    ):
-        return values
-    array = np.array(values, dtype=np.float64, order="C")
-    array.setflags(write=False)
-    return array
 
 
 def _finite(name: str, array: NDArray[np.generic]) -> Floats:

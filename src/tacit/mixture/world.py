@@ -7,16 +7,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.finite.feature_spec import check_mean_rewards
 from tacit.finite.model import FiniteModel
-from tacit.finite.spec import check_bytes, check_distributions, check_size, numbers
+from tacit.finite.spec import check_bytes, check_distributions, check_size, numbers, read_only
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
 from tacit.mixture.spec import (
     MixtureSpec,
     check_reward_features,
-    check_rewards,
     check_transition_features,
     check_weight_set,
-    read_only,
 )
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
@@ -88,7 +87,7 @@ class MixtureWorld(FiniteWorld):
         self.transition_features = check_transition_features(transition_features)
         S, A, d, _ = self.transition_features.shape
         self.weights = _weights(weights, horizon, d)
-        self.rewards = check_rewards("rewards", rewards, horizon, (S, A))
+        self.rewards = check_mean_rewards("rewards", rewards, horizon, (S, A))
         self.known_rewards = flag("known_rewards", known_rewards)
         model = FiniteModel(
             transitions=_transitions(self.transition_features, self.weights),

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite.model import FiniteModel
 from tacit.finite.spec import check_bytes, check_seed, check_size
+from tacit.finite.world import model_of
 from tacit.mixture.world import MixtureWorld
+from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -73,8 +74,8 @@ def hard_mixture(
     (2.9712, 16, 5, 4)
     """
     d, H = _at_least(2, "dimension", dimension), _at_least(2, "horizon", horizon)
-    seed, per_step = check_seed("seed", seed), _flag("per_step", per_step)
-    known = _flag("known_rewards", known_rewards)
+    seed, per_step = check_seed("seed", seed), flag("per_step", per_step)
+    known = flag("known_rewards", known_rewards)
     bits = d - 1
     # No more than 64 bits, so that the number of actions can be written down.
     S, A = H + 2, 2 ** min(bits, 64)
@@ -157,7 +158,7 @@ def mixture_of_models(
     S = _at_least(2, "states", states)
     A = _at_least(2, "actions", actions)
     H = _at_least(2, "horizon", horizon)
-    seed, known = check_seed("seed", seed), _flag("known_rewards", known_rewards)
+    seed, known = check_seed("seed", seed), flag("known_rewards", known_rewards)
     check_bytes("transition_features", (S, A, d, S))
     check_bytes("values of all steps (horizon)", (H + 1, S))
     rng = np.random.default_rng(seed)
@@ -226,7 +227,7 @@ def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> Mix
     (3.3808, 1.645)
     """
     H = _at_least(2, "horizon", horizon)
-    seed, known = check_seed("seed", seed), _flag("known_rewards", known_rewards)
+    seed, known = check_seed("seed", seed), flag("known_rewards", known_rewards)
     models = _styles()
     S, A, d, _ = models.shape
     check_bytes("values of all steps (horizon)", (H + 1, S))
@@ -273,16 +274,12 @@ def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorl
     >>> spec.dimension, spec.free
     (72, 60)
     """
-    return _OneHotWorld(world, _flag("known_rewards", known_rewards))
+    return _MixtureTable(world, flag("known_rewards", known_rewards))
 
 
-class _OneHotWorld(MixtureWorld):
+class _MixtureTable(MixtureWorld):
     def __init__(self, world: Any, known_rewards: bool) -> None:
-        model = world if isinstance(world, FiniteModel) else getattr(world, "model", None)
-        if not isinstance(model, FiniteModel):
-            raise InvalidArgument(
-                f"world must be a FiniteModel or have one, got {type(world).__name__}"
-            )
+        model = model_of(world)
         S, A = model.states, model.actions
         if S < 2:
             raise InvalidArgument("world must have at least 2 states: with one, all is known")
@@ -442,13 +439,6 @@ def _frozen(features: Floats) -> Floats:
     """Not to be changed, and so not to be copied either."""
     features.setflags(write=False)
     return features
-
-
-def _flag(name: str, value: bool) -> bool:
-    """True or False, and nothing that merely counts as it."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise InvalidArgument(f"{name} must be True or False, got {value!r}")
-    return bool(value)
 
 
 def _named(known_rewards: bool) -> str:

@@ -1,0 +1,82 @@
+"""What the specs of finite worlds with known features share."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tacit.core.spec import ArraySpec
+from tacit.finite.spec import FiniteSpec, Floats, numbers, read_only
+from tacit.privacy.arguments import flag
+from tacit.privacy.errors import InvalidArgument
+
+
+class FeatureSpec(ArraySpec, FiniteSpec):
+    """A finite spec whose transitions and rewards may depend on the step each on its own.
+
+    The fields themselves belong to the families; what they mean is the same in all of them.
+
+    Attributes:
+        stationary_transitions: whether transitions are the same at every step.
+        stationary_rewards: whether mean rewards are the same at every step.
+        known_rewards: mean rewards, (1 or H, S, A), where they are known, else ``None``.
+    """
+
+    stationary_transitions: bool
+    stationary_rewards: bool
+    known_rewards: Floats | None
+
+    def __post_init__(self) -> None:
+        for name in ("stationary_transitions", "stationary_rewards"):
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
+        both = self.stationary_transitions and self.stationary_rewards
+        object.__setattr__(self, "stationary", both)
+        super().__post_init__()
+
+    def _check_known_rewards(self) -> None:
+        if self.known_rewards is None:
+            return
+        sizes = (self.states, self.actions)
+        table = check_mean_rewards("known_rewards", self.known_rewards, self.horizon, sizes)
+        if not ((table >= 0) & (table <= 1)).all():
+            raise InvalidArgument("known_rewards must be in [0, 1]")
+        object.__setattr__(self, "known_rewards", table)
+
+    def _text(self, digest: str, **sizes: int) -> str:
+        """The short form: sizes, what is known, and a fingerprint of the rest."""
+        shown: dict[str, Any] = {
+            "states": self.states,
+            "actions": self.actions,
+            "horizon": self.horizon,
+            **sizes,
+            "stationary_transitions": self.stationary_transitions,
+            "stationary_rewards": self.stationary_rewards,
+            "rewards": "unknown" if self.known_rewards is None else "known",
+        }
+        given = ", ".join(f"{name}={value}" for name, value in shown.items())
+        return f"{type(self).__name__}({given}, digest={digest!r})"
+
+
+def fingerprint(*values: Any) -> str:
+    """The same for values that are equal, and for no others."""
+    digest = hashlib.blake2b(digest_size=8)
+    for value in values:
+        array = np.zeros(0) if value is None else np.ascontiguousarray(value)
+        # Minus zero equals zero.
+        digest.update(repr(array.shape).encode() + (array + 0.0).tobytes())
+    return digest.hexdigest()
+
+
+def check_mean_rewards(
+    name: str, values: ArrayLike, horizon: int, sizes: tuple[int, int]
+) -> Floats:
+    """Read-only mean rewards, (1 or H, S, A); of any size."""
+    table = numbers(name, values)
+    if table.ndim != 3 or len(table) not in (1, horizon) or table.shape[1:] != sizes:
+        raise InvalidArgument(
+            f"{name} must have shape (1 or {horizon}, {sizes[0]}, {sizes[1]}), got {table.shape}"
+        )
+    return read_only(table)
