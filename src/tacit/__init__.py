@@ -166,7 +166,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
     module, attribute = _LAZY[name]
     loaded = importlib.import_module(module)
-    return loaded if attribute is None else getattr(loaded, attribute)
+    if attribute is None:
+        return loaded
+    from tacit.core.kinds import maker
+
+    return maker(getattr(loaded, attribute))
 
 
 def __dir__() -> list[str]:

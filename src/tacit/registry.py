@@ -24,6 +24,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar, Union
 
+from tacit.core.kinds import maker
 from tacit.core.world import World
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.agents import AnyAgent
@@ -153,7 +154,7 @@ class Entry:
         """
         module, _, attribute = self.target.partition(":")
         try:
-            made: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+            made: Callable[..., Any] = maker(getattr(importlib.import_module(module), attribute))
         except (ImportError, AttributeError) as error:
             raise InvalidArgument(f"{self.name!r} cannot be imported: {error}") from error
         if not callable(made):

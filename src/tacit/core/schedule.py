@@ -18,10 +18,7 @@ from typing import overload
 
 from tacit.privacy.arguments import MOST_USERS
 from tacit.privacy.budget import checked_number
-from tacit.privacy.curators.local import flip_probability, noise_scale
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import LocalDP, NonPrivate, Privacy
-from tacit.privacy.statistic import Statistic
 
 
 @dataclass(frozen=True)
@@ -139,43 +136,6 @@ def growing(users: int, first: int, growth: float) -> tuple[int, ...]:
         blocks.append(size)
         end += size
     return tuple(blocks)
-
-
-def users_above_noise(statistic: Statistic, privacy: Privacy, multiple: float) -> int:
-    """How many users a block needs to be so many times the noise of one sum; 1 without noise.
-
-    Args:
-        statistic: what is summed.
-        privacy: what sets the noise.
-        multiple: in standard deviations of a sum with weight 1.
-    """
-    if isinstance(privacy, NonPrivate):
-        return 1
-    if isinstance(privacy, LocalDP):
-        # n reports have noise sqrt(n) s together, so n must exceed a multiple of s^2.
-        return math.ceil((multiple * noise_scale(statistic, privacy)) ** 2)
-    if privacy.pure:
-        noise = math.sqrt(2.0) * statistic.sensitivity(privacy.relation, "l1")
-        return math.ceil(multiple * noise / privacy.episode_limit)
-    noise = statistic.sensitivity(privacy.relation, "l2")
-    return math.ceil(multiple * noise / math.sqrt(privacy.episode_limit))
-
-
-def release_noise(statistic: Statistic, privacy: Privacy, users: int) -> float:
-    """Standard deviation of the noise in one sum of weight 1 over a block of ``users`` users."""
-    if isinstance(privacy, NonPrivate):
-        return 0.0
-    if isinstance(privacy, LocalDP):
-        laplace = math.sqrt(1.0 if privacy.mechanism == "gaussian" else 2.0)
-        if privacy.mechanism == "randomised response":
-            # About a quarter of variance per report, over the share of reports that tell.
-            tells = 0.5 - flip_probability(statistic, privacy)
-            return math.sqrt(users) * 0.5 / tells
-        return laplace * noise_scale(statistic, privacy) * math.sqrt(users)
-    if privacy.pure:
-        sensitivity = statistic.sensitivity(privacy.relation, "l1")
-        return math.sqrt(2.0) * sensitivity / privacy.episode_limit
-    return statistic.sensitivity(privacy.relation, "l2") / math.sqrt(privacy.episode_limit)
 
 
 def every_episode(users: int) -> Even:

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from tacit.core.learner import Arrays, Bonus, Calibration, Floats, below
-from tacit.core.schedule import Schedule, growing, release_noise, users_above_noise
+from tacit.core.schedule import Schedule, growing
 from tacit.finite.evidence import Evidence
 from tacit.finite.finite_learner import FiniteLearner
 from tacit.finite.flow import conserve
@@ -47,6 +47,7 @@ from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy, needs_l1
+from tacit.privacy.sizing import release_noise, users_above_noise
 from tacit.privacy.statistic import Block, Statistic
 
 Kind = Literal["features", "counts", "targets"]

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.learner import Arrays, Bonus, Calibration, Learner, below
-from tacit.core.schedule import Schedule, growing, release_noise, users_above_noise
+from tacit.core.schedule import Schedule, growing
 from tacit.lq.energy import EnergyHistogram
 from tacit.lq.estimate import Evidence, Posterior, Regression
 from tacit.lq.policy import GainPolicy
@@ -36,6 +36,7 @@ from tacit.privacy.arguments import instance_of
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, needs_l1
+from tacit.privacy.sizing import release_noise, users_above_noise
 from tacit.privacy.statistic import Statistic
 
 Floats = NDArray[np.float64]

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.core.learner import Arrays, Bonus, Calibration, Floats, below
-from tacit.core.schedule import Schedule, growing, release_noise, users_above_noise
+from tacit.core.schedule import Schedule, growing
 from tacit.finite.finite_learner import FiniteLearner
 from tacit.finite.spec import check_bytes
 from tacit.mixture.models import (
@@ -47,6 +47,7 @@ from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, NonPrivate, Privacy, needs_l1
+from tacit.privacy.sizing import release_noise, users_above_noise
 from tacit.privacy.statistic import Block, Statistic
 
 Kind = Literal["model", "values", "counts"]

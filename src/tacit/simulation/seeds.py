@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from tacit.core.kinds import maker
 from tacit.core.world import World
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.simulation.agents import AnyAgent
@@ -200,7 +201,7 @@ def _described(description: Mapping[str, Any]) -> tuple[Callable[..., Any], dict
     if not colon:
         raise InvalidArgument(f"make is {name!r}, but must be 'module:name', as in 'tacit:UCBVI'")
     try:
-        return getattr(importlib.import_module(module), attribute), options
+        return maker(getattr(importlib.import_module(module), attribute)), options
     except (ImportError, AttributeError) as error:
         raise InvalidArgument(f"make is {name!r}, which cannot be imported: {error}") from error
 

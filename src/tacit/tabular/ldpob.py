@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from tacit.core.schedule import Schedule
+from tacit.core.algorithm import Floats
 from tacit.finite.policy import Policy
-from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
-from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.curators.local import flip_probability, noise_scale
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import LocalDP, NonPrivate, Privacy
-from tacit.tabular.agent import reports_bits
-from tacit.tabular.pucb import ThreeCounts
-
-Floats = NDArray[np.float64]
+from tacit.tabular.three_counts import ThreeCounts
 
 # Denominators are raised by this multiple of their noise's bound; the theory asks for more than 1.
 _ALPHA = 2.0
@@ -63,17 +57,8 @@ class LDPOB(ThreeCounts):
 
     Cost: O(H S^2 A) per release. A device sends S^2 A + 2 S A numbers, H times as many per step.
 
-    Args:
-        spec: sizes and horizon.
-        users: how many users are declared.
-        privacy: LocalDP or NonPrivate.
-        stationary: one model for all steps (the world's own by default), or one per step.
-        scale: multiplies the bonus; 1 is the theory's.
-        failure: with which probability the confidence bounds may fail.
-        schedule: when a policy is republished; see :mod:`tacit.core.schedule`.
-        seed: of ties and of the first, random policy; not of the noise.
-        noise_seed: reproducible noise, for simulations only.
-
+    >>> from tacit import LDPOB, LocalDP
+    >>> from tacit.finite.spec import FiniteSpec
     >>> spec = FiniteSpec(states=2, actions=2, horizon=3, stationary=True)
     >>> agent = LDPOB(spec, users=1000, privacy=LocalDP(1.0, 0.0), noise_seed=0)
     >>> agent.guarantee.epsilon, agent.guarantee.delta, agent.guarantee.model
@@ -81,84 +66,70 @@ class LDPOB(ThreeCounts):
     """
 
     name = "ldpob"
+    refuses: ClassVar = {
+        **ThreeCounts.refuses,
+        "calibration": "with delta = 0 its noise is the paper's own",
+        "ledger": "only JointDP has secrets",
+        "autosave": "only JointDP has secrets",
+    }
 
-    def __init__(
-        self,
-        spec: FiniteSpec,
-        users: int,
-        privacy: Privacy,
-        *,
-        stationary: bool | None = None,
-        scale: float = 1.0,
-        failure: float = 0.1,
-        schedule: str | Schedule = "auto",
-        seed: int = 0,
-        noise_seed: int | None = None,
-    ) -> None:
-        if not isinstance(privacy, (LocalDP, NonPrivate)):
+    def _check(self) -> None:
+        if self.privacy.joint:
             raise InvalidArgument(
-                f"privacy of LDPOB must be LocalDP or NonPrivate, got {privacy!r}; UCBVI and PUCB "
-                "take JointDP"
+                f"privacy of LDPOB must be LocalDP or NonPrivate, got {self.privacy!r}; UCBVI and "
+                "PUCB take JointDP"
             )
-        instance_of("spec", spec, FiniteSpec)
-        pooled = spec.stationary if stationary is None else flag("stationary", stationary)
-        if pooled and reports_bits(privacy):
+        if self.stationary and self.privacy.reports_bits:
             raise InvalidArgument(
                 "randomised response is for counts of single steps: give stationary=False, or "
                 "another mechanism"
             )
-        super().__init__(
-            spec,
-            users,
-            privacy,
-            stationary=pooled,
-            scale=scale,
-            failure=failure,
-            schedule=schedule,
-            seed=seed,
-            noise_seed=noise_seed,
-        )
 
     # All three counts of all cells and steps, pooled or not: nothing is masked or capped.
 
     @property
-    def _papers(self) -> bool:
+    def papers(self) -> bool:
+        """Counts may be pooled, which the papers of UCBVI do not do."""
         return False
 
     @property
-    def _masked(self) -> bool:
+    def masked(self) -> bool:
+        """No."""
         return False
 
     @property
-    def _cap(self) -> int | None:
+    def cap(self) -> int | None:
+        """None."""
         return None
 
-    def _statistic(self, cap: int | None = None) -> VisitCounts:
+    def statistic(self, cap: int | None = None) -> VisitCounts:
+        """See the class."""
         sizes = (self.spec.states, self.spec.actions, self.spec.horizon)
         return VisitCounts(*sizes, pooled=self.stationary, visits=True)
 
-    def _plan(self) -> tuple[Policy, Policy]:
+    def plan(self) -> tuple[Policy, Policy]:
+        """Backward induction with both bonuses."""
         counts = self.evidence.counts()
-        c = self._widths(self.served)
+        c = self._noise_widths(self.served)
         n_r = np.maximum(1.0, counts.visits + _ALPHA * c.visits)
         n_p = np.maximum(1.0, counts.transitions.sum(axis=-1) + _ALPHA * c.row)
-        bonus = self.scale * self._bonus(n_r, n_p, c)
+        bonus = self.options.scale * self._bonus(n_r, n_p, c)
         known = np.ones(n_r.shape, dtype=bool)
-        return self._optimise(
+        return self.optimise(
             counts.rewards / n_r, counts.transitions / n_p[..., np.newaxis], bonus, known
         )
 
-    def _bonus(self, n_r: Floats, n_p: Floats, c: Widths) -> Floats:
+    def _bonus(self, n_r: Floats, n_p: Floats, c: ReportWidths) -> Floats:
         """beta_r + left beta_p of the class, (H, S, A)."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        L = math.log(6.0 * S * A * self.users * H / self.failure)
+        L = math.log(6.0 * S * A * self.users * H / self.options.failure)
         beta_r = np.sqrt(2.0 * L / n_r) + (c.reward + (_ALPHA + 1.0) * c.visits) / n_r
         beta_p = np.sqrt(14.0 * S * L / n_p) + (S * c.entry + (_ALPHA + 1.0) * c.row) / n_p
         left = np.arange(H, 0, -1.0).reshape(H, 1, 1)
         bonus: Floats = beta_r + left * beta_p
         return bonus
 
-    def _widths(self, reports: int) -> Widths:
+    def _noise_widths(self, reports: int) -> ReportWidths:
         """Bounds on the noise in the sum of so many reports.
 
         All of them hold at all releases together but for half of ``failure``. Gaussian: normal
@@ -168,14 +139,14 @@ class LDPOB(ThreeCounts):
         by at most 1 / (1/2 - q), of which Bernstein takes a third, and has at most the variance
         1/4 / (1/2 - q)^2, and 1/4 more if it was rounded.
         """
-        if not isinstance(self.privacy, LocalDP):
-            return Widths(0.0, 0.0, 0.0, 0.0)
+        if not self.privacy.local:
+            return ReportWidths(0.0, 0.0, 0.0, 0.0)
         cells, S = self.evidence.rewards.size, self.spec.states
-        p = self.failure / (2.0 * cells * (S + 3.0) * self.schedule.releases)
-        statistic, log_term = self._statistic(), math.log(2.0 / p)
+        p = self.options.failure / (2.0 * cells * (S + 3.0) * self.schedule.releases)
+        statistic, log_term = self.statistic(), math.log(2.0 / p)
         if self.privacy.mechanism == "gaussian":
             z = -float(ndtri(p / 2.0)) * noise_scale(statistic, self.privacy) * math.sqrt(reports)
-            return Widths(z, z, math.sqrt(S) * z, z)
+            return ReportWidths(z, z, math.sqrt(S) * z, z)
         if self.privacy.mechanism == "laplace":
             b = noise_scale(statistic, self.privacy)
             variance, rounding = 2.0 * b * b, 0.0
@@ -186,11 +157,11 @@ class LDPOB(ThreeCounts):
             math.sqrt(2.0 * reports * v * log_term) + b * log_term
             for v in (S * variance, variance, variance + rounding)
         )
-        return Widths(of_reward, of_entry, of_row, of_entry)
+        return ReportWidths(of_reward, of_entry, of_row, of_entry)
 
 
 @dataclass(frozen=True)
-class Widths:
+class ReportWidths:
     """Bounds on noise.
 
     Attributes:

@@ -1,32 +1,33 @@
-"""What all tabular agents share: counts of visits, and how they add up.
+"""What all tabular algorithms share: which counts are asked for, and how they add up.
 
-Subclasses say how to plan on them. The gate, the users and the files are those of
-:class:`~tacit.core.learner.Learner`.
+Plumbing: an algorithm's own file says what it estimates, how it is optimistic and how it plans.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from tacit.core.learner import Arrays, Bonus, Calibration, Floats
-from tacit.core.schedule import Schedule, growing, users_above_noise
+from tacit.core.algorithm import Floats, Setting
+from tacit.core.asks import Arrays, State
+from tacit.core.schedule import Schedule, growing
+from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.evidence import Evidence
-from tacit.finite.finite_learner import FiniteLearner
 from tacit.finite.flow import conserve
 from tacit.finite.spec import FiniteSpec, check_bytes
 from tacit.finite.visits import VisitCounts
-from tacit.privacy.arguments import flag, instance_of
+from tacit.privacy.arguments import flag, instance_of, one_of, positive
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
+from tacit.privacy.models import JointDP, LocalDP, Privacy
+from tacit.privacy.sizing import users_above_noise
 
-Form = Literal["episodes", "counts", "pooled"]
+Bonus = Literal["practical", "theory"]
+Calibration = Literal["tight", "as_printed"]
 
 # Counts have a cap, which needs users one by one, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the cap has done its work.
@@ -39,7 +40,7 @@ _KEPT = ("transitions", "rewards", "visits", "variance", "reached")
 
 
 @dataclass(frozen=True)
-class Constants:
+class TabularConstants:
     """The practical agent's constants, chosen on riverswim(6, 20) and four small random worlds.
 
     Attributes:
@@ -69,61 +70,60 @@ class Constants:
     cap: int = 2
 
 
-class TabularAgent(FiniteLearner[VisitCounts]):
-    """A learner for finite worlds; see :class:`tacit.tabular.ucbvi.UCBVI` for the arguments."""
+@dataclass(frozen=True, kw_only=True)
+class TabularOptions:
+    """Options of tabular algorithms.
+
+    Attributes:
+        stationary: one model for all steps (the world's own by default), or one per step.
+        bonus: ``"practical"``, of Bernstein type with the noise's real standard deviation, or
+            ``"theory"``, with the paper's constants, for which its regret bound is proven.
+        scale: multiplies the bonus.
+        failure: with which probability the theory's confidence bounds may fail.
+        calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise.
+        counter: ``"blocks"`` (default) or a kind of :func:`tacit.counter` over all releases.
+        constants: the practical bonus's constants.
+    """
+
+    stationary: bool | None = None
+    bonus: Bonus = "practical"
+    scale: float = 1.0
+    failure: float = 0.1
+    calibration: Calibration = "tight"
+    counter: str = "auto"
+    constants: TabularConstants = TabularConstants()
+
+    def __post_init__(self) -> None:
+        if self.stationary is not None:
+            flag("stationary", self.stationary)
+        one_of("bonus", self.bonus, ("practical", "theory"))
+        one_of("calibration", self.calibration, ("tight", "as_printed"))
+        positive("scale", self.scale)
+        if not 0.0 < positive("failure", self.failure) < 1.0:
+            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
+        if self.constants is None:
+            object.__setattr__(self, "constants", TabularConstants())
+        instance_of("constants", self.constants, TabularConstants)
+
+
+class TabularAlgorithm(FiniteAlgorithm):
+    """An algorithm on private counts; ``evidence`` has all of them."""
 
     spec: FiniteSpec
+    options: TabularOptions
+    Options = TabularOptions
 
-    def __init__(
-        self,
-        spec: FiniteSpec,
-        users: int,
-        privacy: Privacy,
-        *,
-        stationary: bool | None = None,
-        bonus: Bonus = "practical",
-        scale: float = 1.0,
-        failure: float = 0.1,
-        calibration: Calibration = "tight",
-        schedule: str | Schedule = "auto",
-        counter: str = "auto",
-        constants: Constants | None = None,
-        seed: int = 0,
-        noise_seed: int | None = None,
-        ledger: str | os.PathLike[str] | None = None,
-        autosave: str | os.PathLike[str] | None = None,
-    ) -> None:
-        instance_of("spec", spec, FiniteSpec)
-        self.stationary = spec.stationary if stationary is None else flag("stationary", stationary)
-        self.constants = Constants() if constants is None else constants
-        instance_of("constants", self.constants, Constants)
+    def __init__(self, setting: Setting, options: TabularOptions) -> None:
+        instance_of("spec", setting.spec, FiniteSpec)
+        spec: FiniteSpec = setting.spec
+        self.stationary = spec.stationary if options.stationary is None else options.stationary
         shape = (1 if self.stationary else spec.horizon, spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*shape, spec.states))
-        self.evidence = Evidence(shape, plain=not isinstance(privacy, JointDP))
+        self.evidence = Evidence(shape, plain=not setting.privacy.joint)
         self._expected: Floats | None = None
-        super().__init__(
-            spec,
-            users,
-            privacy,
-            bonus=bonus,
-            scale=scale,
-            failure=failure,
-            calibration=calibration,
-            schedule=schedule,
-            counter=counter,
-            seed=seed,
-            noise_seed=noise_seed,
-            ledger=ledger,
-            autosave=autosave,
-        )
+        super().__init__(setting, options)
 
-    # What subclasses define, besides ``_plan`` on ``evidence.counts()``.
-
-    def _expected_visits(self) -> Floats | None:
-        """(L, S, A), visits that one user of the next block is expected to make, if known."""
-        return None
-
-    # The billboard.
+    # What is public.
 
     @property
     def noise_std(self) -> float:
@@ -131,10 +131,10 @@ class TabularAgent(FiniteLearner[VisitCounts]):
         return self.evidence.noise
 
     @property
-    def form(self) -> Form:
+    def form(self) -> Literal["episodes", "counts", "pooled"]:
         """Episodes where users are counted one by one, or rewards rounded to bits; else sums."""
         fractions = not set(self.spec.reward_values) <= {0.0, 1.0}
-        if self._cap is not None or (reports_bits(self.privacy) and fractions):
+        if self.cap is not None or (self.privacy.reports_bits and fractions):
             return "episodes"
         return "pooled" if self.stationary else "counts"
 
@@ -152,9 +152,9 @@ class TabularAgent(FiniteLearner[VisitCounts]):
     # What is asked.
 
     @property
-    def _cap(self) -> int | None:
+    def cap(self) -> int | None:
         """How many of a user's steps in a cell count in the current block."""
-        if not self.stationary or isinstance(self.privacy, NonPrivate):
+        if not self.stationary or not self.privacy.private:
             return None
         if self.counter != "blocks":
             # One statistic for the whole stream.
@@ -163,52 +163,51 @@ class TabularAgent(FiniteLearner[VisitCounts]):
             largest = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
         if largest > min(_CAPPED_UP_TO * self._smallest_block, _ONE_BY_ONE):
             return None
-        return min(self.constants.cap, self.spec.horizon)
+        return min(self.options.constants.cap, self.spec.horizon)
 
     @property
-    def _masked(self) -> bool:
+    def masked(self) -> bool:
         """Whether only what the block's policy can reach is counted."""
-        return self.counter == "blocks" and self._policy.is_deterministic and not self._papers
+        return self.counter == "blocks" and self.policy.is_deterministic and not self.papers
 
-    def _statistic(self, cap: int | None = None) -> VisitCounts:
+    @property
+    def papers(self) -> bool:
+        """Whether the counts are those of the papers: per step, all three, nothing masked."""
+        return self.options.bonus == "theory" or self.options.calibration == "as_printed"
+
+    def statistic(self, cap: int | None = None) -> VisitCounts:
         """What is asked of the current block."""
-        if self._papers:
+        if self.papers:
             sizes = (self.spec.states, self.spec.actions, self.spec.horizon)
             return VisitCounts(*sizes, visits=True)
+        weight = math.sqrt(self.options.constants.reward_weight)
         return VisitCounts(
             self.spec.states,
             self.spec.actions,
             self.spec.horizon,
             pooled=self.stationary,
-            cap=cap or self._cap,
+            cap=cap or self.cap,
             # Bits cost the same whatever they weigh.
-            weight=1.0 if reports_bits(self.privacy) else math.sqrt(self.constants.reward_weight),
-            policy=self._policy.actions if self._masked else None,
-            version=self._policy.version,
+            weight=1.0 if self.privacy.reports_bits else weight,
+            policy=self.policy.actions if self.masked else None,
+            version=self.policy.version if self.masked else 0,
         )
-
-    @property
-    def _papers(self) -> bool:
-        """Whether the counts are those of the papers: per step, all three, nothing masked."""
-        return self.bonus == "theory" or self.calibration == "as_printed"
 
     # What is known.
 
-    def _absorb(self, release: Release, statistic: VisitCounts, users: int) -> None:
+    def take_in(self, release: Release, statistic: VisitCounts) -> None:
+        """Adds the counts of a block to the evidence, or puts a running sum in its place."""
+        users = self.block_users
         if self.counter == "blocks":
-            conserved = self._conserved(release, statistic)
+            conserved = self._conserved(release)
             self.evidence.add(conserved, statistic, users, self._expected)
         else:
             self.evidence.replace(release, statistic, users)
 
-    def _advance(self, users: int) -> None:
-        super()._advance(users)
-        self._expected = self._expected_visits()
-
-    def _conserved(self, release: Release, statistic: VisitCounts) -> Release:
+    def _conserved(self, release: Release) -> Release:
         """The release with flow conserved, where its counts are per step and noisy."""
         H, S = self.spec.horizon, self.spec.states
-        if not self._masked or self.stationary or H * S > _LARGEST_FLOW:
+        if not self.masked or self.stationary or H * S > _LARGEST_FLOW:
             return release
         if float(np.max(release.std["transitions"])) == 0.0:
             return release
@@ -219,70 +218,82 @@ class TabularAgent(FiniteLearner[VisitCounts]):
 
     # Choices made before the first user comes.
 
-    def _check_options(self, schedule: str | Schedule) -> None:
-        super()._check_options(schedule)
-        if self._papers and self.stationary:
+    def _check(self) -> None:
+        if self.papers and self.stationary:
             raise InvalidArgument(
                 "the papers count every step of its own: give stationary=False with "
                 "bonus='theory' or calibration='as_printed'"
             )
-        if self.calibration == "as_printed" and schedule not in ("auto", "every"):
-            raise InvalidArgument("as printed, a policy is published after every episode")
+        if self.options.calibration == "as_printed":
+            if self.setting.schedule not in ("auto", "every"):
+                raise InvalidArgument("as printed, a policy is published after every episode")
+            if self.privacy.exact:
+                raise InvalidArgument(
+                    "as printed, noise is continuous: take sampler='floating-point'"
+                )
 
-    def _choose_counter(self, counter: str) -> str:
-        joint = isinstance(self.privacy, JointDP)
-        if self.calibration == "as_printed":
+    def _choose_counter(self) -> str:
+        counter, joint = self.options.counter, self.privacy.joint
+        if self.options.calibration == "as_printed":
             if counter not in ("auto", "binary tree"):
                 raise InvalidArgument("as printed, the counter is the binary tree")
             return "binary tree" if joint else "blocks"
-        if joint and self.bonus == "theory":
+        if joint and self.options.bonus == "theory":
             # Its widths are for running sums.
             return "auto"
         if joint and counter == "auto" and not self.deterministic:
             # Blocks that no policy masks forget: later ones add noise to what they do not visit.
             return "auto"
-        return super()._choose_counter(counter)
+        # Reports and exact sums add up as they are: without JointDP a counter gains nothing.
+        return "blocks" if counter == "auto" or not joint else counter
 
-    def _as_printed(self) -> Privacy:
-        return as_printed(self.privacy, self.users)
+    @property
+    def gate_privacy(self) -> Privacy:
+        """The caller's, or what adds exactly the papers' noise."""
+        if self.options.calibration == "tight":
+            return self.privacy
+        return printed_privacy(self.privacy, self.users)
 
-    def _make_schedule(self, schedule: str | Schedule) -> Schedule:
-        if self.calibration == "as_printed":
+    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
+        if self.options.calibration == "as_printed":
             return Schedule.of("every", self.users)
         if not isinstance(schedule, str) or schedule != "auto":
             return Schedule.of(schedule, self.users)
         # What one block shows decides where the next one looks, so more cells need more blocks.
-        cells = self.spec.states * self.spec.actions
-        growth = min(self.constants.growth, max(1.02, 1.0 + self.constants.blocks_per_cell / cells))
+        cells, constants = self.spec.states * self.spec.actions, self.options.constants
+        growth = min(constants.growth, max(1.02, 1.0 + constants.blocks_per_cell / cells))
         return Schedule("auto", growing(self.users, self._smallest_block, growth))
 
     @cached_property
     def _smallest_block(self) -> int:
         """How many users a block needs to stand out of its noise, by the noise of one count."""
-        cap = min(self.constants.cap, self.spec.horizon) if self.stationary else None
-        return users_above_noise(self._statistic(cap), self.privacy, self.constants.first)
+        constants = self.options.constants
+        cap = min(constants.cap, self.spec.horizon) if self.stationary else None
+        return users_above_noise(self.statistic(cap), self.privacy, constants.first)
 
     # Save and resume.
 
-    def _identity(self) -> dict[str, Any]:
-        own = {"stationary": self.stationary, "constants": repr(self.constants)}
-        return super()._identity() | own
+    def identity(self) -> dict[str, Any]:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        return super().identity() | {"stationary": self.stationary}
 
-    def _state(self) -> tuple[dict[str, Any], Arrays]:
+    def state(self) -> State:
+        """The evidence."""
         evidence = self.evidence
         arrays: Arrays = {name: getattr(evidence, name) for name in _KEPT}
         if self._expected is not None:
             arrays["expected"] = self._expected
         return {"noise": evidence.noise, "reward_noise": evidence.reward_noise}, arrays
 
-    def _set_state(self, meta: dict[str, Any], arrays: Arrays) -> None:
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`state`."""
         self.evidence.noise, self.evidence.reward_noise = meta["noise"], meta["reward_noise"]
         for name in _KEPT:
             setattr(self.evidence, name, arrays[name])
         self._expected = arrays.get("expected")
 
 
-def as_printed(privacy: Privacy, users: int) -> Privacy:
+def printed_privacy(privacy: Privacy, users: int) -> Privacy:
     """What the papers' calibration really guarantees, as a model that adds exactly their noise.
 
     With the inverted scale put right, the joint mechanism draws Laplace noise of scale
@@ -292,18 +303,12 @@ def as_printed(privacy: Privacy, users: int) -> Privacy:
     mechanism's Laplace noise of scale 3 H / epsilon costs 2 epsilon. A budget with delta is read as
     the paper reads it, by its epsilon.
     """
-    if not isinstance(privacy, NonPrivate) and privacy.episodes_per_user > 1:
+    if not privacy.private:
+        return privacy
+    if privacy.episodes_per_user > 1:
         raise InvalidArgument("as printed, a user has one episode")
-    if isinstance(privacy, JointDP):
-        if users < 2:
-            raise InvalidArgument("as printed, the noise grows with log K: give users >= 2")
-        cost = privacy.epsilon * 2.0 * users.bit_length() / math.log2(users)
-        return JointDP(cost, 0.0)
-    if isinstance(privacy, LocalDP):
+    if privacy.local:
         return LocalDP(2.0 * privacy.epsilon, 0.0, mechanism="laplace")
-    return privacy
-
-
-def reports_bits(privacy: Privacy) -> bool:
-    """Whether devices report by randomised response."""
-    return isinstance(privacy, LocalDP) and privacy.mechanism == "randomised response"
+    if users < 2:
+        raise InvalidArgument("as printed, the noise grows with log K: give users >= 2")
+    return JointDP(privacy.epsilon * 2.0 * users.bit_length() / math.log2(users), 0.0)

@@ -1,0 +1,229 @@
+"""Algorithms: what is asked of people, and what is made of the answers. Public from end to end.
+
+An algorithm lives behind the gate. It says what it wants to know (:meth:`Algorithm.asks`), is sent
+noisy sums, and plans (:meth:`Algorithm.plan`). No episode, no user's name and no curator is ever
+passed to it: an :class:`~tacit.core.agent.Agent` has those, and it is final.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.asks import Arrays, Asks, Kept, State
+from tacit.core.schedule import Schedule
+from tacit.privacy.arguments import MOST_USERS, whole_number
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import Privacy, PrivacyModel
+from tacit.privacy.statistic import WHOLE_EPISODE
+
+Floats = NDArray[np.float64]
+
+
+class PublicPolicy(Protocol):
+    """What is posted on the billboard."""
+
+    @property
+    def version(self) -> int:
+        """Which policy of its agent it is."""
+        ...
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file."""
+        ...
+
+
+Plan = TypeVar("Plan", bound=PublicPolicy)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every algorithm is told. Public.
+
+    Attributes:
+        spec: what is known of the world.
+        users: how many users are declared.
+        privacy: JointDP, LocalDP or NonPrivate.
+        schedule: when a policy is republished; ``"auto"`` is the algorithm's own.
+        seed: of ties and of the first, random policy; not of the noise.
+    """
+
+    spec: Any
+    users: int
+    privacy: Privacy
+    schedule: str | Schedule = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privacy, PrivacyModel):
+            raise InvalidArgument(
+                f"privacy must be JointDP, LocalDP or NonPrivate, got {self.privacy!r}"
+            )
+        object.__setattr__(self, "seed", whole_number("seed", self.seed, least=0))
+        object.__setattr__(self, "users", whole_number("users", self.users, most=MOST_USERS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """The options of an algorithm that has none."""
+
+
+class Algorithm(ABC, Generic[Plan]):
+    """What learns from releases.
+
+    A subclass has a ``name``, which is that of its module, and ``Options``, a frozen dataclass. Its
+    constructor first sets what the hooks below read, then calls this one.
+
+    Attributes:
+        policy: what serves users now.
+        greedy_policy: the best policy for what is known now, without exploring.
+        served: how many users were served; a block counts when it was asked.
+        releases: how many blocks were learnt from.
+        rng: of ties and of first policies; not of the noise.
+
+    Args:
+        setting: what every algorithm is told.
+        options: an instance of ``Options``.
+    """
+
+    name: ClassVar[str] = ""
+    Options: ClassVar[type[Any]] = NoOptions
+    batch: ClassVar[bool] = False
+    """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
+    refuses: ClassVar[Mapping[str, str]] = {}
+    """Options of its kin, or of serving, that mean nothing to it, each with the reason."""
+
+    def __init__(self, setting: Setting, options: Any) -> None:
+        self.setting, self.options = setting, options
+        self.spec, self.users, self.privacy = setting.spec, setting.users, setting.privacy
+        self._check()
+        self.served = 0
+        self.releases = 0
+        self.rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 4]))
+        self.policy, self.greedy_policy = self._first_policies()
+        self.counter = self._choose_counter()
+        self.schedule = self._choose_schedule(setting.schedule)
+
+    # The algorithm.
+
+    @abstractmethod
+    def asks(self) -> Asks:
+        """The questions about the current block, one after the other.
+
+        Each ``release = yield Ask(statistic)`` is one. Nothing of what is known may change before
+        the first of them. After the last answer what is known has taken them all in.
+        """
+
+    @abstractmethod
+    def plan(self) -> tuple[Plan, Plan]:
+        """The next policy to serve users with, and the greedy one beside it.
+
+        ``served`` and ``releases`` already count the last block; the policies' version is
+        ``releases``.
+        """
+
+    @abstractmethod
+    def state(self) -> State:
+        """What is known, for a save: JSON values and arrays."""
+
+    @abstractmethod
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """Puts back what :meth:`state` returned; it is among what the save holds."""
+
+    # What a family defines.
+
+    @abstractmethod
+    def _first_policies(self) -> tuple[Plan, Plan]:
+        """What serves the first users, before anything is known, and the greedy policy then."""
+
+    @abstractmethod
+    def policy_arrays(self, policy: Plan) -> Arrays:
+        """A policy for a save, all but its version."""
+
+    @abstractmethod
+    def policy_of(self, arrays: Arrays, version: int) -> Plan:
+        """The inverse of :meth:`policy_arrays`, to the bit."""
+
+    @abstractmethod
+    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
+        """When policies are republished; ``"auto"`` is the family's own."""
+
+    # What an algorithm may define.
+
+    def _check(self) -> None:
+        """Refuses options that do not go together; nothing is made yet."""
+
+    def _choose_counter(self) -> str:
+        """``"blocks"`` for single releases, or the kind of counter that all blocks go through."""
+        return "blocks"
+
+    @property
+    def form(self) -> str:
+        """In which form simulated users come: one by one, unless sums will do."""
+        return "episodes"
+
+    @property
+    def masked(self) -> bool:
+        """Whether only those count who followed the block's own policy.
+
+        Then episodes must say which version their users followed.
+        """
+        return False
+
+    @property
+    def protects(self) -> str:
+        """What its statistics protect, in words."""
+        return WHOLE_EPISODE
+
+    @property
+    def kept(self) -> Kept | None:
+        """Which earlier blocks are asked again; none by default."""
+        return None
+
+    @property
+    def gate_privacy(self) -> Privacy:
+        """The model that noise is drawn by; another one than asked for, as a paper printed it."""
+        return self.privacy
+
+    @property
+    def resumable(self) -> bool:
+        """Whether its runs can be saved."""
+        return True
+
+    @property
+    def why(self) -> str:
+        """What was chosen for this world, budget and length, in words."""
+        return f"{self.schedule.releases} releases ({self.schedule.name})"
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a save to be resumed, as JSON values."""
+        return {
+            "class": type(self).__name__,
+            "spec": repr(self.spec),
+            "users": self.users,
+            "privacy": repr(self.privacy),
+            **{name: repr(value) for name, value in vars(self.options).items()},
+            "counter": self.counter,
+            "schedule": repr(self.schedule),
+        }
+
+    # What the agent tells.
+
+    @property
+    def block_users(self) -> int:
+        """How many users the current policy serves in all; 0 at the end."""
+        if self.releases >= self.schedule.releases:
+            return 0
+        return min(self.schedule.blocks[self.releases], self.users - self.served)
+
+    def advance(self, users: int) -> None:
+        """A block was asked everything: it counts, and the next policy is planned."""
+        self.served += users
+        self.releases += 1
+        self.policy, self.greedy_policy = self.plan()

@@ -1,0 +1,144 @@
+"""Kinds of agents: what ``tacit.UCBVI(spec, users=..., privacy=...)`` calls.
+
+A kind puts an algorithm to work. Options are typed once: those of serving here (:class:`Serving`),
+an algorithm's own in its ``Options``. One that means nothing to an algorithm is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tacit.core.agent import Agent
+from tacit.core.algorithm import Algorithm, Setting
+from tacit.core.schedule import Schedule
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import Privacy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """How an agent serves its users: options of every agent.
+
+    Attributes:
+        schedule: when a policy is republished: ``"auto"`` (the algorithm's own), ``"every"``,
+            ``"fixed:size=100"``, ``"geometric:growth=1.5,first=1"`` or a
+            :class:`~tacit.core.schedule.Schedule`.
+        seed: of ties and of the first, random policy; not of the noise.
+        noise_seed: reproducible noise, for simulations only: it protects nobody.
+        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`; a file that is
+            missing is made, as a ledger of this run alone.
+        autosave: file that is written before each publication, so that a killed run can go on.
+    """
+
+    schedule: str | Schedule = "auto"
+    seed: int = 0
+    noise_seed: int | None = None
+    ledger: str | os.PathLike[str] | None = None
+    autosave: str | os.PathLike[str] | None = None
+
+
+_SERVING = {item.name for item in fields(Serving)}
+
+
+class AgentKind:
+    """Makes agents that learn by one algorithm.
+
+    Args:
+        algorithm: its class.
+    """
+
+    def __init__(self, algorithm: type[Algorithm[Any]]) -> None:
+        self.algorithm = algorithm
+        self.__name__ = self.__qualname__ = algorithm.__name__
+        self.__module__ = algorithm.__module__
+        self.__doc__ = algorithm.__doc__
+
+    @property
+    def name(self) -> str:
+        """As a command line has it."""
+        return self.algorithm.name
+
+    @property
+    def batch(self) -> bool:
+        """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
+        return self.algorithm.batch
+
+    def __call__(self, spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
+        """An agent for a world of which ``spec`` is known.
+
+        Args:
+            spec: what is known of the world.
+            users: how many users are declared.
+            privacy: JointDP, LocalDP or NonPrivate.
+            options: of serving (:class:`Serving`) and of the algorithm (its ``Options``).
+        """
+        self._check_names(options)
+        serving = Serving(**{name: options[name] for name in options if name in _SERVING})
+        own = self.algorithm.Options(**{n: options[n] for n in options if n not in _SERVING})
+        setting = Setting(spec, users, privacy, serving.schedule, serving.seed)
+        return Agent(
+            self.algorithm(setting, own),
+            noise_seed=serving.noise_seed,
+            ledger=serving.ledger,
+            autosave=serving.autosave,
+        )
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Everything it takes, typed where it is declared."""
+        keyword, given = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters = [
+            inspect.Parameter(name, given, annotation=kind)
+            for name, kind in (("spec", Any), ("users", int), ("privacy", Privacy))
+        ]
+        for kind in (self.algorithm.Options, Serving):
+            types = typing.get_type_hints(kind)
+            parameters += [
+                inspect.Parameter(
+                    item.name, keyword, default=item.default, annotation=types[item.name]
+                )
+                for item in fields(kind)
+                if item.name not in self.algorithm.refuses
+            ]
+        return inspect.Signature(parameters, return_annotation=Agent)
+
+    def _check_names(self, options: Mapping[str, Any]) -> None:
+        refuses = self.algorithm.refuses
+        own = {item.name for item in fields(self.algorithm.Options)}
+        taken = sorted((own | _SERVING) - set(refuses))
+        for name in options:
+            if name in refuses:
+                raise InvalidArgument(
+                    f"{name} means nothing to {self.__name__}: {refuses[name]}; leave it out"
+                )
+            if name not in taken:
+                near = difflib.get_close_matches(name, taken, n=1)
+                hint = f" (did you mean {near[0]!r}?)" if near else ""
+                raise InvalidArgument(
+                    f"{self.__name__} has no option {name!r}{hint}; it takes {', '.join(taken)}"
+                )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AgentKind) and self.algorithm is other.algorithm
+
+    def __hash__(self) -> int:
+        return hash(self.algorithm)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AgentKind, (self.algorithm,)
+
+    def __repr__(self) -> str:
+        return f"<kind of agents {self.__name__}>"
+
+
+def maker(found: Any) -> Any:
+    """What makes agents, given an algorithm's class; anything else makes what it makes."""
+    if isinstance(found, type) and issubclass(found, Algorithm):
+        return AgentKind(found)
+    return found
