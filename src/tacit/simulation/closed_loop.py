@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.agent import Agent
 from tacit.core.permuted import PermutedWorld
 from tacit.core.schedule import every_episode
 from tacit.core.world import World
@@ -29,7 +30,6 @@ from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import MOST_BYTES
 from tacit.finite.visits import VisitCounts
-from tacit.privacy.models import NonPrivate
 from tacit.privacy.statistic import Block
 from tacit.simulation.agents import AnyAgent
 from tacit.tabular.ucbvi import UCBVI
@@ -107,54 +107,60 @@ def play(agent: AnyAgent, world: World, rng: np.random.Generator) -> Iterator[Se
         world: the users, perhaps with other labels of actions.
         rng: the users' randomness; that of ties is the agent's.
     """
-    # Somebody's own agent or world may do more at every step than is done here.
-    if type(agent) is not UCBVI:
+    # Somebody's own algorithm or world may do more at every step than is done here.
+    if not isinstance(agent, Agent) or type(agent.algorithm) is not UCBVI:
         return None
-    labels = np.arange(agent.spec.actions)
+    algorithm = agent.algorithm
+    labels = np.arange(algorithm.spec.actions)
     if isinstance(world, PermutedWorld):
         labels, world = np.array(world.permutation), world.world
     if (
-        not isinstance(agent.privacy, NonPrivate)
-        or agent.bonus != "practical"
-        or agent.calibration != "tight"
-        or agent.schedule.blocks != every_episode(agent.users)
-        or agent._with_ids
+        algorithm.privacy.private
+        or algorithm.options.bonus != "practical"
+        or algorithm.options.calibration != "tight"
+        or algorithm.schedule.blocks != every_episode(algorithm.users)
+        or agent._session.with_ids
         or not isinstance(world, TabularWorld)
         or type(world).simulate is not TabularWorld.simulate
         or type(world).value is not TabularWorld.value
-        or agent.spec.actions > np.iinfo(np.int16).max
+        or algorithm.spec.actions > np.iinfo(np.int16).max
         # Counts by cell and the estimates from them, beside the agent's own.
-        or 8 * agent.evidence.transitions.nbytes > MOST_BYTES
+        or 8 * algorithm.evidence.transitions.nbytes > MOST_BYTES
     ):
         return None
-    check_policy(world.model, agent.policy)
-    return _parts(agent, world.model, labels, rng)
+    check_policy(world.model, algorithm.policy)
+    return _parts(agent, algorithm, world.model, labels, rng)
 
 
 def _parts(
-    agent: UCBVI, model: FiniteModel, labels: Ints, rng: np.random.Generator
+    agent: Agent, ucbvi: UCBVI, model: FiniteModel, labels: Ints, rng: np.random.Generator
 ) -> Iterator[ServedUsers]:
-    H, S = agent.spec.horizon, agent.spec.states
+    H, S = ucbvi.spec.horizon, ucbvi.spec.states
     size = min(_PART_USERS, max(1, _PART_BYTES // (4 * H * S)))
-    while (left := agent.users - agent.served) > 0:
+    while (left := ucbvi.users - ucbvi.served) > 0:
         policies = np.empty((min(size, left), H, S), dtype=np.int16)
         greedy = np.empty_like(policies)
-        _serve(agent, model, labels, rng, policies, greedy)
+        counted = _serve(ucbvi, model, labels, rng, policies, greedy)
+        _learn(agent, ucbvi, len(policies), *counted)
         yield ServedUsers(model, policies, greedy)
 
 
 def _serve(
-    agent: UCBVI,
+    ucbvi: UCBVI,
     model: FiniteModel,
     labels: Ints,
     rng: np.random.Generator,
     policies: Actions,
     greedy: Actions,
-) -> None:
-    """Serves as many users as ``policies`` has room for, and brings the agent up to date."""
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Serves as many users as ``policies`` has room for; returns their counts.
+
+    Returns:
+        Transitions, sums of rewards, and what any policy so far could reach.
+    """
     from tacit.simulation.serve_loops import serve
 
-    evidence, constants = agent.evidence, agent.constants
+    evidence, constants = ucbvi.evidence, ucbvi.options.constants
     L, S, A = evidence.rewards.shape
     of_world = np.argsort(labels)  # the agent's label of the world's action
     before = evidence.transitions[:, :, of_world], evidence.rewards[:, :, of_world]
@@ -162,15 +168,15 @@ def _serve(
     counts = np.array(before[0].transpose(0, 2, 1, 3), order="C").reshape(L, A * S, S)
     sums = np.array(before[1].transpose(0, 2, 1), order="C").reshape(L, A * S)
     reached = np.zeros((L, A * S), dtype=bool)
-    policies[0] = labels[_actions(agent.policy)]
-    greedy[0] = labels[_actions(agent.greedy_policy)]
+    policies[0] = labels[_actions(ucbvi.policy)]
+    greedy[0] = labels[_actions(ucbvi.greedy_policy)]
     # What was learnt elsewhere may be impossible in this world.
     room = int(np.count_nonzero(counts, axis=-1).max()) + model.moves.successors.shape[-1]
     table = model.transition_rewards
     log_term = math.log(sums.size / 0.05)
     serve(
         rng,
-        agent._rng,
+        ucbvi.rng,
         model.first_states.successors[0],
         model.first_states.cumulative[0],
         model.moves.successors,
@@ -179,8 +185,8 @@ def _serve(
         model.reward_values,
         table is not None,
         _NO_TABLE if table is None else np.array(table),  # compiled for what can be written
-        agent.scale * constants.sampling * math.sqrt(2.0 * log_term),
-        agent.scale * constants.range_term,
+        ucbvi.options.scale * constants.sampling * math.sqrt(2.0 * log_term),
+        ucbvi.options.scale * constants.range_term,
         min(S, room),
         counts,
         sums,
@@ -194,7 +200,7 @@ def _serve(
     )
     transitions, rewards = (b - a for a, b in zip(before, after, strict=True))
     seen = evidence.reached | reached.reshape(L, A, S).transpose(0, 2, 1)[:, :, labels]
-    _learn(agent, len(policies), transitions[:, :, labels], rewards[:, :, labels], seen)
+    return transitions[:, :, labels], rewards[:, :, labels], seen
 
 
 def _actions(policy: Policy) -> Ints:
@@ -203,17 +209,27 @@ def _actions(policy: Policy) -> Ints:
 
 
 def _learn(
-    agent: UCBVI, users: int, transitions: Floats, rewards: Floats, reached: NDArray[np.bool_]
+    agent: Agent,
+    ucbvi: UCBVI,
+    users: int,
+    transitions: Floats,
+    rewards: Floats,
+    reached: NDArray[np.bool_],
 ) -> None:
-    """The users' counts through the gate as one block, and the agent's own plan after the last."""
-    spec = agent.spec
-    statistic = VisitCounts(spec.states, spec.actions, spec.horizon, pooled=agent.stationary)
+    """The users' counts through the gate as one block, and the algorithm's own plan at the end.
+
+    An agent has no way to say that each of a block's users followed another policy, and needs none:
+    nobody is protected here, so that this may reach behind its desk.
+    """
+    spec, curator = ucbvi.spec, agent._curator
+    statistic = VisitCounts(spec.states, spec.actions, spec.horizon, pooled=ucbvi.stationary)
     block = Block(users, {"transitions": transitions, "rewards": rewards}, aggregate=True)
-    number = agent._curator.add(block)
-    release = agent._curator.release(statistic, blocks=[number])
-    agent._curator.forget(number)
-    agent.evidence.add(release, statistic, users)
-    agent.evidence.reached = reached
-    agent.served += users
-    agent.releases += users
-    agent._policy, agent._greedy = agent._plan()
+    number = curator.add(block)
+    release = curator.release(statistic, blocks=[number])
+    curator.forget(number)
+    agent._session.end_round(curator.releases)
+    ucbvi.evidence.add(release, statistic, users)
+    ucbvi.evidence.reached = reached
+    ucbvi.served += users
+    ucbvi.releases += users
+    ucbvi.policy, ucbvi.greedy_policy = ucbvi.plan()
