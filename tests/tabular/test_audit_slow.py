@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import JointDP, Relation, audit_samples
+from tacit import UCBPO, UCBVI, JointDP, Relation, audit_samples
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Statistic
 from tacit.tabular import TabularWorld
-from tacit.tabular.ucbpo import UCBPO
-from tacit.tabular.ucbvi import UCBVI
 
 pytestmark = pytest.mark.slow
 
@@ -115,7 +113,7 @@ def observed(design: str, seed: int, where: int, halved: bool) -> float:
     between them: the best projection has the weights C^-1 1.
     """
     agent = make(design, seed, halved)
-    statistic = agent._statistic() if agent._stream is None else agent._stream.statistic
+    statistic = agent.statistic if agent._stream is None else agent._stream.statistic
     towards = difference(agent, statistic)
     releases: list[float] = []
     gate: Any = agent._curator if agent._stream is None else agent._stream
@@ -161,7 +159,7 @@ def samples(design: str, halved: bool, runs: int = RUNS) -> list[np.ndarray]:
 @pytest.mark.parametrize("design", DESIGNS)
 def test_the_two_lives_are_as_far_apart_as_lives_can_be(design: str) -> None:
     agent = make(design, 0)
-    statistic = agent._statistic() if agent._stream is None else agent._stream.statistic
+    statistic = agent.statistic if agent._stream is None else agent._stream.statistic
     length = float(np.linalg.norm(difference(agent, statistic)))
     assert length == pytest.approx(statistic.l2(Relation.REPLACE_ONE))
 

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import Budget, JointDP, LocalDP, NonPrivate
+from tacit import LDPOB, PUCB, Budget, JointDP, LocalDP, NonPrivate
+from tacit.core.agent import Agent
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.tabular import TabularWorld, random_mdp
-from tacit.tabular.ldpob import LDPOB
-from tacit.tabular.pucb import PUCB, ThreeCounts
-from tacit.tabular.ucbvi import count_width
 
 JOINT = JointDP(epsilon=1.0, delta=1e-6)
 MECHANISMS = {
@@ -35,7 +33,7 @@ def random_world(seed: int = 0) -> TabularWorld:
     return random_mdp(states=3, actions=2, horizon=4, seed=seed)
 
 
-def finished(agent: ThreeCounts, world: TabularWorld, seed: int = 0) -> ThreeCounts:
+def finished(agent: Agent, world: TabularWorld, seed: int = 0) -> Agent:
     """The agent after all its users, with the world's own labels."""
     rng = np.random.default_rng(seed)
     while agent.block_users > 0:
@@ -46,7 +44,7 @@ def finished(agent: ThreeCounts, world: TabularWorld, seed: int = 0) -> ThreeCou
 # Plans.
 
 
-def slow_plan(agent: ThreeCounts, bonus) -> np.ndarray:
+def slow_plan(agent: Agent, bonus) -> np.ndarray:
     """Optimistic values by loops; ``bonus(step, n, row)`` says how to read a cell, or None."""
     H, S, A = agent.spec.horizon, agent.spec.states, agent.spec.actions
     counts = agent.evidence.counts()
@@ -81,7 +79,7 @@ def test_pucb_plans_like_its_definition(privacy) -> None:
     agent = PUCB(world.spec, users=60_000, privacy=privacy, scale=0.05, seed=3, noise_seed=4)
     finished(agent, world)
     H, S, A, K = 4, 3, 2, 60_000
-    E = count_width(agent, agent.noise_std)
+    E = agent.count_width(agent.noise_std)
     known = []
 
     def bonus(h: int, n: float, row: list[float]):
@@ -125,7 +123,7 @@ def test_ldpob_plans_like_its_definition(name: str, stationary: bool) -> None:
         noise_seed=4,
     )
     finished(agent, world)
-    c = agent._widths(3_000_000)
+    c = agent.algorithm._noise_widths(3_000_000)
     assert (c.reward > 0) == (name != "none")
     H, S, A, K = 4, 3, 2, 3_000_000
 
@@ -236,7 +234,7 @@ def test_widths_of_reports_hold_and_are_not_vacuous(name: str) -> None:
     truth = rng.multinomial(users, np.full(8 * 4 * 8, 1 / 256), size=3).reshape(3, 8, 4, 8)
     sums = rng.binomial(truth.sum(axis=-1), 0.5)
     agent.learn(tacit.Block(users, {"transitions": truth, "rewards": sums}, aggregate=True))
-    counts, c = agent.evidence.counts(), agent._widths(users)
+    counts, c = agent.evidence.counts(), agent.algorithm._noise_widths(users)
     for noise, width in [
         (counts.rewards - sums, c.reward),
         (agent.evidence.counts().visits - truth.sum(axis=-1), c.visits),
@@ -329,12 +327,12 @@ def test_ldpob_learns_with_very_many_users(name: str) -> None:
 def test_a_resumed_simulation_goes_on_as_if_nothing_had_happened(kind: str, tmp_path) -> None:
     world = random_world()
 
-    def make() -> ThreeCounts:
+    def make() -> Agent:
         if kind == "pucb":
             return PUCB(world.spec, 5000, JOINT, schedule="fixed:size=1000", noise_seed=0)
         return LDPOB(world.spec, 5000, LocalDP(1.0, 0.0), schedule="fixed:size=1000", noise_seed=0)
 
-    def serve(agent: ThreeCounts, rng: np.random.Generator, blocks: int) -> None:
+    def serve(agent: Agent, rng: np.random.Generator, blocks: int) -> None:
         for _ in range(blocks):
             agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
 

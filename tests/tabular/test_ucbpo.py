@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit import JointDP, NonPrivate
+from tacit import UCBPO, JointDP, NonPrivate
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import TabularWorld, riverswim
-from tacit.tabular.ucbpo import UCBPO
 
 JOINT = JointDP(5.0, 1e-6)
 
@@ -31,7 +30,7 @@ def random_world(seed: int, S: int, A: int, H: int, stationary: bool) -> Tabular
 
 def mirror_steps(agent: UCBPO, before: np.ndarray, floor: float) -> np.ndarray:
     """Each step weights every action by exp(eta Q of the policy so far), in loops."""
-    P, r, bonus = agent._world
+    P, r, bonus = agent.algorithm._world
     H, S, A = before.shape
     L = len(r)
     # Logarithms are kept between steps, so that tiny probabilities are not lost.
@@ -102,7 +101,7 @@ def test_the_papers_step_size() -> None:
 def test_a_bound_over_all_values_costs_more_than_one_over_the_optimal_one() -> None:
     world = random_world(0, 3, 2, 2, stationary=False)
     agent = UCBPO(world.spec, 500, JOINT, bonus="theory", noise_seed=0)
-    assert agent._next_term() == pytest.approx(
+    assert agent.algorithm._next_term() == pytest.approx(
         math.sqrt(4 * 3 * math.log(6 * 3 * 2 * 500 * 2 / 0.1))
     )
 

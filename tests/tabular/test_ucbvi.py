@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
-from tacit.tabular.agent import Constants
 
-from tacit import JointDP, LocalDP, NonPrivate, audit_counter
+from tacit import UCBVI, JointDP, LocalDP, NonPrivate, audit_counter
 from tacit.core.schedule import Schedule
 from tacit.finite.model import optimal
 from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import TabularWorld, riverswim
-from tacit.tabular.ucbvi import UCBVI, count_width
+from tacit.tabular.base import TabularConstants
 
 JOINT = JointDP(5.0, 1e-6)
 
@@ -110,7 +109,7 @@ def theory_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
     """The paper's optimistic and plain Q, in loops, with one width for all counts."""
     counts, K, p = agent.evidence.counts(), agent.users, agent.failure
     H, S, A = counts.rewards.shape
-    width = count_width(agent, float(np.max(counts.noise)))
+    width = agent.count_width(float(np.max(counts.noise)))
     log_term = math.sqrt(2 * math.log(4 * S * A * K * H / p))
     Q, plain_Q = np.zeros((H, S, A)), np.zeros((H, S, A))
     V, plain_V = [0.0] * S, [0.0] * S
@@ -285,14 +284,14 @@ def test_the_width_covers_the_noise_of_every_count() -> None:
     options: dict[str, Any] = {"stationary": False, "bonus": "theory", "noise_seed": 0}
     agent = UCBVI(world.spec, 10**4, JOINT, schedule="fixed:size=1000", failure=0.3, **options)
     cells = 2 * 3 * 2 * (3 + 2)
-    assert count_width(agent, 2.0) == pytest.approx(2.0 * -ndtri(0.3 / (3 * cells * 10) / 2))
-    assert count_width(agent, 0.0) == 0.0
+    assert agent.count_width(2.0) == pytest.approx(2.0 * -ndtri(0.3 / (3 * cells * 10) / 2))
+    assert agent.count_width(0.0) == 0.0
     pure = UCBVI(
         world.spec, 10**4, JointDP(5.0, 0.0), schedule="fixed:size=1000", failure=0.3, **options
     )
     # Laplace noise has heavier tails, which the bound knows: one variable of scale 1.
     p = 0.3 / (3 * cells * 10)
-    assert count_width(pure, math.sqrt(2.0)) > math.log(1 / p)
+    assert pure.count_width(math.sqrt(2.0)) > math.log(1 / p)
 
 
 # The paper's calibration, and what is proven of it.
@@ -448,7 +447,7 @@ def make(**options: Any) -> UCBVI:
         {"scale": 0.5},
         {"stationary": False},
         {"schedule": "fixed:size=15"},
-        {"constants": Constants(cap=1)},
+        {"constants": TabularConstants(cap=1)},
         {"privacy": JointDP(4.0, 1e-6)},
     ],
     ids=str,

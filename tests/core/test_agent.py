@@ -1,7 +1,8 @@
-"""What a family gets from Learner by writing the hooks that it must, and no more."""
+"""What an algorithm gets from its agent: blocks, the gate, saves, errors that say who was taken."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,11 @@ import pytest
 
 import tacit
 from tacit import Block, JointDP, NonPrivate
+from tacit.core.algorithm import Setting
+from tacit.core.asks import Ask, Asks, Kept, State
+from tacit.core.kinds import AgentKind
 from tacit.core.schedule import Schedule
-from tacit.finite.finite_learner import FiniteLearner
+from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
@@ -21,39 +25,54 @@ SPEC = FiniteSpec(states=3, actions=2, horizon=4, stationary=False)
 PRIVATE = JointDP(1.0, 1e-6)
 
 
-class Adds(FiniteLearner[VisitCounts]):
+@dataclass(frozen=True, kw_only=True)
+class AddsOptions:
+    counter: str = "blocks"
+
+
+class AddsRewards(FiniteAlgorithm):
     """Adds up rewards and follows the largest sums."""
 
     name = "adds"
+    Options = AddsOptions
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, setting: Setting, options: AddsOptions) -> None:
         self.sums = np.zeros((SPEC.horizon, SPEC.states, SPEC.actions))
-        super().__init__(*args, **options)
+        super().__init__(setting, options)
 
-    def _statistic(self) -> VisitCounts:
-        return VisitCounts(SPEC.states, SPEC.actions, SPEC.horizon)
+    def asks(self) -> Asks:
+        statistic = VisitCounts(SPEC.states, SPEC.actions, SPEC.horizon)
+        release = yield Ask(statistic)
+        self.take_in(release, statistic)
 
-    def _absorb(self, release: Any, statistic: VisitCounts, users: int) -> None:
+    def take_in(self, release: Any, statistic: VisitCounts) -> None:
         self.sums[statistic.where] += release["rewards"]
 
-    def _plan(self) -> tuple[Policy, Policy]:
-        return self._best(self.sums), self._best(self.sums)
+    def plan(self) -> tuple[Policy, Policy]:
+        return self.best(self.sums), self.best(self.sums)
 
-    def _make_schedule(self, schedule: str | Schedule) -> Schedule:
+    def _choose_counter(self) -> str:
+        return self.options.counter
+
+    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
         return Schedule.of("fixed:size=10" if schedule == "auto" else schedule, self.users)
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def state(self) -> State:
         return {}, {"sums": self.sums}
 
-    def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+    def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
         self.sums = arrays["sums"]
 
 
-class Keeps(Adds):
+class KeepsBlocks(AddsRewards):
     """Asks nobody again, but could."""
 
-    def _forget_blocks(self) -> None:
-        pass
+    @property
+    def kept(self) -> Kept:
+        return Kept(blocks=10, decay=1.0, cost=0.0)
+
+
+Adds, Keeps = AgentKind(AddsRewards), AgentKind(KeepsBlocks)
 
 
 def block_of(users: int, seed: int = 0) -> Block:
@@ -90,7 +109,7 @@ def test_a_save_in_the_middle_of_a_block_goes_on_identically(options: Any, tmp_p
 
 
 @pytest.mark.parametrize(("kind", "kept"), [(Adds, ()), (Keeps, (0, 1))])
-def test_a_family_decides_which_blocks_it_keeps(kind: type[Adds], kept: tuple[int, ...]) -> None:
+def test_a_family_decides_which_blocks_it_keeps(kind: AgentKind, kept: tuple[int, ...]) -> None:
     agent = kind(SPEC, 30, PRIVATE, noise_seed=1)
     agent.learn(block_of(20))
     assert agent._curator.blocks == kept
@@ -111,8 +130,8 @@ def test_users_of_a_failed_release_are_lost_and_not_asked_again(monkeypatch: Any
     assert (agent.served, agent.releases) == (30, 2)
 
 
-def test_what_a_family_does_not_offer_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="calibration of Adds must be tight"):
+def test_what_an_algorithm_does_not_offer_is_refused() -> None:
+    with pytest.raises(InvalidArgument, match="AddsRewards has no option 'calibration'"):
         Adds(SPEC, 30, PRIVATE, calibration="as_printed")
 
 
@@ -155,7 +174,7 @@ def test_an_error_says_who_was_taken(monkeypatch: Any, tmp_path: Any) -> None:
 
 def test_users_who_wait_for_their_block_are_taken_too() -> None:
     agent = Adds(SPEC, 30, PRIVATE, noise_seed=1, schedule="fixed:size=10")
-    agent.schedule = Schedule("short", (10, 10))
+    agent.algorithm.schedule = Schedule("short", (10, 10))
     with pytest.raises(HorizonExceeded, match="no block is left for 5 more") as caught:
         agent.learn(block_of(25))
     assert caught.value.users_taken == 20  # type: ignore[attr-defined]
@@ -254,11 +273,11 @@ def test_an_interrupted_release_is_not_taken_in_again_later(tmp_path: Any) -> No
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    agent._absorb = interrupted  # type: ignore[method-assign]
+    agent.algorithm.take_in = interrupted
     with pytest.raises(KeyboardInterrupt) as caught:
         agent.learn(block_of(10))
     assert caught.value.users_taken == 10  # type: ignore[attr-defined]
-    del agent._absorb
+    del agent.algorithm.take_in
     agent.learn(block_of(10, seed=1))
     agent.save(tmp_path / "save")
     resumed = Adds(SPEC, 40, PRIVATE, noise_seed=1).load(tmp_path / "save")
@@ -273,7 +292,7 @@ def test_reports_that_were_taken_are_said_to_be() -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    agent._absorb = interrupted  # type: ignore[method-assign]
+    agent.algorithm.take_in = interrupted
     with pytest.raises(KeyboardInterrupt) as caught:
         agent.learn_reports(reports)
     assert caught.value.users_taken == 10  # type: ignore[attr-defined]
