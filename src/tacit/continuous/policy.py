@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.continuous.features import FeatureMap, Polynomial, feature_arrays, features_of
-from tacit.finite.policy import write_published
+from tacit.core.public_file import write_published
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
 

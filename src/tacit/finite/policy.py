@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import published
+from tacit.core.public_file import write_published
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.privacy.storage import write_atomic
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -178,22 +177,6 @@ class Policy:
     def _probabilities(self) -> Floats:
         assert self.probabilities is not None  # noqa: S101  (checked when it was made)
         return self.probabilities
-
-
-def write_published(
-    path: str | os.PathLike[str],
-    version: int,
-    arrays: Mapping[str, NDArray[Any]],
-    kind: str | None = None,
-) -> None:
-    """Writes a public file of any kind that :mod:`tacit.published` reads, atomically, mode 0644."""
-    stored: dict[str, Any] = {"format": np.int64(published.FORMAT), "version": np.int64(version)}
-    if kind is not None:
-        stored["kind"] = np.str_(kind)
-    stored |= arrays
-    buffer = io.BytesIO()
-    np.savez(buffer, **stored)
-    write_atomic(path, buffer.getvalue(), 0o644)
 
 
 def _integer(name: str, value: int, least: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.policy import write_published
+from tacit.core.public_file import write_published
 from tacit.finite.spec import check_seed
 from tacit.lq.spec import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
