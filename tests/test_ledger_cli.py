@@ -10,10 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import tacit.privacy.ledger.ledger as module
 from tacit import Block, Budget, JointCurator, JointDP, cli, ledger_cli
 from tacit.privacy.budget import epsilon_from_mu
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, chain, journal
 from tacit.privacy.standard import ClippedSum
 
 NOON = "2026-01-02T12:00:00+00:00"
@@ -22,7 +21,7 @@ SUM = ClippedSum(1)
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    monkeypatch.setattr(module, "_now", lambda: NOON)
+    monkeypatch.setattr(journal, "_now", lambda: NOON)
 
 
 @pytest.fixture
@@ -167,7 +166,7 @@ def test_an_overspent_ledger_with_a_right_chain_is_bad(call, one):
     lines = one.read_bytes().splitlines(keepends=True)
     previous = json.loads(lines[-1])["hash"]
     record = {"sequence": 11, "event": "charge", "label": "x", "costs": {"k": 1.0}}
-    one.write_bytes(b"".join(lines) + module._seal(record, previous))
+    one.write_bytes(b"".join(lines) + chain.seal(record, previous))
     assert "line 12 brings 'k' to 1.0 mu^2, above its limit" in call("verify", one, code=1)
 
 
@@ -194,7 +193,7 @@ def test_a_ledger_of_a_later_release_is_not_judged(call, tmp_path):
     Ledger.create(path, 1.0, unit="mu^2")
     record = json.loads(path.read_bytes())
     del record["hash"]
-    path.write_bytes(module._seal(record | {"version": 3}, ""))
+    path.write_bytes(chain.seal(record | {"version": 3}, ""))
     assert "version 3; this release reads (1, 2)" in call("verify", path, code=2)
 
 

@@ -251,7 +251,7 @@ def write(path, data, mode, *, replace=True):
 c.storage.write_atomic = write
 """,
     "leaves torn lines": """
-import tacit.privacy.ledger.ledger as m
+import tacit.privacy.ledger.chain as m
 class Os:
     def __getattr__(self, name):
         return (lambda *a: None) if name == "ftruncate" else getattr(c.os, name)

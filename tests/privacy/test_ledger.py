@@ -20,13 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-import tacit.privacy.ledger.ledger as module
 from tacit import Block, JointDP, Relation
 from tacit.audit.mechanisms import audit_linear
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, DoubleSpend, InvalidArgument
-from tacit.privacy.ledger import Entry, Ledger, Terms
+from tacit.privacy.ledger import Entry, Ledger, Terms, chain, header, journal
 from tacit.privacy.pseudonyms import name_of
 from tacit.privacy.standard import ClippedSum
 
@@ -36,7 +35,7 @@ NOON = "2026-01-02T12:00:00+00:00"
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     """It is always noon, so that equal entries are equal lines."""
-    monkeypatch.setattr(module, "_now", lambda: NOON)
+    monkeypatch.setattr(journal, "_now", lambda: NOON)
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def forge(path, change):
     del record["hash"]
     change(record)
     previous = json.loads(lines[-2])["hash"] if len(lines) > 1 else ""
-    path.write_bytes(b"".join([*lines[:-1], module._seal(record, previous)]))
+    path.write_bytes(b"".join([*lines[:-1], chain.seal(record, previous)]))
 
 
 # Creating and opening
@@ -108,7 +107,7 @@ def test_open_or_create_holds_the_caller_to_the_declared_limit(path):
 
 
 def test_open_or_create_survives_a_faster_process(path, monkeypatch):
-    real, winner = module.write_atomic, []
+    real, winner = header.write_atomic, []
 
     def slow(*args, **kwargs):
         if not winner:
@@ -116,7 +115,7 @@ def test_open_or_create_survives_a_faster_process(path, monkeypatch):
             winner[0] = Ledger.create(path, 1.0, unit="mu^2").id
         real(*args, **kwargs)
 
-    monkeypatch.setattr(module, "write_atomic", slow)
+    monkeypatch.setattr(header, "write_atomic", slow)
     assert Ledger.open_or_create(path, 1.0, unit="mu^2").id == winner[0]
 
 
@@ -130,7 +129,7 @@ def test_a_missing_ledger_is_not_an_empty_one(path):
 
 
 def test_a_platform_without_locks_is_told_so(path, ledger, monkeypatch):
-    monkeypatch.setattr(module, "fcntl", None)
+    monkeypatch.setattr(chain, "fcntl", None)
     with pytest.raises(OSError, match="POSIX file locks"):
         Ledger.open(path)
     with pytest.raises(OSError, match="POSIX file locks"):
@@ -654,7 +653,7 @@ def test_a_file_of_the_same_length_does_not_pass_for_the_one_that_was_read(ledge
     path.write_bytes(older)
     other = Ledger.open(path)
     other.charge({"block 2": 0.5}, label="release")
-    assert path.stat().st_size == ledger._end
+    assert path.stat().st_size == ledger._journal._file.end
     before = path.read_bytes()
     for act in (
         lambda: ledger.charge({"block 2": 0.75}, label="release"),
@@ -671,14 +670,14 @@ def test_who_waits_for_the_lock_does_not_write_to_a_file_that_is_gone(ledger, pa
     """A copy that is moved into place between opening and locking would never hear of a charge."""
     copy = path.with_name("copy")
     copy.write_bytes(path.read_bytes())
-    flock = module.fcntl.flock
+    flock = chain.fcntl.flock
 
     def locked_late(descriptor, operation):
         if copy.exists():
             copy.replace(path)
         flock(descriptor, operation)
 
-    monkeypatch.setattr(module.fcntl, "flock", locked_late)
+    monkeypatch.setattr(chain.fcntl, "flock", locked_late)
     with pytest.raises(CorruptFile, match="took its place"):
         ledger.charge({"block 1": 1.0}, label="release")
     assert ledger.charge({"block 1": 0.25}, label="release") == 1
@@ -1091,7 +1090,7 @@ def test_ledgers_of_one_run_of_the_first_release_are_read_and_go_on(path):
         records.append({"sequence": number, "event": event, "label": label, "costs": costs})
     lines, previous = [], ""
     for record in records:
-        lines.append(module._seal(record, previous))
+        lines.append(chain.seal(record, previous))
         previous = json.loads(lines[-1])["hash"]
     path.write_bytes(b"".join(lines))
     ledger = Ledger.open(path)
@@ -1376,11 +1375,11 @@ def test_every_positive_cost_moves_an_account(path, ledger):
     tiny = 1e-17  # what a float of 1 does not notice
     for _ in range(3):
         ledger.charge({"a": tiny}, label="less than a digit")
-    assert ledger._spent["a"] - 1 == pytest.approx(3e-17, rel=1e-12)
+    assert ledger.spent_exactly("a") - 1 == pytest.approx(3e-17, rel=1e-12)
     assert ledger.spent("a") > 1.0
     assert Ledger.open(path).spent("a") == ledger.spent("a")
     # Up to what rounding may add, a relative 1e-9, there is room for five more, and for no sixth.
-    left = Fraction(1 + 1e-9) - ledger._spent["a"]
+    left = Fraction(1 + 1e-9) - ledger.spent_exactly("a")
     ledger.charge({"a": float(left) - 5.5 * tiny}, label="most of the tolerance")
     for _ in range(5):
         ledger.charge({"a": tiny}, label="less than a digit")

@@ -12,13 +12,15 @@ import math
 import numbers
 import os
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from tacit.privacy.errors import InvalidArgument
 
 T = TypeVar("T")
+
+FilePath: TypeAlias = str | os.PathLike[str]
 
 MOST_USERS = 10**18
 """More users than this nobody has, and floats cannot count."""
@@ -85,7 +87,7 @@ def instance_of(name: str, value: object, kinds: type | tuple[type, ...]) -> Non
         raise InvalidArgument(f"{name} must be {words}, got {value!r}")
 
 
-def file_name(name: str, value: Any) -> str | os.PathLike[str]:
+def file_name(name: str, value: Any) -> FilePath:
     """A path that the system can look for; not whether there is a file."""
     if isinstance(value, (str, os.PathLike)):
         try:

@@ -31,6 +31,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.privacy.arguments import FilePath
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 
 JSON: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
@@ -71,7 +72,7 @@ class State:
 
 
 def write_state(
-    path: str | os.PathLike[str],
+    path: FilePath,
     kind: str,
     meta: Mapping[str, JSON],
     arrays: Mapping[str, NDArray[Any]],
@@ -106,7 +107,7 @@ def write_state(
     write_atomic(path, _encode(kind, meta, arrays), 0o600 if secret else 0o644)
 
 
-def read_state(path: str | os.PathLike[str], kind: str) -> State:
+def read_state(path: FilePath, kind: str) -> State:
     """Read the state of the given kind that :func:`write_state` wrote to ``path``.
 
     The checksum is compared before anything is parsed. It detects damage, not a forger.
@@ -131,9 +132,7 @@ def read_state(path: str | os.PathLike[str], kind: str) -> State:
         raise CorruptFile(f"{os.fspath(path)!r}: {error}") from error
 
 
-def write_atomic(
-    path: str | os.PathLike[str], data: bytes, mode: int, *, replace: bool = True
-) -> None:
+def write_atomic(path: FilePath, data: bytes, mode: int, *, replace: bool = True) -> None:
     """Make ``path`` a file with exactly these bytes, or change nothing.
 
     A temporary file in the same directory is created with the final mode, written, flushed to
@@ -177,7 +176,7 @@ def write_atomic(
     _sync_directory(directory)
 
 
-def _is_ledger(path: str | os.PathLike[str]) -> bool:
+def _is_ledger(path: FilePath) -> bool:
     if not os.path.isfile(path):  # what is no file is left to the rename
         return False
     try:

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import MOST_USERS, flag, positive, whole_number
+from tacit.privacy.arguments import MOST_USERS, FilePath, flag, positive, whole_number
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
@@ -231,7 +231,7 @@ class Counter(ABC):
             **self._options(),
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: FilePath) -> None:
         """Writes the counter's secret state: the exact sum and the noise already drawn.
 
         Real noise is saved as values only; a resumed counter draws fresh noise from then on.
@@ -241,7 +241,7 @@ class Counter(ABC):
         write_state(path, "counter", meta | {"noise": saved_source(self.source)}, arrays)
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> Counter:
+    def load(path: FilePath) -> Counter:
         """Reads a saved counter of any kind. A simulation goes on bit for bit."""
         state = read_state(path, "counter")
         try:

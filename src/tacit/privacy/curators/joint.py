@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import file_name, instance_of, positive, whole_number
+from tacit.privacy.arguments import FilePath, file_name, instance_of, positive, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters import Counter, Noiseless, make_counter
 from tacit.privacy.counters.base import Owner, noise_scale
@@ -55,6 +55,7 @@ from tacit.privacy.exact import (
 )
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.opening import open_again, open_for
 from tacit.privacy.ledger.records import Terms, above
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
@@ -102,8 +103,8 @@ class JointCurator(Curator):
         users: int | None = None,
         noise_seed: int | None = None,
         source: NoiseSource | None = None,
-        ledger: str | os.PathLike[str] | None = None,
-        autosave: str | os.PathLike[str] | None = None,
+        ledger: FilePath | None = None,
+        autosave: FilePath | None = None,
         protects: str = WHOLE_EPISODE,
     ) -> None:
         for name, path in (("ledger", ledger), ("autosave", autosave)):
@@ -132,13 +133,13 @@ class JointCurator(Curator):
         self._saved_streams: dict[str, tuple[dict[str, Any], dict[str, Floats]]] = {}
         self._plain = False
         self._unsaved = False
-        self._autosave: str | os.PathLike[str] | None = None
+        self._autosave: FilePath | None = None
         self._extra: Extra | None = None
         self.extra: tuple[dict[str, Any], dict[str, NDArray[Any]]] = ({}, {})
         self._ledger: Ledger | None = None
         if ledger is not None:
             terms = Terms.of(privacy, protects, simulation=self._source.simulation)
-            opened = Ledger.open_for(ledger, terms)
+            opened = open_for(ledger, terms)
             opened.record_start(secrets.token_hex(16), terms)
             self._account_to(opened)
         if autosave is not None:
@@ -464,12 +465,12 @@ class JointCurator(Curator):
         """
         self._extra = extra
 
-    def autosave_to(self, path: str | os.PathLike[str]) -> None:
+    def autosave_to(self, path: FilePath) -> None:
         """Writes the state to ``path`` now, and again before anything is published."""
         self.save(file_name("autosave", path))
         self._autosave = path
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: FilePath) -> None:
         """Writes the curator's secret state (raw blocks, exact sums, drawn noise), mode 0600.
 
         Real noise is never saved as a generator. With a ledger the save can be resumed once, and
@@ -480,7 +481,7 @@ class JointCurator(Curator):
             self._save(path)
             self._unsaved = False
 
-    def _save(self, path: str | os.PathLike[str]) -> None:
+    def _save(self, path: FilePath) -> None:
         token, ledger = secrets.token_hex(16), self._ledger
         if ledger is None:
             self._write(path, token, None, "")
@@ -490,7 +491,7 @@ class JointCurator(Curator):
         # the state of that run. What is recorded is on disk by then all the same.
         ledger.record_save(token, lambda sequence: self._write(path, token, sequence, run))
 
-    def _write(self, path: str | os.PathLike[str], token: str, after: int | None, run: str) -> None:
+    def _write(self, path: FilePath, token: str, after: int | None, run: str) -> None:
         """Writes the state file; ``after`` is the ledger's last entry that it knows of."""
         meta: dict[str, Any] = {
             "token": token,
@@ -532,10 +533,10 @@ class JointCurator(Curator):
 
     @staticmethod
     def load(
-        path: str | os.PathLike[str],
+        path: FilePath,
         *,
-        ledger: str | os.PathLike[str] | None = None,
-        autosave: str | os.PathLike[str] | None = None,
+        ledger: FilePath | None = None,
+        autosave: FilePath | None = None,
         source: NoiseSource | None = None,
     ) -> JointCurator:
         """Resumes a saved curator; streams continue through :meth:`resume_stream`.
@@ -598,15 +599,15 @@ class JointCurator(Curator):
 
     def _reopen(
         self,
-        ledger: str | os.PathLike[str] | None,
+        ledger: FilePath | None,
         identity: str | None,
         token: str,
         after: int | None,
         run: str,
-        autosave: str | os.PathLike[str] | None,
+        autosave: FilePath | None,
     ) -> None:
         """Asks the ledger whether this save may go on, and takes over what it knows was spent."""
-        opened = None if ledger is None else Ledger.open_again(ledger)
+        opened = None if ledger is None else open_again(ledger)
         if (None if opened is None else opened.id) != identity:
             raise DoubleSpend(
                 "this save belongs to a ledger: give ledger=, the same file"

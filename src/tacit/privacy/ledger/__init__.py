@@ -67,10 +67,14 @@ next charge or save is refused, so it has nothing that it may publish, and write
 
 Sums of costs are exact (fractions): every positive cost moves an account, however small it is.
 
+Agents and curators take the path of a ledger or an opened one. A path that is wrong makes a new
+ledger, of one run; an opened one is there, so nothing is ever made in its place.
+
 Ledgers need POSIX file locks, on a file system that honours them.
 """
 
-from tacit.privacy.ledger.ledger import FORMAT_VERSION, PEOPLE_VERSION, Ledger
+from tacit.privacy.ledger.header import FORMAT_VERSION, PEOPLE_VERSION
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.records import Entry, Event, Terms, Unit
 
 __all__ = ["FORMAT_VERSION", "PEOPLE_VERSION", "Entry", "Event", "Ledger", "Terms", "Unit"]
