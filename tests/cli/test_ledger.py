@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from tacit import Block, Budget, JointCurator, JointDP, cli, ledger_cli
+from tacit import Block, Budget, JointCurator, JointDP
+from tacit.cli.ledger_words import at_most
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.ledger import Ledger, chain, journal
 from tacit.privacy.standard import ClippedSum
+from tests.cli.calls import call as run_tacit
 
 NOON = "2026-01-02T12:00:00+00:00"
 SUM = ClippedSum(1)
@@ -26,16 +26,10 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def call():
-    """Calls ``tacit ledger ...``, with mistakes turned into lines as by the command line."""
-    app = typer.Typer(cls=cli._Commands, pretty_exceptions_enable=False)
-    app.add_typer(ledger_cli.app, name="ledger")
-
-    @app.callback()
-    def tacit_command() -> None:
-        pass
+    """Calls ``tacit ledger ...`` and checks its exit code."""
 
     def invoke(*words, code=0):
-        done = CliRunner().invoke(app, ["ledger", *map(str, words)])
+        done = run_tacit("ledger", *words)
         assert done.exit_code == code, done.output
         assert "Traceback" not in done.output
         return done.output
@@ -316,7 +310,7 @@ def test_a_report_rounds_epsilons_up(call, tmp_path):
     assert "| may spend | 0.0560799 | 1.001 |" in call("report", path)
     rng = np.random.default_rng(1)
     for epsilon in [*np.exp(rng.uniform(-20.0, 12.0, 500)), 9.9996, 0.00099994, 99995.0, 123449.0]:
-        shown = float(ledger_cli._at_most(float(epsilon)))
+        shown = float(at_most(float(epsilon)))
         assert epsilon * (1.0 - 1e-9) <= shown <= epsilon * 1.0011
 
 

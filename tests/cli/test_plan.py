@@ -1,0 +1,98 @@
+"""``tacit plan``: how many users are enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from tacit import JointDP, registry
+from tacit.simulation.plan import Sizes, plan
+from tests.cli.calls import BUDGET, call, content, one_line
+
+
+def planned(*arguments, agent="scripted"):
+    return call("plan", "--agent", agent, *arguments)
+
+
+def test_a_plan_tries_more_users_until_it_is_enough():
+    made = content(planned("--world", "two_coins", *BUDGET, "--seeds", 3, "--json"))
+    assert made["users"] == 10_000
+    assert made["users_to_90_median"] == 200
+    assert made["users_to_90_range"] == [100, 300]
+    assert made["non_private_users_to_90_median"] == 200
+    assert made["price"] == 1.0
+    assert made["noise_std"] == 7.5
+    assert made["why"] == "as scripted"
+    assert made["settled"] is True
+    assert made["privacy"] == {"model": "joint", "epsilon": 1.0, "delta": 1e-6}
+    # Seeds 20 to 22 take 2,100 to 2,300 users, so 10,000 are too few to be sure.
+    late = ("--world", "two_coins", *BUDGET, "--seed", 20, "--seeds", 3, "--json")
+    assert content(planned(*late))["users"] == 100_000
+    short = content(planned(*late, "--most", "1e4"))
+    assert (short["users"], short["settled"]) == (10_000, False)
+    given = content(planned(*late, "--users", "2000"))
+    assert (given["users"], given["users_to_90_median"]) == (2000, None)
+
+
+def test_a_plan_from_sizes_alone():
+    sizes = ("--states", 4, "--actions", 3, "--horizon", 5)
+    made = content(
+        planned(*sizes, "--epsilon", 10, "--delta", "1e-3", "--seeds", 2, "--json", agent="ucbvi")
+    )
+    assert made["world"] == "random_mdp:states=4,actions=3,horizon=5"
+    assert made["random_worlds"] is True
+    assert made["noise_std"] > 0
+    assert made["releases"] >= 1
+    assert made["users_to_90_median"] is not None
+    words = " ".join(
+        planned(*sizes, "--privacy", "none", "--seeds", 1, agent="ucbvi").stdout.split()
+    )
+    assert "random worlds of your sizes" in words
+
+
+def test_more_budget_needs_fewer_users():
+    needed = [
+        plan(
+            registry.build_world("riverswim:states=4,horizon=8"),
+            registry.choose_agent("ucbvi"),
+            JointDP(epsilon, 1e-6),
+            10**7,
+            seeds=range(3),
+            progress=False,
+        )
+        for epsilon in (0.1, 10.0)
+    ]
+    assert needed[0].noise_std > 10 * needed[1].noise_std
+    assert needed[0].users_to_90 > needed[1].users_to_90
+    assert needed[0].price > needed[1].price
+
+
+def test_plans_for_people_say_what_is_uncertain():
+    words = " ".join(planned("--world", "two_coins", *BUDGET).stdout.split())
+    assert "users to 90 %, median of 5 runs 300" in words
+    assert "noise of a count, standard deviation 7.5" in words
+    assert "Chosen: as scripted." in words
+    words = " ".join(planned("--world", "two_coins", *BUDGET, "--users", 1000).stdout.split())
+    assert "the number is uncertain" in words
+    never = planned("--world", "two_coins", *BUDGET, "--users", 1000, agent="scripted:never=0")
+    assert "1,000 users are not enough" in " ".join(never.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give either --world, or all of --states"),
+        (("--states", 3), "give either --world, or all of --states"),
+        (("--world", "two_coins", "--states", 3), "give either --world, or all"),
+        (("--states", "x", "--actions", 2, "--horizon", 2), "states is 'x', but must be"),
+        (("--world", "unknown"), "no known optimum"),
+        (("--world", "two_coins", "--users", 0), "users is '0'"),
+        (("--world", "two_coins", "--most", 0), "most is '0'"),
+    ],
+)
+def test_plans_refuse_what_makes_no_sense(arguments, words):
+    assert words in one_line(planned(*arguments, *BUDGET))
+
+
+def test_sizes_name_their_worlds():
+    sizes = Sizes(3, 2, 4)
+    assert sizes.world(7).name == f"{sizes.name},seed=7"

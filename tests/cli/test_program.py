@@ -1,0 +1,119 @@
+"""The command line as a program: its start, its end, and that runs do not depend on how."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import tacit
+from tests.cli.calls import BUDGET, call, content, one_line, without_times
+
+ROOT = Path(__file__).parents[2]
+
+
+def program(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "tacit.cli.app", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        **options,
+    )
+
+
+def test_version_and_help():
+    for arguments in (("version",), ("--version",)):
+        assert call(*arguments).stdout == f"tacit {tacit.__version__}\n"
+    assert "Commands" in call().stdout
+    for command in ("run", "compare", "plan", "list", "show", "doctor", "version"):
+        outcome = call(command, "--help")
+        assert outcome.exit_code == 0
+        assert "Example" in outcome.stdout
+        assert f"tacit {command}" in outcome.stdout
+    assert "Did you mean 'run'" in one_line(call("runn"))
+
+
+def test_the_program_prints_json_and_runs_do_not_depend_on_the_workers():
+    options = ("--world", "riverswim:horizon=6,states=4", "--agent", "ucbvi", "--users", "2e4")
+    arguments = ("run", *options, *BUDGET, "--seeds", "3", "--json")
+    made = program(*arguments, "--workers", "2")
+    assert (made.returncode, made.stderr) == (0, "")
+    alone = content(call(*arguments, "--workers", 1))
+    assert without_times(json.loads(made.stdout)) == without_times(alone)
+
+
+def test_the_program_refuses_in_one_line():
+    made = program("run", "--world", "riverswim", "--agent", "ucbvi", "--epsilon", "1")
+    assert (made.returncode, made.stdout) == (2, "")
+    assert made.stderr.startswith("tacit: --delta is missing")
+    assert made.stderr.count("\n") == 1
+
+
+def test_a_reader_may_leave_early():
+    command = f"{sys.executable} -m tacit.cli.app list | true"
+    made = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602
+    assert made.stderr == ""
+
+
+SLOW = """
+import os, time
+from tacit.tabular.ucbvi import UCBVI
+
+class Slow(UCBVI):
+    "Says that it has begun, and takes its time."
+    def plan(self):
+        open(os.environ["TACIT_TEST_MARK"], "w").close()
+        time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_interrupted_program_ends_with_130(tmp_path, workers):
+    (tmp_path / "slow_agent.py").write_text(SLOW)
+    mark = tmp_path / "mark"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "tacit.cli.app", "run", "--world", "riverswim", *BUDGET),
+            *("--agent", "slow_agent.Slow", "--seeds", "3", "--workers", workers),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "TACIT_TEST_MARK": str(mark)},
+        start_new_session=True,
+    )
+    while not mark.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    # As a terminal does it: the program and its workers all hear of Ctrl-C.
+    os.killpg(process.pid, signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (130, "")
+    assert "Traceback" not in stderr
+
+
+def test_help_loads_nothing_slow():
+    heavy = ("numba", "matplotlib", "gymnasium", "scipy.stats", "scipy.optimize", "jax")
+    code = (
+        "import sys\nfrom tacit.cli.app import app\n"
+        "app(['--help'], standalone_mode=False)\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert made.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_entry_point_exists():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, name = scripts["tacit"].partition(":")
+    assert callable(getattr(importlib.import_module(module), name))

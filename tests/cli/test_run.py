@@ -1,0 +1,203 @@
+"""``tacit run``: its numbers by hand, its words, its files, its noise."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import tacit
+from tacit import Guarantee
+from tacit.simulation.compare import load_results, median, summary
+from tacit.simulation.result import Result
+from tests.cli.calls import BUDGET, call, content, one_line, run, without_times
+
+
+def test_one_object_with_hand_computed_values():
+    made = content(run(*BUDGET, "--seeds", 3, "--json"))
+    assert list(made) == [
+        *("world", "agent", "users", "optimal_value", "baseline_value", "reference_value"),
+        *("guarantee", "runs", "users_to_90_median", "greedy_users_to_90_median"),
+        *("score_median", "seconds"),
+    ]
+    # Seed k serves (k + 1) blocks of 100 users at half of the value, and all others well.
+    expected = [
+        {
+            "seed": seed,
+            "regret": 0.5 * 100 * (seed + 1),
+            "users_to_90": 100 * (seed + 1),
+            "greedy_users_to_90": 100 * seed,
+            "final_value": 1.0,
+            "score": 1.0,
+        }
+        for seed in range(3)
+    ]
+    assert made["runs"] == expected
+    assert (made["world"], made["agent"]) == ("two_coins:best=1.0", "scripted")
+    assert made["users"] == 10_000
+    assert isinstance(made["users"], int)
+    assert (made["optimal_value"], made["baseline_value"], made["reference_value"]) == (1, 0.5, 0)
+    assert made["users_to_90_median"] == 200
+    assert made["greedy_users_to_90_median"] == 100
+    assert made["score_median"] == 1.0
+    assert made["seconds"] > 0
+    guarantee = Guarantee.from_dict(made["guarantee"])
+    assert (guarantee.model, guarantee.epsilon, guarantee.delta) == ("joint", 1.0, 1e-6)
+    assert guarantee.simulation_only
+    assert "simulation only" in guarantee.short
+
+
+def test_what_is_never_reached_counts_as_infinity():
+    made = content(run(*BUDGET, "--seeds", 4, "--json", agent="scripted:never=3"))
+    assert [r["users_to_90"] for r in made["runs"]] == [100, 200, 300, None]
+    assert made["users_to_90_median"] == 250
+    assert made["greedy_users_to_90_median"] == 150
+    assert [r["score"] for r in made["runs"]] == [1.0, 1.0, 1.0, 0.0]
+    made = content(run(*BUDGET, "--seeds", 4, "--json", agent="scripted:never=2"))
+    assert made["users_to_90_median"] is None
+    assert made["score_median"] == 0.5
+    made = content(run(*BUDGET, "--seeds", 1, "--json", agent="scripted:never=0"))
+    assert made["users_to_90_median"] is made["runs"][0]["users_to_90"] is None
+
+
+def test_medians():
+    assert median([]) is None
+    assert median([None]) is None
+    assert median([4, 1, 2]) == 2
+    assert isinstance(median([4, 1, 2]), int)
+    assert median([1, 2]) == 1.5
+    assert median([1, None]) is None
+    assert median([0.5, 0.5, None]) == 0.5
+
+
+def test_a_world_with_nothing_to_gain_has_no_score():
+    made = content(run("--privacy", "none", "--json", world="two_coins:best=0"))
+    assert made["runs"][0]["score"] is made["score_median"] is None
+    assert made["users_to_90_median"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "model"),
+    [
+        (("--privacy", "local", *BUDGET), "local"),
+        (("--privacy", "joint", *BUDGET), "joint"),
+        (("--privacy", "none"), None),
+        (("--privacy", "none", *BUDGET), None),
+    ],
+)
+def test_privacy_models(arguments, model):
+    made = content(run(*arguments, "--json"))
+    if model is None:
+        assert made["guarantee"] is None
+    else:
+        assert made["guarantee"]["model"] == model
+        assert made["guarantee"]["simulation_only"] is True
+
+
+def test_an_agents_own_budget_wins():
+    made = content(run(*BUDGET, "--json", agent="scripted:epsilon=3"))
+    assert (made["guarantee"]["epsilon"], made["guarantee"]["delta"]) == (3.0, 1e-6)
+    assert content(run("--json", agent="scripted:privacy=none"))["guarantee"] is None
+
+
+@pytest.mark.parametrize("users", ["1e3", "1000", "1_000", "1.0e3"])
+def test_users_can_be_scientific(users):
+    assert content(run(*BUDGET, "--json", users=users))["users"] == 1000
+
+
+def test_seeds_count_from_the_first():
+    made = content(run(*BUDGET, "--seed", 5, "--seeds", 2, "--json"))
+    assert [r["seed"] for r in made["runs"]] == [5, 6]
+    assert made["runs"] == [
+        content(run(*BUDGET, "--seed", seed, "--json"))["runs"][0] for seed in (5, 6)
+    ]
+
+
+def test_people_get_a_table_the_guarantee_and_a_sentence():
+    outcome = run(*BUDGET, "--seeds", 2)
+    assert (outcome.exit_code, outcome.stderr) == (0, "")
+    words = " ".join(outcome.stdout.split())
+    assert "scripted on two_coins:best=1.0: 10,000 users" in words
+    assert "median 150 50 1" in words
+    assert "Simulation only: the noise seed is known, so this protects nobody." in words
+    assert "After 150 users, those who come get 90 % of what is possible, for good." in words
+    words = " ".join(run("--privacy", "none", users="150").stdout.split())
+    assert "Not private: nothing is guaranteed" in words
+    assert "the run is too short" in words
+    words = " ".join(run("--privacy", "none", agent="scripted:never=0").stdout.split())
+    assert "10,000 users were not enough" in words
+    many = " ".join(run("--privacy", "none", "--seeds", 20, users="3000").stdout.split())
+    assert "..." in many
+
+
+def test_results_are_saved_and_drawn(tmp_path):
+    picture, file = tmp_path / "a.png", tmp_path / "a.json"
+    for seeds in (1, 2):
+        outcome = run(*BUDGET, "--seeds", seeds, "--plot", picture, "--save", file)
+        assert outcome.exit_code == 0
+        assert str(picture) in outcome.stdout
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        picture.unlink()
+        results = load_results(file)["scripted"]
+        assert [r.seed for r in results] == list(range(seeds))
+        assert all(isinstance(r, Result) for r in results)
+        saved = json.loads(file.read_text())
+        assert saved["entries"][0]["users_to_90_median"] == median(r.users_to_90 for r in results)
+        assert saved["entries"][0]["runs"] == summary(results)["runs"]
+    quiet = run(*BUDGET, "--plot", picture, "--json")
+    assert json.loads(quiet.stdout)["users"] == 10_000
+    for text in ("{", "[]", '{"format": "tacit-runs", "version": 99}'):
+        file.write_text(text)
+        with pytest.raises(tacit.InvalidArgument, match=r"a\.json"):
+            load_results(file)
+
+
+def test_equal_seeds_give_equal_runs():
+    options = {"world": "riverswim:horizon=6,states=4", "agent": "ucbvi", "users": "2e4"}
+    several = content(run(*BUDGET, "--seeds", 3, "--json", **options))
+    assert len({r["regret"] for r in several["runs"]}) == 3
+    again = content(run(*BUDGET, "--seeds", 3, "--json", **options))
+    assert without_times(again) == without_times(several)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "agent", "sampler"),
+    [
+        ((), "ucbvi", "floating-point"),
+        (("--sampler", "exact"), "ucbvi", "exact"),
+        ((), "ucbvi:sampler=exact", "exact"),
+        (("--sampler", "exact"), "ucbvi:sampler=floating-point", "floating-point"),
+        (("--sampler", "exact", "--privacy", "local"), "ucbvi", "exact"),
+    ],
+)
+def test_noise_is_drawn_as_asked(arguments, agent, sampler):
+    made = content(run(*BUDGET, *arguments, "--json", agent=agent, world="riverswim", users=500))
+    assert made["guarantee"]["sampler"] == sampler
+    assert ("discrete Gaussian" in made["guarantee"]["mechanism"]) == (sampler == "exact")
+    assert (made["guarantee"]["mu"] is None) == (sampler == "exact")
+
+
+def test_exact_noise_shows_wherever_privacy_does():
+    agents = ("--agent", "ucbvi", "--agent", "ucbvi:sampler=exact", "--agent", "ucbvi:privacy=none")
+    shared = (*BUDGET, "--world", "riverswim", "--users", 500, "--seeds", 1, "--workers", 1)
+    made = content(call("compare", *agents, *shared, "--json"))
+    assert [entry["privacy"].get("sampler") for entry in made["entries"]] == [None, "exact", None]
+    shown = " ".join(call("compare", *agents, *shared).stdout.split())
+    assert "(sampler=exact): the noise of ucbvi:sampler=exact. Simulation only" in shown
+    assert "whole numbers" not in call("compare", *agents[:2], *shared).stdout
+    exact = ("--agent", "ucbvi", *BUDGET, "--world", "riverswim", "--users", 500, "--seeds", 1)
+    made = content(call("plan", *exact, "--sampler", "exact", "--json"))
+    assert made["privacy"]["sampler"] == "exact"
+    shown = " ".join(call("plan", *exact, "--sampler", "exact").stdout.split())
+    assert "delta 1e-06, exact noise" in shown
+    # Without privacy there is no noise to be exact.
+    assert content(run("--privacy", "none", "--sampler", "exact", "--json"))["guarantee"] is None
+
+
+def test_another_sampler_is_refused():
+    for refused in (
+        run(*BUDGET, "--sampler", "discrete"),
+        run(*BUDGET, agent="ucbvi:sampler=discrete"),
+        run("--privacy", "none", "--sampler", "discrete"),
+    ):
+        assert "floating-point" in one_line(refused)
