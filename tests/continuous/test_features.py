@@ -6,7 +6,7 @@ import pytest
 
 from tacit import InvalidArgument
 from tacit.continuous import Custom, FeatureMap, Fourier, Grid, Polynomial
-from tacit.continuous.features import feature_arrays, features_of, kernel_parameters
+from tacit.continuous.feature_map import feature_arrays, features_of, loop_parameters
 
 MAPS = [
     Grid((0.0,), (1.0,), (5,)),
@@ -196,7 +196,7 @@ def test_a_map_survives_as_numbers(features):
 
 def test_what_is_no_map_in_numbers():
     assert feature_arrays(Custom(square, 2)) is None
-    assert kernel_parameters(Custom(square, 2)) is None
+    assert loop_parameters(Custom(square, 2)) is None
     with pytest.raises(InvalidArgument, match="must be one of"):
         features_of("spline", {})
     with pytest.raises(InvalidArgument, match="must have highs, shape"):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit import published
-from tacit.continuous.features import FeatureMap
+from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.policy import QPolicy
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument

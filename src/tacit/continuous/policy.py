@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.features import FeatureMap, Polynomial, feature_arrays, features_of
+from tacit.continuous.feature_map import FeatureMap, feature_arrays, features_of
 from tacit.core.public_file import write_published
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
@@ -107,7 +107,8 @@ class QPolicy:
         for name, size in (("dimension", dimension), ("actions", actions)):
             if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
                 raise InvalidArgument(f"{name} must be an integer >= 1, got {size!r}")
-        constant = Polynomial((1.0,) * int(dimension), clip=1.0, degree=0)
+        one = {"scales": np.ones(int(dimension)), "clip": np.array(1.0), "degree": np.array(0)}
+        constant = features_of("polynomial", one)
         return cls(constant, np.zeros((int(actions), 1)), 1.0, version)
 
     @property

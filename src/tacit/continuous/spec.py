@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.continuous.features import FeatureMap
+from tacit.continuous.feature_map import FeatureMap
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.features import FeatureMap, Grid, kernel_parameters
+from tacit.continuous.feature_map import FeatureMap, loop_parameters
+from tacit.continuous.grid import Grid
 from tacit.continuous.spec import BoxSpec
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
@@ -181,7 +182,7 @@ class VisitSums(Statistic):
         """Compiled, for grids: histograms of single users, or their sum."""
         from tacit.continuous.sum_loops import add_visits
 
-        grid = kernel_parameters(self.features)
+        grid = loop_parameters(self.features)
         assert grid is not None  # noqa: S101
         states, labels, rewards, lengths = _raw_steps(block, self.spec)
         add_visits(
@@ -336,7 +337,7 @@ class ResidualSums(Statistic):
         """Compiled, for grids: coordinates of single users, or their sum."""
         from tacit.continuous.sum_loops import add_residuals
 
-        grid = kernel_parameters(self.features)
+        grid = loop_parameters(self.features)
         assert grid is not None  # noqa: S101
         states, labels, rewards, lengths = _raw_steps(block, self.spec)
         low, high = self.value_range

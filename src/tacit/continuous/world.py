@@ -11,7 +11,8 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.features import FeatureMap, Polynomial, kernel_parameters
+from tacit.continuous.feature_map import FeatureMap, loop_parameters
+from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.core.vector_episodes import VectorEpisodes
@@ -391,7 +392,7 @@ def roll_out(
 
 def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:
     """The policy's greedy actions as a function of states, (n, D), compiled where it can be."""
-    known = kernel_parameters(policy.features)
+    known = loop_parameters(policy.features)
     if known is None:
         return policy.greedy
     from tacit.continuous import world_loops
