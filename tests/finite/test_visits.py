@@ -214,7 +214,7 @@ def test_codes_are_whole_numbers_or_invalid(dtype: str, values: list, expected: 
     codes = read_codes(Block(5, {"codes": array}), "codes", (5,))
     assert codes.tolist() == expected
     assert codes.dtype == np.int64
-    # Every other one: what kernels get has no holes.
+    # Every other one: what loops get has no holes.
     assert read_codes(Block(3, {"codes": array[::2]}), "codes", (3,)).flags.c_contiguous
 
 

@@ -22,7 +22,7 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.env import Registered, register_worlds
+from tacit.finite.env import Registered, numbered_actions, opened, register_worlds
 from tacit.finite.spec import check_size
 from tacit.privacy.errors import InvalidArgument
 
@@ -71,7 +71,7 @@ class GymnasiumWorld(VectorWorld):
         self.evaluation_steps = check_size("evaluation_steps", evaluation_steps)
         self.evaluation_users = check_size("evaluation_users", evaluation_users)
         self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
-        self._first_action = int(_discrete(env.action_space).start)
+        self._first_action = int(numbered_actions(env.action_space).start)
         self._envs = [env]
 
     @property
@@ -170,7 +170,7 @@ def from_gymnasium(
     >>> world.spec.dimension, world.spec.actions
     (2, 3)
     """
-    env = _environment(env_or_id, kwargs)
+    env = opened(env_or_id, kwargs)
     space = env.observation_space
     if not isinstance(space, spaces.Box) or space.dtype is None or space.dtype.kind not in "iuf":
         raise InvalidArgument(f"the environment's observations must be a Box, got {space}")
@@ -183,7 +183,7 @@ def from_gymnasium(
     spec = BoxSpec(
         lows=tuple(low),
         highs=tuple(high),
-        actions=int(_discrete(env.action_space).n),
+        actions=int(numbered_actions(env.action_space).n),
         horizon=horizon,
         reward_range=reward_range,
         discount=discount,
@@ -275,25 +275,6 @@ _REGISTERED: tuple[Registered, ...] = (
     ("Trap", "trap", {}),
     ("Plane", "plane", {}),
 )
-
-
-def _environment(env_or_id: str | Env, kwargs: dict[str, Any]) -> Env:
-    if isinstance(env_or_id, str):
-        try:
-            return gymnasium.make(env_or_id, **kwargs)
-        except (gymnasium.error.Error, TypeError) as error:
-            raise InvalidArgument(f"no environment {env_or_id!r} with {kwargs}: {error}") from error
-    if not isinstance(env_or_id, gymnasium.Env):
-        raise InvalidArgument(f"env_or_id must be a gymnasium.Env or its id, got {env_or_id!r}")
-    if kwargs:
-        raise InvalidArgument(f"{sorted(kwargs)} are for making an env from its id")
-    return env_or_id
-
-
-def _discrete(space: Any) -> spaces.Discrete:
-    if not isinstance(space, spaces.Discrete):
-        raise InvalidArgument(f"the environment's actions must be Discrete, got {space}")
-    return space
 
 
 def _name(env: Env, options: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Compiled inner loops of continuous worlds. Imported only where they run: numba is slow to load.
 
-Loops run over users within a kernel: calling a function with arrays for every single user would
+Loops run over users in compiled code: calling a function with arrays for every single user would
 cost ten times as much as what it computes.
 """
 

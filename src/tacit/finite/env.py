@@ -92,6 +92,29 @@ class FiniteEnv(gymnasium.Env[np.int64, np.int64]):
         return np.int64(self._state), reward, False, self._step >= model.horizon, {}
 
 
+def opened(
+    env_or_id: str | gymnasium.Env[Any, Any], kwargs: dict[str, Any]
+) -> gymnasium.Env[Any, Any]:
+    """An environment, or that of an id and its parameters."""
+    if isinstance(env_or_id, str):
+        try:
+            return gymnasium.make(env_or_id, **kwargs)
+        except (gymnasium.error.Error, TypeError) as error:
+            raise InvalidArgument(f"no environment {env_or_id!r} with {kwargs}: {error}") from error
+    if not isinstance(env_or_id, gymnasium.Env):
+        raise InvalidArgument(f"env_or_id must be a gymnasium.Env or its id, got {env_or_id!r}")
+    if kwargs:
+        raise InvalidArgument(f"{sorted(kwargs)} are for making an env from its id")
+    return env_or_id
+
+
+def numbered_actions(space: Any) -> spaces.Discrete:
+    """The space of actions, which must have numbers."""
+    if not isinstance(space, spaces.Discrete):
+        raise InvalidArgument(f"the environment's actions must be Discrete, got {space}")
+    return space
+
+
 def register_worlds(entry_point: str, entries: Iterable[Registered]) -> None:
     """Registers worlds as ``tacit/<name>-v0``, unless they are registered already.
 

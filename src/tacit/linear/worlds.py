@@ -23,7 +23,7 @@ _DRAWN_STATES, _DRAWN_STATES_PER_STEP, _DRAWN_ACTIONS, _DRAWN_DIMENSION = 100, 5
 _ATTEMPTS = 2000
 
 # Weights of the factors that count in worlds that are built.
-_GATE, _RICH, _POOR = 0.9, 0.9, 0.25
+_DOOR, _RICH, _POOR = 0.9, 0.9, 0.25
 
 
 def two_state(
@@ -113,7 +113,7 @@ def simplex(
     (50 unless ``stationary``), 20 actions and dimension 20. Larger ones, and those of which none
     of 2,000 is accepted, are built to meet it: half of the states are rich. One action of each
     state harvests, with weight .9 on the factor that pays where the state is rich and .25 where
-    it is poor. Another is a gate, with weight .9 on a factor without reward whose next states are
+    it is poor. Another is a door, with weight .9 on a factor without reward whose next states are
     rich; those of all other factors are poor. What is left is drawn from Dirichlet(.2) on the
     other factors.
 
@@ -227,26 +227,26 @@ def _built(rng: np.random.Generator, shape: tuple[int, int, int], steps: int) ->
     """A world that is accepted by design if there are at least three actions.
 
     Myopic users always harvest, which leads to poor states: at most .2875 per step. Going through
-    the gate and harvesting gives at least .9 * .9 + .1 * .25 = .835 in two steps, from anywhere.
+    the door and harvesting gives at least .9 * .9 + .1 * .25 = .835 in two steps, from anywhere.
     """
     S, A, d = shape
-    pays, crumbs, gate = rng.permutation(d)[:3]
-    others = np.delete(np.arange(d), [pays, gate])
+    pays, crumbs, door = rng.permutation(d)[:3]
+    others = np.delete(np.arange(d), [pays, door])
     features = np.zeros(shape)
     features[..., others] = rng.dirichlet(np.full(d - 2, 0.2), (S, A))
     rich = np.zeros(S, dtype=bool)
     rich[1 + rng.permutation(S - 1)[: math.ceil((S - 1) / 2)]] = True
     roles = rng.permuted(np.tile(np.arange(A), (S, 1)), axis=1)[:, :2]
     everywhere = np.arange(S)
-    weights = (np.where(rich, _RICH, _POOR), np.full(S, _GATE))
-    for action, factor, weight in zip(roles.T, (pays, gate), weights, strict=True):
+    weights = (np.where(rich, _RICH, _POOR), np.full(S, _DOOR))
+    for action, factor, weight in zip(roles.T, (pays, door), weights, strict=True):
         features[everywhere, action] *= 1.0 - weight[:, np.newaxis]
         features[everywhere, action, factor] = weight
     measures = np.zeros((steps, d, S))
     poor = np.flatnonzero(~rich)
     measures[:, :, poor] = rng.dirichlet(np.full(len(poor), 0.1), (steps, d))
-    measures[:, gate] = 0.0
-    measures[:, gate, rich] = rng.dirichlet(np.full(rich.sum(), 0.1), steps)
+    measures[:, door] = 0.0
+    measures[:, door, rich] = rng.dirichlet(np.full(rich.sum(), 0.1), steps)
     return features, measures, _factor_rewards(d, pays, crumbs)
 
 

@@ -44,14 +44,14 @@ def project_ellipsoid(theta: ArrayLike, centre: ArrayLike, V: ArrayLike, beta: f
     >>> project_ellipsoid([[3.0], [0.0]], [[0.0], [0.0]], np.eye(2), beta=1.0).round(12).tolist()
     [[1.0], [0.0]]
     """
-    from tacit.lq import world_loops
+    from tacit.lq import optimism_loops
 
     middle, eigenvalues, basis = _ellipsoid(centre, V)
     point = check_array("theta", theta, *middle.shape)
     out = np.empty(middle.shape)
     turned = np.ascontiguousarray(basis.T @ point)
     size = check_positive("beta", beta)
-    world_loops.project_ellipsoid(turned, 1.0, basis.T @ middle, eigenvalues, size, out)
+    optimism_loops.project_ellipsoid(turned, 1.0, basis.T @ middle, eigenvalues, size, out)
     return basis @ out
 
 
@@ -79,13 +79,13 @@ def project_intersection(
     >>> corner.round(4).tolist()
     [[1.75], [0.9682]]
     """
-    from tacit.lq import world_loops
+    from tacit.lq import optimism_loops
 
     middle, eigenvalues, basis = _ellipsoid(centre, V)
     point = np.ascontiguousarray(basis.T @ check_array("theta", theta, *middle.shape))
     out = np.empty(middle.shape)
     sizes = check_positive("beta", beta), check_positive("radius", radius)
-    meets = world_loops.project_both(point, basis.T @ middle, eigenvalues, *sizes, out)
+    meets = optimism_loops.project_both(point, basis.T @ middle, eigenvalues, *sizes, out)
     return basis @ out if meets else None
 
 
@@ -123,7 +123,7 @@ def optimistic_model(
         iterations: steps from each of them, at most.
         seed: of the random places; the same one gives the same model.
     """
-    from tacit.lq import world_loops
+    from tacit.lq import optimism_loops, riccati_loops
 
     middle, eigenvalues, basis = _ellipsoid(centre, V)
     p, n = middle.shape
@@ -140,13 +140,13 @@ def optimistic_model(
     P, K = np.empty((horizon + 1, n, n)), np.empty((horizon, d, n))
     turned = np.ascontiguousarray(basis.T @ middle)
     gradient, first = np.empty((p, n)), np.empty((p, n))
-    consistent = world_loops.project_both(turned, turned, eigenvalues, size, bound, first)
+    consistent = optimism_loops.project_both(turned, turned, eigenvalues, size, bound, first)
     if not consistent:
-        world_loops.nearest_in_ball(turned, eigenvalues, bound, first)
+        optimism_loops.nearest_in_ball(turned, eigenvalues, bound, first)
         theta = np.ascontiguousarray(basis @ first)
-        cost = world_loops.cost_gradient(theta, *costs, P, K, gradient)
+        cost = riccati_loops.cost_gradient(theta, *costs, P, K, gradient)
         return OptimisticModel(theta, float(cost), K, consistent=False)
-    world_loops.cost_gradient(np.ascontiguousarray(basis @ first), *costs, P, K, gradient)
+    riccati_loops.cost_gradient(np.ascontiguousarray(basis @ first), *costs, P, K, gradient)
     # Half axes of the ellipsoid; what is far outside of the ball is as good as just outside.
     axes = np.minimum(size / np.sqrt(np.maximum(eigenvalues, 1e-300)), 4.0 * bound)[:, np.newaxis]
     best, least = first, np.inf
@@ -157,13 +157,13 @@ def optimistic_model(
             # Against the gradient of the cost at first: where a linear cost would be least.
             towards = -axes * (basis.T @ gradient) if place == 1 else random
             point = turned + axes * towards / max(float(np.linalg.norm(towards)), 1e-300)
-        reached = world_loops.descend(
+        reached = optimism_loops.descend(
             point, turned, eigenvalues, basis, size, bound, *costs, P, K, steps
         )
         if reached < least:
             best, least = point, reached
     theta = np.ascontiguousarray(basis @ best)
-    cost = world_loops.cost_gradient(theta, *costs, P, K, gradient)
+    cost = riccati_loops.cost_gradient(theta, *costs, P, K, gradient)
     return OptimisticModel(theta, float(cost), K, consistent=True)
 
 

@@ -34,7 +34,7 @@ def model(A: ArrayLike, B: ArrayLike) -> Floats:
     a = check_array("A", A, None, None)
     n = len(a)
     a = check_array("A", a, n, n)
-    # Row by row: kernels are compiled for each order in memory.
+    # Row by row: loops are compiled for each order in memory.
     return np.ascontiguousarray(np.concatenate([a.T, check_array("B", B, n, None).T]))
 
 
@@ -49,7 +49,7 @@ def optimal_gains(
     >>> P.ravel().round(12).tolist(), K.ravel().round(12).tolist()
     ([1.5, 1.0, 0.0], [-0.5, -0.0])
     """
-    from tacit.lq.world_loops import riccati
+    from tacit.lq.riccati_loops import riccati
 
     theta = model(A, B)
     n, d = _sizes(theta)
@@ -119,7 +119,7 @@ def expected_costs(
     Returns:
         Costs, (M, L).
     """
-    from tacit.lq.world_loops import expected_costs as fill
+    from tacit.lq.riccati_loops import expected_costs as fill
 
     K = check_array("gains", gains, None, None, None, None)
     M, _, d, n = K.shape
@@ -186,7 +186,7 @@ def cost_gradient(
     Returns:
         The cost, and the gradient, (n + d, n).
     """
-    from tacit.lq.world_loops import cost_gradient as fill
+    from tacit.lq.riccati_loops import cost_gradient as fill
 
     given = check_array("theta", theta, None, None)
     n, d = _sizes(given)

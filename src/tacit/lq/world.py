@@ -124,12 +124,8 @@ class TruncatedGaussian:
 
 
 @dataclass(frozen=True)
-class Sphere:
-    """Starts that are uniform on a sphere.
-
-    >>> Sphere(1.0, (0.0, 0.0)).moment().tolist()
-    [[0.5, 0.0], [0.0, 0.5]]
-    """
+class _Round:
+    """A radius around a centre."""
 
     radius: float
     centre: tuple[float, ...]
@@ -137,6 +133,15 @@ class Sphere:
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", check_number("radius", self.radius, 0.0))
         object.__setattr__(self, "centre", _centre(self.centre))
+
+
+@dataclass(frozen=True)
+class Sphere(_Round):
+    """Starts that are uniform on a sphere.
+
+    >>> Sphere(1.0, (0.0, 0.0)).moment().tolist()
+    [[0.5, 0.0], [0.0, 0.5]]
+    """
 
     def moment(self) -> Floats:
         """The mean of x x': ``radius^2 / n`` times the identity, and what the centre adds."""
@@ -150,19 +155,12 @@ class Sphere:
 
 
 @dataclass(frozen=True)
-class Ball:
+class Ball(_Round):
     """Starts that are uniform in a ball.
 
     >>> Ball(2.0, (1.0, 0.0)).moment().tolist()
     [[2.0, 0.0], [0.0, 1.0]]
     """
-
-    radius: float
-    centre: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", check_number("radius", self.radius, 0.0))
-        object.__setattr__(self, "centre", _centre(self.centre))
 
     def moment(self) -> Floats:
         """The mean of x x': ``radius^2 / (n + 2)`` times the identity, and the centre's."""

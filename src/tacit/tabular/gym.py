@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -17,8 +17,15 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
+from tacit.core.episodes import Episodes
 from tacit.core.world import Form
-from tacit.finite.env import FiniteEnv, Registered, register_worlds
+from tacit.finite.env import (
+    FiniteEnv,
+    Registered,
+    numbered_actions,
+    opened,
+    register_worlds,
+)
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import check_deterministic, occupancy_block
@@ -28,9 +35,6 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.tabular import worlds
 from tacit.tabular.world import TabularWorld
-
-if TYPE_CHECKING:
-    from tacit.core.episodes import Episodes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -107,14 +111,14 @@ class SampledWorld:
             raise InvalidArgument(f"reward_range must be finite and increase, got {reward_range!r}")
         self._env = env
         self._sizes = _sizes(env.observation_space)
-        self._first_action = int(_discrete(env.action_space).start)
+        self._first_action = int(numbered_actions(env.action_space).start)
         self.name = name
         self.reward_offset, self.reward_scale = low, high - low
         self.evaluation_users = check_size("evaluation_users", evaluation_users)
         self.optimal_value = math.nan if optimal_value is None else float(optimal_value)
         self.spec = FiniteSpec(
             states=math.prod(self._sizes) + 1,
-            actions=int(_discrete(env.action_space).n),
+            actions=int(numbered_actions(env.action_space).n),
             horizon=horizon,
             stationary=True,
         )
@@ -123,8 +127,6 @@ class SampledWorld:
         self, policy: Policy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
         """A block of users who follow a policy, each an episode of the environment."""
-        from tacit.core.episodes import Episodes
-
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         check_policy(self.spec, policy)
@@ -238,24 +240,14 @@ def from_gymnasium(
     >>> world.spec.states, world.spec.horizon, world.optimal_value
     (16, 20, 1.0)
     """
-    if isinstance(env_or_id, str):
-        try:
-            env = gymnasium.make(env_or_id, **kwargs)
-        except (gymnasium.error.Error, TypeError) as error:
-            raise InvalidArgument(f"no environment {env_or_id!r} with {kwargs}: {error}") from error
-    elif isinstance(env_or_id, gymnasium.Env):
-        if kwargs:
-            raise InvalidArgument(f"{sorted(kwargs)} are for making an env from its id")
-        env = env_or_id
-    else:
-        raise InvalidArgument(f"env_or_id must be a gymnasium.Env or its id, got {env_or_id!r}")
+    env = opened(env_or_id, kwargs)
     if horizon is None:
         horizon = _time_limit(env)
         if horizon is None:
             raise InvalidArgument("horizon must be given: the environment has no time limit")
     horizon = check_size("horizon", horizon)
     _sizes(env.observation_space)
-    _discrete(env.action_space)
+    numbered_actions(env.action_space)
     name = _name(env, horizon)
     if _has_table(env):
         model, offset, scale = _import_table(env.unwrapped, horizon)
@@ -393,12 +385,6 @@ def _name(env: gymnasium.Env[Any, Any], horizon: int) -> str:
 # Spaces.
 
 
-def _discrete(space: Any) -> spaces.Discrete:
-    if not isinstance(space, spaces.Discrete):
-        raise InvalidArgument(f"the environment's actions must be Discrete, got {space}")
-    return space
-
-
 def _sizes(space: Any) -> tuple[int, ...]:
     """How many values each part of an observation has."""
     if isinstance(space, spaces.Discrete):
@@ -406,7 +392,7 @@ def _sizes(space: Any) -> tuple[int, ...]:
     if isinstance(space, spaces.MultiDiscrete):
         return tuple(int(n) for n in space.nvec.ravel())
     if isinstance(space, spaces.Tuple) and all(isinstance(s, spaces.Discrete) for s in space):
-        return tuple(int(_discrete(part).n) for part in space)
+        return tuple(int(numbered_actions(part).n) for part in space)
     raise InvalidArgument(
         f"the environment's observations must be Discrete, MultiDiscrete or a Tuple of Discrete, "
         f"got {space}"
@@ -419,7 +405,7 @@ def _starts(space: Any) -> tuple[int, ...]:
         return (int(space.start),)
     if isinstance(space, spaces.MultiDiscrete):
         return tuple(int(n) for n in space.start.ravel())
-    return tuple(int(_discrete(part).start) for part in space)
+    return tuple(int(numbered_actions(part).start) for part in space)
 
 
 register_envs()
