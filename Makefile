@@ -9,7 +9,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-.PHONY: help install demo test test-slow lint format bench docs-figures clean
+.PHONY: help install demo test test-slow lint format public-api bench docs-figures clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -25,10 +25,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## a private agent learns from a million users, as a plot with its guarantee in words
 	$(BIN)/python -m research.first_agent --output demo.png
 
-lint: $(STAMP) ## ruff and mypy
+lint: $(STAMP) ## ruff, mypy, and which room may use which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 format: $(STAMP) ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .
@@ -39,6 +40,9 @@ test: lint ## lint, unit and property tests, doctests
 
 test-slow: $(STAMP) ## the long statistical tests
 	$(BIN)/pytest -q -n $(WORKERS) -m slow
+
+public-api: $(STAMP) ## write down the public names again, after a change that was meant
+	$(BIN)/python -m tests.public_api
 
 bench: $(STAMP) ## every benchmark, one table
 	$(BIN)/python -m benchmarks
