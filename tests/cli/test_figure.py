@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 
+from tacit.cli import figure
 from tests.cli.calls import call, one_line
 
 
@@ -21,3 +24,28 @@ def test_figures_by_name(monkeypatch, tmp_path):
     path = str(tmp_path / "c.png")
     assert call("figure", "counter-errors", "--output", path).exit_code == 0
     assert asked == [[f"--output={path}"]]
+
+
+def test_figures_are_found_from_any_folder(tmp_path):
+    """The clone is known from where the package lies, not from where it is called."""
+    from research.figure_names import FIGURES
+
+    made = subprocess.run(
+        [sys.executable, "-m", "tacit.cli.app", "figure", "--list"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (made.returncode, made.stderr) == (0, "")
+    assert made.stdout.split() == list(FIGURES)
+
+
+def test_what_a_figure_lacks_is_not_blamed_on_the_clone(monkeypatch):
+    """Only a missing laboratory is; not a library that is missing in it."""
+
+    def missing(name):
+        raise ModuleNotFoundError("No module named 'colours'", name="colours")
+
+    monkeypatch.setattr(figure, "import_module", missing)
+    assert "No module named 'colours'" in one_line(call("figure", "--list"), code=1)
