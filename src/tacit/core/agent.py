@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from tacit.core.admission import check_ids, check_versions
 from tacit.core.algorithm import Algorithm, PublicPolicy
 from tacit.core.asks import Gate, State
-from tacit.core.episodes import Episodes, as_numbers
+from tacit.core.columns import as_numbers
+from tacit.core.episodes import Episodes
 from tacit.core.session import Session
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.waiting import Ids

@@ -9,15 +9,23 @@ columns are public, and wrong ones raise.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import fitting
+from tacit.core.columns import (
+    INVALID,
+    as_codes,
+    as_numbers,
+    checked_ids,
+    id_column,
+    one_column,
+    read_only_views,
+    require_shape,
+)
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
@@ -27,9 +35,6 @@ Floats: TypeAlias = NDArray[np.float64]
 # Steps of all users together, of which so many for each entry of a log may be empty: a horizon far
 # beyond the data is a slip, and must not fill the memory of the machine.
 _MOST_CELLS, _MOST_EMPTY = 1 << 24, 64
-
-INVALID = -1
-"""The state or action of what is missing or is no such number."""
 
 
 class FiniteSpace(Protocol):
@@ -112,9 +117,7 @@ class Episodes:
         else:
             columns["versions"] = as_codes("versions", versions)
         require_shape("versions", columns["versions"], (users,))
-        for name, array in columns.items():
-            view = array.view()
-            view.flags.writeable = False
+        for name, view in read_only_views(columns):
             object.__setattr__(self, name, view)
         object.__setattr__(self, "user_ids", checked_ids(user_ids, users))
 
@@ -212,7 +215,7 @@ class Episodes:
         """
         if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
             raise InvalidArgument(f"horizon is {horizon!r}, but must be an integer of at least 1")
-        steps = _column("step", as_codes("step", step))
+        steps = one_column("step", as_codes("step", step))
         columns = {
             "state": as_codes("state", state),
             "action": as_codes("action", action),
@@ -221,7 +224,7 @@ class Episodes:
         }
         rows, ids = _rows(user, episode)
         for name, array in (*columns.items(), ("user", rows)):
-            if _column(name, array).shape != steps.shape:
+            if one_column(name, array).shape != steps.shape:
                 raise InvalidArgument(
                     f"{name} has {len(array)} entries, but must have as many as step, {len(steps)}"
                 )
@@ -379,97 +382,13 @@ def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
     )
 
 
-def _array(name: str, values: ArrayLike) -> NDArray[Any]:
-    if isinstance(values, np.ndarray):
-        return values
-    fitting(name, values)
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind in "biuf":
-            return array
-    except (ValueError, TypeError, OverflowError):
-        pass
-    # One odd entry gives everybody's entries its type: True next to "x" would become a text. So
-    # entries that are no numbers all stay what they are.
-    try:
-        array = np.asarray(values, dtype=object)
-    except ValueError as error:
-        raise InvalidArgument(f"{name} has rows of different lengths") from error
-    if any(isinstance(entry, (list, tuple, np.ndarray)) for entry in array.ravel().tolist()):
-        raise InvalidArgument(f"{name} has rows of different lengths")
-    return array
-
-
-def as_numbers(name: str, values: ArrayLike) -> Floats:
-    """Any column as floats; what is no number is NaN."""
-    array = _array(name, values)
-    if array.dtype.kind in "biuf":
-        with np.errstate(all="ignore"):
-            return array.astype(np.float64, copy=False)
-    if array.dtype.kind in "OUS":
-        # One odd entry turns a whole column into objects or text, so this depends on values.
-        flat = np.full(array.size, np.nan)
-        for place, value in enumerate(array.ravel().tolist()):
-            with contextlib.suppress(Exception):
-                flat[place] = float(value)
-        return flat.reshape(array.shape)
-    raise InvalidArgument(f"{name} has dtype {array.dtype}, but must be numeric")
-
-
-def as_codes(name: str, values: ArrayLike) -> Ints:
-    """Any column as integers; what is no integer of 64 bits is -1."""
-    array = _array(name, values)
-    if array.dtype.kind in "bi" or (array.dtype.kind == "u" and array.dtype.itemsize < 8):
-        return array.astype(np.int64, copy=False)
-    if array.dtype.kind == "u":
-        fits = array <= np.uint64(np.iinfo(np.int64).max)
-        return np.where(fits, array.astype(np.int64), INVALID)
-    numbers = as_numbers(name, array)
-    with np.errstate(all="ignore"):
-        # 2^53: beyond it, floats are not all integers one by one.
-        whole = (np.abs(numbers) <= 2.0**53) & (numbers == np.floor(numbers))
-        return np.where(whole, numbers, INVALID).astype(np.int64)
-
-
-def _column(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    if array.ndim != 1:
-        raise InvalidArgument(f"{name} has shape {array.shape}, but must be a column")
-    return array
-
-
-def require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Refuses an array of another shape."""
-    if array.shape != shape:
-        raise InvalidArgument(f"{name} has shape {array.shape}, but must have {shape}")
-
-
-def checked_ids(user_ids: Sequence[int | str] | None, users: int) -> tuple[int | str, ...] | None:
-    """The ids of so many users, or ``None``; an id is an integer or a text."""
-    if user_ids is None:
-        return None
-    if isinstance(user_ids, (str, bytes)) or not isinstance(user_ids, Iterable):
-        raise InvalidArgument(
-            f"user_ids must be a list of ids, one per user, got {type(user_ids).__name__}"
-        )
-    ids = tuple(user_ids.tolist() if isinstance(user_ids, np.ndarray) else user_ids)
-    if len(ids) != users:
-        raise InvalidArgument(f"user_ids has {len(ids)} entries, but there are {users} users")
-    for user in ids:
-        if isinstance(user, bool) or not isinstance(user, (int, str, np.integer)):
-            # The id itself stays out of the message.
-            raise InvalidArgument(
-                f"user_ids holds a {type(user).__name__}, but ids must be integers or text"
-            )
-    return ids
-
-
 def _rows(user: ArrayLike, episode: ArrayLike | None) -> tuple[Ints, list[int | str]]:
     """Which row each entry belongs to, and the ids of the rows, in order of first occurrence."""
-    people = _id_column("user", user)
+    people = id_column("user", user)
     if episode is None:
         keys: list[Any] = people
     else:
-        episodes = _id_column("episode", episode)
+        episodes = id_column("episode", episode)
         if len(episodes) != len(people):
             raise InvalidArgument(
                 f"episode has {len(episodes)} entries, but must have as many as user, {len(people)}"
@@ -483,24 +402,11 @@ def _rows(user: ArrayLike, episode: ArrayLike | None) -> tuple[Ints, list[int | 
     return rows, ids
 
 
-def _id_column(name: str, values: ArrayLike) -> list[int | str]:
-    # A list of text and integers would become all text in an array, and "7" the same as 7.
-    fitting(name, values)
-    column = values if isinstance(values, (list, tuple)) else _column(name, np.asarray(values))
-    ids = list(column.tolist() if isinstance(column, np.ndarray) else column)
-    for value in ids:
-        if isinstance(value, bool) or not isinstance(value, (int, str, np.integer)):
-            raise InvalidArgument(
-                f"{name} holds a {type(value).__name__}, but must hold integers or text"
-            )
-    return ids
-
-
 def _versions(version: ArrayLike | None, rows: Ints, n: int) -> Ints:
     """The version that all entries of a row agree on, else -1."""
     if version is None:
         return np.full(n, INVALID, dtype=np.int64)
-    codes = _column("version", as_codes("version", version))
+    codes = one_column("version", as_codes("version", version))
     if codes.shape != rows.shape:
         raise InvalidArgument(
             f"version has {len(codes)} entries, but must have as many as user, {len(rows)}"

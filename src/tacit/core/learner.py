@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, T
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.episodes import Episodes, as_numbers
+from tacit.core.columns import as_numbers
+from tacit.core.episodes import Episodes
 from tacit.core.schedule import Schedule
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import (

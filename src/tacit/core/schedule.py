@@ -44,28 +44,17 @@ class Even(Sequence[int]):
         if isinstance(index, slice):
             return tuple(self[i] for i in range(len(self))[index])
         # Refuses what is out of range, and counts negative ones from the end.
-        start = range(len(self))[index] * self.size
-        return min(self.size, self.users - start)
+        return self._at(range(len(self))[index])
+
+    def _at(self, block: int) -> int:
+        return min(self.size, self.users - block * self.size)
 
 
-@dataclass(frozen=True)
-class _EvenEnds(Sequence[int]):
+class _EvenEnds(Even):
     """How many users were served after each block of :class:`Even`."""
 
-    users: int
-    size: int
-
-    def __len__(self) -> int:
-        return -(-self.users // self.size)
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[int]: ...
-    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
-        if isinstance(index, slice):
-            return tuple(self[i] for i in range(len(self))[index])
-        return min(self.users, (range(len(self))[index] + 1) * self.size)
+    def _at(self, block: int) -> int:
+        return min(self.users, (block + 1) * self.size)
 
 
 # A schedule that is written down block by block has at most so many.

@@ -14,7 +14,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.episodes import INVALID, as_codes, as_numbers, checked_ids, require_shape
+from tacit.core.columns import (
+    INVALID,
+    as_codes,
+    as_numbers,
+    checked_ids,
+    read_only_views,
+    require_shape,
+)
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
@@ -83,9 +90,7 @@ class VectorEpisodes:
         columns["lengths"] = _column("lengths", lengths, users, steps + 1)
         columns["versions"] = _column("versions", versions, users, INVALID)
         object.__setattr__(self, "rewards", None)
-        for name, array in columns.items():
-            view = array.view()
-            view.flags.writeable = False
+        for name, view in read_only_views(columns):
             object.__setattr__(self, name, view)
         object.__setattr__(self, "user_ids", checked_ids(user_ids, users))
 
