@@ -23,6 +23,34 @@ INVALID = -1
 """The state or action of what is missing or is no such number."""
 
 
+class UserRows:
+    """One row per user. Its text has no values, since texts end up in logs."""
+
+    user_ids: tuple[int | str, ...] | None
+
+    @property
+    def users(self) -> int:
+        """How many rows there are."""
+        raise NotImplementedError
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode, H."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self.users
+
+    def __repr__(self) -> str:
+        noun = "user" if self.users == 1 else "users"
+        return f"<{type(self).__name__} of {self.users:,} {noun}, horizon {self.horizon}>"
+
+    def _ids_of(self, rows: slice | NDArray[np.bool_] | Ints) -> list[int | str] | None:
+        if self.user_ids is None:
+            return None
+        return [self.user_ids[i] for i in np.arange(self.users)[rows].tolist()]
+
+
 def _array(name: str, values: ArrayLike) -> NDArray[Any]:
     if isinstance(values, np.ndarray):
         return values

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.columns import (
     INVALID,
+    UserRows,
     as_codes,
     as_numbers,
     checked_ids,
@@ -62,7 +63,7 @@ class FiniteSpace(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Episodes:
+class Episodes(UserRows):
     """One episode per row. Sensitive: only a curator should hold them.
 
     The arrays are not copied where their types are right already, and are read-only.
@@ -131,14 +132,6 @@ class Episodes:
         """Steps of an episode, H."""
         return int(self.actions.shape[1])
 
-    def __len__(self) -> int:
-        return self.users
-
-    def __repr__(self) -> str:
-        # No values: a repr ends up in logs.
-        noun = "user" if self.users == 1 else "users"
-        return f"<Episodes of {self.users:,} {noun}, horizon {self.horizon}>"
-
     def block(self) -> Block:
         """The same for a curator: arrays "states", "actions", "rewards" and "versions", raw."""
         return Block(
@@ -158,11 +151,12 @@ class Episodes:
         >>> episodes.take(slice(0, 2))
         <Episodes of 2 users, horizon 1>
         """
-        ids = None
-        if self.user_ids is not None:
-            ids = [self.user_ids[i] for i in np.arange(self.users)[rows].tolist()]
         return Episodes(
-            self.states[rows], self.actions[rows], self.rewards[rows], self.versions[rows], ids
+            self.states[rows],
+            self.actions[rows],
+            self.rewards[rows],
+            self.versions[rows],
+            self._ids_of(rows),
         )
 
     @classmethod
@@ -235,26 +229,7 @@ class Episodes:
                 f"horizon is {horizon!r}, but must be at most {most // max(1, n):,} for so many "
                 f"episodes of {len(steps):,} entries: all of their steps must fit in memory"
             )
-        within = (steps >= 0) & (steps < horizon)
-        cell = rows[within] * horizon + steps[within]
-        once = np.bincount(cell, minlength=n * horizon) == 1
-        within[within] = once[cell]
-        at = (rows[within], steps[within])
-
-        before = np.full((n, horizon + 1), INVALID, dtype=np.int64)
-        after = np.full((n, horizon + 1), INVALID, dtype=np.int64)
-        actions = np.full((n, horizon), INVALID, dtype=np.int64)
-        rewards = np.full((n, horizon), np.nan)
-        before[at] = columns["state"][within]
-        after[at[0], at[1] + 1] = columns["next_state"][within]
-        actions[at] = columns["action"][within]
-        rewards[at] = columns["reward"][within]
-        # A state is seen by the entry before it and by the one after it; -1 says nothing.
-        known = once.reshape(n, horizon)
-        seen_before = np.pad(known, ((0, 0), (0, 1)))
-        seen_after = np.pad(known, ((0, 0), (1, 0)))
-        states = np.where(seen_before, before, after)
-        states[seen_before & seen_after & (before != after)] = INVALID
+        states, actions, rewards = _tables(steps, rows, columns, (n, horizon))
         return cls(states, actions, rewards, _versions(version, rows, n), ids)
 
     @classmethod
@@ -380,6 +355,34 @@ def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
         invalid_rewards=int(rewards.sum()),
         affected_users=int(affected.sum()),
     )
+
+
+def _tables(
+    steps: Ints, rows: Ints, columns: dict[str, NDArray[Any]], shape: tuple[int, int]
+) -> tuple[Ints, Ints, Floats]:
+    """States (n, H + 1), actions and rewards (n, H) of entries; what is not known is invalid."""
+    n, horizon = shape
+    within = (steps >= 0) & (steps < horizon)
+    cell = rows[within] * horizon + steps[within]
+    once = np.bincount(cell, minlength=n * horizon) == 1
+    within[within] = once[cell]
+    at = (rows[within], steps[within])
+
+    before = np.full((n, horizon + 1), INVALID, dtype=np.int64)
+    after = np.full((n, horizon + 1), INVALID, dtype=np.int64)
+    actions = np.full((n, horizon), INVALID, dtype=np.int64)
+    rewards = np.full((n, horizon), np.nan)
+    before[at] = columns["state"][within]
+    after[at[0], at[1] + 1] = columns["next_state"][within]
+    actions[at] = columns["action"][within]
+    rewards[at] = columns["reward"][within]
+    # A state is seen by the entry before it and by the one after it; -1 says nothing.
+    known = once.reshape(n, horizon)
+    seen_before = np.pad(known, ((0, 0), (0, 1)))
+    seen_after = np.pad(known, ((0, 0), (1, 0)))
+    states = np.where(seen_before, before, after)
+    states[seen_before & seen_after & (before != after)] = INVALID
+    return states, actions, rewards
 
 
 def _rows(user: ArrayLike, episode: ArrayLike | None) -> tuple[Ints, list[int | str]]:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.columns import (
     INVALID,
+    UserRows,
     as_codes,
     as_numbers,
     checked_ids,
@@ -30,7 +31,7 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class VectorEpisodes:
+class VectorEpisodes(UserRows):
     """One episode per row. Sensitive: only a curator should hold them.
 
     An episode can end: after ``lengths`` steps it is over, nothing is earned any more, and what
@@ -104,14 +105,6 @@ class VectorEpisodes:
         """Steps of an episode, H."""
         return int(self.states.shape[1]) - 1
 
-    def __len__(self) -> int:
-        return self.users
-
-    def __repr__(self) -> str:
-        # No values: a repr ends up in logs.
-        noun = "user" if self.users == 1 else "users"
-        return f"<VectorEpisodes of {self.users:,} {noun}, horizon {self.horizon}>"
-
     def block(self) -> Block:
         """The same for a curator: arrays by the names of the attributes, raw."""
         arrays: dict[str, NDArray[Any]] = {"states": self.states, "actions": self.actions}
@@ -126,16 +119,13 @@ class VectorEpisodes:
         >>> episodes.take(slice(0, 2))
         <VectorEpisodes of 2 users, horizon 1>
         """
-        ids = None
-        if self.user_ids is not None:
-            ids = [self.user_ids[i] for i in np.arange(self.users)[rows].tolist()]
         return VectorEpisodes(
             self.states[rows],
             self.actions[rows],
             None if self.rewards is None else self.rewards[rows],
             self.lengths[rows],
             self.versions[rows],
-            ids,
+            self._ids_of(rows),
         )
 
     @classmethod
