@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 
 from tacit import InvalidArgument, JointDP, NonPrivate, registry
+from tacit.core import texts
 from tacit.finite.spec import FiniteSpec
 from tacit.registry import AgentChoice, Entry, agent_entry, build_world, choose_agent, world_entry
 from tacit.simulation.seeds import noise_seed
@@ -58,8 +59,8 @@ def fake(monkeypatch):
     """This module's agents under names of their own."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     module = importlib.import_module(Path(__file__).stem)
-    monkeypatch.setattr(registry, "_AGENTS", dict(registry._AGENTS))
-    monkeypatch.setattr(registry, "_WORLDS", dict(registry._WORLDS))
+    tables = {group: dict(names) for group, names in registry._REGISTERED.items()}
+    monkeypatch.setattr(registry, "_REGISTERED", tables)
     registry.register_agent("fake", f"{module.__name__}:Base")
     registry.register_agent("derived", f"{module.__name__}:Derived")
     return module
@@ -294,7 +295,7 @@ def test_the_built_in_agents_can_be_made(name):
 
 
 def test_whole_numbers_can_be_scientific():
-    read = registry.whole_number
+    read = texts.whole_number
     assert [read("n", t) for t in ("1e6", "1_000", "2.5e3", "7", "1.0")] == [
         1_000_000,
         1000,
@@ -307,7 +308,7 @@ def test_whole_numbers_can_be_scientific():
         with pytest.raises(InvalidArgument, match=r"n is .* must be a whole number from 1 to"):
             read("n", text)
     with pytest.raises(InvalidArgument, match="epsilon is 'x', but must be a number"):
-        registry.number("epsilon", "x")
+        texts.number("epsilon", "x")
 
 
 def test_batch_agents_say_so() -> None:

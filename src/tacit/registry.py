@@ -15,64 +15,30 @@ import contextlib
 import difflib
 import importlib
 import inspect
-import math
-import types
-import typing
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
-from pathlib import PurePath
-from typing import Any, Literal, TypeVar, Union
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path, PurePath
+from typing import Any, Literal
 
 from tacit.core.kinds import maker
+from tacit.core.texts import Option, annotation_of, settable
 from tacit.core.world import World
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.agents import AnyAgent
 from tacit.simulation.seeds import noise_seed
 
-T = TypeVar("T")
+FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
+"""Where built-in agents and worlds are: an agent in the module of its name, worlds as listed by
+the family's ``worlds`` (``WORLDS``)."""
 
-_WORLDS = {
-    "cartpole": "tacit.continuous.worlds:cartpole",
-    "deep_sea": "tacit.tabular.worlds:deep_sea",
-    "dosing": "tacit.lq.worlds:dosing",
-    "double_integrator": "tacit.lq.worlds:double_integrator",
-    "grid": "tacit.tabular.worlds:grid",
-    "hard_mixture": "tacit.mixture.worlds:hard_mixture",
-    "health_coach": "tacit.tabular.worlds:health_coach",
-    "keyboard": "tacit.mixture.worlds:keyboard",
-    "line": "tacit.continuous.worlds:line",
-    "mixture_of_models": "tacit.mixture.worlds:mixture_of_models",
-    "plane": "tacit.continuous.worlds:plane",
-    "random_mdp": "tacit.tabular.worlds:random_mdp",
-    "random_system": "tacit.lq.worlds:random_system",
-    "riverswim": "tacit.tabular.worlds:riverswim",
-    "simplex": "tacit.linear.worlds:simplex",
-    "trap": "tacit.continuous.worlds:trap",
-    "two_state": "tacit.linear.worlds:two_state",
-}
-_AGENTS = {
-    "adaptive_lsvi_ucb": "tacit.linear.adaptive_lsvi_ucb:AdaptiveLSVIUCB",
-    "batched_lsvi_ucb": "tacit.linear.batched_lsvi_ucb:BatchedLSVIUCB",
-    "certainty_equivalence": "tacit.lq.certainty_equivalence:CertaintyEquivalence",
-    "deep_q": "tacit.continuous.deep_q:DeepQ",
-    "fitted_functional_q": "tacit.continuous.fitted_functional_q:FittedFunctionalQ",
-    "functional_q": "tacit.continuous.functional_q:FunctionalQ",
-    "input_perturbation": "tacit.continuous.input_perturbation:InputPerturbation",
-    "ldp_ucrl_vtr": "tacit.mixture.ldp_ucrl_vtr:LDPUCRLVTR",
-    "ldpob": "tacit.tabular.ldpob:LDPOB",
-    "linopt_po": "tacit.mixture.linopt_po:LinOptPO",
-    "linopt_vi": "tacit.mixture.linopt_vi:LinOptVI",
-    "lsvi_ucb": "tacit.linear.lsvi_ucb:LSVIUCB",
-    "lsvi_ucb_plus_plus": "tacit.linear.lsvi_ucb_plus_plus:LSVIUCBPlusPlus",
-    "ofu": "tacit.lq.ofu:OFU",
-    "output_perturbation": "tacit.continuous.output_perturbation:OutputPerturbation",
-    "printed_functional_q": "tacit.continuous.printed_functional_q:PrintedFunctionalQ",
-    "private_policy_evaluation": "tacit.continuous.policy_evaluation:PolicyEvaluation",
-    "pucb": "tacit.tabular.pucb:PUCB",
-    "ucbpo": "tacit.tabular.ucbpo:UCBPO",
-    "ucbvi": "tacit.tabular.ucbvi:UCBVI",
-}
+AGENTS, WORLDS = "tacit.agents", "tacit.worlds"
+"""Groups of entry points: another package names its own agents and worlds in them."""
+
+# Named in this process, beside what is built in and what other packages bring.
+_REGISTERED: dict[str, dict[str, str]] = {AGENTS: {}, WORLDS: {}}
 
 GYM = ("gym", "gymnasium")
 """What the names of imported environments begin with; the second is the one in their names."""
@@ -82,53 +48,6 @@ WORLD_FILES = (".toml", ".json")
 
 # What a run decides, and not the text that names an agent; and files that belong to real users.
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "ledger", "autosave")
-_LARGEST_DIGITS = 18
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option of a world or an agent.
-
-    Attributes:
-        name: its key.
-        annotation: its type.
-        default: its value if not given; ``inspect.Parameter.empty`` if it must be given.
-    """
-
-    name: str
-    annotation: Any
-    default: Any
-
-    @property
-    def required(self) -> bool:
-        """Whether it has no default."""
-        return self.default is inspect.Parameter.empty
-
-    @property
-    def kind(self) -> str:
-        """What it may be, in words."""
-        return _words(self.annotation)
-
-    @property
-    def shown(self) -> str:
-        """The default as a text that stands for it; empty if there is none."""
-        return "" if self.required else _text(self.default)
-
-    def read(self, text: str, owner: str) -> Any:
-        """The value that a text stands for.
-
-        Raises:
-            InvalidArgument: It is not of this option's type; the message names all of it.
-        """
-        try:
-            return _convert(self.annotation, text)
-        except _Unfit:
-            raise InvalidArgument(
-                f"{self.name} of {owner} is {text!r}, but must be {self.kind}"
-            ) from None
-
-    def __str__(self) -> str:
-        return self.name if self.required else f"{self.name}={self.shown}"
 
 
 @dataclass(frozen=True)
@@ -169,8 +88,8 @@ class Entry:
             plain = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
             if not plain or parameter.name in (*self.given, *found):
                 continue
-            annotation = _annotation(function, parameter)
-            if _settable(annotation):
+            annotation = annotation_of(function, parameter)
+            if settable(annotation):
                 found[parameter.name] = Option(parameter.name, annotation, parameter.default)
         return found
 
@@ -238,6 +157,9 @@ class Entry:
                 continue
             if not equals or not key:
                 raise InvalidArgument(f"{part!r} in {self.name}:{text} must be key=value")
+            refused = getattr(getattr(self.make, "algorithm", None), "refuses", {})
+            if key in refused:
+                raise InvalidArgument(f"{key} means nothing to {self.name}: {refused[key]}")
             if key not in options and not self.takes_more:
                 raise InvalidArgument(
                     f"{self.name} has no option {key!r}{_hint(key, options)}; it takes {allowed}"
@@ -260,8 +182,23 @@ class Entry:
 
 
 def world_names() -> list[str]:
-    """The built-in worlds and those that were registered."""
-    return sorted(_WORLDS)
+    """The built-in worlds, those of other packages, and those that were registered."""
+    built_in = [name for family in FAMILIES for name in _worlds_of(family)]
+    return sorted({*built_in, *_plugged(WORLDS), *_REGISTERED[WORLDS]})
+
+
+def _worlds_of(family: str) -> tuple[str, ...]:
+    names: tuple[str, ...] = importlib.import_module(f"tacit.{family}.worlds").WORLDS
+    return names
+
+
+def _world_target(name: str) -> str | None:
+    if name in _REGISTERED[WORLDS]:
+        return _REGISTERED[WORLDS][name]
+    for family in FAMILIES:
+        if name in _worlds_of(family):
+            return f"tacit.{family}.worlds:{name}"
+    return _plugged(WORLDS).get(name)
 
 
 def register_world(name: str, target: str) -> None:
@@ -271,7 +208,7 @@ def register_world(name: str, target: str) -> None:
         name: a word.
         target: ``module:function`` that makes it; it must be importable.
     """
-    _WORLDS[_checked_name(name)] = target
+    _REGISTERED[WORLDS][_checked_name(name)] = target
 
 
 def world_entry(name: str) -> Entry:
@@ -282,13 +219,13 @@ def world_entry(name: str) -> Entry:
     """
     if name in GYM:
         return Entry(name, "tacit.tabular.gym:from_gymnasium", ("env_or_id",))
-    if name in _WORLDS:
-        return Entry(name, _WORLDS[name])
+    if (found := _world_target(name)) is not None:
+        return Entry(name, found)
     if (target := _dotted(name)) is not None:
         return Entry(name, target)
     raise InvalidArgument(
-        f"world is {name!r}, but must be one of {', '.join(world_names())}{_hint(name, _WORLDS)}; "
-        "or a .toml or .json file, or gym:ID for an environment of Gymnasium"
+        f"world is {name!r}, but must be one of {', '.join(names := world_names())}"
+        f"{_hint(name, names)}; or a .toml or .json file, or gym:ID for an environment of Gymnasium"
     )
 
 
@@ -321,7 +258,7 @@ horizon=20
     if imported:
         return _imported(entry, options)
     given = entry.read(options)
-    with _refused(f"world {name!r}", own=kind in _WORLDS):
+    with _refused(f"world {name!r}", own=_world_target(kind) is not None):
         world: World = entry.make(**given)
     if not hasattr(world, "simulate"):
         raise InvalidArgument(f"world is {name!r}, which makes no world, but {world!r}")
@@ -380,8 +317,67 @@ def _entry_of_environment(entry: Entry, name: str) -> Entry:
 
 
 def agent_names() -> list[str]:
-    """The built-in agents and those that were registered."""
-    return sorted(_AGENTS)
+    """The built-in agents, those of other packages, and those that were registered."""
+    return sorted({*built_in_agents(), *_plugged(AGENTS), *_REGISTERED[AGENTS]})
+
+
+def built_in_agents() -> dict[str, str]:
+    """Targets by name of what the families have, found in their modules."""
+    found: dict[str, str] = {}
+    for family in FAMILIES:
+        for module in sorted(_modules(family)):
+            # Loops are slow to import, and so is Gymnasium; neither is an agent.
+            if not module.endswith("_loops") and module != "gym":
+                target = _built_in(family, module)
+                found |= {} if target is None else {module: target}
+    return found
+
+
+def agent_of_class(name: str) -> Any:
+    """What makes the built-in agents whose class is so called, or ``None``: by its module's name.
+
+    >>> agent_of_class("UCBVI").name
+    'ucbvi'
+    """
+    for family in FAMILIES:
+        for module in _modules(family):
+            if module.replace("_", "") == name.lower():
+                target = _built_in(family, module)
+                if target is not None and target.endswith(f":{name}"):
+                    return Entry(name, target).make
+    return None
+
+
+def _agent_target(name: str) -> str | None:
+    if name in _REGISTERED[AGENTS]:
+        return _REGISTERED[AGENTS][name]
+    for family in FAMILIES:
+        if name in _modules(family) and (target := _built_in(family, name)) is not None:
+            return target
+    return _plugged(AGENTS).get(name)
+
+
+@cache
+def _modules(family: str) -> frozenset[str]:
+    """The modules of a family, none of them imported."""
+    folder = str(Path(__file__).parent / family)
+    return frozenset(module.name for module in pkgutil.iter_modules([folder]))
+
+
+@cache
+def _built_in(family: str, name: str) -> str | None:
+    """The target of a family's agent: the class in the module of its name that has that name."""
+    module = importlib.import_module(f"tacit.{family}.{name}")
+    for attribute, found in vars(module).items():
+        own = isinstance(found, type) and found.__module__ == module.__name__
+        if own and getattr(found, "name", None) == name:
+            return f"{module.__name__}:{attribute}"
+    return None
+
+
+def _plugged(group: str) -> dict[str, str]:
+    """Targets by name of what other packages bring."""
+    return {point.name: point.value for point in entry_points(group=group)}
 
 
 def register_agent(name: str, target: str) -> None:
@@ -392,7 +388,7 @@ def register_agent(name: str, target: str) -> None:
         target: ``module:class``; called with the spec, ``users=``, ``privacy=``, ``seed=``,
             ``noise_seed=`` and its options. It must be importable in other processes too.
     """
-    _AGENTS[_checked_name(name)] = target
+    _REGISTERED[AGENTS][_checked_name(name)] = target
 
 
 def agent_entry(name: str) -> Entry:
@@ -401,13 +397,13 @@ def agent_entry(name: str) -> Entry:
     Raises:
         InvalidArgument: There is no such agent.
     """
-    if name in _AGENTS:
-        return Entry(name, _AGENTS[name], _GIVEN)
+    if (found := _agent_target(name)) is not None:
+        return Entry(name, found, _GIVEN)
     if (target := _dotted(name)) is not None:
         return Entry(name, target, _GIVEN)
     raise InvalidArgument(
-        f"agent is {name!r}, but must be one of {', '.join(agent_names())}{_hint(name, _AGENTS)}; "
-        "or the dotted path of a class, as my_module.MyAgent"
+        f"agent is {name!r}, but must be one of {', '.join(names := agent_names())}"
+        f"{_hint(name, names)}; or the dotted path of a class, as my_module.MyAgent"
     )
 
 
@@ -451,7 +447,7 @@ class AgentChoice:
     def build(self, spec: Any, users: int, privacy: Any, seed: int = 0) -> AnyAgent:
         """The agent of one seed, the same as in a run of several; its noise is simulated."""
         make = Entry(self.text, self.target).make
-        own = self.text.partition(":")[0] in _AGENTS
+        own = _agent_target(self.text.partition(":")[0]) is not None
         with _refused(f"agent {self.text!r}", own=own):
             made: AnyAgent = make(
                 spec,
@@ -486,39 +482,6 @@ def choose_agent(text: str) -> AgentChoice:
     )
 
 
-# Texts.
-
-
-def whole_number(name: str, text: str, least: int = 1) -> int:
-    """A whole number, also as ``1e6`` or ``1_000_000``.
-
-    >>> whole_number("users", "1e6"), whole_number("users", "2.5e3")
-    (1000000, 2500)
-    """
-    try:
-        value = _whole(text)
-    except _Unfit:
-        value = least - 1
-    if value < least:
-        raise InvalidArgument(
-            f"{name} is {text!r}, but must be a whole number from {least} to below "
-            f"1e{_LARGEST_DIGITS}, as 1000 or 1e6"
-        )
-    return value
-
-
-def number(name: str, text: str) -> float:
-    """A finite number.
-
-    >>> number("epsilon", "1e-6")
-    1e-06
-    """
-    try:
-        return _number(text)
-    except _Unfit:
-        raise InvalidArgument(f"{name} is {text!r}, but must be a number, as 0.1 or 1e-6") from None
-
-
 def _parts(text: str) -> tuple[str, str]:
     name, colon, rest = text.strip().partition(":")
     if colon and not rest:
@@ -542,167 +505,3 @@ def _dotted(name: str) -> str | None:
 def _hint(name: str, known: collections.abc.Iterable[str]) -> str:
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f" (did you mean {near[0]!r}?)" if near else ""
-
-
-# Types.
-
-
-class _Unfit(Exception):
-    """A text that is not of the type."""
-
-
-def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """A parameter's type; what cannot be resolved is judged by the default."""
-
-    def holder() -> None: ...
-
-    # One at a time: a type that is imported for type checkers only must not hide the others.
-    holder.__annotations__ = {"value": parameter.annotation}
-    try:
-        resolved = typing.get_type_hints(holder, getattr(function, "__globals__", {}))["value"]
-    except (NameError, TypeError, AttributeError, SyntaxError):
-        resolved = parameter.empty
-    if resolved is not parameter.empty:
-        return resolved
-    default = parameter.default
-    return type(default) if isinstance(default, (bool, int, float, str)) else Any
-
-
-def _members(annotation: Any) -> list[Any]:
-    """The parts of a union that a text can stand for, the strictest first."""
-    if typing.get_origin(annotation) in (Union, types.UnionType):
-        parts = [part for a in typing.get_args(annotation) for part in _members(a)]
-    else:
-        parts = [annotation]
-    known = [part for part in parts if _rank(part) is not None]
-    return sorted(known, key=lambda part: _rank(part) or 0)
-
-
-def _rank(annotation: Any) -> int | None:
-    order = (None, type(None), bool, int, float)
-    if annotation in order:
-        return order.index(annotation)
-    if typing.get_origin(annotation) is Literal:
-        return 0
-    if typing.get_origin(annotation) in (tuple, collections.abc.Sequence, list):
-        return 6
-    return {str: 7, Any: 8}.get(annotation)
-
-
-def _settable(annotation: Any) -> bool:
-    return any(part not in (None, type(None)) for part in _members(annotation))
-
-
-def _convert(annotation: Any, text: str) -> Any:
-    for part in _members(annotation):
-        try:
-            return _convert_one(part, text)
-        except _Unfit:
-            continue
-    raise _Unfit
-
-
-def _convert_one(part: Any, text: str) -> Any:
-    simple: dict[Any, Callable[[str], Any]] = {
-        type(None): _none,
-        bool: _boolean,
-        int: _whole,
-        float: _number,
-        str: str,
-        Any: _guess,
-    }
-    if part in simple:
-        return simple[part](text)
-    if typing.get_origin(part) is Literal:
-        return _one_of({_text(value): value for value in typing.get_args(part)}, text)
-    items = text.split(":")
-    kinds = typing.get_args(part)
-    if typing.get_origin(part) is not tuple or (len(kinds) == 2 and kinds[1] is Ellipsis):
-        return tuple(_convert(kinds[0], item) for item in items)
-    if len(kinds) != len(items):
-        raise _Unfit
-    return tuple(_convert(kind, item) for kind, item in zip(kinds, items, strict=True))
-
-
-def _one_of(allowed: Mapping[str, T], text: str) -> T:
-    if text not in allowed:
-        raise _Unfit
-    return allowed[text]
-
-
-def _none(text: str) -> None:
-    _one_of({"none": None}, text.lower())
-
-
-def _boolean(text: str) -> bool:
-    return _one_of({"true": True, "false": False}, text.lower())
-
-
-def _whole(text: str) -> int:
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        raise _Unfit from None
-    # The size first: 1e999999999 is a valid decimal, but as an integer it fills the memory.
-    if not value.is_finite() or value.adjusted() >= _LARGEST_DIGITS or value != int(value):
-        raise _Unfit
-    return int(value)
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise _Unfit from None
-    if not math.isfinite(value):
-        raise _Unfit
-    return value
-
-
-def _guess(text: str) -> Any:
-    for read in (_none, _boolean, _integer, _number):
-        try:
-            return read(text)
-        except _Unfit:
-            continue
-    return text
-
-
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise _Unfit from None
-
-
-def _words(annotation: Any) -> str:
-    """A type in words."""
-    return " or ".join(dict.fromkeys(_words_one(part) for part in _members(annotation)))
-
-
-def _words_one(part: Any) -> str:
-    simple = {
-        type(None): "none",
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        str: "a text",
-        Any: "a value",
-    }
-    if part in simple:
-        return simple[part]
-    kinds = typing.get_args(part)
-    if typing.get_origin(part) is Literal:
-        return " or ".join(_text(value) for value in kinds)
-    if len(kinds) == 1 or kinds[1] is Ellipsis:
-        return f"a list as 1:2:3, each {_words(kinds[0])}"
-    return f"{len(kinds)} values as {':'.join(str(i) for i in range(len(kinds)))}"
-
-
-def _text(value: Any) -> str:
-    """A value as a text that stands for it."""
-    if value is None or isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (tuple, list)):
-        return ":".join(map(_text, value))
-    return value if isinstance(value, str) else repr(value)

@@ -63,7 +63,8 @@ def audit_command(
     as_json: options.Json = False,
 ) -> None:
     """Audits one agent."""
-    from tacit.registry import build_world, choose_agent, whole_number
+    from tacit.core.texts import whole_number
+    from tacit.registry import build_world, choose_agent
 
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta, sampler)

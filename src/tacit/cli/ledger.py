@@ -58,7 +58,7 @@ def create(
     from tacit.privacy.budget import checked_relation
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.models import JointDP
-    from tacit.registry import number
+    from tacit.core.texts import number
 
     privacy = JointDP(
         number("epsilon", epsilon),
@@ -149,7 +149,7 @@ def report(
     as_json: options.Json = False,
 ) -> None:
     """Prints an account."""
-    from tacit.registry import number
+    from tacit.core.texts import number
 
     found = account(file, _opened(file), None if delta is None else number("delta", delta))
     if as_json:

@@ -91,7 +91,7 @@ def chosen_privacy(
 ) -> PrivacyModel:
     """The model and budget of one agent: its own where its text has one."""
     from tacit.privacy.models import JointDP, LocalDP, NonPrivate
-    from tacit.registry import number
+    from tacit.core.texts import number
 
     check_choice("--privacy", model, _MODELS)
     check_choice("--sampler", sampler, _SAMPLERS)
@@ -114,7 +114,7 @@ def chosen_privacy(
 
 def seeds_from(first: str, count: str) -> list[int]:
     """The seeds of several runs."""
-    from tacit.registry import whole_number
+    from tacit.core.texts import whole_number
 
     start = whole_number("seed", first, least=0)
     return list(range(start, start + whole_number("seeds", count)))
@@ -122,7 +122,7 @@ def seeds_from(first: str, count: str) -> list[int]:
 
 def worker_count(text: str | None) -> int:
     """How many processes may run at a time; by default one per processor that we may use."""
-    from tacit.registry import whole_number
+    from tacit.core.texts import whole_number
 
     if text is not None:
         return whole_number("workers", text)
@@ -132,7 +132,7 @@ def worker_count(text: str | None) -> int:
 
 def optional_whole_number(name: str, text: str | None, least: int = 1) -> int | None:
     """A whole number, or nothing where none was given."""
-    from tacit.registry import whole_number
+    from tacit.core.texts import whole_number
 
     return None if text is None else whole_number(name, text, least=least)
 

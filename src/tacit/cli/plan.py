@@ -60,7 +60,8 @@ def plan_command(
     as_json: options.Json = False,
 ) -> None:
     """Simulates what an agent will need."""
-    from tacit.registry import choose_agent, whole_number
+    from tacit.core.texts import whole_number
+    from tacit.registry import choose_agent
     from tacit.simulation.plan import plan
 
     choice = choose_agent(agent)
@@ -86,7 +87,8 @@ def plan_command(
 
 def _place(world: str | None, sizes: dict[str, str | None]) -> World | Sizes:
     """The world that was named, or random ones of the given sizes."""
-    from tacit.registry import build_world, whole_number
+    from tacit.core.texts import whole_number
+    from tacit.registry import build_world
     from tacit.simulation.plan import Sizes
 
     missing = [name for name, text in sizes.items() if text is None]

@@ -39,7 +39,8 @@ def simulate(
         plot: where to draw.
         save: where to write the results.
     """
-    from tacit.registry import build_world, whole_number
+    from tacit.core.texts import whole_number
+    from tacit.registry import build_world
     from tacit.simulation.compare import Contender, compare
 
     declared, runs = whole_number("users", users), options.seeds_from(*seeds)

@@ -132,3 +132,7 @@ def _closeness(states: Floats) -> Floats:
 def _comforts(states: Floats) -> Floats:
     place = states[..., 0]
     return 0.5 * (place > 0.9) + 0.2 * (place < 0.1)
+
+
+WORLDS = ("cartpole", "line", "plane", "trap")
+"""The names of worlds that a command line knows."""

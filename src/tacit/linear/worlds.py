@@ -271,3 +271,7 @@ def _accepted(features: Floats, measures: Floats, rewards: Floats, horizon: int)
         of_uniform = uniform @ (rewards + mu @ of_uniform)
         of_myopic = myopic @ (rewards + mu @ of_myopic)
     return bool(of_uniform[0] < 0.5 * best[0] and of_myopic[0] < 0.88 * best[0])
+
+
+WORLDS = ("simplex", "two_state")
+"""The names of worlds that a command line knows."""

@@ -275,3 +275,7 @@ def _held(A: Floats, B: Floats, step: float) -> tuple[Floats, Floats]:
     both[:n, :n], both[:n, n:] = A, B
     moved = np.asarray(expm(step * both), dtype=np.float64)
     return moved[:n, :n], moved[:n, n:]
+
+
+WORLDS = ("dosing", "double_integrator", "random_system")
+"""The names of worlds that a command line knows."""

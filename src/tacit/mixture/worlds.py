@@ -453,3 +453,7 @@ def _at_least(least: int, name: str, value: int) -> int:
             f"{name} must be >= {least}, got {value!r}: with less there is nothing to learn"
         )
     return size
+
+
+WORLDS = ("hard_mixture", "keyboard", "mixture_of_models")
+"""The names of worlds that a command line knows."""

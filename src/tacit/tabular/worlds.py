@@ -300,3 +300,7 @@ def _parse(text: str) -> bool | int | float | str:
         except ValueError:
             continue
     return text
+
+
+WORLDS = ("deep_sea", "grid", "health_coach", "random_mdp", "riverswim")
+"""The names of worlds that a command line knows."""
