@@ -58,7 +58,7 @@ from tacit.linear import simplex
 from tacit.lq import random_system
 from tacit.mixture import mixture_of_models
 from tacit.privacy import storage
-from tacit.privacy.curators import joint as gate
+from tacit.privacy.curators import saves as gate
 from tacit.privacy.errors import CorruptFile, DoubleSpend
 from tacit.privacy.storage import read_state
 from tacit.tabular import riverswim
@@ -294,12 +294,16 @@ def _overhear(note: Callable[..., None], steps_in: str) -> None:
 
     def added(self: Any, block: Any, user_ids: Any = None) -> Any:
         number = add(self, block, user_ids)
-        note("block", key=self._keys[number], first=user_ids[0], users=len(user_ids))
+        note("block", key=self.accounts.keys[number], first=user_ids[0], users=len(user_ids))
         return number
 
     def charged(self: Any, costs: Any, label: str) -> None:
         charge(self, costs, label)
-        note("charge", index=self.releases, costs={self._keys[b]: c for b, c in costs.items()})
+        note(
+            "charge",
+            index=self.releases,
+            costs={self.accounts.keys[b]: c for b, c in costs.items()},
+        )
 
     def published(self: Any, release: Any) -> Any:
         publish(self, release)

@@ -24,7 +24,7 @@ from tacit.privacy.statistic import Block, Floats, Statistic
 
 class _ZeroOutCurator(JointCurator):
     def _sensitivity(self, statistic: Statistic, step: float) -> float:
-        return statistic.sensitivity(Relation.ZERO_OUT, self._norm)
+        return statistic.sensitivity(Relation.ZERO_OUT, self.privacy.norm)
 
 
 class ZeroOutNoise(Curated):
@@ -252,7 +252,7 @@ class LedgerChargedNothing(Tampered):
     """
 
     def _tamper(self) -> None:
-        ledger = getattr(self._curator, "_ledger", None)
+        ledger = getattr(getattr(self._curator, "accounts", None), "ledger", None)
         if ledger is not None:
             true = ledger.charge
 

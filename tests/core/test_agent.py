@@ -151,7 +151,7 @@ def test_an_error_says_who_was_taken(monkeypatch: Any, tmp_path: Any) -> None:
     files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
     agent = Adds(SPEC, 60, PRIVATE, **files)
     agent.learn(block_of(5), ids_of(0, 5))
-    real, written = tacit.privacy.curators.joint.write_state, []
+    real, written = tacit.privacy.curators.saves.write_state, []
 
     def fails_at_the_second(*args: Any, **options: Any) -> None:
         written.append(1)
@@ -159,7 +159,7 @@ def test_an_error_says_who_was_taken(monkeypatch: Any, tmp_path: Any) -> None:
 
     data = block_of(25, seed=1)
     with monkeypatch.context() as patch:
-        patch.setattr(tacit.privacy.curators.joint, "write_state", fails_at_the_second)
+        patch.setattr(tacit.privacy.curators.saves, "write_state", fails_at_the_second)
         with pytest.raises(OSError, match="No space") as caught:
             agent.learn(data, ids_of(5, 25))
     # 5 complete the first block, 10 are lost with the second, and 10 were never looked at.

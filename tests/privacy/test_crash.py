@@ -155,7 +155,7 @@ def test_a_network_whose_disk_was_full_ends_with_the_steps_that_it_has(
     pytest.importorskip("jax")
     pytest.importorskip("optax")
     from tacit.continuous.deep_q import DeepQ
-    from tacit.privacy.curators import joint as module
+    from tacit.privacy.curators import saves as module
 
     world, rng = line(horizon=4), np.random.default_rng(0)
     files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
@@ -234,7 +234,7 @@ def restore(self, meta, arrays, real=Participants.restore):
 Participants.restore = restore
 """,
     "draws the noise of a release again": """
-import tacit.privacy.curators.joint as m
+import tacit.privacy.curators.saves as m
 def revive(meta, arrays, real=m._revive_release):
     last = real(meta, arrays)
     if last is not None:
@@ -262,7 +262,7 @@ c.tacit.JointCurator._charge = lambda self, costs, label: None
 """,
     "lets everybody read": """
 import functools
-import tacit.privacy.curators.joint as m
+import tacit.privacy.curators.saves as m
 m.write_state = functools.partial(m.write_state, secret=False)
 """,
 }

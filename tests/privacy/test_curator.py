@@ -231,8 +231,12 @@ class AddsMusInsteadOfSquares(JointCurator):
 class StreamReenters(JointCurator):
     """A block may enter a stream twice for one charge: a user in two leaves."""
 
-    def _afford(self, costs) -> None:
-        for stream in self._streams.values():
+    def __init__(self, *args, **options) -> None:
+        super().__init__(*args, **options)
+        self.accounts.check = self._forget
+
+    def _forget(self, costs) -> None:
+        for stream in self._streams.running.values():
             stream.entered.clear()
 
 
@@ -323,7 +327,7 @@ def test_threads_do_not_overspend() -> None:
     for thread in threads:
         thread.join()
     assert len(refused) == 5
-    assert curator.spent(0) <= curator._limit * (1 + 1e-9)
+    assert curator.spent(0) <= curator.accounts.limit * (1 + 1e-9)
 
 
 def test_a_failed_charge_leaves_no_ghost(tmp_path) -> None:
@@ -356,7 +360,7 @@ def test_one_ledger_has_one_run(tmp_path) -> None:
 
 
 def test_a_result_that_could_not_be_saved_is_not_shown(tmp_path, monkeypatch) -> None:
-    import tacit.privacy.curators.joint as module
+    import tacit.privacy.curators.saves as module
 
     curator = make(tmp_path, ledger=tmp_path / "l", autosave=tmp_path / "s")
     stream = curator.stream(SUM, releases=8)
@@ -837,7 +841,7 @@ def test_crashes_around_a_release(tmp_path, monkeypatch, crash: str) -> None:
     def boom(*args, **kwargs):
         raise Crash
 
-    import tacit.privacy.curators.joint as module
+    import tacit.privacy.curators.saves as module
 
     if crash == "before state":
         monkeypatch.setattr(module, "write_state", boom)
@@ -847,10 +851,10 @@ def test_crashes_around_a_release(tmp_path, monkeypatch, crash: str) -> None:
             write(self.sequence)
             boom()
 
-        monkeypatch.setattr(module.Ledger, "record_save", written)
+        monkeypatch.setattr(tacit.Ledger, "record_save", written)
     else:
-        real = module.Ledger.record_save
-        monkeypatch.setattr(module.Ledger, "record_save", lambda *a: (real(*a), boom()))
+        real = tacit.Ledger.record_save
+        monkeypatch.setattr(tacit.Ledger, "record_save", lambda *a: (real(*a), boom()))
     with pytest.raises(Crash):
         play(curator, stream, 1)
     monkeypatch.undo()
@@ -865,7 +869,7 @@ def test_crashes_around_a_release(tmp_path, monkeypatch, crash: str) -> None:
 
 
 def test_a_charge_without_a_release_stays_charged(tmp_path, monkeypatch) -> None:
-    import tacit.privacy.curators.joint as module
+    import tacit.privacy.curators.saves as module
 
     ledger, state = tmp_path / "ledger", tmp_path / "state"
     curator = make(tmp_path, ledger=ledger, autosave=state)
@@ -1127,17 +1131,17 @@ def test_no_release_is_free_however_little_it_costs() -> None:
     assert spent > limit * (1 - 1e-15)
     # As much as rounding may add is left: a 1e-12th of the limit, and then nothing at all.
     curator.release(SUM, mu=math.sqrt(0.9999e-12 * limit))
-    curator._spent[0] = Fraction(limit * (1 + 1e-12))
+    curator.accounts.exact[0] = Fraction(limit * (1 + 1e-12))
     with pytest.raises(BudgetExceeded):
         curator.release(SUM, mu=math.sqrt(1e-17 * limit))
     one = JointDP(1.0, 1e-6).curator(noise_seed=0)
     one.add(values(1.0))
     one.release(SUM, mu=math.sqrt(0.9 * limit))
     # Twenty of them are a unit in the last place of what was spent, and more.
-    before = one._spent[0]
+    before = one.accounts.exact[0]
     for _ in range(20):
         one.release(SUM, mu=math.sqrt(1e-17 * limit))
-    assert float(one._spent[0] - before) == pytest.approx(20 * 1e-17 * limit, rel=1e-6)
+    assert float(one.accounts.exact[0] - before) == pytest.approx(20 * 1e-17 * limit, rel=1e-6)
     assert one.spent(0) > float(before)
 
 
@@ -1148,8 +1152,8 @@ def test_what_was_spent_is_saved_to_the_last_digit_and_beyond(tmp_path) -> None:
         curator.release(SUM, mu=mu)
     curator.save(tmp_path / "state")
     again = JointCurator.load(tmp_path / "state", ledger=tmp_path / "ledger")
-    assert again._spent == curator._spent
-    assert again._spent[0] != Fraction(again.spent(0))  # no float has all its digits
+    assert again.accounts.exact == curator.accounts.exact
+    assert again.accounts.exact[0] != Fraction(again.spent(0))  # no float has all its digits
 
 
 def test_a_budget_in_very_many_parts_is_spendable() -> None:

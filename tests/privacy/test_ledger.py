@@ -985,7 +985,7 @@ def test_the_whole_transcript_of_several_runs_is_within_the_budget():
                 block = Block(2, {"values": np.array([[inputs[place]], [0.5]])})
                 curator.add(block, ["ann", f"other {place}"])
                 for cost in (0.6, 0.8):
-                    mu = cost * math.sqrt(curator._limit)
+                    mu = cost * math.sqrt(curator.accounts.limit)
                     out.append(curator.release(ClippedSum(1), mu=mu)["sum"])
             return np.concatenate(out)
 
@@ -1004,11 +1004,10 @@ def test_whoever_joined_a_run_pays_it_once(path, people):
     assert curator.turned_away == 0
     ledger = Ledger.open(path)
     assert [entry.people for entry in ledger.entries if entry.event == "join"] == [1]
-    assert ledger.spent_by("ann") == pytest.approx(ledger.runs[curator._ledger.run].user_limit)
+    mine = ledger.runs[curator.accounts.ledger.run]
+    assert ledger.spent_by("ann") == pytest.approx(mine.user_limit)
     # What a block may cost is less, as she may be in three.
-    assert ledger.runs[curator._ledger.run].episode_limit == pytest.approx(
-        ledger.spent_by("ann") / 9
-    )
+    assert mine.episode_limit == pytest.approx(ledger.spent_by("ann") / 9)
 
 
 def test_who_is_turned_away_depends_on_names_alone(path, people):

@@ -139,7 +139,7 @@ def _of_release(gate: WatchedGate, totals: Totals, place: int, passage: Passage)
     noise = np.where(kept, (vector - total) / scale, 0.0)
     gains = {b: share / scale for b, share in pairs}
     blur = rounding(vector, 1) / scale
-    if curator._exact:
+    if curator.privacy.exact:
         smallest = heard_shares({b: share / largest for b, share in pairs})[1]
         blur += largest * curator._step(statistic, smallest) * (release.users / 2 + 1) / scale
     return Measured(passage, place, noise, kept, gains, "laplace" if pure else "normal", blur)
@@ -166,7 +166,7 @@ def _of_stream(
         rows.append(released[-1] - prefix)
     whitened = unit @ (np.stack(rows) / stream.step)
     blur = rounding(np.stack(released), len(rows)) / stream.step
-    if stream._curator._exact:
+    if stream._curator.privacy.exact:
         blur += passages[-1][1].release.users / 2 + 1
     blur *= float(np.abs(unit).sum(axis=1).max())
     entered = [passage.blocks[0] for _, passage in passages]
@@ -321,7 +321,7 @@ def off_by(gate: WatchedGate) -> str | None:
             b: share / largest for b, share in zip(passage.blocks, passage.shares, strict=True)
         }
         step = 1.0
-        if curator._exact:
+        if curator.privacy.exact:
             smallest = 1.0
             if passage.stream is None:
                 shares, smallest = heard_shares(shares)
@@ -339,10 +339,10 @@ def off_by(gate: WatchedGate) -> str | None:
         gap = float(np.abs(vector / (largest * step) - expected).max())
         # Weights of parts are multiplied in and out again, which may round.
         allowed = 1e-9 * length / step
-        if curator._exact:
+        if curator.privacy.exact:
             allowed = min(allowed, 1e-3)
         if gap > allowed:
-            unit = "grid steps" if curator._exact else f"of at most {length:.4g}"
+            unit = "grid steps" if curator.privacy.exact else f"of at most {length:.4g}"
             return (
                 f"without its noise release {place} is not the sum of its users' vectors: it is "
                 f"off by {gap:.4g} {unit}"

@@ -58,6 +58,16 @@ class PrivacyModel(ABC):
         return False
 
     @property
+    def separate_blocks(self) -> bool:
+        """Whether users who return are promised to be in one block of every release."""
+        return False
+
+    @property
+    def norm(self) -> Literal["l1", "l2"]:
+        """In which norm its noise hides a user: the sensitivity to ask a statistic for."""
+        return "l1" if self.needs_l1 else "l2"
+
+    @property
     def reports_bits(self) -> bool:
         """Whether devices report bits (randomised response) and not noisy numbers."""
         return False
@@ -159,6 +169,11 @@ class JointDP(PrivacyModel):
     def exact(self) -> bool:
         """Whether the sampler is ``"exact"``."""
         return self.sampler == "exact"
+
+    @property
+    def separate_blocks(self) -> bool:
+        """Whether ``disjoint`` was declared, and there is more than one episode to keep apart."""
+        return self.disjoint and self.episodes_per_user > 1
 
     @property
     def episode_limit(self) -> float:

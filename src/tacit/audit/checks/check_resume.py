@@ -98,7 +98,7 @@ def _check_ledger(gate: WatchedGate, path: Path) -> None:
     for curator, number in gate.blocks:
         if not isinstance(curator, JointCurator):
             continue
-        recorded, spent = ledger.spent(curator._keys[number]), curator.spent(number)
+        recorded, spent = ledger.spent(curator.accounts.keys[number]), curator.spent(number)
         if spent <= 0.0 or not math.isclose(recorded, spent, rel_tol=1e-9):
             raise CheckFailed(
                 f"block {number} has spent {spent:.6g}, and its ledger says {recorded:.6g}"

@@ -92,6 +92,16 @@ class Curator(ABC):
         self._participants = Participants(episodes_per_user, once_per_block)
 
     @property
+    def participants(self) -> Participants:
+        """Who took part how often, where ids are given; what agents save of it."""
+        return self._participants
+
+    @property
+    def turned_away(self) -> int:
+        """How many episodes counted as zero, as their users' budget was spent in other runs."""
+        return self._participants.turned_away
+
+    @property
     def source(self) -> NoiseSource:
         """Where the noise comes from."""
         return self._source
@@ -126,6 +136,18 @@ class Curator(ABC):
             self._blocks[number] = sealed
             self.users += block.users
             return number
+
+    def enter(
+        self,
+        statistic: Statistic,
+        block: Block | int,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> int:
+        """The number of a block that enters a stream: of one that is here, or given as raw data."""
+        if isinstance(block, Block):
+            statistic.check(block)
+            return self.add(block, user_ids)
+        return whole_number("block", block, least=0)
 
     def forget(self, block: int) -> None:
         """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
@@ -271,7 +293,20 @@ class Curator(ABC):
             raise InvalidArgument(f"weights must be finite and not all zero, got {weights!r}")
         return dict(zip(chosen, factors.tolist(), strict=True))
 
+    def _publish_sum(
+        self,
+        statistic: Statistic,
+        vector: Floats,
+        std: Mapping[str, float | Floats],
+        users: int,
+        cost: float | None,
+    ) -> Release:
+        """Publishes a packed vector as the parts of its statistic."""
+        parts = statistic.layout.unpack(vector)
+        return self._publish(Release(self.releases, statistic.name, parts, std, users, cost))
+
     def _publish(self, release: Release) -> Release:
+        """What every release passes."""
         self.releases += 1
         self.last_release = release
         return release

@@ -8,15 +8,95 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tacit.privacy.arguments import whole_number
-from tacit.privacy.counters import Counter
+from tacit.privacy.arguments import instance_of
+from tacit.privacy.counters import Counter, Noiseless, make_counter
 from tacit.privacy.curators.gate import Release, Stream
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
-from tacit.privacy.exact import ExactNoise, check_reach, reach
+from tacit.privacy.exact import ExactNoise, check_reach, reach, whole_kind
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 if TYPE_CHECKING:
     from tacit.privacy.curators.joint import JointCurator
+
+
+class JointStreams:
+    """The streams of one curator, by name.
+
+    Attributes:
+        running: those that blocks can enter.
+        waiting: those of a save, until they are resumed.
+    """
+
+    def __init__(self) -> None:
+        self.running: dict[str, JointStream] = {}
+        self.waiting: dict[str, tuple[dict[str, Any], dict[str, Floats]]] = {}
+
+    @property
+    def kinds(self) -> set[str]:
+        """Of their counters."""
+        kinds = {stream.counter.kind for stream in self.running.values()}
+        return kinds | {meta["counter"] for meta, _ in self.waiting.values()}
+
+    def start(
+        self,
+        curator: JointCurator,
+        statistic: Statistic,
+        releases: int,
+        name: str,
+        kind: str,
+        mu: float | None,
+        epsilon: float | None,
+    ) -> JointStream:
+        """See :meth:`tacit.JointCurator.stream`."""
+        privacy = curator.privacy
+        instance_of("name", name, str)
+        instance_of("kind", kind, str)
+        if name in self.running or name in self.waiting:
+            raise InvalidArgument(
+                f"there is a stream {name!r}; resume_stream continues a saved one"
+            )
+        if privacy.separate_blocks and kind != "blocks":
+            raise InvalidArgument("disjoint=True was declared: only kind='blocks' keeps to it")
+        curator._check_unit(statistic)
+        cost = curator.accounts.cost(mu, epsilon)
+        if kind == Noiseless.kind:
+            raise InvalidArgument("a joint curator adds noise; without it use tacit.NonPrivate()")
+        if privacy.exact:
+            kind = whole_kind(kind)
+        curator.accounts.check_stream(cost)
+        step = curator._step(statistic)
+        made = make_counter(
+            kind,
+            sensitivity=curator._sensitivity(statistic, step),
+            releases=releases,
+            shape=(statistic.layout.size,),
+            mu=None if privacy.pure else cost,
+            epsilon=cost if privacy.pure else None,
+            source=curator.source,
+        )
+        stream = JointStream(curator, name, statistic, made, cost, step)
+        self.running[name] = stream
+        return stream
+
+    def resume(self, curator: JointCurator, name: str, statistic: Statistic) -> JointStream:
+        """Continues a stream of a save, with the statistic it had."""
+        if name not in self.waiting:
+            raise InvalidArgument(f"no saved stream {name!r}; there are {[*self.waiting]}")
+        meta, arrays = self.waiting[name]
+        if meta["statistic"] != statistic.fingerprint:
+            raise InvalidArgument(f"stream {name!r} was of another statistic")
+        made = Counter.revive(meta, arrays, curator.source)
+        stream = JointStream(curator, name, statistic, made, meta["cost"], meta["step"])
+        stream.entered = set(meta["entered"])
+        stream.users, stream.reach = meta["users"], meta.get("reach", 0.0)
+        del self.waiting[name]
+        self.running[name] = stream
+        return stream
+
+    def dump(self) -> dict[str, tuple[dict[str, Any], dict[str, Floats]]]:
+        """The secret state of all, for the curator's save."""
+        saved = dict(self.waiting)
+        return saved | {name: stream.dump() for name, stream in self.running.items()}
 
 
 class JointStream(Stream):
@@ -97,16 +177,12 @@ class JointStream(Stream):
             raise HorizonExceeded(
                 f"stream {self.name!r} was declared for {self.counter.releases} releases"
             )
-        if isinstance(block, Block):
-            self.statistic.check(block)
-            number = curator.add(block, user_ids)
-        else:
-            number = whole_number("block", block, least=0)
+        number = curator.enter(self.statistic, block, user_ids)
         try:
             if number in self.entered:
                 raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
             steps = 0.0
-            if curator._exact:
+            if curator.privacy.exact:
                 steps = reach(self.statistic, self.step, curator._block_users[number])
                 check_reach(self.reach + steps, floats=True)
             total = curator._total(self.statistic, curator._raw(number), 1.0, self.step)
@@ -123,18 +199,8 @@ class JointStream(Stream):
         self.users += curator._block_users[number]
         if isinstance(block, Block) and not keep:
             curator.forget(number)
-        return curator._publish(
-            Release(
-                index=curator.releases,
-                statistic=self.statistic.name,
-                parts=self.statistic.layout.unpack(vector),
-                std=self.statistic.layout.stds(
-                    self.step * self.counter.std_at(self.counter.released)
-                ),
-                users=self.users,
-                cost=self.cost,
-            )
-        )
+        std = self.statistic.layout.stds(self.step * self.counter.std_at(self.counter.released))
+        return curator._publish_sum(self.statistic, vector, std, self.users, self.cost)
 
     def dump(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """The secret state, for the curator's save."""

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,15 +76,15 @@ def report(
     instance_of("privacy", privacy, LocalDP)
     if data.users != 1 or data.aggregate:
         raise InvalidArgument(f"data must be one user's raw data, got {data!r}")
-    if privacy.sampler == "exact":
-        source, step = ExactNoise(noise_seed), grid_step(statistic, _norm(privacy))
+    if privacy.exact:
+        source, step = ExactNoise(noise_seed), grid_step(statistic, privacy.norm)
         scale = noise_scale(statistic, privacy) / step
         total = grid_total(statistic, data, 1.0, step)
         steps = total + source.steps(privacy.mechanism == "laplace", scale, total.size)
         return step * steps.astype(np.float64)
     vector = statistic.contributions(data)[0]
     noise = Noise(noise_seed)
-    if privacy.mechanism == "randomised response":
+    if privacy.reports_bits:
         bits = noise.uniform(vector.shape) < vector
         chance = np.where(bits, 0.5, flip_probability(statistic, privacy))
         return (noise.uniform(vector.shape) < chance).astype(np.float64)
@@ -97,16 +96,12 @@ def report(
 
 def noise_scale(statistic: Statistic, privacy: LocalDP) -> float:
     """Standard deviation (Gaussian) or scale (Laplace) of the noise in one report."""
-    norm = _norm(privacy)
-    if privacy.sampler == "exact":
+    norm = privacy.norm
+    if privacy.exact:
         step = grid_step(statistic, norm)
         apart = step * grid_sensitivity(statistic, Relation.REPLACE_ONE, norm, step)
         return safe_scale(apart, privacy.report_cost)
     return safe_scale(statistic.sensitivity(Relation.REPLACE_ONE, norm), privacy.report_cost)
-
-
-def _norm(privacy: LocalDP) -> Literal["l1", "l2"]:
-    return "l2" if privacy.mechanism == "gaussian" else "l1"
 
 
 def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
@@ -131,7 +126,7 @@ class LocalCurator(Curator):
         noise_seed: int | None = None,
         protects: str = WHOLE_EPISODE,
     ) -> None:
-        exact = privacy.sampler == "exact"
+        exact = privacy.exact
         super().__init__(
             users=users,
             noise_seed=None if exact else noise_seed,
@@ -186,7 +181,7 @@ class LocalCurator(Curator):
 
     def _plausible(self, statistic: Statistic, reports: Floats) -> NDArray[np.bool_]:
         """Which rows may be reports."""
-        if self.privacy.mechanism == "randomised response":
+        if self.privacy.reports_bits:
             return np.asarray(((reports == 0.0) | (reports == 1.0)).all(axis=1))
         longest = statistic.l2(Relation.ZERO_OUT) + _TAIL * noise_scale(statistic, self.privacy)
         # NaN fails the comparison.
@@ -250,16 +245,9 @@ class LocalCurator(Curator):
             variance += weight**2 * spread
         if kept is not None:
             value, variance = np.where(kept, value, 0.0), np.where(kept, variance, 0.0)
-        return self._publish(
-            Release(
-                index=self.releases,
-                statistic=statistic.name,
-                parts=statistic.layout.unpack(value),
-                std=_std_parts(statistic, np.sqrt(variance)),
-                users=sum(self._block_users[b] for b in selection),
-                cost=self.privacy.report_cost,
-            )
-        )
+        std = _std_parts(statistic, np.sqrt(variance))
+        users = sum(self._block_users[b] for b in selection)
+        return self._publish_sum(statistic, value, std, users, self.privacy.report_cost)
 
     def stream(
         self,
@@ -281,8 +269,8 @@ class LocalCurator(Curator):
     def guarantee(self) -> Guarantee:
         """What each user's device guarantees, whoever reads the reports."""
         gaussian = self.privacy.mechanism == "gaussian"
-        exact = self.privacy.sampler == "exact"
-        bits = self.privacy.mechanism == "randomised response"
+        exact = self.privacy.exact
+        bits = self.privacy.reports_bits
         mechanism = f"{self.privacy.mechanism} report from the device"
         if exact:
             noise = exact_words(not gaussian, self.privacy.epsilon, self.privacy.delta)
@@ -305,7 +293,7 @@ class LocalCurator(Curator):
     def _simulate(self, statistic: Statistic, block: Block) -> Floats:
         """The sum of the reports of a block's users, in one exact draw."""
         users, size = block.users, statistic.layout.size
-        if self.privacy.mechanism == "randomised response":
+        if self.privacy.reports_bits:
             return self._simulate_bits(statistic, block)
         if isinstance(self._source, ExactNoise):
             return self._simulate_exact(self._source, statistic, block)
@@ -317,7 +305,7 @@ class LocalCurator(Curator):
     def _simulate_exact(self, source: ExactNoise, statistic: Statistic, block: Block) -> Floats:
         """Whole numbers, as reports are, and the sum of their noise in one draw."""
         size, pure = statistic.layout.size, self.privacy.mechanism == "laplace"
-        step = grid_step(statistic, _norm(self.privacy))
+        step = grid_step(statistic, self.privacy.norm)
         scale = noise_scale(statistic, self.privacy) / step
         check_reach(reach(statistic, step, block.users))
         total = grid_total(statistic, block, 1.0, step)
@@ -342,7 +330,7 @@ class LocalCurator(Curator):
 
     def _estimate(self, statistic: Statistic, total: Floats, users: int) -> tuple[Floats, Floats]:
         """Unbiased sum and the variance of its noise, per coordinate."""
-        if self.privacy.mechanism == "randomised response":
+        if self.privacy.reports_bits:
             flip = flip_probability(statistic, self.privacy)
             estimate = (total - users * flip) / (0.5 - flip)
             ones = np.clip(estimate, 0.0, users)
@@ -384,11 +372,7 @@ class LocalStream(Stream):
             raise HorizonExceeded(
                 f"stream {self.name!r} was declared for {self._releases} releases"
             )
-        if isinstance(block, Block):
-            self.statistic.check(block)
-            number = self._curator.add(block, user_ids)
-        else:
-            number = whole_number("block", block, least=0)
+        number = self._curator.enter(self.statistic, block, user_ids)
         if number in self.entered:
             raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
         release = self._curator.release(self.statistic, blocks=[*self.entered, number])

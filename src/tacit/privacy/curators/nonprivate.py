@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.privacy.arguments import instance_of, whole_number
+from tacit.privacy.arguments import instance_of
 from tacit.privacy.counters import Noiseless
 from tacit.privacy.curators.gate import Curator, Release, Stream
 from tacit.privacy.errors import InvalidArgument
@@ -49,7 +49,7 @@ class NonPrivateCurator(Curator):
         if mask is not None:
             total = np.where(statistic.layout.pack_mask(mask), total, 0.0)
         users = sum(self._block_users[b] for b in selection)
-        return self._publish(_exact_release(self.releases, statistic, total, users))
+        return self._publish_sum(statistic, total, statistic.layout.stds(0.0), users, None)
 
     def stream(
         self,
@@ -93,11 +93,7 @@ class _NonPrivateStream(Stream):
         keep: bool = False,
         user_ids: Sequence[int | str] | None = None,
     ) -> Release:
-        if isinstance(block, Block):
-            self.statistic.check(block)
-            number = self._curator.add(block, user_ids)
-        else:
-            number = whole_number("block", block, least=0)
+        number = self._curator.enter(self.statistic, block, user_ids)
         if number in self._entered:
             raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
         raw = self._curator._raw(number)
@@ -106,10 +102,5 @@ class _NonPrivateStream(Stream):
         self.users += raw.users
         if isinstance(block, Block) and not keep:
             self._curator.forget(number)
-        release = _exact_release(self._curator.releases, self.statistic, vector, self.users)
-        return self._curator._publish(release)
-
-
-def _exact_release(index: int, statistic: Statistic, vector: Floats, users: int) -> Release:
-    layout = statistic.layout
-    return Release(index, statistic.name, layout.unpack(vector), layout.stds(0.0), users, None)
+        std = self.statistic.layout.stds(0.0)
+        return self._curator._publish_sum(self.statistic, vector, std, self.users, None)

@@ -61,7 +61,7 @@ class Terms:
     ) -> Self:
         """The terms of a model."""
         g, episode = privacy.episodes_per_user, privacy.episode_limit
-        unit: Unit = "2 rho" if privacy.sampler == "exact" else "mu^2"
+        unit: Unit = "2 rho" if privacy.exact else "mu^2"
         return cls(
             unit="epsilon" if privacy.pure else unit,
             # Episodes in one release may add up, which is g^2 in squares.

@@ -1,0 +1,145 @@
+"""What the users of each block have spent, and what they may still spend."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from tacit.privacy.arguments import FilePath, positive, whole_number
+from tacit.privacy.curators.participants import Participants
+from tacit.privacy.errors import BudgetExceeded, InvalidArgument
+from tacit.privacy.ledger import Ledger, Terms
+from tacit.privacy.ledger.opening import open_for
+from tacit.privacy.ledger.records import above
+from tacit.privacy.models import JointDP
+
+# Rounding of sums of squares, not a loophole: a budget split into ten parts must be spendable.
+_SLACK = 1e-12
+
+
+class BlockAccounts:
+    """The accounts of a joint curator, one per block: a user is in one block.
+
+    Costs of releases are in mu, or in epsilon under pure DP; what is spent is in mu^2, or in
+    epsilon. Sums are exact: every positive cost moves an account, however small it is.
+
+    Attributes:
+        limit: what one episode may spend.
+        power: what a cost is raised to before it is added: 2, or 1 under pure DP.
+        exact: what each block has spent.
+        keys: under which key each block is on the ledger.
+        ledger: where charges are recorded before anything is drawn, if there is one.
+    """
+
+    def __init__(self, privacy: JointDP) -> None:
+        self.limit = privacy.episode_limit
+        if self.limit < 1e-290:
+            raise InvalidArgument(f"a budget of {privacy.budget} cannot be accounted for in floats")
+        self.power = 1 if privacy.pure else 2
+        self.exact: dict[int, Fraction] = {}
+        self.keys: dict[int, str] = {}
+        self.ledger: Ledger | None = None
+
+    def open(self, block: int) -> None:
+        """Opens the account of a new block."""
+        self.exact[block] = Fraction(0)
+        # Unique for ever: a block lost in a crash must not share its account with a later one.
+        self.keys[block] = f"{block}-{secrets.token_hex(6)}"
+
+    def spent(self, block: int) -> float:
+        """What each user of a block has spent."""
+        if whole_number("block", block, least=0) not in self.exact:
+            raise InvalidArgument(f"block {block!r} was never added")
+        return above(self.exact[block])
+
+    def remaining(self, block: int) -> float:
+        """What each user of a block may still spend."""
+        return max(0.0, self.limit - self.spent(block))
+
+    # What a release costs.
+
+    def cost(
+        self,
+        mu: float | None,
+        epsilon: float | None,
+        decay: float | None = None,
+        shares: Mapping[int, float] | None = None,
+    ) -> float:
+        """The cost of a release in mu or epsilon: as asked for, or all that is left."""
+        pure = self.power == 1
+        unit, given, refused = ("epsilon", epsilon, mu) if pure else ("mu", mu, epsilon)
+        if refused is not None:
+            raise InvalidArgument(f"this budget is spent in {unit}; give that")
+        if given is not None:
+            return positive(f"{unit}, the cost,", given)
+        if decay is not None:
+            return float((self.limit * (1.0 - decay**-self.power)) ** (1.0 / self.power))
+        if shares is None:
+            return float(self.limit ** (1.0 / self.power))
+        # A share so small that its square is no float costs nothing that a float could count.
+        parts = {b: abs(share) ** self.power for b, share in shares.items()}
+        left = min(self.remaining(b) / part for b, part in parts.items() if part > 0.0)
+        if left <= self.limit * _SLACK:
+            exhausted = min(shares, key=self.remaining)
+            raise BudgetExceeded(f"the users of block {exhausted} have spent all their budget")
+        return float(left ** (1.0 / self.power))
+
+    def costs(self, cost: float, shares: Mapping[int, float]) -> dict[int, float]:
+        """What a release of this cost takes from each account, by the blocks' weights."""
+        return {b: (cost * abs(share)) ** self.power for b, share in shares.items()}
+
+    def check_stream(self, cost: float) -> None:
+        """Refuses a counter that no block could ever pay for."""
+        if cost**self.power > self.limit * (1.0 + _SLACK):
+            raise BudgetExceeded(f"a stream of cost {cost:.6g} exceeds an episode's whole budget")
+
+    # Paying.
+
+    def check(self, costs: Mapping[int, float]) -> None:
+        """Refuses what some block cannot pay."""
+        unit = "epsilon" if self.power == 1 else "mu^2"
+        for block, cost in costs.items():
+            # Exactly: a cost that a float would lose beside what was spent is not free.
+            if self.exact[block] + Fraction(cost) > self.limit * (1.0 + _SLACK):
+                raise BudgetExceeded(
+                    f"block {block} has spent {self.spent(block):.6g} of {self.limit:.6g} "
+                    f"{unit}; {cost:.6g} more is too much"
+                )
+
+    def charge(self, costs: Mapping[int, float], label: str, *, pending: bool) -> None:
+        """Puts the cost on disk, then into memory."""
+        self.check(costs)
+        if self.ledger is not None:
+            by_key = {self.keys[block]: cost for block, cost in costs.items()}
+            self.ledger.charge(by_key, label, pending=pending)
+        for block, cost in costs.items():
+            self.exact[block] += Fraction(cost)
+
+    def start(self, ledger: FilePath, terms: Terms, participants: Participants) -> None:
+        """Begins a run on a ledger, which is made if there is none."""
+        opened = open_for(ledger, terms)
+        opened.record_start(secrets.token_hex(16), terms)
+        self.follow(opened, participants)
+
+    def follow(self, ledger: Ledger, participants: Participants) -> None:
+        """Spends from this ledger from now on, and takes over what it knows was spent."""
+        self.ledger = ledger
+        if ledger.people:
+            participants.join_by(ledger.join, ledger.key)
+        for block, key in self.keys.items():
+            # A charge whose release a crash cut off stays charged.
+            self.exact[block] = max(self.exact[block], ledger.spent_exactly(key))
+
+    # Save and resume.
+
+    def dump(self, meta: dict[str, Any]) -> None:
+        """Into a save."""
+        meta["spent"] = [[*self.exact[b].as_integer_ratio()] for b in range(len(self.exact))]
+        meta["keys"] = [self.keys[b] for b in range(len(self.keys))]
+
+    def restore(self, meta: dict[str, Any]) -> None:
+        """Out of a save."""
+        self.exact = dict(enumerate(Fraction(*spent) for spent in meta["spent"]))
+        self.keys = dict(enumerate(meta["keys"]))

@@ -1,0 +1,232 @@
+"""The state file of a joint curator, and how a run goes on from it.
+
+The file is the curator's secret: raw blocks, exact sums, drawn noise. The order in which it and the
+ledger are written, and what a crash in between leaves, is in :mod:`tacit.privacy.ledger`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.arguments import FilePath
+from tacit.privacy.budget import Relation
+from tacit.privacy.curators.gate import Release
+from tacit.privacy.errors import CorruptFile, DoubleSpend, InvalidArgument
+from tacit.privacy.exact import ExactNoise
+from tacit.privacy.ledger.opening import open_again
+from tacit.privacy.models import JointDP
+from tacit.privacy.noise import Noise, NoiseSource, saved_source
+from tacit.privacy.statistic import Block
+from tacit.privacy.storage import read_state, write_state
+
+if TYPE_CHECKING:
+    from tacit.privacy.curators.joint import JointCurator
+
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+Extra: TypeAlias = Callable[[], tuple[dict[str, Any], Arrays]]
+"""What an agent adds to its curator's save."""
+
+
+@dataclass(frozen=True)
+class SaveMark:
+    """Where a state file stands in its ledger.
+
+    Attributes:
+        ledger: the ledger's name; ``None`` without one.
+        token: the name of the save.
+        after: the ledger's last entry that it knows of.
+        run: which run of a ledger of people it belongs to.
+    """
+
+    ledger: str | None
+    token: str
+    after: int | None
+    run: str
+
+
+# Writing.
+
+
+def save_curator(curator: JointCurator, path: FilePath) -> None:
+    """Writes the state and records it; with a ledger it can be resumed once."""
+    token, ledger = secrets.token_hex(16), curator.accounts.ledger
+    if ledger is None:
+        _write(curator, path, SaveMark(None, token, None, ""))
+        return
+    identity, run = ledger.id, ledger.run
+
+    def write(sequence: int) -> None:
+        _write(curator, path, SaveMark(identity, token, sequence, run))
+
+    # The ledger is asked first: a process whose run another one took over would write over
+    # the state of that run. What is recorded is on disk by then all the same.
+    ledger.record_save(token, write)
+
+
+def _write(curator: JointCurator, path: FilePath, mark: SaveMark) -> None:
+    privacy, source, blocks = curator.privacy, curator.source, curator._blocks
+    meta: dict[str, Any] = {
+        "token": mark.token,
+        "ledger": mark.ledger,
+        "run": mark.run,
+        "after": mark.after,
+        "privacy": {
+            "epsilon": privacy.epsilon,
+            "delta": privacy.delta,
+            "relation": privacy.relation.value,
+            "episodes_per_user": privacy.episodes_per_user,
+            "disjoint": privacy.disjoint,
+            "sampler": privacy.sampler,
+        },
+        "declared_users": curator.declared_users,
+        "protects": curator.protects,
+        "releases": curator.releases,
+        "plain": curator._plain,
+        "block_users": curator._block_users,
+        "blocks": {str(b): [raw.users, raw.aggregate] for b, raw in blocks.items()},
+        "noise": saved_source(source),
+        "own_source": type(source) not in (Noise, ExactNoise),
+        "streams": {},
+    }
+    curator.accounts.dump(meta)
+    arrays: Arrays = curator._participants.dump(meta)
+    for number, raw in blocks.items():
+        arrays |= {f"block/{number}/{name}": array for name, array in raw.arrays.items()}
+    for name, (stream_meta, stream_arrays) in curator._streams.dump().items():
+        meta["streams"][name] = stream_meta
+        arrays |= {f"stream/{name}/{key}": array for key, array in stream_arrays.items()}
+    _dump_release(curator.last_release, meta, arrays)
+    meta["extra"], more = curator.extra if curator._extra is None else curator._extra()
+    arrays |= {f"extra/{name}": array for name, array in more.items()}
+    write_state(path, "curator", meta, arrays)
+
+
+# Reading.
+
+
+def read_curator(
+    path: FilePath, source: NoiseSource | None, make: type[JointCurator]
+) -> tuple[JointCurator, SaveMark]:
+    """The curator that a file holds, without its ledger, and where it stands in that."""
+    state = read_state(path, "curator")
+    meta, arrays = state.meta, state.arrays
+    _check_source(meta, source)
+    try:
+        options = dict(meta["privacy"])
+        options["relation"] = Relation(options["relation"])
+        curator = make(
+            JointDP(**options),
+            users=meta["declared_users"],
+            protects=meta["protects"],
+            noise_seed=None if meta["noise"] is None else 0,
+        )
+        _fill(curator, meta, arrays)
+        mark = SaveMark(meta["ledger"], meta["token"], meta["after"], meta.get("run", ""))
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
+    if source is not None:
+        if curator.privacy.exact:
+            raise InvalidArgument("sampler='exact' brings its own source of noise")
+        curator._source = source
+    return curator, mark
+
+
+def _fill(curator: JointCurator, meta: dict[str, Any], arrays: Arrays) -> None:
+    kind = ExactNoise if curator.privacy.exact else Noise
+    curator.restart(sum(meta["block_users"]), kind.from_state(meta["noise"]))
+    curator.releases = meta["releases"]
+    curator._plain = meta["plain"]
+    curator._block_users = list(meta["block_users"])
+    curator.accounts.restore(meta)
+    for number, (users, aggregate) in meta["blocks"].items():
+        raw = _with_prefix(arrays, f"block/{number}/")
+        curator._blocks[int(number)] = Block(users, raw, aggregate)
+    for name, stream_meta in meta["streams"].items():
+        curator._streams.waiting[name] = (stream_meta, _with_prefix(arrays, f"stream/{name}/"))
+    curator._participants.restore(meta, arrays)
+    curator.extra = (meta["extra"], _with_prefix(arrays, "extra/"))
+    curator.last_release = _revive_release(meta, arrays)
+
+
+def reopen(
+    curator: JointCurator, ledger: FilePath | None, mark: SaveMark, autosave: FilePath | None
+) -> None:
+    """Asks the ledger whether this save may go on, and takes over what it knows was spent."""
+    opened = None if ledger is None else open_again(ledger)
+    if (None if opened is None else opened.id) != mark.ledger:
+        raise DoubleSpend(
+            "this save belongs to a ledger: give ledger=, the same file"
+            if mark.ledger is not None
+            else "this save was made without a ledger: it cannot join one"
+        )
+    if opened is None:
+        if autosave is not None:
+            curator.autosave_to(autosave)
+        return
+    if autosave is None:
+        opened.record_resume(mark.token, after=mark.after, run=mark.run)
+        curator.accounts.follow(opened, curator._participants)
+        return
+    # The ledger voids the save that is resumed, and the next one must be on disk by then: a
+    # crash in between would end the run.
+    target, successor = autosave, secrets.token_hex(16)
+
+    def write(sequence: int) -> None:
+        curator.accounts.follow(opened, curator._participants)
+        _write(curator, target, SaveMark(opened.id, successor, sequence, mark.run))
+
+    opened.record_resume(
+        mark.token, after=mark.after, run=mark.run, successor=successor, write=write
+    )
+    curator.accounts.follow(opened, curator._participants)
+    opened.record_save(successor)
+    curator._autosave = autosave
+
+
+def _check_source(meta: dict[str, Any], source: NoiseSource | None) -> None:
+    """Whether a save can go on with this source, or without one."""
+    if source is None:
+        if meta.get("own_source"):
+            raise InvalidArgument(
+                "this save was made with a source of noise of its own, which no file holds: give "
+                "source="
+            )
+    elif meta.get("noise") is not None or source.simulation:
+        # What was or will be drawn from a seed protects nobody; half of a run would hide that.
+        raise InvalidArgument(
+            "source is for real runs, and neither it nor the save may be a simulation"
+        )
+
+
+def _with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
+
+
+def _dump_release(
+    release: Release | None, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> None:
+    if release is None:
+        meta["last"] = None
+        return
+    meta["last"] = {
+        "index": release.index,
+        "statistic": release.statistic,
+        "std": {name: float(np.asarray(value)) for name, value in release.std.items()},
+        "users": release.users,
+        "cost": release.cost,
+    }
+    arrays |= {f"last/{name}": value for name, value in release.parts.items()}
+
+
+def _revive_release(meta: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Release | None:
+    if meta["last"] is None:
+        return None
+    return Release(parts=_with_prefix(arrays, "last/"), **meta["last"])
