@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tacit.linear.agent import LinearAgent
+from tacit.linear.lsvi_ucb import LSVIUCB
 
 
-class AdaptiveLSVIUCB(LinearAgent):
+class AdaptiveLSVIUCB(LSVIUCB):
     """Private LSVI-UCB with adaptive batches (Ngo et al. 2022).
 
     Idea: as :class:`~tacit.linear.lsvi_ucb.LSVIUCB`; sums are released often, and a policy is
@@ -18,8 +18,6 @@ class AdaptiveLSVIUCB(LinearAgent):
     Deviations from the paper: a user's sums are released once with the whole budget, where the
     paper keeps Gram matrices in a tree and releases all other sums again at every switch, of which
     it pays for as many as there can be; determinants are of Grams in units of their noise.
-
-    Args: as :class:`~tacit.linear.lsvi_ucb.LSVIUCB`.
     """
 
     name = "adaptive_lsvi_ucb"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,21 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.finite.spec import check_seed, check_size, numbers
 from tacit.finite.visits import read_codes, read_rewards
+from tacit.linear.feature_bounds import MOST_PAIRS, SHORTEST, BoundedSteps, inner_products
 from tacit.linear.spec import check_features
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
-# The most pairs of steps that are looked at; above, bounds that hold for any features.
-_MOST_PAIRS = 1 << 25
-# Rows of the table of all pairs that are made at a time.
-_PAIR_ROWS = 256
 # The largest table of all phi phi' that is made.
 _OUTER = 1 << 22
 # Rounding of the running length; a billionth of the budget is nobody's loss.
 _ROUNDING = 1e-9
-# Shorter vectors than this are zero: their squares would be rounded away.
-_SHORTEST = 1e-100
 
 
 # Tables that were cut here: an agent makes many statistics of one.
@@ -47,7 +41,7 @@ def unit_features(features: ArrayLike) -> Floats:
     # Squares of the longest features would be infinite.
     scaled = table / np.where(largest > 0, largest, 1.0)
     length = np.linalg.norm(scaled, axis=-1, keepdims=True)
-    long = length > 1.0 / np.maximum(largest, _SHORTEST)
+    long = length > 1.0 / np.maximum(largest, SHORTEST)
     table = np.where(long, scaled / np.maximum(length, 1.0), table)
     table.setflags(write=False)
     _CUT[id(table)] = table
@@ -96,15 +90,8 @@ def _unit_weights(weights: ArrayLike, features: Floats, horizon: int) -> Floats:
     return cut
 
 
-def _products(table: Floats) -> Iterator[tuple[slice, Floats]]:
-    """Some rows of a table at a time, and their inner products with all of them."""
-    for start in range(0, len(table), _PAIR_ROWS):
-        some = slice(start, start + _PAIR_ROWS)
-        yield some, table[some] @ table.T
-
-
 @dataclass(frozen=True, eq=False)
-class FeatureSums(Statistic):
+class FeatureSums(BoundedSteps):
     """Sums over a user's steps of w phi phi', w phi e_{s'}' and w r phi, bounded.
 
     Everything that linear value iteration needs of a finite world, for every value function at
@@ -121,53 +108,8 @@ class FeatureSums(Statistic):
     So w depends on the past and the present state and action only, and what follows a weighted
     step is still an unbiased sample: a clip that biases nothing.
 
-    Sensitivity. One step is y = (sqrt(a) phi phi', phi x') with x = (sqrt(n) e_{s'}, sqrt(b) r),
-    so |x|^2 <= m = n + b; with q = |phi|^2 <= 1, |y|^2 = a q^2 + |x|^2 q. Two steps have
-    <y, y'> = a t^2 + t c, where t = <phi, phi'> and c = <x, x'>. Let Y = sum w y be a user's vector
-    (a dropped step has w = 0). Lengths l_h *add up* to sqrt(sum l_h^2) per step, where steps have
-    entries of their own, and to sum l_h when pooled.
-
-    * |Y| <= C: ``clip``, or what the longest steps add up to if that is less.
-    * |Y - Y'|^2 = |Y|^2 + |Y'|^2 - 2 <Y, Y'> <= 2 C^2 + 2 g, where g is the least known bound on
-      -<Y, Y'>: 0 without negative features; C^2; m^2 W^2 / (4 a), with W what the largest public
-      weights add up to, as a t^2 + t c >= -c^2 / (4 a); and rho C^2 per step or rho R^2 pooled,
-      where rho is the largest of 0 and -cos(y, y') over pairs of steps and R is what the longest
-      steps add up to, as -<Y, Y'> is a sum of -w w' <y, y'> <= rho |w y| |w' y'|.
-      <y, y'> < 0 only for t < 0. As c <= |x| |x'|, -cos is then at most
-      (-t - a t^2 / (|x| |x'|)) / (k k') with k^2 = a q^2 / |x|^2 + q, which increases with |x| and
-      |x'|: it is largest for the same next state and rewards of 1.
-    * |Y - Y'| is at most what the distances |w y_h - w' y'_h| of steps add up to; per step it is
-      equal. A distance is convex in each weight, so largest for 0 or for the largest weight that a
-      clip leaves, C / |y| at most. It depends on the next states only by whether they are the
-      same, and they are the states of the step after. So the most over H steps is a dynamic
-      programme over two cases (same state or not), after a look at all pairs of the table. Per
-      step and without a clip the bound is therefore exact.
-
-    The least is declared. Where pairs are too many to look at, rho and distances are not known.
-    With ``triangle`` all of it holds too, as it only leaves entries out.
-
-    Attributes:
-        features: phi, (S, A, d).
-        horizon: steps of an episode.
-        pooled: one sum for all steps, instead of one per step.
-        clip: the longest vector a user may have; ``None`` for what steps can add up to.
-        gram: squared weight a of the Gram matrix.
-        reward: squared weight b of the rewards; 0 leaves them out.
-        weights: public weights in [0, 1], (1 or H, S, A); ``None`` for 1.
-        following: whether next states are asked for; without, ``next`` is left out.
-        triangle: noise of one size on the upper triangle of the Gram matrix, as in the papers,
-            instead of noise that is the same in all directions of the Frobenius norm.
+    Sensitivity, and what the arguments are: :class:`~tacit.linear.feature_bounds.BoundedSteps`.
     """
-
-    features: Floats
-    horizon: int
-    pooled: bool = False
-    clip: float | None = None
-    gram: float = 1.0
-    reward: float = 1.0
-    weights: Floats | None = None
-    following: bool = True
-    triangle: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", unit_features(self.features))
@@ -180,41 +122,16 @@ class FeatureSums(Statistic):
                 raise InvalidArgument(f"{name} must be in [{least:g}, 1e12], got {value!r}")
             object.__setattr__(self, name, value)
         if self.clip is not None:
-            if not (math.isfinite(self.clip) and self.clip > _SHORTEST):
+            if not (math.isfinite(self.clip) and self.clip > SHORTEST):
                 raise InvalidArgument(f"clip must be > 0, got {self.clip!r}")
             object.__setattr__(self, "clip", float(self.clip))
         weights = np.ones((1, *self.features.shape[:2])) if self.weights is None else self.weights
         object.__setattr__(self, "weights", _unit_weights(weights, self.features, self.horizon))
         if self.pooled and len(self._weights) > 1:
             raise InvalidArgument("pooled sums have one table of weights for all steps")
-        if not self._longest > _SHORTEST:
+        if not self._longest > SHORTEST:
             raise InvalidArgument("all features or weights are zero: there is nothing to learn")
         object.__setattr__(self, "name", "feature sums")
-
-    @property
-    def _weights(self) -> Floats:
-        assert self.weights is not None  # noqa: S101
-        return self.weights
-
-    @property
-    def dimension(self) -> int:
-        """Of the features, d."""
-        return int(self.features.shape[2])
-
-    @property
-    def states(self) -> int:
-        """S."""
-        return int(self.features.shape[0])
-
-    @property
-    def _cross(self) -> float:
-        """The sum of n and b."""
-        return float(self.following) + self.reward
-
-    @property
-    def rows(self) -> int:
-        """L."""
-        return 1 if self.pooled else self.horizon
 
     @cached_property
     def layout(self) -> Layout:
@@ -239,113 +156,6 @@ class FeatureSums(Statistic):
         matrix[:, rows, columns] = part
         matrix[:, columns, rows] = part
         return matrix
-
-    # Bounds.
-
-    @cached_property
-    def _lengths(self) -> Floats:
-        """|phi|^2, (S, A)."""
-        lengths: Floats = (self.features**2).sum(axis=-1)
-        return lengths
-
-    @cached_property
-    def _longest(self) -> float:
-        """What the longest steps add up to."""
-        return self._add_up(self._weights * self._step_lengths)
-
-    @cached_property
-    def _step_lengths(self) -> Floats:
-        """The largest |y|, (S, A)."""
-        q = self._lengths
-        lengths: Floats = np.sqrt(self.gram * q * q + self._cross * q)
-        return lengths
-
-    def _add_up(self, lengths: Floats) -> float:
-        """What the largest of a table (1 or H, S, A) of lengths add up to; see the class."""
-        tops = np.broadcast_to(lengths.max(axis=(1, 2)), (self.horizon,))
-        return float(tops.sum() if self.pooled else np.linalg.norm(tops))
-
-    @property
-    def clips(self) -> bool:
-        """Whether some user's steps may be weighted down."""
-        return self.clip is not None and self.clip < self._longest
-
-    @property
-    def bound(self) -> float:
-        """C."""
-        return float(self.clip) if self.clips and self.clip is not None else self._longest
-
-    @cached_property
-    def _replace(self) -> float:
-        C, W = self.bound, self._add_up(self._weights)
-        reach = self._longest if self.pooled else C
-        # The largest -<Y, Y'>.
-        against = min(
-            self._opposition() * reach**2, (self._cross * W) ** 2 / (4.0 * self.gram), C**2
-        )
-        best = math.sqrt(2.0 * (C**2 + against))
-        if self._lengths.size**2 * len(self._weights) <= _MOST_PAIRS:
-            best = min(best, self._farthest())
-        return max(best, C)
-
-    def _opposition(self) -> float:
-        """The rho of the class, or 1 where pairs are too many."""
-        if (self.features >= 0).all():
-            return 0.0
-        if self._lengths.size**2 > _MOST_PAIRS:
-            return 1.0
-        counts = (self._weights * self._step_lengths).max(axis=0) > 0
-        length = np.where(counts, self._step_lengths, np.inf).reshape(-1)
-        rho = 0.0
-        for some, t in _products(self.features.reshape(-1, self.dimension)):
-            cosine = (self.gram * t * t + self._cross * t) / (length[some, np.newaxis] * length)
-            rho = max(rho, -float(cosine.min()))
-        return rho
-
-    def _farthest(self) -> float:
-        """What the distances of two users' steps add up to, at most."""
-        power = 1 if self.pooled else 2
-        most_weight = self.bound / np.maximum(self._step_lengths, _SHORTEST)
-        tables = [self._distances(np.minimum(w, most_weight)) ** power for w in self._weights]
-        # The most from here on, for two users in the same state and for two in different ones.
-        most = np.zeros(2)
-        for step in reversed(range(self.horizon)):
-            most = (tables[min(step, len(tables) - 1)] + most).max(axis=1)
-        return float(most.max() ** (1.0 / power))
-
-    def _distances(self, weights: Floats) -> Floats:
-        """The largest distance of two steps, [same state or not][same next state or not].
-
-        It is convex in each reward, so rewards are 0 or 1.
-        """
-        S, A = weights.shape
-        w, q = weights.reshape(-1), self._lengths.reshape(-1)
-        own, squares = w * w * q, self.gram * (w * q) ** 2
-        # One of the two may be a dropped step.
-        most: Floats = np.full((2, 2), (squares + self._cross * own).max())
-        for some, t in _products(self.features.reshape(S * A, -1)):
-            here = np.arange(len(t)), np.arange(S * A)[some] // A
-            products = w[some, np.newaxis] * w * t
-            both = own[some, np.newaxis] + own
-            apart = both - 2.0 * products
-            common = squares[some, np.newaxis] + squares - 2.0 * self.gram * products * t
-            common += self.reward * np.maximum(apart, np.maximum(own[some, np.newaxis], own))
-            for other, of_next in enumerate((apart, both)):
-                pairs = common + float(self.following) * of_next
-                largest = pairs.reshape(-1, S, A).max(axis=2)
-                most[0, other] = max(most[0, other], largest[here].max())
-                largest[here] = 0.0
-                most[1, other] = max(most[1, other], largest.max())
-        if S == 1:
-            most[1], most[:, 1] = 0.0, 0.0
-        distances: Floats = np.sqrt(most)
-        return distances
-
-    def l2(self, relation: Relation) -> float:
-        """See the class."""
-        if checked_relation(relation) is Relation.ZERO_OUT:
-            return self.bound
-        return self._replace
 
     # Sums.
 
@@ -481,7 +291,7 @@ class TargetSums(Statistic):
         weights = np.ones(self.features.shape[:2]) if self.weights is None else self.weights
         table = _unit_weights(np.asarray(weights)[np.newaxis], self.features, self.horizon)[0]
         object.__setattr__(self, "weights", table)
-        if not self._longest > _SHORTEST:
+        if not self._longest > SHORTEST:
             raise InvalidArgument("all features, weights or targets are zero: nothing to learn")
         object.__setattr__(self, "name", "target sums")
 
@@ -516,7 +326,7 @@ class TargetSums(Statistic):
         table, targets, alone = self._weighted, self.targets, self._longest**2
         nonnegative = (table >= 0).all() and (targets >= 0).all()
         most = (2.0 if nonnegative else 4.0) * alone
-        if max(len(table), self.states) ** 2 > _MOST_PAIRS:
+        if max(len(table), self.states) ** 2 > MOST_PAIRS:
             return math.sqrt(most)
         if len(targets) == 1:
             targets = np.array([[targets.min(), targets.max()]])
@@ -527,7 +337,7 @@ class TargetSums(Statistic):
         products = targets.T @ targets
         squares = products.diagonal()
         # |v|^2, |v'|^2 and <v, v'> of pairs of next states.
-        if products.size * len(table) ** 2 <= _MOST_PAIRS:
+        if products.size * len(table) ** 2 <= MOST_PAIRS:
             cases = [
                 (squares[i], squares[j], products[i, j]) for i, j in np.ndindex(products.shape)
             ]
@@ -535,7 +345,7 @@ class TargetSums(Statistic):
             cases = [(squares.max(), squares.max(), c) for c in (products.min(), products.max())]
         q = (table**2).sum(axis=1)
         farthest = alone
-        for some, t in _products(table):
+        for some, t in inner_products(table):
             for v, u, c in cases:
                 pairs = v * q[some, np.newaxis] + u * q - 2.0 * c * t
                 farthest = max(farthest, float(pairs.max()))

@@ -1,0 +1,385 @@
+"""What all linear algorithms share: what is asked of a block, how blocks add up, when they end.
+
+Plumbing: an algorithm's own file says what it estimates, how it is optimistic and how it plans.
+Three ways to ask, of which ``statistic="auto"`` chooses one (see :attr:`LinearAlgorithm.why`):
+
+* ``"features"``: sums of features for every value function at once (any finite world),
+* ``"counts"``: counts along the block's own policy (few states),
+* ``"targets"``: the values themselves, of all recent users again after every block, older ones
+  with less weight (many states).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from tacit.core.algorithm import Floats, Setting
+from tacit.core.asks import Arrays, Kept, State, below
+from tacit.core.schedule import Schedule, growing
+from tacit.finite.algorithm import FiniteAlgorithm
+from tacit.finite.evidence import Evidence
+from tacit.finite.flow import conserve
+from tacit.finite.policy import Policy
+from tacit.finite.spec import check_bytes
+from tacit.finite.visits import VisitCounts
+from tacit.linear.estimate import LinearWidths, add_features
+from tacit.linear.options import LinearOptions, Switching, check_together, choose_statistic
+from tacit.linear.spec import LinearSpec
+from tacit.linear.statistics import FeatureSums, unit_features
+from tacit.numerics.block_sums import BlockSums
+from tacit.privacy.curators.gate import Release
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.sizing import release_noise, users_above_noise
+
+# Users are summed one by one, which a clip needs, while blocks are at most so many times as large
+# as the smallest that knows anything. By then the clip has done its work.
+_CLIPPED_UP_TO = 8
+_ONE_BY_ONE = 1 << 18
+# Blocks whose weight is below this are no longer asked.
+_FORGOTTEN = 1e-3
+# Above this many (step, state) pairs the equations of flow conservation are too many to solve.
+_LARGEST_FLOW = 1500
+# What a save keeps.
+_KEPT = ("q_values", "_variances", "_last_precision")
+_COUNTS = ("transitions", "rewards", "visits", "variance", "reached")
+
+
+@dataclass(frozen=True)
+class TargetRound:
+    """What a round of ``statistic="targets"`` costs the users of its newest block.
+
+    Attributes:
+        gram_mu: what their Grams and rewards do,
+        target_mu: and the values of one step.
+        steps: how many steps have a next one.
+        decay: by which the weight of a block falls from round to round; 1 if it does not.
+    """
+
+    gram_mu: float
+    target_mu: float
+    steps: int
+    decay: float
+
+    @classmethod
+    def of(cls, limit: float, split: float, steps: int, decay: float) -> TargetRound:
+        """Rounds that cost mu^2 = ``limit`` each, of which ``split`` is for Grams and rewards."""
+        shares = split if steps else 1.0
+        return cls(
+            math.sqrt(shares * limit),
+            math.sqrt((1.0 - split) / max(1, steps) * limit),
+            steps,
+            decay,
+        )
+
+    @property
+    def cost(self) -> float:
+        """mu^2 of all questions."""
+        return self.gram_mu**2 + self.steps * self.target_mu**2
+
+
+class LinearAlgorithm(FiniteAlgorithm):
+    """An algorithm for linear MDPs on private sums."""
+
+    spec: LinearSpec
+    options: LinearOptions
+    Options = LinearOptions
+    default_weights: ClassVar[Literal["variance", "none"]] = "none"
+    default_switching: ClassVar[Switching] = "schedule"
+    default_growth: ClassVar[float | None] = None
+    asks_again: ClassVar[bool] = True
+    has_printed_noise: ClassVar[bool] = False
+
+    def __init__(self, setting: Setting, options: LinearOptions) -> None:
+        spec: LinearSpec = setting.spec
+        if not isinstance(spec, LinearSpec):
+            raise InvalidArgument(
+                "this agent needs features: spec must be a LinearSpec, as of simplex or two_state, "
+                "or of tacit.linear.linear_from_tabular(world) for any finite world; got "
+                f"{type(spec).__name__}"
+            )
+        private = setting.privacy.private
+        self.stationary = (
+            spec.stationary_transitions if options.stationary is None else options.stationary
+        )
+        self.growth = self.default_growth if options.growth is None else float(options.growth)
+        # Under privacy weights would make the noise, and so the theory's ridge, depend on data.
+        fixed = options.bonus == "theory" and private
+        own_weights = "none" if fixed else self.default_weights
+        self.weights = own_weights if options.weights == "auto" else options.weights
+        bound = spec.weight_bound if options.weight_bound is None else float(options.weight_bound)
+        self.weight_bound = math.sqrt(spec.dimension) if bound is None else bound
+        self.statistic_kind, self._reason = choose_statistic(
+            spec, setting.privacy, options, self.stationary, self.asks_again
+        )
+        # What is asked at every release anyway is used at every release.
+        own = "schedule" if self.statistic_kind == "targets" else self.default_switching
+        self.switching: Switching = own if options.switching == "auto" else options.switching
+        # One factor for all keeps them linear; statistics cut to length 1 whatever comes.
+        self._factor = max(1.0, float(np.sqrt((spec.features**2).sum(axis=-1).max())))
+        self._features = unit_features(spec.features / self._factor)
+        self.pooled = (
+            self.stationary and spec.stationary_rewards and self.statistic_kind != "targets"
+        )
+        self._sums = BlockSums(plain=options.bonus == "theory")
+        self._counts: Evidence | None = None
+        if self.statistic_kind == "counts":
+            shape = (1 if self.pooled else spec.horizon, spec.states, spec.actions)
+            check_bytes("counts of a linear agent", (*shape, spec.states))
+            self._counts = Evidence(shape, plain=not setting.privacy.joint)
+        self._asked: FeatureSums | VisitCounts | None = None
+        self._fixed: dict[bool, FeatureSums | VisitCounts] = {}
+        self._variances: Floats | None = None
+        self._last_precision: Floats | None = None
+        self._planned: tuple[Floats, Floats] | None = None
+        self.q_values: Floats | None = None
+        self.switches = 0
+        super().__init__(setting, options)
+
+    # What is public.
+
+    @property
+    def why(self) -> str:
+        """What was chosen for this world, budget and length, in words."""
+        return (
+            f"statistic {self.statistic_kind!r}: {self._reason}; {self.schedule.releases} releases "
+            f"({self.schedule.name})"
+        )
+
+    @property
+    def form(self) -> Literal["episodes", "occupancy"]:
+        """Episodes where users are summed one by one, else what followed the policy."""
+        statistic = self.statistic()
+        capped = isinstance(statistic, VisitCounts) and statistic.cap is not None
+        clipped = isinstance(statistic, FeatureSums) and statistic.clips
+        return "episodes" if capped or clipped else "occupancy"
+
+    @property
+    def masked(self) -> bool:
+        """Whether only what the block's policy can reach is counted."""
+        return self.statistic_kind == "counts"
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise in one sum with weight 1 of the current block."""
+        if self.statistic_kind == "targets":
+            return 2.0 / self.round.target_mu
+        return release_noise(self.statistic(), self.privacy, self._scheduled)
+
+    # What is asked.
+
+    def statistic(self) -> FeatureSums | VisitCounts:
+        """What is asked first of the current block."""
+        if self._asked is None:
+            self._asked = self._current_statistic()
+        return self._asked
+
+    def _current_statistic(self) -> FeatureSums | VisitCounts:
+        one_by_one = self._one_by_one
+        if self.statistic_kind == "counts" or self._variances is not None:
+            return self.make_statistic(one_by_one)
+        # It does not depend on what was learnt, and bounds by all pairs of a table take time.
+        if one_by_one not in self._fixed:
+            self._fixed[one_by_one] = self.make_statistic(one_by_one)
+        return self._fixed[one_by_one]
+
+    @property
+    def _scheduled(self) -> int:
+        """The size of the current block, or at the end of the last one."""
+        return self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+
+    @property
+    def _one_by_one(self) -> bool:
+        """Whether the current block is small enough to sum its users one by one."""
+        if not self.privacy.private:
+            return False
+        return self._scheduled <= min(_CLIPPED_UP_TO * self._smallest_block, _ONE_BY_ONE)
+
+    def make_statistic(self, one_by_one: bool) -> FeatureSums | VisitCounts:
+        """What is asked of a block whose users are summed one by one, or all at once."""
+        spec, constants = self.spec, self.options.constants
+        if self.statistic_kind == "counts":
+            cap = min(constants.cap, spec.horizon) if self.pooled and one_by_one else None
+            return VisitCounts(
+                spec.states,
+                spec.actions,
+                spec.horizon,
+                pooled=self.pooled,
+                cap=cap,
+                policy=self.policy.actions,
+                version=self.policy.version,
+            )
+        return FeatureSums(
+            self._features,
+            spec.horizon,
+            pooled=self.pooled,
+            clip=self._clip if one_by_one else None,
+            reward=0.0 if spec.known_rewards is not None else 1.0,
+            weights=self.step_weights,
+            following=self.statistic_kind == "features",
+            triangle=self.options.gram_noise == "triangle",
+        )
+
+    @property
+    def _clip(self) -> float | None:
+        """What typical users' vectors are shorter than; features are public."""
+        if self.statistic_kind == "targets":
+            return None
+        q = (self._features**2).sum(axis=-1)
+        rewards = 0.0 if self.spec.known_rewards is not None else 0.25
+        typical = math.sqrt(self.spec.horizon * float((q * q + (1.0 + rewards) * q).mean()))
+        if not self.pooled:
+            return self.options.constants.clip * typical
+        # Pooled sums of signed features are protected by the triangle inequality, at a price that
+        # a clip must first earn back.
+        return self.options.constants.pooled_clip * typical if self.spec.nonnegative else None
+
+    @cached_property
+    def round(self) -> TargetRound:
+        """What ``"targets"`` cost: with decaying weights all rounds add up to the budget."""
+        assert self.privacy.joint  # noqa: S101
+        constants = self.options.constants
+        decay = constants.target_growth if self.growth is None else self.growth
+        limit = self.privacy.episode_limit * (1.0 - decay**-2.0)
+        return TargetRound.of(limit, constants.split, self.spec.horizon - 1, decay)
+
+    @property
+    def kept(self) -> Kept | None:
+        """The blocks that ``"targets"`` will ask again."""
+        if self.statistic_kind != "targets":
+            return None
+        decay, blocks = self.round.decay, self.schedule.releases
+        if decay > 1.0:
+            # The oldest of these will weigh decay^-blocks in the next round.
+            blocks = math.floor(math.log(1.0 / _FORGOTTEN) / math.log(decay))
+        return Kept(blocks, decay, self.round.cost)
+
+    # What is known.
+
+    def take_in(self, release: Release, statistic: FeatureSums | VisitCounts) -> None:
+        """Adds the sums of a block to those of all before it."""
+        if isinstance(statistic, FeatureSums):
+            add_features(self._sums, release, statistic, self.block_users)
+        elif self._counts is not None:
+            counts = release if self.pooled else conserved(release, self.spec)
+            self._counts.add(counts, statistic, self.block_users)
+
+    @property
+    def widths(self) -> LinearWidths:
+        """How widths are made."""
+        options, constants = self.options, self.options.constants
+        return LinearWidths(
+            scale=options.scale * constants.bonus,
+            bias=options.scale * constants.bias,
+            ridge=constants.ridge,
+            theory=options.bonus == "theory",
+            failure=options.failure,
+            samples=self.users,
+            releases=self.schedule.releases,
+            weight_bound=self.weight_bound * self._factor,
+        )
+
+    def weigh_by(self, variances: Floats) -> None:
+        """Later blocks weigh their steps by these variances (H, S, A) of next values."""
+        pooled = self.pooled or (self._counts is not None and self.stationary)
+        self._variances = variances.mean(axis=0, keepdims=True) if pooled else variances
+
+    @property
+    def step_weights(self) -> Floats | None:
+        """Public weights in (0, 1] of the steps of the current block, where they have any.
+
+        A step's weight falls with the variance of its next value, from where that is above its
+        median.
+        """
+        if self._variances is None or self._counts is not None:
+            return None
+        flat = self._variances.reshape(len(self._variances), -1)
+        typical = np.median(flat, axis=1)[:, np.newaxis, np.newaxis]
+        safe = np.where(self._variances > 0.0, self._variances, 1.0)
+        return np.where(self._variances > typical, typical / safe, 1.0).clip(0.05, 1.0)
+
+    def _renamed(self, policy: Policy) -> Policy:
+        """The same actions, under the version that the next block will follow."""
+        assert policy.actions is not None  # noqa: S101
+        return Policy.deterministic(policy.actions, self.spec.actions, version=self.releases)
+
+    # Choices made before the first user comes.
+
+    def _check(self) -> None:
+        options = self.options
+        check_together(self.privacy, options, self.statistic_kind, self.weights, self.switching)
+        if self.privacy.reports_bits and self.pooled:
+            raise InvalidArgument(
+                "randomised response is for counts per step: give stationary=False"
+            )
+        if options.calibration == "as_printed" and not self.has_printed_noise:
+            raise InvalidArgument(
+                f"calibration of {type(self).__name__} must be tight: it has no noise of a "
+                "paper's own"
+            )
+
+    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
+        if not isinstance(schedule, str) or schedule != "auto":
+            return Schedule.of(schedule, self.users)
+        growth = self.options.constants.growth if self.growth is None else self.growth
+        if self.statistic_kind == "targets" and self.growth is None:
+            growth = self.options.constants.target_growth
+        return Schedule("auto", growing(self.users, self._smallest_block, growth))
+
+    @cached_property
+    def _smallest_block(self) -> int:
+        """How many users a block needs to stand out of its noise."""
+        first = self.options.constants.first
+        if self.statistic_kind == "targets":
+            return math.ceil(first * 2.0 / self.round.target_mu)
+        return users_above_noise(self.make_statistic(one_by_one=True), self.privacy, first)
+
+    # Save and resume.
+
+    def identity(self) -> dict[str, Any]:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        names = ("stationary", "growth", "weights", "switching", "weight_bound")
+        chosen = {name: getattr(self, name) for name in names}
+        return super().identity() | chosen | {"statistic": self.statistic_kind}
+
+    def state(self) -> State:
+        """Sums or counts, values, weights and precisions."""
+        meta: dict[str, Any] = {"switches": self.switches}
+        arrays: Arrays = {}
+        if self._counts is not None:
+            meta |= {"noise": self._counts.noise, "reward_noise": self._counts.reward_noise}
+            arrays |= {f"counts/{name}": getattr(self._counts, name) for name in _COUNTS}
+        else:
+            meta["sums"], parts = self._sums.dump()
+            arrays |= {f"sums/{name}": array for name, array in parts.items()}
+        for name in _KEPT:
+            if getattr(self, name) is not None:
+                arrays[name.lstrip("_")] = getattr(self, name)
+        return meta, arrays
+
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`state`."""
+        self.switches, self._asked, self._planned = meta["switches"], None, None
+        if self._counts is not None:
+            self._counts.noise, self._counts.reward_noise = meta["noise"], meta["reward_noise"]
+            for name in _COUNTS:
+                setattr(self._counts, name, arrays[f"counts/{name}"])
+        else:
+            self._sums.restore(meta["sums"], below(arrays, "sums/"))
+        for name in _KEPT:
+            setattr(self, name, arrays.get(name.lstrip("_")))
+
+
+def conserved(release: Release, spec: LinearSpec) -> Release:
+    """Counts per step with flow conserved, where they are noisy and not too many."""
+    H, S = spec.horizon, spec.states
+    if H * S > _LARGEST_FLOW or np.max(release.std["transitions"]) == 0.0:
+        return release
+    start = None if spec.start is None else np.array(spec.start)
+    counts = release["transitions"].reshape(H, S, S)
+    better = conserve(counts, float(release.users), start).reshape(H * S, S)
+    return replace(release, parts={**release.parts, "transitions": better})

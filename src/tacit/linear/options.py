@@ -1,0 +1,205 @@
+"""Options of linear algorithms, and which statistic they are best served by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tacit.linear.spec import LinearSpec
+from tacit.privacy.arguments import flag, instance_of, one_of, positive
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import Privacy
+
+Kind = Literal["features", "counts", "targets"]
+Switching = Literal["schedule", "determinant", "rayleigh"]
+
+# Above this many states it pays to ask for values instead of for all next states; where sums are
+# pooled over steps, which values cannot be, later.
+_MANY_STATES = 60
+_MANY_STATES_POOLED = 400
+
+_CHOICES = {
+    "weights": ("variance", "none"),
+    "switching": ("schedule", "determinant", "rayleigh"),
+    "gram_noise": ("frobenius", "triangle"),
+}
+
+
+@dataclass(frozen=True)
+class LinearConstants:
+    """The practical agents' constants, chosen on other seeds of the worlds than are reported.
+
+    Attributes:
+        bonus: scale of widths by sampling and noise,
+        bias: and of those by what the ridge hides where nobody was yet.
+        ridge: ridge in standard deviations of the Gram's noise, times sqrt(d).
+        growth: the number of users served grows by at most this factor from block to block;
+        target_growth: the same for ``"targets"``, whose old blocks decay by it.
+        first: users of the first block, in standard deviations of a sum's noise.
+        clip: the longest vector of a user, in typical lengths of one with steps apart;
+        pooled_clip: the same for sums over all steps.
+        known: a cell is known once its count exceeds this many standard deviations.
+        cap: how many of a user's steps in a cell count, when counts are pooled over steps.
+        split: the share of the budget for Grams and rewards of ``"targets"``.
+    """
+
+    bonus: float = 0.3
+    bias: float = 1.0
+    ridge: float = 1.0
+    growth: float = 1.3
+    target_growth: float = 1.5
+    first: float = 4.0
+    clip: float = 1.1
+    pooled_clip: float = 2.0
+    known: float = 1.0
+    cap: int = 2
+    split: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearOptions:
+    """Options of linear algorithms.
+
+    Attributes:
+        statistic: what is asked of users: ``"features"``, ``"counts"``, ``"targets"`` (joint
+            only), or ``"auto"``, which says in ``why`` what it chose.
+        stationary: one transition model for all steps (the world's own by default), or one each.
+        growth: the number of users served grows by at most this factor from block to block.
+        weights: ``"variance"`` weights steps by the variance of their next value, as LSVI-UCB++
+            does; ``"none"`` does not; ``"auto"`` is the algorithm's own.
+        switching: replan by ``"schedule"``, or only when the determinant of a precision matrix has
+            doubled (``"determinant"``) or some direction's precision has (``"rayleigh"``).
+        gram_noise: noise of equal size in all directions of the Frobenius norm, or i.i.d. on the
+            upper ``"triangle"`` as in the papers.
+        weight_bound: for the theory, a bound on the length of regression weights of values and
+            rewards in [-1, 1]; the spec's, or sqrt(d) as the papers assume, by default.
+        bonus: ``"practical"`` or ``"theory"``, for which optimism is proven.
+        scale: multiplies the practical bonus.
+        failure: with which probability the theory's bounds may fail.
+        calibration: ``"tight"``, or ``"as_printed"`` for a paper's own noise, where there is one.
+        constants: the practical constants.
+    """
+
+    statistic: Literal["auto", "features", "counts", "targets"] = "auto"
+    stationary: bool | None = None
+    growth: float | None = None
+    weights: Literal["auto", "variance", "none"] = "auto"
+    switching: Literal["auto", "schedule", "determinant", "rayleigh"] = "auto"
+    gram_noise: Literal["frobenius", "triangle"] = "frobenius"
+    weight_bound: float | None = None
+    bonus: Literal["practical", "theory"] = "practical"
+    scale: float = 1.0
+    failure: float = 0.1
+    calibration: Literal["tight", "as_printed"] = "tight"
+    constants: LinearConstants = LinearConstants()
+
+    def __post_init__(self) -> None:
+        if self.statistic not in ("auto", "features", "counts", "targets"):
+            raise InvalidArgument(
+                f"statistic must be auto, features, counts or targets, got {self.statistic!r}"
+            )
+        if self.stationary is not None:
+            object.__setattr__(self, "stationary", flag("stationary", self.stationary))
+        if self.growth is not None and positive("growth", self.growth) <= 1.0:
+            raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed and not (value == "auto" and name != "gram_noise"):
+                raise InvalidArgument(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        if self.weight_bound is not None:
+            positive("weight_bound", self.weight_bound)
+        one_of("bonus", self.bonus, ("practical", "theory"))
+        one_of("calibration", self.calibration, ("tight", "as_printed"))
+        positive("scale", self.scale)
+        if not 0.0 < positive("failure", self.failure) < 1.0:
+            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
+        if self.constants is None:
+            object.__setattr__(self, "constants", LinearConstants())
+        instance_of("constants", self.constants, LinearConstants)
+
+
+def choose_statistic(
+    spec: LinearSpec, privacy: Privacy, options: LinearOptions, stationary: bool, asks_again: bool
+) -> tuple[Kind, str]:
+    """What is asked of users, and why.
+
+    Args:
+        spec: of the world.
+        privacy: what sets the noise.
+        options: which may decide it.
+        stationary: whether transitions are taken to be the same at every step.
+        asks_again: whether asking users again suits the algorithm's blocks.
+    """
+    asked = options.statistic
+    if asked == "targets" and not privacy.private:
+        return "features", "without privacy they know the same as 'targets', and cost nothing"
+    _check_statistic(privacy, options)
+    if asked != "auto":
+        return asked, "as asked"
+    if options.calibration == "as_printed":
+        return "targets", "as printed"
+    if privacy.needs_l1:
+        return "counts", "of these only counts have a sensitivity in the 1-norm"
+    if not privacy.private:
+        return "features", "sums of features answer every question, and cost nothing extra"
+    if options.bonus == "theory":
+        return "features", "the theory is for them"
+    if spec.states <= 2 * spec.dimension:
+        return "counts", (
+            f"{spec.states} states are few beside {spec.dimension} features, and a policy "
+            "reaches one action in each"
+        )
+    pooled = stationary and spec.stationary_rewards
+    many = spec.states > (_MANY_STATES_POOLED if pooled else _MANY_STATES)
+    if many and asks_again and privacy.joint:
+        return "targets", (
+            f"{spec.states} states are many: only values of them are asked for, again after "
+            "every block"
+        )
+    return "features", (
+        f"{spec.dimension} features are few beside {spec.states} states, and one release "
+        "serves every value function"
+    )
+
+
+def _check_statistic(privacy: Privacy, options: LinearOptions) -> None:
+    asked, printed = options.statistic, options.calibration == "as_printed"
+    if asked == "targets" and not privacy.asks_again:
+        raise InvalidArgument(
+            "statistic='targets' asks the same users again, which only a trusted curator can: "
+            "use JointDP, or statistic='features'"
+        )
+    if options.bonus == "theory" and asked not in ("auto", "features"):
+        raise InvalidArgument("bonus='theory' is derived for statistic='features'")
+    if options.bonus == "theory" and (printed or privacy.needs_l1):
+        raise InvalidArgument(
+            "bonus='theory' is derived for statistic='features', which has Gaussian noise "
+            "(delta > 0) and tight calibration"
+        )
+    if printed and asked not in ("auto", "targets"):
+        raise InvalidArgument("as printed, values are asked for: statistic='targets'")
+
+
+def check_together(
+    privacy: Privacy, options: LinearOptions, kind: Kind, weights: str, switching: str
+) -> None:
+    """Refuses options that do not go together, given what was chosen for ``"auto"``."""
+    if kind == "targets" and switching != "schedule":
+        raise InvalidArgument(
+            "statistic='targets' asks at every release, so it switches by schedule"
+        )
+    if kind == "targets" and privacy.disjoint:
+        raise InvalidArgument(
+            "statistic='targets' asks the users of several blocks at once: leave disjoint=True out"
+        )
+    if kind != "counts" and privacy.needs_l1:
+        raise InvalidArgument(f"statistic={kind!r} needs Gaussian noise: delta > 0")
+    if kind == "counts" and options.gram_noise != "frobenius":
+        raise InvalidArgument(
+            "statistic='counts', which was asked for or chosen, has no Gram matrix: leave "
+            "gram_noise out, or give statistic='features'"
+        )
+    if options.bonus == "theory" and privacy.private and weights != "none":
+        raise InvalidArgument("bonus='theory' under privacy is derived for weights='none'")
+    if options.bonus == "theory" and options.gram_noise != "frobenius":
+        raise InvalidArgument("bonus='theory' is derived for gram_noise='frobenius'")
