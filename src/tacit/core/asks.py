@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -42,7 +42,7 @@ class Ask:
         decay: ask earlier blocks too, one that is ``a`` blocks older with weight decay^-a (and a
             cost that falls like its square); 1 for all alike, ``None`` for this block alone.
         public: arrays of this block that the protected unit leaves public, to be sent along as
-            they are; see :meth:`tacit.Curator.with_public`, which refuses what is private.
+            they are; see :meth:`tacit.Curator.public`, which refuses what is private.
     """
 
     statistic: Statistic
@@ -120,6 +120,8 @@ class Round:
         told = 0
         try:
             while True:
+                # Before it is asked: devices keep nothing, and what is private is refused at once.
+                public = gate.public(ask)
                 if told == len(answers):
                     try:
                         answers.append(gate.answer(ask))
@@ -130,7 +132,8 @@ class Round:
                         ask = asks.throw(BudgetExceeded(*error.args))
                         continue
                 told += 1
-                ask = asks.send(gate.with_public(ask, answers[told - 1]))
+                answer = answers[told - 1]
+                ask = asks.send(replace(answer, public=public) if public else answer)
         except StopIteration:
             self.before = None
         except BaseException:
@@ -173,11 +176,11 @@ class Gate:
             return curator.release(ask.statistic, blocks=[self._number], mu=mu)
         return curator.release(ask.statistic, mu=mu, decay=ask.decay if ask.decay > 1 else None)
 
-    def with_public(self, ask: Ask, release: Release) -> Release:
-        """The release with what may come along."""
+    def public(self, ask: Ask) -> Arrays:
+        """What may come along with the answer."""
         if not ask.public:
-            return release
-        return self._curator.with_public(release, ask.statistic, self._number, ask.public)
+            return {}
+        return self._curator.public(ask.statistic, self._number, ask.public)
 
 
 def state_of(algorithm: Algorithm[Any]) -> State:

@@ -11,7 +11,7 @@ import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -40,7 +40,7 @@ class Release:
         cost: what it cost a user of the block with the largest weight: mu, or epsilon under pure
             DP; ``None`` without privacy.
         public: arrays that came along because the protected unit leaves them public; see
-            :meth:`Curator.with_public`.
+            :meth:`Curator.public`.
     """
 
     index: int
@@ -154,10 +154,10 @@ class Curator(ABC):
         self._raw(block)
         del self._blocks[block]
 
-    def with_public(
-        self, release: Release, statistic: Statistic, block: int, names: Sequence[str]
-    ) -> Release:
-        """A release with those of a block's arrays that the protected unit leaves public.
+    def public(
+        self, statistic: Statistic, block: int, names: Sequence[str]
+    ) -> dict[str, NDArray[Any]]:
+        """Those of a block's arrays that the protected unit leaves public, as copies.
 
         What is protected is not an opinion of the caller: the statistic names its private columns,
         and this curator refuses a statistic that protects anything else than it guarantees.
@@ -175,7 +175,7 @@ class Curator(ABC):
             )
         raw = self._raw(block)
         # Copies: no view leads back to the block.
-        return replace(release, public={name: np.array(raw[name]) for name in names})
+        return {name: np.array(raw[name]) for name in names}
 
     @property
     def blocks(self) -> tuple[int, ...]:
