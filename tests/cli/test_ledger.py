@@ -10,7 +10,7 @@ import pytest
 
 from tacit import Block, Budget, JointCurator, JointDP
 from tacit.cli.ledger_words import at_most
-from tacit.privacy.budget import epsilon_from_mu
+from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.ledger import Ledger, chain, journal
 from tacit.privacy.standard import ClippedSum
 from tests.cli.calls import call as run_tacit

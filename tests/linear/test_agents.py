@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.linalg import eigh
+from tacit.linear.agent import Constants, LinearAgent
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, local
 from tacit.audit.check_agent import check_agent
@@ -18,12 +19,12 @@ from tacit.audit.watched_gate import WatchedGate, difference, snapshot
 from tacit.core.schedule import Schedule
 from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
 from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
-from tacit.linear.agent import Constants, LinearAgent
 from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
-from tacit.privacy.budget import Budget, compose, epsilon_from_mu
+from tacit.privacy.budget import Budget
 from tacit.privacy.errors import DoubleSpend, HorizonExceeded, InvalidArgument
+from tacit.privacy.gaussian_dp import compose, epsilon_from_mu
 from tacit.privacy.statistic import Block
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tacit.mixture.agent import Constants, MixtureAgent
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic, local
 from tacit.audit.check_agent import check_agent
@@ -17,7 +18,6 @@ from tacit.audit.made_up_users import sampler_of
 from tacit.audit.watched_gate import Passage, WatchedGate, difference, snapshot
 from tacit.core.schedule import Schedule
 from tacit.mixture import MixtureWorld, hard_mixture, mixture_from_tabular, mixture_of_models
-from tacit.mixture.agent import Constants, MixtureAgent
 from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
 from tacit.mixture.linopt_po import LinOptPO
 from tacit.mixture.linopt_vi import LinOptVI
@@ -25,8 +25,8 @@ from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.regularisers import FixedRidge
 from tacit.mixture.statistics import ModelSums, ValueSums
 from tacit.numerics.block_sums import BlockSums
-from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
+from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
 from tacit.simulation.run import run

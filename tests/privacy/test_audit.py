@@ -9,9 +9,9 @@ import pytest
 from scipy.special import ndtr
 
 from tacit.audit.mechanisms import BasisNoise, audit_counter, audit_linear, audit_samples
-from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.counters import BinaryTree, Blocks
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.gaussian_dp import epsilon_from_mu
 
 
 class Plain:

@@ -10,22 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy import budget as module
-from tacit.privacy.budget import (
-    Budget,
-    Relation,
-    compose,
-    compose_mixed,
-    delta_from_mu,
-    epsilon_from_mu,
-    epsilon_from_rho,
-    mu_from_budget,
-    noise_multipliers,
-    rho_from_budget,
-    rho_from_mu,
-    textbook_noise_multiplier,
-)
+from tacit.privacy import composition
+from tacit.privacy.budget import Budget, Relation, noise_multipliers, textbook_noise_multiplier
+from tacit.privacy.composition import compose_mixed
 from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.gaussian_dp import compose, delta_from_mu, epsilon_from_mu, mu_from_budget
+from tacit.privacy.zcdp import epsilon_from_rho, rho_from_budget, rho_from_mu
 
 TINY = sys.float_info.min
 BELOW_ONE = 1 - 2.0**-53
@@ -326,7 +316,7 @@ class TestMixed:
     def test_convolution_is_close_to_exact_and_not_below(self, mu, delta):
         exact = epsilon_from_mu(mu, delta)
         grid = 1e-5 * exact + 1e-4 * mu
-        assert exact <= module._convolved_epsilon(mu, [], [], delta, grid) <= exact * 1.001
+        assert exact <= composition._convolved_epsilon(mu, [], [], delta, grid) <= exact * 1.001
 
     def test_pure_releases_cost_at_most_their_sum(self):
         assert compose_mixed(pure=[1.0, 2.0], delta=1e-6) <= 3.0

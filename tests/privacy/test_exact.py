@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
+from tacit.continuous.policy_evaluation import PolicyEvaluation
 
 from tacit import Block, JointDP, LocalDP, Relation
 from tacit.audit.check_agent import check_agent
@@ -30,7 +31,6 @@ from tacit.continuous.fitted_functional_q import FittedFunctionalQ
 from tacit.continuous.functional_q import FunctionalQ
 from tacit.continuous.input_perturbation import InputPerturbation
 from tacit.continuous.output_perturbation import OutputPerturbation
-from tacit.continuous.policy_evaluation import PolicyEvaluation
 from tacit.finite.visits import VisitCounts
 from tacit.linear import simplex, two_state
 from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
@@ -45,7 +45,6 @@ from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
 from tacit.mixture.linopt_po import LinOptPO
 from tacit.mixture.linopt_vi import LinOptVI
 from tacit.privacy import exact
-from tacit.privacy.budget import delta_from_mu, epsilon_from_rho, mu_from_budget, rho_from_budget
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, noise_scale, report
@@ -56,8 +55,10 @@ from tacit.privacy.errors import (
     MissingExtra,
 )
 from tacit.privacy.exact import ExactNoise, grid_sensitivity, grid_step, grid_total
+from tacit.privacy.gaussian_dp import delta_from_mu, mu_from_budget
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Statistic, StreamedBlock
+from tacit.privacy.zcdp import epsilon_from_rho, rho_from_budget
 from tacit.simulation.run import run
 from tacit.tabular import riverswim
 from tacit.tabular.ldpob import LDPOB

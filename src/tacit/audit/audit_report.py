@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.audit.check_agent import Outcome
 from tacit.audit.mechanisms import EmpiricalAudit
-from tacit.privacy.budget import epsilon_from_mu
+from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
 
 Floats: TypeAlias = NDArray[np.float64]

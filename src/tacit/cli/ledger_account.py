@@ -145,7 +145,8 @@ def _median(accounts: Counter[float]) -> float:
 
 def _epsilon(unit: str, spent: float, delta: float) -> float:
     """What was spent, as an epsilon at this delta."""
-    from tacit.privacy.budget import epsilon_from_mu, epsilon_from_rho
+    from tacit.privacy.gaussian_dp import epsilon_from_mu
+    from tacit.privacy.zcdp import epsilon_from_rho
 
     if unit == "epsilon":
         return spent

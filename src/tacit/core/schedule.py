@@ -16,8 +16,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import overload
 
-from tacit.privacy.arguments import MOST_USERS
-from tacit.privacy.budget import checked_number
+from tacit.privacy.arguments import MOST_USERS, checked_number
 from tacit.privacy.errors import InvalidArgument
 
 

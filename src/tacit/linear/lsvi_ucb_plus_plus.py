@@ -14,8 +14,9 @@ from tacit.core.schedule import Schedule, growing
 from tacit.linear.base import TargetRound
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.options import LinearOptions
-from tacit.privacy.budget import Relation, compose, epsilon_from_mu
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.gaussian_dp import compose, epsilon_from_mu
 from tacit.privacy.models import JointDP, Privacy
 
 

@@ -17,9 +17,9 @@ from tacit.lq.estimate import Posterior
 from tacit.lq.optimism import optimistic_model
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
-from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.statistic import Statistic
 

@@ -11,7 +11,7 @@ import contextlib
 import math
 import numbers
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -57,6 +57,31 @@ def positive(name: str, value: Any) -> float:
             if math.isfinite(number) and number > 0:
                 return number
     raise InvalidArgument(f"{name} must be > 0 and finite, got {value!r}")
+
+
+def checked_number(
+    name: str, value: object, allowed: str, is_allowed: Callable[[float], bool]
+) -> float:
+    """Returns ``value`` as a float, or refuses it in words.
+
+    Truth values are refused although Python counts them as numbers: ``Budget(True, 1e-6)`` is a
+    slip, not an epsilon of one.
+
+    >>> checked_number("epsilon", 2, "positive", lambda e: e > 0)
+    2.0
+    >>> checked_number("epsilon", -1, "positive", lambda e: e > 0)
+    Traceback (most recent call last):
+    ...
+    tacit.privacy.errors.InvalidArgument: epsilon is -1, but must be positive
+    """
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number) and is_allowed(number):
+            return number
+    raise InvalidArgument(f"{name} is {value!r}, but must be {allowed}")
 
 
 def flag(name: str, value: object) -> bool:

@@ -51,10 +51,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.budget import Relation, mu_from_budget, rho_from_budget
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.gaussian_dp import mu_from_budget
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import StreamedBlock
+from tacit.privacy.zcdp import rho_from_budget
 
 if TYPE_CHECKING:
     from tacit.privacy.counters.base import Counter

@@ -32,8 +32,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tacit.privacy.budget import Relation, checked_number, delta_from_mu
+from tacit.privacy.arguments import checked_number
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.gaussian_dp import delta_from_mu
 
 _FORMAT = "tacit-guarantee"
 _VERSION = 1

@@ -13,8 +13,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.privacy.arguments import one_of
-from tacit.privacy.budget import Budget, Relation, checked_relation, rho_from_budget
+from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.zcdp import rho_from_budget
 
 if TYPE_CHECKING:
     from tacit.privacy.curators.joint import JointCurator

@@ -18,7 +18,7 @@ kinds:
 for rounding), whichever processes use the ledger and wherever they crash: a charge is on disk
 before :meth:`Ledger.charge` returns, and it is decided under a lock, on what the file says then.
 All releases of all runs about a person are then one adaptive sequence whose costs add up to at most
-the limit: see :func:`tacit.privacy.budget.compose`.
+the limit: see :func:`tacit.privacy.gaussian_dp.compose`.
 Each line is chained to the one before by SHA-256, so an edited, deleted or reordered line is
 detected. A saved state continues once: a second continuation would put the same noise on two data
 sets, and their difference is noise-free.
