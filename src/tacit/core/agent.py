@@ -242,7 +242,9 @@ class Agent:
         """
         algorithm, served = self._algorithm, self._algorithm.served
         try:
-            self._drop_poor_blocks(number)
+            if not resumed:
+                # Within a round everybody has paid a part of it already.
+                self._drop_poor_blocks(number)
             gate = Gate(self._curator, self._stream, number, algorithm.privacy)
             self._session.round.run(gate, self._session.answers, resumed=resumed)
             algorithm.advance(users)
