@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import JointDP, Relation, audit_linear
+from tacit import LSVIUCB, JointDP, LSVIUCBPlusPlus, Relation, audit_linear
 from tacit.audit.made_up_users import block_of_strangers
 from tacit.audit.watched_gate import WatchedGate, difference, snapshot
+from tacit.core.agent import Agent
 from tacit.linear import LinearWorld, simplex, two_state
-from tacit.linear.agent import Constants, LinearAgent
-from tacit.linear.lsvi_ucb import LSVIUCB
-from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
+from tacit.linear.options import LinearConstants
 from tacit.linear.statistics import FeatureSums, TargetSums
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
@@ -41,7 +40,7 @@ def made(blocks: int, cls: Any = LSVIUCB, world: LinearWorld = WORLD, **options:
     return cls(world.spec, blocks * SIZE, statistic="targets", **defaults | options)
 
 
-def serve(agent: LinearAgent, world: LinearWorld, seed: int = 0) -> Iterator[Block]:
+def serve(agent: Agent, world: LinearWorld, seed: int = 0) -> Iterator[Block]:
     """Serves block after block, and hands each out when it is through."""
     rng = np.random.default_rng(seed)
     while agent.block_users:
@@ -53,16 +52,16 @@ def serve(agent: LinearAgent, world: LinearWorld, seed: int = 0) -> Iterator[Blo
 # What it costs.
 
 
-def decayed_rounds(agent: LinearAgent, rounds: int) -> Callable[[Floats, NoiseSource], Floats]:
+def decayed_rounds(agent: Agent, rounds: int) -> Callable[[Floats, NoiseSource], Floats]:
     """Rounds of the agent's releases, about one number per block in place of its statistics."""
-    privacy = JointDP(10.0, 1e-6, relation=Relation.ZERO_OUT)
+    privacy, costs = JointDP(10.0, 1e-6, relation=Relation.ZERO_OUT), agent.round
 
     def mechanism(inputs: Floats, source: NoiseSource) -> Floats:
         curator, released = JointCurator(privacy, source=source), []
         for value in inputs:
             curator.add(Block(1, {"values": value.reshape(1, 1)}))
-            for mu in (agent._gram_mu, *[agent._target_mu] * (agent.spec.horizon - 1)):
-                released.append(curator.release(ClippedSum(1), mu=mu, decay=agent._decay)["sum"])
+            for mu in (costs.gram_mu, *[costs.target_mu] * (agent.spec.horizon - 1)):
+                released.append(curator.release(ClippedSum(1), mu=mu, decay=costs.decay)["sum"])
         return np.concatenate(released)
 
     return mechanism
@@ -90,10 +89,10 @@ def test_an_exact_audit_finds_the_whole_budget_and_no_more(growth: float) -> Non
 
 @pytest.mark.parametrize("split", [0.2, 0.8])
 def test_the_audit_knows_how_a_round_is_shared(split: float) -> None:
-    agent = made(4, constants=Constants(split=split))
+    agent = made(4, constants=LinearConstants(split=split))
     audit = audit_linear(decayed_rounds(agent, 1), [np.ones((1, 1))])
-    assert audit.mu == pytest.approx(JOINT.budget.mu * math.sqrt(1.0 - agent._decay**-2.0))
-    assert agent._gram_mu**2 / audit.mu**2 == pytest.approx(split)
+    assert audit.mu == pytest.approx(JOINT.budget.mu * math.sqrt(1.0 - agent.round.decay**-2.0))
+    assert agent.round.gram_mu**2 / audit.mu**2 == pytest.approx(split)
 
 
 @pytest.mark.parametrize("cls", [LSVIUCB, LSVIUCBPlusPlus])
@@ -117,7 +116,7 @@ def test_what_pairs_of_users_are_told_apart_by_is_within_budget(cls: Any) -> Non
             vectors = np.concatenate([passage.statistic.contributions(one) for one in users])
             squares = (vectors**2).sum(axis=1)
             apart = squares[:, np.newaxis] + squares - 2.0 * vectors @ vectors.T
-            weight = agent._decay ** float(number - passage.blocks[-1])
+            weight = agent.round.decay ** float(number - passage.blocks[-1])
             # Entries of weight 1 have all the same noise.
             name = "targets" if isinstance(passage.statistic, TargetSums) else "gram"
             costs += weight**2 * apart / float(np.max(passage.release.std[name])) ** 2
@@ -152,7 +151,7 @@ def test_old_blocks_are_forgotten(growth: float, kept: int) -> None:
             assert blocks == tuple(range(max(0, rounds - kept), rounds))
             raw = [agent._curator._raw(b).arrays.values() for b in blocks]
             sizes.append(sum(array.nbytes for arrays in raw for array in arrays))
-            assert not agent._answers
+            assert not agent._session.answers
     assert sizes[-1] == sizes[kept] == max(sizes)
     for passage in gate.passages:
         oldest = growth ** -float(passage.blocks[-1] - passage.blocks[0])
@@ -185,7 +184,7 @@ def test_a_round_asks_once_about_grams_and_once_about_every_step() -> None:
         assert [one.statistic.step for one in asked[1:]] == [2, 1, 0]
         for one in asked:
             assert one.blocks == tuple(range(number + 1))
-            shares = [agent._decay ** (b - number) for b in range(number + 1)]
+            shares = [agent.round.decay ** (b - number) for b in range(number + 1)]
             assert one.shares == pytest.approx(shares)
         # Upper and lower values, and squares of the upper: three functions in one question.
         assert all(len(one.statistic.targets) == 3 for one in asked[1:])
@@ -265,7 +264,7 @@ def uninterrupted(design: str) -> tuple[list[Block], list[dict[str, str]], Trace
     return blocks, snapshots, trace, [agent._curator.spent(b) for b in range(ROUNDS)]
 
 
-def learn_all(agent: LinearAgent, blocks: list[Block]) -> None:
+def learn_all(agent: Agent, blocks: list[Block]) -> None:
     for block in blocks:
         agent.learn(block)
 
