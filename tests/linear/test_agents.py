@@ -11,17 +11,24 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.linalg import eigh
-from tacit.linear.agent import Constants, LinearAgent
 
-from tacit import JointDP, LocalDP, NonPrivate, Relation, local
+from tacit import (
+    LSVIUCB,
+    AdaptiveLSVIUCB,
+    BatchedLSVIUCB,
+    JointDP,
+    LocalDP,
+    LSVIUCBPlusPlus,
+    NonPrivate,
+    Relation,
+    local,
+)
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate, difference, snapshot
+from tacit.core.agent import Agent
 from tacit.core.schedule import Schedule
 from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
-from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
-from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
-from tacit.linear.lsvi_ucb import LSVIUCB
-from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
+from tacit.linear.options import LinearConstants
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.gaussian_dp import compose, epsilon_from_mu
@@ -167,9 +174,9 @@ def test_every_agent_passes_the_check(name: str) -> None:
 # What is chosen.
 
 
-def made(world: Any = SIMPLEX, users: int = 240, cls: Any = LSVIUCB, **options: Any) -> LinearAgent:
+def made(world: Any = SIMPLEX, users: int = 240, cls: Any = LSVIUCB, **options: Any) -> Agent:
     spec = getattr(world, "spec", world)
-    agent: LinearAgent = cls(spec, users, **{"privacy": JOINT, "noise_seed": 0} | options)
+    agent: Agent = cls(spec, users, **{"privacy": JOINT, "noise_seed": 0} | options)
     return agent
 
 
@@ -394,7 +401,7 @@ def test_wrong_data_changes_nothing() -> None:
 # Users.
 
 
-def serve(agent: LinearAgent, world: LinearWorld, seed: int = 0) -> list[Block]:
+def serve(agent: Agent, world: LinearWorld, seed: int = 0) -> list[Block]:
     rng, blocks = np.random.default_rng(seed), []
     while agent.block_users:
         block = world.simulate(agent.policy, agent.block_users, rng, "episodes").block()
@@ -506,7 +513,7 @@ def test_policies_are_replaced_when_enough_was_learnt(
     while agent.block_users:
         before = (agent.policy, agent.greedy_policy, agent.q_values, agent.switches)
         agent.learn(SIMPLEX.simulate(agent.policy, 20, rng, "episodes"))
-        new = agent._model().precision()
+        new = agent.algorithm.model().precision()
         if old is None:
             switch = True
         elif switching == "determinant":
@@ -643,7 +650,7 @@ def test_as_printed_passes_the_check_with_what_is_proven_of_it() -> None:
         {"switching": "determinant"},
         {"gram_noise": "triangle"},
         {"weight_bound": 2.0},
-        {"constants": Constants(bonus=0.5)},
+        {"constants": LinearConstants(bonus=0.5)},
         {"schedule": "fixed:size=30"},
         {"cls": AdaptiveLSVIUCB, "switching": "schedule"},
         {"world": TWO},

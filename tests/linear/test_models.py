@@ -18,16 +18,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tacit import JointDP, NonPrivate, Relation
+from tacit import (
+    LSVIUCB,
+    AdaptiveLSVIUCB,
+    BatchedLSVIUCB,
+    JointDP,
+    LSVIUCBPlusPlus,
+    NonPrivate,
+    Relation,
+)
+from tacit.core.agent import Agent
 from tacit.finite.evidence import Counts
 from tacit.finite.visits import VisitCounts
-from tacit.linear import LinearWorld, linear_from_tabular, models
-from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
-from tacit.linear.agent import Constants, LinearAgent
-from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
-from tacit.linear.lsvi_ucb import LSVIUCB
-from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
-from tacit.linear.models import AnswerModel, CellModel, KnownRewards, SumModel, Sums, Widths
+from tacit.linear import LinearWorld, linear_from_tabular, lsvi_ucb
+from tacit.linear.estimate import CellModel, KnownRewardModel, LinearWidths, Sums
+from tacit.linear.lsvi_ucb import AnswerModel, SumModel
+from tacit.linear.options import LinearConstants
 from tacit.linear.statistics import FeatureSums, TargetSums
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
@@ -36,7 +42,7 @@ Floats = NDArray[np.float64]
 
 JOINT = JointDP(3.0, 1e-6)
 # Nobody's steps are weighted down: what a clip does is the business of the statistics' own tests.
-UNCLIPPED = Constants(clip=1e9, pooled_clip=1e9)
+UNCLIPPED = LinearConstants(clip=1e9, pooled_clip=1e9)
 
 
 class Silent:
@@ -110,7 +116,7 @@ def middle_of(value: Sequence[float]) -> tuple[float, float, float]:
     return middle, half, sum((v - middle) ** 2 for v in value) / len(value) + 1e-18
 
 
-def practical_width(widths: Widths, squares: float, of_ridge: float) -> float:
+def practical_width(widths: LinearWidths, squares: float, of_ridge: float) -> float:
     """From variances by sampling and noise, and by what the ridge hides."""
     return math.sqrt(widths.scale**2 * squares + widths.bias**2 * of_ridge)
 
@@ -159,7 +165,7 @@ class SlowSums:
     features: Floats
     sums: Sums
     reward_sums: Sums
-    widths: Widths
+    widths: LinearWidths
     H: int
     project: bool = True
 
@@ -258,7 +264,7 @@ class SlowCells:
     features: Floats
     counts: Counts
     known: float
-    widths: Widths
+    widths: LinearWidths
     pooled: tuple[bool, bool]
     variances: Floats | None = None
 
@@ -434,7 +440,7 @@ def test_sums_predict_what_the_slow_reference_predicts(
     seed: int, noise: float, **sizes: int
 ) -> None:
     features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
-    widths = Widths(scale=0.7, bias=0.6, ridge=1.3)
+    widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.3)
     model = SumModel(features, sums, sums.pooled(), widths, H)
     slow = SlowSums(features, sums, sums.pooled(), widths, H)
     values = value_functions(rng, sizes["S"])
@@ -455,7 +461,7 @@ def test_theory_predicts_what_the_slow_reference_predicts(
     seed: int, noise: float, **sizes: int
 ) -> None:
     features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
-    widths = Widths(
+    widths = LinearWidths(
         scale=1.0,
         bias=1.0,
         ridge=1.0,
@@ -473,26 +479,32 @@ def test_theory_predicts_what_the_slow_reference_predicts(
         assert_pair(model.next_values(h, values), slow.next_values(h, list(values)))
 
 
+def answered(model: AnswerModel, ask: Any, h: int, values: Floats) -> tuple[Floats, Floats]:
+    """What it predicts once users were asked, where it has a question."""
+    targets = model.targets(values)
+    return model.next_values(h, values, None if targets is None else ask(h, targets))
+
+
 @given(**SIZES)
 @settings(max_examples=40, deadline=None)
 def test_answers_predict_what_the_slow_reference_predicts(
     seed: int, noise: float, **sizes: int
 ) -> None:
     features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
-    widths = Widths(scale=0.7, bias=0.6, ridge=1.3)
+    widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.3)
     asked = []
 
     def ask(step: int, targets: Floats) -> tuple[Floats, float]:
         asked.append((step, targets))
         return targets @ sums.following[step].T, 0.4
 
-    model = AnswerModel(features, sums, ask, widths, pooled_rewards=True)
+    model = AnswerModel(features, sums, widths, pooled_rewards=True)
     slow = SlowSums(features, sums, sums.pooled(), widths, H, project=False)
     values = value_functions(rng, sizes["S"])
     for h in range(sizes["L"]):
         assert_pair(model.rewards(h), slow.rewards(h))
         # What the first question gets twice as much of, it hears with half the noise.
-        mine = model.next_values(h, values)
+        mine = answered(model, ask, h, values)
         if sizes["S"] > 1:
             assert_pair(mine, slow.next_values(h, list(values), [0.4, 0.8, 0.8]))
             assert np.abs(asked[-1][1]).max() <= 1.0 + 1e-12
@@ -506,8 +518,8 @@ def test_values_that_are_the_same_everywhere_are_not_asked_about() -> None:
     def ask(step: int, targets: Floats) -> tuple[Floats, float]:
         raise AssertionError
 
-    model = AnswerModel(features, sums, ask, Widths(scale=0.7, bias=0.6, ridge=1.0), False)
-    means, widths = model.next_values(0, np.full((2, 3), 1.25))
+    model = AnswerModel(features, sums, LinearWidths(scale=0.7, bias=0.6, ridge=1.0), False)
+    means, widths = answered(model, ask, 0, np.full((2, 3), 1.25))
     assert (means == 1.25).all()
     assert (widths == 0.0).all()
 
@@ -517,21 +529,20 @@ def test_values_that_are_the_same_everywhere_are_not_asked_about() -> None:
 def test_features_and_targets_agree(seed: int, noise: float, **sizes: int) -> None:
     """Both are the same regression; only rows that are no distributions are treated otherwise."""
     features, sums, rng = noisy_sums(seed, noise=0.0, **sizes)
-    widths = Widths(scale=0.7, bias=0.6, ridge=1.3)
-    answers = AnswerModel(
-        features,
-        sums,
-        lambda step, targets: (targets @ sums.following[step].T, 0.0),
-        widths,
-        pooled_rewards=False,
-    )
+    widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.3)
+    answers = AnswerModel(features, sums, widths, pooled_rewards=False)
+
+    def ask(step: int, targets: Floats) -> tuple[Floats, float]:
+        return targets @ sums.following[step].T, 0.0
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models, "_MOST_PROBABILITIES", 0)
+        patch.setattr(lsvi_ucb, "_MOST_PROBABILITIES", 0)
         features_model = SumModel(features, sums, sums, widths, H)
         values = value_functions(rng, sizes["S"])
         for h in range(sizes["L"]):
             assert_pair(answers.rewards(h), features_model.rewards(h))
-            assert_pair(answers.next_values(h, values), features_model.next_values(h, values))
+            mine = answered(answers, ask, h, values)
+            assert_pair(mine, features_model.next_values(h, values))
 
 
 def random_counts(seed: int, S: int, A: int, L: int, noise: float) -> Counts:
@@ -560,7 +571,7 @@ def test_cells_predict_what_the_slow_reference_predicts(
     features, _, rng = noisy_sums(seed, S, A, d, L, 0.0)
     counts = random_counts(seed, S, A, L, noise)
     variances = rng.random((1 if pooled[0] else L, S, A)) if weighted else None
-    widths = Widths(scale=0.7, bias=0.6, ridge=1.0)
+    widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.0)
     arguments = (features, counts, 1.1, widths, pooled, variances)
     model, slow = CellModel(*arguments), SlowCells(*arguments)
     values = value_functions(rng, S)
@@ -587,7 +598,7 @@ def test_one_hot_cells_become_plain_frequencies() -> None:
             counts.noise,
             counts.reward_noise,
         )
-        widths = Widths(scale=0.3, bias=1.0, ridge=1.0)
+        widths = LinearWidths(scale=0.3, bias=1.0, ridge=1.0)
         model = CellModel(world.spec.features, more, 1.0, widths, (True, True))
         means = model.next_values(0, value[np.newaxis])[0][0][visited[0]]
         gaps.append(np.abs(means - frequencies @ value).max())
@@ -606,14 +617,14 @@ def test_one_hot_cells_become_plain_frequencies() -> None:
 
 def test_known_rewards_are_certain() -> None:
     features, sums, rng = noisy_sums(1, 3, 2, 2, 1, 0.5)
-    base = SumModel(features, sums, sums, Widths(scale=0.7, bias=0.6, ridge=1.0), H)
+    base = SumModel(features, sums, sums, LinearWidths(scale=0.7, bias=0.6, ridge=1.0), H)
     table = rng.random((H, 3, 2))
-    model = KnownRewards(base, table)
+    model = KnownRewardModel(base, table)
     for h in range(H):
         rewards, widths = model.rewards(h)
         assert (rewards == table[h]).all()
         assert not widths.any()
-    same = KnownRewards(base, table[:1])
+    same = KnownRewardModel(base, table[:1])
     assert (same.rewards(2)[0] == table[0]).all()
     values = value_functions(rng, 3)
     assert_pair(model.next_values(1, values), base.next_values(1, values))
@@ -633,7 +644,7 @@ SIZE, MANY = 12, 10**7
 
 def made(
     world: LinearWorld, privacy: Any, statistic: str, cls: Any = LSVIUCB, **options: Any
-) -> LinearAgent:
+) -> Agent:
     """An agent for three blocks whose releases have no noise."""
     defaults = {"constants": UNCLIPPED, "switching": "schedule", "scale": 0.8, "noise_seed": 0}
     arguments = defaults | {"schedule": f"fixed:size={SIZE}"} | options
@@ -644,7 +655,7 @@ def made(
     return agent
 
 
-def blocks_of(agent: LinearAgent, world: LinearWorld, seed: int) -> Any:
+def blocks_of(agent: Agent, world: LinearWorld, seed: int) -> Any:
     """Serves block after block; hands out the raw block, and the agent that has just planned."""
     rng = np.random.default_rng(seed)
     while agent.block_users:
@@ -673,11 +684,11 @@ def is_greedy(policy: Any, Q: Floats) -> bool:
     return bool(np.allclose(chosen, Q.max(axis=2), rtol=0, atol=1e-7))
 
 
-def assert_planned(agent: LinearAgent, Q: dict[str, Floats]) -> None:
+def assert_planned(agent: Agent, Q: dict[str, Floats]) -> None:
     np.testing.assert_allclose(agent.q_values, Q["optimistic"], rtol=1e-6, atol=1e-7)
     assert is_greedy(agent.policy, Q["optimistic"])
     assert is_greedy(agent.greedy_policy, Q["greedy"])
-    if isinstance(agent, LSVIUCBPlusPlus):
+    if isinstance(agent.algorithm, LSVIUCBPlusPlus.algorithm):
         np.testing.assert_allclose(agent.lower_values, Q["pessimistic"], rtol=1e-6, atol=1e-7)
 
 
@@ -692,9 +703,9 @@ PRIVACY = st.sampled_from([NonPrivate(), JOINT])
 KINDS = st.sampled_from([*NAMES])
 
 
-def practical(agent: LinearAgent) -> Widths:
+def practical(agent: Agent) -> LinearWidths:
     constants = agent.constants
-    return Widths(0.8 * constants.bonus, 0.8 * constants.bias, constants.ridge)
+    return LinearWidths(0.8 * constants.bonus, 0.8 * constants.bias, constants.ridge)
 
 
 @given(**WORLDS, privacy=PRIVACY, cls=KINDS, weights=st.sampled_from(["none", "variance"]))
@@ -762,7 +773,7 @@ def test_theory_plans_what_the_slow_reference_plans(
     pooled, H = stationary and same_rewards, world.spec.horizon
     longest = max(1.0, float(np.linalg.norm(world.features, axis=-1).max()))
     features, known = world.features / longest, world.spec.known_rewards
-    widths = Widths(
+    widths = LinearWidths(
         scale=1.0,
         bias=1.0,
         ridge=1.0,
@@ -792,7 +803,7 @@ def test_theory_plans_what_the_slow_reference_plans(
             widths,
             H,
         )
-        tight = bounds if cls is LSVIUCBPlusPlus else None
+        tight = bounds if cls == LSVIUCBPlusPlus else None
         Q, _ = plan(model, H, NAMES[cls], known=known, bounds=tight)
         assert_planned(agent, Q)
     # Known rewards may leave the last step's alone to be seen, but something always is.
@@ -967,8 +978,7 @@ def test_hardly_any_noise_is_as_good_as_none(statistic: str, blocks: int) -> Non
             agent.learn(block)
         np.testing.assert_allclose(agents[0].q_values, agents[1].q_values, rtol=1e-4, atol=1e-5)
         # Ties may be broken otherwise: the next block is served by the first agent's policy.
-        agents[1]._policy = agents[0]._policy
-        agents[1]._asked = None
+        agents[1].algorithm.policy = agents[0].policy
 
 
 @pytest.mark.parametrize("statistic", ["features", "counts", "targets"])
@@ -986,7 +996,9 @@ def test_the_length_of_features_does_not_matter(statistic: str) -> None:
         while agent.block_users:
             agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
         found.append(agent.q_values)
-        assert agent._widths.weight_bound == pytest.approx(world.spec.weight_bound * length)
+        assert agent.algorithm.widths.weight_bound == pytest.approx(
+            world.spec.weight_bound * length
+        )
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
 
 
