@@ -55,10 +55,10 @@ def create(
     note: Annotated[str, typer.Option(metavar="TEXT", help="A line for whoever reads it.")] = "",
 ) -> None:
     """Makes a ledger of people."""
+    from tacit.core.texts import number
     from tacit.privacy.budget import checked_relation
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.models import JointDP
-    from tacit.core.texts import number
 
     privacy = JointDP(
         number("epsilon", epsilon),

@@ -90,8 +90,8 @@ def chosen_privacy(
     agent: AgentChoice, model: str, epsilon: str | None, delta: str | None, sampler: str
 ) -> PrivacyModel:
     """The model and budget of one agent: its own where its text has one."""
-    from tacit.privacy.models import JointDP, LocalDP, NonPrivate
     from tacit.core.texts import number
+    from tacit.privacy.models import JointDP, LocalDP, NonPrivate
 
     check_choice("--privacy", model, _MODELS)
     check_choice("--sampler", sampler, _SAMPLERS)
