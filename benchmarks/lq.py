@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import seconds
+from tacit import OFU, Agent, CertaintyEquivalence
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.lq.certainty_equivalence import CertaintyEquivalence
-from tacit.lq.ofu import OFU, ConfidenceSet
+from tacit.lq.ofu import ConfidenceSet
 from tacit.lq.optimism import OptimisticModel, optimistic_model
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
@@ -57,9 +57,10 @@ def rows() -> Iterator[Row]:
     yield from _plan()
 
 
-def _agent(world: LQWorld, users: int) -> CertaintyEquivalence:
+def _agent(world: LQWorld, users: int) -> Agent:
     privacy = JointDP(epsilon=1.0, delta=1e-6)
-    return CertaintyEquivalence(world.spec, users, privacy, noise_seed=0)
+    agent: Agent = CertaintyEquivalence(world.spec, users, privacy, noise_seed=0)
+    return agent
 
 
 def _learnt(world: LQWorld, agent: Any) -> Any:
@@ -77,7 +78,7 @@ def _users_a_second() -> Iterator[Row]:
     name = "roll-out and sums"
     world = random_system(*SIZES)
     agent = _learnt(world, _agent(world, 10**6))
-    policy, statistic = agent.policy, agent._statistic()
+    policy, statistic = agent.policy, agent.statistic
     rng = np.random.default_rng(0)
 
     def stream() -> object:
@@ -242,17 +243,18 @@ def _riccati(world: LQWorld, times: int) -> Floats:
 def _plan() -> Iterator[Row]:
     """What follows a release, without the sums over users."""
     world = random_system(*SIZES)
-    agent = _learnt(world, _agent(world, 10**5))
+    algorithm = _learnt(world, _agent(world, 10**5)).algorithm
     for what, work in (
-        ("gains, their gate and the control noise", agent._plan),
-        ("the posterior of all releases", partial(_posterior, agent)),
-        ("what is asked next", agent._make_statistic),
+        ("gains, their safeguard and the control noise", algorithm.plan),
+        ("the posterior of all releases", partial(_posterior, algorithm)),
+        ("what is asked next", algorithm.statistic),
     ):
         yield noted(NAME, f"after {RELEASES} releases: {what}", 1e3 * _processor(work)[0], " ms")
 
 
-def _posterior(agent: CertaintyEquivalence) -> object:
-    return agent._regression.posterior(agent._evidence, agent._trust, agent._known)
+def _posterior(algorithm: Any) -> object:
+    known, evidence = algorithm.uncertainty, algorithm._evidence
+    return algorithm.regression.posterior(evidence, algorithm._trust, known)
 
 
 def _processor(*works: Callable[[], object], turns: int = REPETITIONS) -> list[float]:

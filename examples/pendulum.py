@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 import tacit
 from tacit import published
 from tacit.lq import GainPolicy, LQSpec
-from tacit.lq.certainty_equivalence import CertaintyEquivalence
 from tacit.lq.riccati import optimal_gains
 
 Floats = NDArray[np.float64]
@@ -106,7 +105,7 @@ def episodes(
     return tacit.VectorEpisodes(states, torques, lengths=lengths, versions=versions), costs
 
 
-def learn(agent: CertaintyEquivalence, env: gymnasium.Env[Any, Any], seed: int | None) -> None:
+def learn(agent: tacit.Agent, env: gymnasium.Env[Any, Any], seed: int | None) -> None:
     """Serves block after block, until all users are through.
 
     What it prints is raw and for the story only: with real people it would be a leak.
@@ -134,7 +133,7 @@ def main() -> int:
     given = parser.parse_args()
     env = gymnasium.make("Pendulum-v1")
     spec = what_is_known()
-    agent = CertaintyEquivalence(
+    agent = tacit.CertaintyEquivalence(
         spec,
         given.users,
         tacit.JointDP(epsilon=given.epsilon, delta=1e-6),

@@ -12,14 +12,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from tacit import JointDP, LocalDP, NonPrivate
+from tacit import OFU, Agent, CertaintyEquivalence, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
 from tacit.lq import GainPolicy, LQWorld, Point, UniformBall, dosing, random_system
-from tacit.lq.agent import Constants, LQAgent, best_weight, bounded_gains, scaled_inputs
-from tacit.lq.certainty_equivalence import CertaintyEquivalence
-from tacit.lq.estimate import Evidence, Posterior, Regression
-from tacit.lq.ofu import OFU
+from tacit.lq.base import LQConstants
+from tacit.lq.estimate import BlockEvidence, Posterior, Regression
+from tacit.lq.questions import best_weight, scaled_inputs
 from tacit.lq.riccati import optimal_gains
+from tacit.lq.safeguard import bounded_gains
 from tacit.lq.sum_loops import cautious_gains, expected_gram
 from tacit.privacy.errors import InvalidArgument
 
@@ -36,7 +36,7 @@ AGENTS: dict[str, Any] = {
 }
 
 
-def play(agent: LQAgent, world: LQWorld, seed: int = 0) -> list[tuple[GainPolicy, GainPolicy]]:
+def play(agent: Agent, world: LQWorld, seed: int = 0) -> list[tuple[GainPolicy, GainPolicy]]:
     """Serves all users; what was published, with the greedy policies."""
     rng, published = np.random.default_rng(seed), []
     while agent.block_users:
@@ -100,11 +100,11 @@ def test_nothing_but_noise_is_applied_until_something_is_known() -> None:
     for served, greedy in play(agent, world):
         assert not served.gains.any()
         assert not greedy.gains.any()
-        assert served.noise == agent._first_noise
+        assert served.noise == agent.first_noise
         assert greedy.noise == 0.0
 
 
-def test_optimism_serves_what_passes_the_gate() -> None:
+def test_optimism_serves_what_passes_the_safeguard() -> None:
     world = random_system(2, 1, 10, seed=500)
     agent = OFU(world.spec, 6000, JOINT, noise_seed=0)
     published = play(agent, world)
@@ -292,7 +292,7 @@ def test_without_noise_the_posterior_is_least_squares() -> None:
     centre, inputs = rng.normal(size=(p, n)), np.eye(p) + 0.1 * rng.normal(size=(p, p))
     theta = rng.normal(size=(p, n)) / 2.0
     residuals = z @ (theta - centre) + w
-    block = Evidence(
+    block = BlockEvidence(
         gram=inputs @ z.T @ z @ inputs.T,
         cross=inputs @ z.T @ residuals,
         gram_std=0.0,
@@ -312,7 +312,7 @@ def test_without_noise_the_posterior_is_least_squares() -> None:
     np.testing.assert_allclose(known.mean, squares, atol=1e-6)
     variance = np.trace(spec.noise_covariance) / n
     np.testing.assert_allclose(known.covariance, variance * np.linalg.inv(z.T @ z), rtol=1e-4)
-    again = Evidence.from_arrays(block.arrays())
+    again = BlockEvidence.from_arrays(block.arrays())
     assert all(np.array_equal(getattr(again, k), v) for k, v in vars(block).items())
 
 
@@ -327,7 +327,7 @@ def test_constants_are_part_of_a_save(tmp_path: Path) -> None:
     agent = CertaintyEquivalence(SMALL.spec, 120, JOINT, schedule=FEW, noise_seed=0)
     agent.save(tmp_path / "agent")
     other = CertaintyEquivalence(
-        SMALL.spec, 120, JOINT, schedule=FEW, noise_seed=0, constants=Constants(cap=2.0)
+        SMALL.spec, 120, JOINT, schedule=FEW, noise_seed=0, constants=LQConstants(cap=2.0)
     )
     with pytest.raises(InvalidArgument, match="constants"):
         other.load(tmp_path / "agent")

@@ -5,11 +5,18 @@ import math
 import numpy as np
 import pytest
 
-from tacit import Block, InvalidArgument, JointDP, NonPrivate, check_statistic
+from tacit import (
+    OFU,
+    Agent,
+    Block,
+    CertaintyEquivalence,
+    InvalidArgument,
+    JointDP,
+    NonPrivate,
+    check_statistic,
+)
 from tacit.audit.watched_gate import WatchedGate
 from tacit.lq import EnergyHistogram, TrajectorySums, dosing, random_system
-from tacit.lq.certainty_equivalence import CertaintyEquivalence
-from tacit.lq.ofu import OFU
 
 HISTOGRAM = EnergyHistogram(2, 1, 3, least=0.1, ratio=2.0, bins=6)
 JOINT = JointDP(1.0, 1e-6)
@@ -84,7 +91,7 @@ def test_wrong_arguments_are_refused(wrong: dict[str, float]) -> None:
         EnergyHistogram(**arguments)
 
 
-def served(agent: CertaintyEquivalence, world, blocks: int) -> None:
+def served(agent: Agent, world, blocks: int) -> None:
     rng = np.random.default_rng(0)
     for _ in range(blocks):
         agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
@@ -107,7 +114,7 @@ def test_warm_up_users_are_asked_for_the_histogram_and_nothing_else(clip: str) -
     block = gate.blocks[gate.passages[1].gate, 1]
     z = np.concatenate([block["states"][:, :-1], block["actions"]], axis=-1)
     energies = (z**2).sum(axis=(1, 2))
-    assert np.quantile(energies, 0.6) < agent._energy < 3.0 * np.quantile(energies, 0.97)
+    assert np.quantile(energies, 0.6) < agent.energy < 3.0 * np.quantile(energies, 0.97)
     assert first.tau > 0.0
 
 
@@ -128,7 +135,7 @@ def test_the_level_survives_a_save(tmp_path) -> None:
     served(first, world, 1)
     first.save(tmp_path / "state")
     again.load(tmp_path / "state")
-    assert again._energy == first._energy
+    assert again.energy == first.energy
     assert again.statistic.fingerprint == first.statistic.fingerprint
 
 

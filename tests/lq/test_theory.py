@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import Block, Budget, JointDP, LocalDP, NonPrivate
+from tacit import OFU, Agent, Block, Budget, JointDP, LocalDP, NonPrivate
 from tacit.lq import LQWorld, random_system
-from tacit.lq.ofu import OFU, ConfidenceSet
+from tacit.lq.ofu import ConfidenceSet
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import InvalidArgument
@@ -23,7 +23,7 @@ WORLD = random_system(2, 1, 5, seed=500)
 JOINT = JointDP(1.0, 1e-6)
 
 
-def sets_of(agent: OFU, world: LQWorld, seed: int = 0) -> list[ConfidenceSet]:
+def sets_of(agent: Agent, world: LQWorld, seed: int = 0) -> list[ConfidenceSet]:
     """The confidence set after each release of a run."""
     rng, sets = np.random.default_rng(seed), []
     while agent.block_users:

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tacit.core.schedule import Schedule
-from tacit.lq.agent import LQAgent
+from tacit.core.algorithm import Floats
+from tacit.lq.base import LQAlgorithm, LQOptions
+from tacit.lq.estimate import Posterior
 from tacit.lq.policy import GainPolicy
-from tacit.privacy.errors import InvalidArgument
+from tacit.lq.safeguard import Safeguard, optimal_gains
+from tacit.privacy.arguments import positive
+
+if TYPE_CHECKING:
+    from tacit.lq.spec import LQSpec
 
 
-class CertaintyEquivalence(LQAgent):
-    """Gains that are best for the posterior, among those that pass the gate.
+@dataclass(frozen=True, kw_only=True)
+class CertaintyEquivalenceOptions(LQOptions):
+    """Options of :class:`CertaintyEquivalence`, besides those of all of linear-quadratic control.
 
-    Candidates are the optimal gains of the posterior mean, shares of them, gains that count the
-    posterior's spread, and those that were published last. The one with the least cost on average
-    over possible models is published, in units of what zero control costs there. Users are served
-    with these gains and with noise in their controls; ``greedy_policy`` has the gains alone.
-    ``scale`` multiplies the caution of the gate.
+    Attributes:
+        scale: multiplies the caution of the safeguard.
+    """
 
-    >>> from tacit import JointDP
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("scale", self.scale)
+
+
+class CertaintyEquivalence(LQAlgorithm):
+    """Gains that are best for the posterior, among those that pass the safeguard.
+
+    What is asked: :class:`~tacit.lq.statistics.TrajectorySums` of every block, around the posterior
+    mean (:mod:`tacit.lq.questions`). What is estimated: a posterior of the model from all blocks
+    (:mod:`tacit.lq.estimate`). There is no optimism: users explore by noise in their controls
+    (:mod:`tacit.lq.exploration`); ``greedy_policy`` has the gains alone.
+
+    Guarantee: that of its curator; see ``guarantee``.
+
+    >>> from tacit import CertaintyEquivalence, JointDP
     >>> from tacit.lq import random_system
     >>> world = random_system(n=2, d=1, horizon=10, seed=500)
     >>> agent = CertaintyEquivalence(world.spec, 1000, JointDP(1.0, 1e-6), noise_seed=0)
@@ -29,21 +51,35 @@ class CertaintyEquivalence(LQAgent):
     (True, 0.0)
     """
 
-    name: ClassVar[str] = "certainty_equivalence"
-
-    def _check_options(self, schedule: str | Schedule) -> None:
-        super()._check_options(schedule)
-        if self.bonus != "practical" or self.calibration != "tight":
-            raise InvalidArgument(
-                "certainty equivalence has no bonus and no paper's noise: bonus must be practical "
-                f"and calibration tight, got {self.bonus!r} and {self.calibration!r}; see OFU"
-            )
+    name = "certainty_equivalence"
+    Options = CertaintyEquivalenceOptions
+    options: CertaintyEquivalenceOptions
+    refuses: ClassVar = {
+        "bonus": "it has none; see OFU",
+        "failure": "it has no confidence bounds; see OFU",
+        "calibration": "there is no paper's noise; see OFU",
+    }
 
     @property
-    def _caution(self) -> float:
-        return self.scale * super()._caution
+    def safeguard(self) -> Safeguard:
+        """What published gains must pass, as cautious as was asked for."""
+        plain = super().safeguard
+        return replace(plain, caution=self.options.scale * plain.caution)
 
-    def _plan(self) -> tuple[GainPolicy, GainPolicy]:
-        costs, gains = self._safe(self._greedy_candidates())
-        best = gains[int(np.argmin(costs))]
-        return self._policies(best, best)
+    def plan(self) -> tuple[GainPolicy, GainPolicy]:
+        """Of the gains that pass, those of least average cost over possible models.
+
+        Costs are in units of what zero control costs there, and zero control always passes.
+        """
+        gains = candidates(self.spec, self._known, self.greedy_policy.gains)
+        costs, tried = self.safeguard.try_out(gains, self.possible_models())
+        best = tried[int(np.argmin(costs))]
+        return self.policies(best, best)
+
+
+def candidates(spec: LQSpec, known: Posterior, last: Floats) -> list[Floats]:
+    """Gains for the posterior mean, less of them, cautious ones, and those of the last time."""
+    certain = optimal_gains(spec, known.mean, np.zeros_like(known.covariance))
+    cautious = optimal_gains(spec, known.mean, known.covariance)
+    shares = (0.125, 0.25, 0.5, 0.75, 1.0)
+    return [*(share * certain for share in shares), cautious, 0.5 * cautious, last]

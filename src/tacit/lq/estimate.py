@@ -14,12 +14,16 @@ uncertain of G adds to the noise of C~. All of it is a function of releases: pos
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.lq.spec import LQSpec
+if TYPE_CHECKING:
+    from tacit.lq.policy import GainPolicy
+    from tacit.lq.spec import LQSpec
+    from tacit.lq.statistics import TrajectorySums
+    from tacit.privacy.curators.gate import Release
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +61,7 @@ class Posterior:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class BlockEvidence:
     """What one block released, and how its users were asked. All of it is public.
 
     Attributes:
@@ -90,12 +94,34 @@ class Evidence:
     gains: Floats
     control_noise: float
 
+    @classmethod
+    def of(
+        cls, release: Release, asked: TrajectorySums, users: int, policy: GainPolicy
+    ) -> BlockEvidence:
+        """What users of a policy released, who were asked a statistic."""
+        assert asked.tau is not None  # noqa: S101
+        return cls(
+            gram=release["gram"],
+            cross=release["cross"],
+            gram_std=float(np.max(release.std["gram"])),
+            cross_std=float(np.max(release.std["cross"])),
+            users=users,
+            centre=asked.centre,
+            inputs=asked.inputs,
+            spread=asked.spread,
+            floor=asked.floor,
+            weight=asked.weight,
+            tau=asked.tau,
+            gains=policy.gains,
+            control_noise=policy.noise,
+        )
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All fields, for a save."""
         return {name: np.array(value) for name, value in vars(self).items()}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Evidence:
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> BlockEvidence:
         """The inverse of :meth:`arrays`."""
         values: dict[str, Any] = {
             name: array if array.ndim else array.item() for name, array in arrays.items()
@@ -160,7 +186,7 @@ class Regression:
         return gram, energies
 
     def posterior(
-        self, evidence: list[Evidence], trust: list[float], known: Posterior
+        self, evidence: list[BlockEvidence], trust: list[float], known: Posterior
     ) -> Posterior:
         """What the blocks tell together, each with weight ``trust``, from a first guess."""
         n, p = self.spec.states, self.spec.states + self.spec.controls
@@ -176,7 +202,7 @@ class Regression:
             known = Posterior(self._bounded(covariance @ moved), 0.5 * (covariance + covariance.T))
         return known
 
-    def surprise(self, block: Evidence, before: Posterior) -> float:
+    def surprise(self, block: BlockEvidence, before: Posterior) -> float:
         """How far C~ is from what was expected before: 1 on average if that was right.
 
         Above it what was known was surer of itself than it should have been.
@@ -187,7 +213,7 @@ class Regression:
         ahead = block.cross - design @ (before.mean - block.centre)
         return float((ahead * np.linalg.solve(spread, ahead)).sum()) / ahead.size
 
-    def _expected(self, block: Evidence, known: Posterior) -> Floats:
+    def _expected(self, block: BlockEvidence, known: Posterior) -> Floats:
         gram, _ = self.expected(
             known,
             block.gains,
@@ -199,7 +225,7 @@ class Regression:
         )
         return gram
 
-    def _noise(self, block: Evidence, gram: Floats) -> Floats:
+    def _noise(self, block: BlockEvidence, gram: Floats) -> Floats:
         """Covariance of a column of N_C and of the sum of s p w', given the Gram."""
         per_state = float(np.trace(self.spec.noise_covariance)) / self.spec.states
         tiny = max(1e-12 * float(np.trace(gram)) / len(gram), 1e-18)
@@ -207,7 +233,7 @@ class Regression:
         noise: Floats = per_state * gram + floor
         return noise
 
-    def _regression(self, block: Evidence, known: Posterior) -> tuple[Floats, Floats]:
+    def _regression(self, block: BlockEvidence, known: Posterior) -> tuple[Floats, Floats]:
         """The matrix that Theta - T is multiplied by to give C~, and the covariance around it."""
         p, n = block.centre.shape
         gram, unsure = block.gram, np.zeros((p, p))

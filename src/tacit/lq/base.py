@@ -1,0 +1,327 @@
+"""What linear-quadratic algorithms share: what is asked, what is believed, and how to explore.
+
+Plumbing: an algorithm's own file says which gains it publishes. Every user is in one block, which
+is asked once with the whole budget. Users' controls have noise of known size, without which a good
+controller would never learn what other controls do. From a posterior of the model
+(:mod:`tacit.lq.estimate`) follows what the next block is asked:
+
+* residuals against the posterior mean, cut where the posterior and the bound of the noise end,
+* in units of inputs in which directions that are seldom visited weigh more,
+* with the weight of residuals that leaves least noise.
+
+Published gains pass a safeguard (:mod:`tacit.lq.safeguard`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.core.algorithm import Algorithm, Floats, Setting
+from tacit.core.asks import Arrays, Ask, Asks, State, below
+from tacit.core.schedule import Schedule, growing
+from tacit.lq.energy import EnergyHistogram
+from tacit.lq.estimate import BlockEvidence, Posterior, Regression
+from tacit.lq.exploration import first_noise, later_noise, most_noise
+from tacit.lq.policy import GainPolicy
+from tacit.lq.questions import LEAST_ENERGY, next_sums
+from tacit.lq.safeguard import Safeguard
+from tacit.lq.spec import LQSpec
+from tacit.lq.statistics import TrajectorySums
+from tacit.privacy.arguments import instance_of
+from tacit.privacy.curators.gate import Release
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.sizing import release_noise, users_above_noise
+
+# Blocks of more users are simulated part by part.
+_IN_MEMORY = 1 << 15
+
+
+@dataclass(frozen=True)
+class LQConstants:
+    """The practical agents' constants, chosen on other seeds of the worlds than are reported.
+
+    Attributes:
+        first: users of the first block, times (n + d) / mu.
+        growth: the number of users served grows by at most this factor from block to block.
+        control_noise: energy of the first users' controls, over the whole episode and divided by
+            sqrt(d), in that of first states. Noise adds up over an episode, so with a fixed size
+            per step it would cost the more the longer episodes are.
+        noise_price: what the noise of later users may cost, in costs of zero control;
+        largest_noise: and how large it may be, in first noises, per root of the horizon.
+        explore: it may cost so many times what the gains are expected to lack of the optimum.
+        prior: standard deviation of all entries of (A, B) together, in norm bounds.
+        model_error: see :class:`~tacit.lq.estimate.Regression`.
+        cap: where residuals are cut, in standard deviations of the posterior;
+        first_cap: the same for the first block, in those of the prior.
+        steps: how many steps of the first users count.
+        shape: inputs are scaled by this negative power of the Gram.
+        gram_share: how much the noise of the Gram counts in the choice of the weight.
+        surprise: what was known is doubted when a block is so many standard deviations off.
+        samples: models that gains are tried on.
+        caution: how much wider than the posterior they are.
+        level: under ``level="private"``, the share of users whose trajectories the first clip
+            leaves whole.
+        confidence: in which share of them gains must beat zero control;
+        worst: and how much more than it they may cost in any of them.
+    """
+
+    first: float = 7.0
+    growth: float = 1.3
+    control_noise: float = 3.0
+    noise_price: float = 0.5
+    largest_noise: float = 0.3
+    explore: float = 1.0
+    prior: float = 0.6
+    model_error: float = 0.1
+    cap: float = 0.8
+    first_cap: float = 1.2
+    steps: float = 4.0
+    shape: float = 0.3
+    gram_share: float = 0.3
+    surprise: float = 1.5
+    samples: int = 128
+    caution: float = 1.4
+    confidence: float = 0.9
+    worst: float = 2.0
+    level: float = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class LQOptions:
+    """Options of linear-quadratic algorithms.
+
+    Attributes:
+        clip: how a user's trajectory is bounded; see
+            :class:`~tacit.lq.statistics.TrajectorySums`. The posterior is honest for
+            ``"predictable"`` only; the other is for comparison.
+        level: how the first clip level is chosen. ``"public"``: so that a few steps of a user
+            count, by what is known of first states. ``"private"``: from a private histogram of
+            energies of the first block, whose users are asked nothing else. With the predictable
+            clip, which biases nothing at any level, these users are better asked the real thing.
+        constants: of the practical recipe.
+    """
+
+    clip: Literal["predictable", "trajectory"] = "predictable"
+    level: Literal["public", "private"] = "public"
+    constants: LQConstants = LQConstants()
+
+    def __post_init__(self) -> None:
+        if self.clip not in ("predictable", "trajectory"):
+            raise InvalidArgument(f"clip must be predictable or trajectory, got {self.clip!r}")
+        if self.level not in ("public", "private"):
+            raise InvalidArgument(f"level must be public or private, got {self.level!r}")
+        if self.constants is None:
+            object.__setattr__(self, "constants", LQConstants())
+        instance_of("constants", self.constants, LQConstants)
+
+
+class LQAlgorithm(Algorithm[GainPolicy]):
+    """An algorithm on private sums over trajectories, with a posterior of the model.
+
+    Attributes:
+        energy: under ``level="private"``, what most users' trajectories have, by the histogram.
+        regression: makes the posterior.
+    """
+
+    spec: LQSpec
+    options: LQOptions
+    Options = LQOptions
+
+    def __init__(self, setting: Setting, options: LQOptions) -> None:
+        spec = setting.spec
+        if not isinstance(spec, LQSpec):
+            raise InvalidArgument(
+                "this agent is for linear-quadratic control: spec must be an LQSpec, as of "
+                f"random_system or dosing, got {type(spec).__name__}"
+            )
+        chosen, p, n = options.constants, spec.states + spec.controls, spec.states
+        prior_std = chosen.prior * spec.norm_bound / math.sqrt(n * p)
+        self.regression = Regression(spec, prior_std, chosen.model_error)
+        self.energy: float | None = None
+        self._known = self.regression.prior
+        self._evidence: list[BlockEvidence] = []
+        self._trust: list[float] = []
+        super().__init__(setting, options)
+
+    # What is public.
+
+    @property
+    def uncertainty(self) -> Posterior | None:
+        """What the releases tell of the model: a mean, and a covariance of its columns.
+
+        It counts the noise of the world and of privacy, and starts from a prior of independent
+        normal entries. It is measured, not proven: with the predictable clip and true public bounds
+        the squared distance of the truth is on average within a factor of 2 of what it should be,
+        from the first thousand users to a million (docs/lq.md has the table).
+        """
+        return self._known
+
+    @property
+    def why(self) -> str:
+        """What was chosen for this world, budget and length, in words."""
+        return (
+            f"{self.options.clip} clip, {self.options.level} first level; "
+            f"{self.schedule.releases} releases ({self.schedule.name}); control noise "
+            f"{self.policy.noise:.3g} now"
+        )
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise in one sum with weight 1 of the current block."""
+        asked = self.histogram() if self._warming_up else self.statistic()
+        return release_noise(asked, self.privacy, self._block_size)
+
+    @property
+    def form(self) -> Literal["episodes", "streamed"]:
+        """Part by part, where blocks are large."""
+        return "streamed" if self._block_size > _IN_MEMORY else "episodes"
+
+    @property
+    def _block_size(self) -> int:
+        return self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+
+    # What is asked.
+
+    def asks(self) -> Asks:
+        """Second moments of users' steps; of a block that warms up, energies and nothing else."""
+        if self._warming_up:
+            histogram = self.histogram()
+            release = yield Ask(histogram)
+            noise, share = float(np.max(release.std["users"])), self.options.constants.level
+            self.energy = histogram.level(release["users"], noise, share)
+            return
+        statistic = self.statistic()
+        release = yield Ask(statistic)
+        self.take_in(release, statistic)
+
+    @property
+    def _warming_up(self) -> bool:
+        return self.options.level == "private" and self.energy is None
+
+    def histogram(self) -> EnergyHistogram:
+        """Of the energies of users without control: bins around those of a single step."""
+        sizes = self.spec.states, self.spec.controls, self.spec.horizon
+        return EnergyHistogram(*sizes, least=0.1 * self._step_energy)
+
+    @property
+    def _step_energy(self) -> float:
+        """What is known of a first step: E|x|^2, and the control noise."""
+        noise = self.spec.controls * self.first_noise**2
+        return max(float(np.trace(self.spec.start_moment)) + noise, LEAST_ENERGY)
+
+    @property
+    def _first_steps(self) -> float:
+        """How many steps of a user are to count, while nothing is known of the model."""
+        H = float(self.spec.horizon)
+        if self.energy is None:
+            return min(H, self.options.constants.steps)
+        return min(H, max(1.0, self.energy / self._step_energy))
+
+    def statistic(self) -> TrajectorySums:
+        """The sums over the current block; see :mod:`tacit.lq.questions`."""
+        return next_sums(
+            self.regression,
+            self._known,
+            self.policy,
+            None if self._evidence else self._first_steps,
+            self.options.clip,
+            self.options.constants,
+            private=self.privacy.private,
+        )
+
+    # What is known.
+
+    def take_in(self, release: Release, statistic: TrajectorySums) -> None:
+        """Adds a block to the posterior; a block that surprises makes earlier ones count less."""
+        before = self._known
+        block = BlockEvidence.of(release, statistic, self.block_users, self.policy)
+        if self._evidence:
+            surprise = self.regression.surprise(block, before)
+            usual = 1.0 + self.options.constants.surprise * math.sqrt(2.0 / before.mean.size)
+            if surprise > usual:
+                self._trust = [trust / surprise for trust in self._trust]
+        self._evidence.append(block)
+        self._trust.append(1.0)
+        self._known = self.regression.posterior(self._evidence, self._trust, before)
+
+    # How users explore.
+
+    @property
+    def safeguard(self) -> Safeguard:
+        """What published gains must pass."""
+        c = self.options.constants
+        return Safeguard(self.spec, c.samples, c.caution, c.confidence, c.worst)
+
+    def possible_models(self) -> Floats:
+        """Models that gains are tried on, drawn anew."""
+        return self.safeguard.models(self._known, self.rng)
+
+    @property
+    def first_noise(self) -> float:
+        """Of each coordinate of the first users' controls; without it there is none later."""
+        return first_noise(self.spec, self.options.constants)
+
+    def policies(self, serving: Floats, greedy: Floats) -> tuple[GainPolicy, GainPolicy]:
+        """What serves users, with noise in their controls, and the greedy gains without."""
+        spec, chosen, noise = self.spec, self.options.constants, self.first_noise
+        if noise and self._evidence:
+            noise = most_noise(noise, self.possible_models(), spec, chosen)
+        if noise and serving.any():
+            mean, models = self._known.mean, self.possible_models()
+            noise = min(noise, later_noise(serving, mean, models, spec, chosen.explore))
+        return GainPolicy(serving, noise, self.releases), GainPolicy(greedy, 0.0, self.releases)
+
+    # Choices made before the first user comes.
+
+    def _check(self) -> None:
+        if self.privacy.needs_l1:
+            raise InvalidArgument(
+                "second moments need Gaussian noise: delta > 0, and the Gaussian mechanism under "
+                f"LocalDP; privacy is {self.privacy!r}"
+            )
+
+    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
+        if not isinstance(schedule, str) or schedule != "auto":
+            return Schedule.of(schedule, self.users)
+        # Blocks that are large enough for residuals to become shorter by them.
+        n, d, H = self.spec.states, self.spec.controls, self.spec.horizon
+        chosen, first = self.options.constants, max(8, n + d)
+        if self.privacy.private:
+            one = TrajectorySums(n, d, H, tau=math.sqrt(0.5))
+            first = users_above_noise(one, self.privacy, chosen.first * (n + d))
+        return Schedule("auto", growing(self.users, first, chosen.growth))
+
+    def _first_policies(self) -> tuple[GainPolicy, GainPolicy]:
+        """Zero gains. Noise is for those who are served; nobody is better off with it."""
+        still = GainPolicy.zero(self.spec.horizon, self.spec.controls, self.spec.states)
+        return replace(still, noise=self.first_noise), still
+
+    # Save and resume.
+
+    def policy_arrays(self, policy: GainPolicy) -> Arrays:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        return policy.arrays()
+
+    def policy_of(self, arrays: Arrays, version: int) -> GainPolicy:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        return GainPolicy.from_arrays(arrays, version)
+
+    def state(self) -> State:
+        """The evidence, and the posterior, which the next one starts from."""
+        arrays: Arrays = {"mean": self._known.mean, "covariance": self._known.covariance}
+        for number, block in enumerate(self._evidence):
+            arrays |= {f"block{number}/{name}": array for name, array in block.arrays().items()}
+        return {"trust": list(self._trust), "energy": self.energy}, arrays
+
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`state`."""
+        self._trust, self.energy = list(meta["trust"]), meta["energy"]
+        self._evidence = [
+            BlockEvidence.from_arrays(below(arrays, f"block{number}/"))
+            for number in range(len(self._trust))
+        ]
+        self._known = replace(self._known, mean=arrays["mean"], covariance=arrays["covariance"])

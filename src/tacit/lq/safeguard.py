@@ -1,0 +1,134 @@
+"""The safeguard: gains are published only if they would not cost people more than doing nothing.
+
+Gains must beat zero control in nine of ten models that the posterior holds possible, widened by a
+margin, and must not be much worse in any of them. Until some do, nothing but noise is applied.
+Models are drawn from what was released: all of this is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.core.algorithm import Floats
+from tacit.core.sizes import read_only
+from tacit.lq.estimate import Posterior
+
+if TYPE_CHECKING:
+    from tacit.lq.spec import LQSpec
+
+
+@dataclass(frozen=True)
+class Safeguard:
+    """Tries gains on possible models.
+
+    Attributes:
+        spec: what is public of the world.
+        samples: how many models.
+        caution: how much wider than the posterior they are.
+        confidence: in which share of them gains must beat zero control;
+        worst: and how much more than it they may cost in any of them.
+    """
+
+    spec: LQSpec
+    samples: int
+    caution: float
+    confidence: float
+    worst: float
+
+    def models(self, known: Posterior, rng: np.random.Generator) -> Floats:
+        """Models that are possible by what is known, and a margin, within the public bound."""
+        models = known.draw(rng, self.samples, self.caution)
+        norms = np.linalg.norm(models, axis=(1, 2))
+        models *= np.minimum(1.0, self.spec.norm_bound / norms)[:, np.newaxis, np.newaxis]
+        return models
+
+    def try_out(self, candidates: list[Floats], models: Floats) -> tuple[Floats, Floats]:
+        """Average costs of gains over possible models, in units of zero control, and the gains.
+
+        Infinite where they do not pass. The first of the gains is zero control, which always does.
+        """
+        gains = np.array([np.zeros_like(candidates[0]), *candidates])
+        costs = expected_costs(self.spec, gains, models, 0.0)
+        # Where zero control exceeds all numbers, nothing is known of what is better.
+        ratios = np.where(np.isfinite(costs), costs, np.inf) / np.maximum(costs[0], 1e-300)
+        ratios[np.isnan(ratios)] = np.inf
+        fails = np.quantile(ratios, self.confidence, axis=1) > 1.0
+        fails |= ratios.max(axis=1) > self.worst
+        fails[0] = False
+        return np.where(fails, np.inf, ratios.mean(axis=1)), gains
+
+
+def expected_costs(
+    spec: LQSpec, gains: Floats, models: Floats, control_noise: float | Floats
+) -> Floats:
+    """What an episode costs on average with gains (M, H, d, n), in each model, (M, L).
+
+    Args:
+        spec: first states, noise and costs.
+        gains: all finite.
+        models: [A, B]', (L, n + d, n).
+        control_noise: a standard deviation for all gains, or one for each.
+    """
+    from tacit.lq.riccati_loops import expected_costs as fill
+
+    costs = np.empty((len(gains), len(models)))
+    fill(
+        read_only(gains),
+        read_only(models),
+        np.square(np.broadcast_to(control_noise, len(gains))),
+        spec.start_moment,
+        spec.noise_covariance,
+        spec.state_cost,
+        spec.control_cost,
+        costs,
+    )
+    # Infinities of both signs meet where an unstable loop exceeds all numbers.
+    costs[np.isnan(costs)] = math.inf
+    return costs
+
+
+def optimal_cost(spec: LQSpec, model: Floats) -> float:
+    """What an episode costs on average with the best gains of a model."""
+    from tacit.lq.riccati_loops import cost_gradient
+
+    H, n, d = spec.horizon, spec.states, spec.controls
+    cost = cost_gradient(
+        read_only(model),
+        spec.start_moment,
+        spec.noise_covariance,
+        spec.state_cost,
+        spec.control_cost,
+        np.empty((H + 1, n, n)),
+        np.empty((H, d, n)),
+        np.empty((n + d, n)),
+    )
+    return float(cost)
+
+
+def optimal_gains(spec: LQSpec, theta: Floats, covariance: Floats) -> Floats:
+    """Gains of least average cost where columns of the model have a covariance, within the bound.
+
+    Without covariance they are Riccati's. With it they are cautious: the model is as if drawn anew
+    at every step.
+    """
+    from tacit.lq.sum_loops import cautious_gains
+
+    gains = np.empty((spec.horizon, spec.controls, spec.states))
+    cautious_gains(theta, covariance, spec.state_cost, spec.control_cost, gains)
+    return bounded_gains(gains, spec.gain_bound)
+
+
+def bounded_gains(gains: Floats, bound: float) -> Floats:
+    """Gains whose spectral norm is at most a bound, step by step; zero where they are no numbers.
+
+    >>> bounded_gains(np.array([[[3.0, 4.0]]]), bound=1.0).round(12).tolist()
+    [[[0.6, 0.8]]]
+    """
+    finite = np.where(np.isfinite(gains).all(axis=(1, 2), keepdims=True), gains, 0.0)
+    norms = np.linalg.norm(finite, 2, axis=(1, 2))[:, np.newaxis, np.newaxis]
+    bounded: Floats = finite * np.minimum(1.0, bound / np.maximum(norms, 1e-300))
+    return bounded
