@@ -1,0 +1,327 @@
+"""Nothing raw reaches an algorithm: everything it is given is searched for episodes and ids.
+
+The search follows attributes, containers, closures, bound methods, generators and their frames,
+exceptions with their tracebacks, weak references, caches, and all globals of Tacit's own modules.
+It does not follow the call stack (``f_back``) or ask the garbage collector for all objects: any
+Python code can do that in its own process, and no library can stop it. What is tested is that
+nothing is *handed over*.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import types
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import AgentKind, Ask, Block, BudgetExceeded, Episodes, JointDP, registry
+from tacit.core.asks import Asks
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.tabular.ucbvi import UCBVI
+
+PRIVATE = JointDP(1.0, 1e-6)
+IDS = 10**15
+
+
+# The search.
+
+
+def reachable(*roots: Any) -> list[Any]:
+    """Every object that can be reached from these without the stack."""
+    seen: dict[int, Any] = {}
+    queue = list(roots)
+    while queue:
+        found = queue.pop()
+        if id(found) in seen or isinstance(found, (int, float, complex, np.generic, type(None))):
+            continue
+        seen[id(found)] = found
+        queue.extend(_referents(found))
+    return list(seen.values())
+
+
+def _referents(found: Any) -> list[Any]:
+    if isinstance(found, types.ModuleType):
+        own = found.__name__.partition(".")[0] == "tacit"
+        return list(vars(found).values()) if own else []
+    if isinstance(found, types.FrameType):
+        return list(found.f_locals.values())
+    if isinstance(found, types.TracebackType):
+        return [found.tb_frame, found.tb_next]
+    if isinstance(found, types.GeneratorType):
+        return [found.gi_frame, found.gi_yieldfrom]
+    if isinstance(found, BaseException):
+        links = [found.__traceback__, found.__context__, found.__cause__]
+        return [*found.args, *links, *vars(found).values()]
+    if isinstance(found, weakref.ReferenceType):
+        return [found()]
+    if isinstance(found, types.FunctionType):
+        own = found.__module__.partition(".")[0] == "tacit"
+        cells = [cell.cell_contents for cell in found.__closure__ or () if _filled(cell)]
+        module = sys.modules.get(found.__module__) if own else None
+        return [*cells, *(found.__defaults__ or ()), found.__dict__, module]
+    if isinstance(found, np.ndarray):
+        return [found.base, *(found.ravel().tolist() if found.dtype == object else ())]
+    if isinstance(found, type):
+        own = found.__module__.partition(".")[0] == "tacit"
+        return list(vars(found).values()) if own else []
+    more = [found.cache_info] if isinstance(found, functools._lru_cache_wrapper) else []
+    return [*gc.get_referents(found), *more]
+
+
+def _filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def raw_in(found: list[Any], data: Any, ids: list[int]) -> list[str]:
+    """What of the data or of the ids is among the objects."""
+    marks = np.unique(np.concatenate([np.ravel(a) for a in _floats(data)]))
+    texts = {str(i) for i in ids}
+    leaks = []
+    for thing in found:
+        if thing is data or isinstance(thing, (Block, Episodes, VectorEpisodes)):
+            leaks.append(f"{type(thing).__name__}")
+        elif isinstance(thing, np.ndarray) and thing.dtype.kind == "f":
+            if np.isin(thing, marks).any():
+                leaks.append(f"an array of {thing.shape} with somebody's numbers")
+        elif isinstance(thing, np.ndarray) and thing.dtype.kind in "iu":
+            if any(np.array_equal(thing, a) for a in _whole(data)) or np.isin(thing, ids).any():
+                leaks.append(f"an array of {thing.shape} with somebody's path or id")
+        elif isinstance(thing, str) and any(text in thing for text in texts):
+            leaks.append(f"a text with an id: {thing[:60]}")
+        elif isinstance(thing, (list, tuple, set, frozenset, dict)):
+            items = [i for i in thing if type(i) is int]
+            if any(i in ids for i in items):
+                leaks.append(f"a {type(thing).__name__} with ids")
+    return leaks
+
+
+def _floats(data: Any) -> list[np.ndarray]:
+    arrays = data.block().arrays if not isinstance(data, Block) else data.arrays
+    # Ends of ranges are everybody's.
+    return [np.unique(a[np.isfinite(a)])[1:-1] for a in arrays.values() if a.dtype.kind == "f"]
+
+
+def _whole(data: Any) -> list[np.ndarray]:
+    return [a for n, a in data.block().arrays.items() if n in ("states", "actions") and a.ndim > 1]
+
+
+def marked(data: Any, rng: np.random.Generator) -> Any:
+    """The same episodes, with rewards that nobody else could have."""
+    block = data.block()
+    arrays = dict(block.arrays)
+    if "rewards" in arrays:
+        low, high = float(np.nanmin(arrays["rewards"])), float(np.nanmax(arrays["rewards"]))
+        spread = (high - low) or 0.5
+        arrays["rewards"] = low + spread * rng.uniform(0.01, 0.99, arrays["rewards"].shape)
+    return type(data).of_block(Block(block.users, arrays), data.user_ids)
+
+
+# Every agent there is.
+
+
+WORLDS = {
+    "tabular": "riverswim:states=3,horizon=4",
+    "linear": "simplex:dimension=3,states=8,actions=3,horizon=4",
+    "mixture": "mixture_of_models:dimension=3,states=4,actions=4,horizon=4,seed=700",
+    "lq": "random_system:n=2,d=1,horizon=5,seed=500",
+    "continuous": "line:horizon=8",
+}
+OPTIONS: dict[str, dict[str, Any]] = {"deep_q": {"steps": 2}}
+EXTRA = (
+    ("lsvi_ucb", {"statistic": "targets"}),
+    ("ucbvi", {"counter": "binary tree"}),
+    ("certainty_equivalence", {"level": "private"}),
+)
+
+
+def _cases() -> list[Any]:
+    cases = []
+    for name, target in registry.built_in_agents().items():
+        cases.append((name, target, OPTIONS.get(name, {})))
+    targets = registry.built_in_agents()
+    cases += [(name, targets[name], options) for name, options in EXTRA]
+    return [pytest.param(*case, id=f"{case[0]} {case[2] or ''}".strip()) for case in cases]
+
+
+@pytest.mark.parametrize(("name", "target", "options"), _cases())
+def test_no_agent_hands_its_algorithm_anything_raw(
+    name: str, target: str, options: dict[str, Any]
+) -> None:
+    """With real noise, ids, a block that is through and one that waits."""
+    make = registry.agent_entry(name).make
+    if not isinstance(make, AgentKind):
+        pytest.skip("it is no algorithm behind the gate, and has no guarantee")
+    world = registry.build_world(WORLDS[target.split(".")[1]])
+    if "schedule" not in make.algorithm.refuses:
+        options = {"schedule": "fixed:size=12", **options}
+    try:
+        agent = make(world.spec, 24, PRIVATE, **options)
+    except tacit.InvalidArgument as error:
+        pytest.skip(f"it takes no JointDP: {error}")
+    rng = np.random.default_rng(0)
+    users = min(agent.block_users, 12)
+    first = marked(world.simulate(agent.policy, users, rng, "episodes"), rng)
+    ids = [IDS + i for i in range(24)]
+    agent.learn(first, ids[:users])
+    again = [(first, ids)]
+    if agent.block_users > 1:
+        data = world.simulate(agent.policy, agent.block_users, rng, "episodes")
+        second = marked(data.take(slice(0, agent.block_users - 1)), rng)
+        agent.learn(second, ids[users : users + len(second.block()["rewards"])])
+        again.append((second, ids))
+    assert agent.releases >= 1 or agent.served == 0
+    found = reachable(agent.algorithm)
+    public = getattr(agent.algorithm, "protect", "") == "rewards"
+    for data, names in again:
+        if public:
+            # States and actions are not what it protects.
+            data = Block(data.block().users, {"rewards": data.block()["rewards"]})
+            data = _Rewards(data)
+        assert raw_in(found, data, names) == []
+
+
+class _Rewards:
+    """Rewards alone, as the search takes them."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+
+    def block(self) -> Block:
+        return self._block
+
+
+# Somebody who looks while he is asked.
+
+
+class Hostile(UCBVI):
+    """Looks at everything within reach whenever it has its turn."""
+
+    name = "hostile"
+
+    def asks(self) -> Asks:
+        statistic = self.statistic()
+        self.looked = reachable(self, sys._getframe().f_locals)
+        release = yield Ask(statistic)
+        self.looked += reachable(self, release, sys._getframe().f_locals, super().asks())
+        self.take_in(release, statistic)
+
+    def plan(self) -> Any:
+        self.looked += reachable(self, sys._getframe().f_locals)
+        return super().plan()
+
+
+def test_a_hostile_algorithm_finds_nobody() -> None:
+    world = tacit.tabular.riverswim(3, 4)
+    agent = AgentKind(Hostile)(world.spec, 24, PRIVATE, schedule="fixed:size=12")
+    rng = np.random.default_rng(1)
+    ids = [IDS + i for i in range(24)]
+    for start in (0, 12):
+        data = marked(world.simulate(agent.policy, 12, rng, "episodes"), rng)
+        agent.learn(data, ids[start : start + 12])
+        assert len(agent.algorithm.looked) > 100
+        assert raw_in(agent.algorithm.looked, data, ids) == []
+
+
+def test_the_search_would_find_what_is_there() -> None:
+    """Each way that a leak could take is one that is searched."""
+    world = tacit.tabular.riverswim(3, 4)
+    rng, ids = np.random.default_rng(2), [IDS]
+    policy = tacit.Policy.uniform(4, 3, 2)
+    data = marked(world.simulate(policy, 5, rng, "episodes"), rng)
+    raw = data.block()["rewards"]
+
+    def closure() -> Any:
+        return raw
+
+    def generator() -> Any:
+        kept = raw
+        yield kept
+
+    running = generator()
+    next(running)
+    try:
+        local = raw
+        raise ValueError("caught")
+    except ValueError as error:
+        caught = error
+        del local
+    holder = types.SimpleNamespace(inner={"deep": [raw[1:3]]})
+    ways = {
+        "view": raw[::2].reshape(-1),
+        "copy": np.array(raw),
+        "nested": holder,
+        "closure": closure,
+        "generator": running,
+        "traceback": caught,
+        "weak reference": weakref.ref(data),
+        "bound method": data.block,
+        "partial": functools.partial(print, raw),
+    }
+    for way, root in ways.items():
+        assert raw_in(reachable(root), data, ids), way
+    assert raw_in(reachable({"who": [IDS]}), data, ids)
+    assert raw_in(reachable(f"user {IDS} came"), data, ids)
+    assert raw_in(reachable(np.array([IDS])), data, ids)
+    assert not raw_in(reachable({"sum": float(raw.sum())}), data, ids)
+
+
+def test_an_error_that_an_algorithm_is_told_of_leads_nowhere() -> None:
+    """Users who cannot pay after a crash: the algorithm learns that, and not by a traceback."""
+    from tacit.core.asks import Gate, Round
+
+    told: list[BaseException] = []
+
+    class Told(UCBVI):
+        name = "told"
+
+        def asks(self) -> Asks:
+            try:
+                yield Ask(self.statistic())
+            except BudgetExceeded as error:
+                told.append(error)
+
+    world = tacit.tabular.riverswim(3, 4)
+    agent = AgentKind(Told)(world.spec, 24, PRIVATE, schedule="fixed:size=12")
+    rng = np.random.default_rng(3)
+    data = marked(world.simulate(agent.policy, 12, rng, "episodes"), rng)
+    number = agent._curator.add(data.block())
+    agent._curator.release(agent.statistic, blocks=[number])
+    gate = Gate(agent._curator, None, number, PRIVATE)
+    Round(agent.algorithm).run(gate, [], resumed=True)
+    assert len(told) == 1
+    told[0].__traceback__ = None  # its own frames, which hold nothing but the algorithm
+    assert raw_in(reachable(told[0]), data, [IDS]) == []
+
+
+# What cannot be written any more.
+
+
+def test_nobody_can_subclass_who_holds_people() -> None:
+    with pytest.raises(TypeError, match="final: write an Algorithm"):
+        type("Mine", (tacit.Agent,), {})
+
+
+def test_private_columns_are_not_for_the_asking() -> None:
+    world = tacit.tabular.riverswim(3, 4)
+
+    class Nosy(UCBVI):
+        name = "nosy"
+
+        def asks(self) -> Asks:
+            release = yield Ask(self.statistic(), public=("rewards",))
+            self.take_in(release, self.statistic())
+
+    agent = AgentKind(Nosy)(world.spec, 24, PRIVATE, schedule="fixed:size=12")
+    data = world.simulate(agent.policy, 12, np.random.default_rng(4), "episodes")
+    with pytest.raises(tacit.InvalidArgument, match="rewards cannot be public"):
+        agent.learn(data)
