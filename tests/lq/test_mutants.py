@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import JointDP
+from tacit import Agent, AgentKind, JointDP
 from tacit.audit.check_agent import check_agent
+from tacit.core.algorithm import Algorithm
+from tacit.core.asks import Ask, Asks
 from tacit.lq import random_system
 from tacit.lq.certainty_equivalence import CertaintyEquivalence
 from tacit.lq.ofu import OFU
@@ -20,6 +22,17 @@ from tacit.privacy.statistic import Block, Floats, Statistic
 
 WORLD = random_system(2, 1, 4, seed=500)
 JOINT = JointDP(1.0, 1e-6)
+
+
+def through(hole: Any, algorithm: type[Algorithm[Any]]) -> Any:
+    """A kind of agents whose algorithm is told, through a hole in the wall, what it must not be."""
+
+    def make(*args: Any, **options: Any) -> Agent:
+        agent = AgentKind(algorithm)(*args, **options)
+        hole(agent)
+        return agent
+
+    return make
 
 
 def check(agent: Any, privacy: JointDP = JOINT) -> None:
@@ -68,13 +81,13 @@ def asking(mutant: type[TrajectorySums]) -> Any:
     """An agent that asks a mutant of its statistic."""
 
     class Asking(CertaintyEquivalence):
-        def _make_statistic(self) -> TrajectorySums:
-            own = super()._make_statistic()
+        def statistic(self) -> TrajectorySums:
+            own = super().statistic()
             fields = ("states", "controls", "steps", "clip", "tau", "weight", "centre", "inputs")
             given: dict[str, Any] = {name: getattr(own, name) for name in fields}
             return mutant(**given, floor=own.floor, spread=own.spread)
 
-    return Asking
+    return AgentKind(Asking)
 
 
 @pytest.mark.parametrize("mutant", [HalfTheNoise, FactorsOfTheirOwn])
@@ -88,33 +101,35 @@ class TauFromRawEnergies(CertaintyEquivalence):
 
     seen = 1.0
 
-    def learn(self, data: Any, user_ids: Any = None) -> None:
-        block = data if isinstance(data, Block) else data.block()
-        states = np.nan_to_num(np.asarray(block["states"]), posinf=0.0, neginf=0.0)
-        type(self).seen = float(np.clip(np.mean(np.clip(states, -1e3, 1e3) ** 2), 1e-3, 1e3))
-        super().learn(data, user_ids)
-
-    def _make_statistic(self) -> TrajectorySums:
-        own = super()._make_statistic()
+    def statistic(self) -> TrajectorySums:
+        own = super().statistic()
         fields = ("states", "controls", "steps", "weight", "centre", "inputs", "floor", "spread")
         given: dict[str, Any] = {name: getattr(own, name) for name in fields}
         return TrajectorySums(**given, tau=(own.tau or 1.0) * (1.0 + self.seen))
 
 
+def tell_energies(agent: Any) -> None:
+    learn = agent.learn
+
+    def telling(data: Any, user_ids: Any = None) -> None:
+        block = data if isinstance(data, Block) else data.block()
+        states = np.nan_to_num(np.asarray(block["states"]), posinf=0.0, neginf=0.0)
+        seen = float(np.clip(np.mean(np.clip(states, -1e3, 1e3) ** 2), 1e-3, 1e3))
+        TauFromRawEnergies.seen = seen
+        learn(data, user_ids)
+
+    agent.learn = telling
+
+
 def test_a_tau_from_raw_data_is_found() -> None:
     with pytest.raises(CheckFailed, match=r"^(chunks|data flow|refusals|resume)"):
-        check(TauFromRawEnergies)
+        check(through(tell_energies, TauFromRawEnergies))
 
 
 class RadiusFromRawData(OFU):
     """The radius as printed, with the log-determinant of the users' own steps."""
 
     raw = 0.0
-
-    def _release(self, block: Block, user_ids: Any) -> None:
-        states = np.nan_to_num(np.asarray(block["states"]), posinf=0.0, neginf=0.0)
-        self.raw = float(np.log1p(np.clip(states**2, 0.0, 1e6).sum()))
-        super()._release(block, user_ids)
 
     @property
     def confidence_set(self) -> Any:
@@ -123,65 +138,79 @@ class RadiusFromRawData(OFU):
         return None if models is None else type(models)(models.centre, models.V, self.raw)
 
 
+def tell_states(agent: Any) -> None:
+    waiting = agent._session.waiting
+    joined = waiting.joined
+
+    def telling(part: Block, user_ids: Any) -> Any:
+        block, ids = joined(part, user_ids)
+        states = np.nan_to_num(np.asarray(block["states"]), posinf=0.0, neginf=0.0)
+        agent.algorithm.raw = float(np.log1p(np.clip(states**2, 0.0, 1e6).sum()))
+        return block, ids
+
+    waiting.joined = telling
+
+
 def test_a_radius_from_raw_data_is_found() -> None:
+    leaky = through(tell_states, RadiusFromRawData)
     with pytest.raises(CheckFailed, match=r"^data flow"):
-        check(partial(RadiusFromRawData, bonus="theory"), JointDP(1e4, 1e-6))
+        check(partial(leaky, bonus="theory"), JointDP(1e4, 1e-6))
 
 
 class AskedTwice(CertaintyEquivalence):
     """Asks every block a second time, as if the first had been for free."""
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        number = self._curator.add(block, user_ids)
-        statistic = self._statistic()
-        mu = JOINT.budget.mu
-        self._curator.release(statistic, blocks=[number], mu=0.9 * mu)
-        release = self._curator.release(statistic, blocks=[number], mu=0.9 * mu)
-        self._absorb(release, statistic, block.users)
-        self._advance(block.users)
+    def asks(self) -> Asks:
+        statistic, mu = self.statistic(), JOINT.budget.mu
+        yield Ask(statistic, mu=0.9 * mu)
+        release = yield Ask(statistic, mu=0.9 * mu)
+        self.take_in(release, statistic)
 
 
 def test_asking_twice_is_refused() -> None:
-    agent = AskedTwice(WORLD.spec, 60, JOINT, schedule="fixed:size=20", noise_seed=0)
+    agent = AgentKind(AskedTwice)(WORLD.spec, 60, JOINT, schedule="fixed:size=20", noise_seed=0)
     with pytest.raises(BudgetExceeded, match="too much"):
         agent.learn(WORLD.simulate(agent.policy, 20, np.random.default_rng(0)))
 
 
-class WarmUpReused(CertaintyEquivalence):
+def reuse_the_warm_up(agent: Any) -> None:
     """Lets the users of the histogram in again, among those of the next block."""
+    waiting, kept = agent._session.waiting, []
+    joined = waiting.joined
 
-    kept: Block | None = None
-
-    def _release(self, block: Block, user_ids: Any) -> None:
-        if self.releases == 0:
-            self.kept = block
-        elif self.kept is not None:
-            self._curator.declared_users = None
-            joined = {
-                name: np.concatenate([array, self.kept[name]])
-                for name, array in block.arrays.items()
+    def joining(part: Block, user_ids: Any) -> Any:
+        block, ids = joined(part, user_ids)
+        if agent.releases == 0:
+            kept.append(block)
+        elif kept:
+            agent._curator.declared_users = None
+            old = kept.pop()
+            arrays = {
+                name: np.concatenate([array, old[name]]) for name, array in block.arrays.items()
             }
-            block, self.kept = Block(block.users + self.kept.users, joined), None
-        super()._release(block, user_ids)
+            block = Block(block.users + old.users, arrays)
+        return block, ids
+
+    waiting.joined = joining
 
 
 def test_warm_up_users_who_are_asked_again_are_found() -> None:
-    agent = partial(WarmUpReused, level="private")
+    leaky = partial(through(reuse_the_warm_up, CertaintyEquivalence), level="private")
     with pytest.raises(CheckFailed, match=r"^(protocol|budget)"):
         check_agent(
-            partial(agent, privacy=JOINT, schedule="fixed:size=20"), WORLD, users=100, seeds=2
+            partial(leaky, privacy=JOINT, schedule="fixed:size=20"), WORLD, users=100, seeds=2
         )
 
 
 class ForgetsTrust(CertaintyEquivalence):
     """A save without what was learnt."""
 
-    def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-        super()._set_state(meta, arrays)
-        self._known = self._regression.prior
+    def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super().restore(meta, arrays)
+        self._known = self.regression.prior
 
 
 @pytest.mark.slow
 def test_what_is_not_saved_is_found() -> None:
     with pytest.raises(CheckFailed, match=r"^resume"):
-        check(ForgetsTrust, JointDP(1e3, 1e-6))
+        check(AgentKind(ForgetsTrust), JointDP(1e3, 1e-6))
