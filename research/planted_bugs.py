@@ -185,7 +185,7 @@ HOSTS: dict[str, Host] = {
     "OFU": _host("lq", "tacit.lq.ofu:OFU", _system),
     "policy evaluation": _host(
         "continuous",
-        "tacit.continuous.policy_evaluation:PolicyEvaluation",
+        "tacit.continuous.private_policy_evaluation:PrivatePolicyEvaluation",
         _line,
         schedule=None,
         rounds=4,

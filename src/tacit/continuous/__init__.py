@@ -1,5 +1,6 @@
 """Continuous states: worlds whose states are vectors, and values that are linear in features."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Polynomial
@@ -9,17 +10,25 @@ from tacit.continuous.world import BoxWorld, CartPoleWorld, VectorWorld
 from tacit.continuous.worlds import cartpole, line, plane, trap
 
 if TYPE_CHECKING:
+    from tacit.continuous.deep_q import DeepQ
     from tacit.continuous.gym import from_gymnasium
+    from tacit.continuous.input_perturbation import InputPerturbation
+    from tacit.continuous.output_perturbation import OutputPerturbation
+    from tacit.continuous.private_policy_evaluation import PrivatePolicyEvaluation
 
 __all__ = [
     "BoxSpec",
     "BoxWorld",
     "CartPoleWorld",
     "Custom",
+    "DeepQ",
     "FeatureMap",
     "Fourier",
     "Grid",
+    "InputPerturbation",
+    "OutputPerturbation",
     "Polynomial",
+    "PrivatePolicyEvaluation",
     "QPolicy",
     "VectorWorld",
     "cartpole",
@@ -29,11 +38,19 @@ __all__ = [
     "trap",
 ]
 
+# Loaded by those who ask for them; the other agents of this family are names of ``tacit`` itself.
+_LAZY = {
+    "DeepQ": "deep_q",
+    "InputPerturbation": "input_perturbation",
+    "OutputPerturbation": "output_perturbation",
+    "PrivatePolicyEvaluation": "private_policy_evaluation",
+    "from_gymnasium": "gym",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # Gymnasium is loaded by those who ask for it.
-    if name == "from_gymnasium":
-        from tacit.continuous.gym import from_gymnasium
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tacit.core.kinds import maker
 
-        return from_gymnasium
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return maker(getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name))

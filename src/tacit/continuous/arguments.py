@@ -7,14 +7,14 @@ import math
 import numbers
 from typing import Any, Literal
 
-from tacit.continuous.features import FeatureMap
+from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.spec import BoxSpec
-from tacit.finite.spec import check_bytes
+from tacit.core.sizes import check_bytes
 from tacit.privacy.arguments import MOST_USERS, positive, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_step
-from tacit.privacy.models import JointDP, LocalDP, needs_l1
+from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Statistic
 
 
@@ -76,7 +76,7 @@ def check_weights(spec: BoxSpec, size: int) -> None:
     check_bytes("the Gram matrix of features", (size, size))
 
 
-def check_question(statistic: Statistic, privacy: Any, size: str) -> None:
+def check_question(statistic: Statistic, privacy: Privacy, size: str) -> None:
     """Refuses what no noise of a model hides, before anything is made and anybody comes.
 
     Args:
@@ -84,12 +84,12 @@ def check_question(statistic: Statistic, privacy: Any, size: str) -> None:
         privacy: the model.
         size: the argument that its sensitivity is made of.
     """
-    if not isinstance(privacy, (JointDP, LocalDP)):
+    if not privacy.private:
         return
-    norm: Literal["l1", "l2"] = "l1" if needs_l1(privacy) else "l2"
+    norm: Literal["l1", "l2"] = "l1" if privacy.needs_l1 else "l2"
     try:
         statistic.sensitivity(Relation.REPLACE_ONE, norm)
-        if privacy.sampler == "exact":
+        if privacy.exact:
             grid_step(statistic, norm)
     except InvalidArgument as error:
         raise InvalidArgument(f"privacy and {size} do not go together: {error}") from None

@@ -1,36 +1,46 @@
-"""Fitted Q with functional noise: all users are asked again and again about better values."""
+"""Fitted Q with functional noise: all users are asked again and again about better values.
+
+After Wang and Hegde (2019, "Privacy-preserving Q-learning with functional noise in continuous
+spaces"), whose Algorithm 1 adds noise to looks at a network that is itself never noisy. Here, as in
+the only variant of it that is private, the state from sweep to sweep is the published Q:
+
+    F_{j+1,a} = what all releases say of E[r + gamma max_a' F_{j,a'}(s') | s, a],
+
+and users' data enters by one released function per sweep and action, which is the sum of
+
+    e_t K(s_t, .),  e_t = r_t + gamma max_a' F_{j,a'}(s_{t+1}) - (what was predicted),
+
+over users and their steps with action a, plus a fresh path of a Gaussian process with kernel K.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.continuous.agent import (
-    Answer,
-    Belief,
-    Constants,
-    FunctionalAgent,
-    Protect,
-)
 from tacit.continuous.arguments import auto_or_positive, auto_or_whole
+from tacit.continuous.base import Floats
+from tacit.continuous.estimate import Basis, Belief, SweepAnswer
+from tacit.continuous.functional_base import NO_CLIP, FunctionalAlgorithm, FunctionalOptions
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics import ResidualSums, parts_of, steps_of
-from tacit.core.learner import Arrays, below
-from tacit.core.schedule import Schedule
+from tacit.continuous.public_transitions import (
+    PUBLIC,
+    added,
+    moments,
+    plan_on_public,
+    reward_belief,
+)
+from tacit.continuous.statistics.residuals import ResidualSums
+from tacit.continuous.statistics.steps import REWARDS_ONLY, reward_function_unit
+from tacit.continuous.statistics.visits import VisitSums
+from tacit.core.algorithm import Setting
+from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
-from tacit.privacy.functions.functional import Kernel
-from tacit.privacy.models import LocalDP, Privacy
-from tacit.privacy.statistic import Block, Statistic
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import WHOLE_EPISODE, Statistic
 
 # A histogram is believed to be off from even by this part, and nowhere below that part of even.
 _UNEVEN = 0.5
@@ -39,14 +49,30 @@ _RAREST = 0.2
 _UNSEEN = 0.02
 # Eigenvalues of a Gram matrix below this many standard deviations of its noise are zero.
 _SEEN = 2.0
-# Sweeps of values where transitions are public, at most, and when they stop.
-_SWEEPS = 500
-_STILL = 1e-6
 # More often nobody can be asked: each time has its share of the budget.
 _MOST_SWEEPS = 10**6
 
 
-class FittedFunctionalQ(FunctionalAgent):
+@dataclass(frozen=True, kw_only=True)
+class FittedFunctionalQOptions(FunctionalOptions):
+    """Options of :class:`FittedFunctionalQ`, and those of its kin.
+
+    Attributes:
+        releases: sweeps per block; by default from public numbers.
+        clip: the longest function of a user, in units of reward; by default from public numbers.
+    """
+
+    releases: int | Literal["auto"] = "auto"
+    clip: float | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        sweeps = auto_or_whole("releases", self.releases, most=_MOST_SWEEPS)
+        object.__setattr__(self, "releases", sweeps)
+        object.__setattr__(self, "clip", auto_or_positive("clip", self.clip))
+        super().__post_init__()
+
+
+class FittedFunctionalQ(FunctionalAlgorithm):
     """Fitted Q-iteration in which each sweep is one private release about all users of a block.
 
     **The users it learns from gain nothing.** They are served by the behaviour policy, every
@@ -56,7 +82,7 @@ class FittedFunctionalQ(FunctionalAgent):
     With ``protect="trajectory"`` a block's users are first asked where they were, then ``depth``
     times for the sum of their functions: residuals of the Q that was published last, clipped, with
     functional noise of its own in every release. From all releases so far the posterior mean of the
-    next Q is computed (:class:`tacit.continuous.agent.Belief`), which is post-processing. Users'
+    next Q is computed (:class:`tacit.continuous.estimate.Belief`), which is post-processing. Users'
     budget is split over these releases. How many there are, how far plans look ahead and how long
     a user's function may be follow from public numbers: users, budget, actions and dimension.
 
@@ -65,25 +91,14 @@ class FittedFunctionalQ(FunctionalAgent):
     relation of Wang and Hegde, 2019: all users' rewards change together, so that the sum over all
     users has to be hidden. It does not learn.
 
-    Args:
-        spec: of the world.
-        users: how many users are declared.
-        privacy: JointDP or NonPrivate; users are asked many times, which LocalDP cannot do.
-        protect: what is protected, see :class:`FunctionalAgent`.
-        radius: of ``"reward_function"``.
-        kernel: of users' functions on a grid.
-        releases: sweeps per block; by default from public numbers.
-        clip: the longest function of a user, in units of reward; by default from public numbers.
-        discount: of future rewards, at most; the spec's by default.
-        ends: whether episodes may end early.
-        constants: tuned numbers.
-        schedule: one block of all users by default; several blocks carry on what is known.
-        seed: of ties; not of the noise.
-        noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
-        autosave: file that is written before each publication.
+    Users are asked many times, which JointDP and NonPrivate allow and LocalDP does not. Several
+    blocks carry on what is known.
 
-    >>> from tacit import JointDP
+    Attributes:
+        belief: all releases about whole trajectories.
+        public: sums where only rewards are protected.
+
+    >>> from tacit import FittedFunctionalQ, JointDP
     >>> from tacit.continuous import line
     >>> agent = FittedFunctionalQ(line().spec, 100, JointDP(0.9, 1e-4), noise_seed=0)
     >>> agent.sweeps, round(agent.discount, 3)
@@ -92,65 +107,93 @@ class FittedFunctionalQ(FunctionalAgent):
 
     name: ClassVar[str] = "fitted_functional_q"
     batch: ClassVar[bool] = True
+    Options = FittedFunctionalQOptions
+    options: FittedFunctionalQOptions
 
-    def __init__(
-        self,
-        spec: BoxSpec,
-        users: int,
-        privacy: Privacy,
-        *,
-        protect: Protect = "trajectory",
-        radius: float | None = None,
-        kernel: Kernel | Literal["auto"] = "auto",
-        releases: int | Literal["auto"] = "auto",
-        clip: float | Literal["auto"] = "auto",
-        discount: float | None = None,
-        ends: bool | None = None,
-        constants: Constants | None = None,
-        schedule: str | Schedule = "auto",
-        seed: int = 0,
-        noise_seed: int | None = None,
-        ledger: str | os.PathLike[str] | None = None,
-        autosave: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self._given_releases = auto_or_whole("releases", releases, most=_MOST_SWEEPS)
-        self._given_clip = auto_or_positive("clip", clip)
-        self._answers: list[Release] = []
-        self._answered = self._seen = 0
-        self._public: Arrays = {}
-        super().__init__(
-            spec,
-            users,
-            privacy,
-            protect=protect,
-            radius=radius,
-            kernel=kernel,
-            discount=discount,
-            ends=ends,
-            constants=constants,
-            schedule=schedule,
-            seed=seed,
-            noise_seed=noise_seed,
-            ledger=ledger,
-            autosave=autosave,
-        )
-
-    def _begin(self) -> None:
-        actions = len(self.weights)
-        self._belief = Belief(self.basis, self.constants, actions, self.discount)
+    def __init__(self, setting: Setting, options: FittedFunctionalQOptions) -> None:
+        super().__init__(setting, options)
+        self.belief = Belief(self.basis, self.constants, len(self.weights), self.discount)
+        self.public: Arrays = {}
         # The Q of the last sweep; ``weights`` may be an average.
         self._last = self.weights
+
+    # What is asked, and what is made of the answers.
+
+    def asks(self) -> Asks:
+        """Where users were and then one question per sweep; or, once, for their rewards."""
+        return self._sweep() if self.options.protect == "trajectory" else self._ask_for_rewards()
+
+    def _sweep(self) -> Asks:
+        """Where users were, then one release per sweep. Nothing changes until all are there.
+
+        A crash can make users pay for a sweep that nobody saw. Then the last ones are left out:
+        any number of sweeps is an estimate. The noise of those that were asked is as it was.
+        """
+        J, users = self.sweeps, self.block_users
+        mu_visits, mu_sweeps = self._split_of_budget()
+        belief, Q = self.belief.copy(), self._last
+        visits = yield Ask(self._visits(), mu=mu_visits)
+        belief.gram = belief.gram + visible_gram(visits, self.basis, users * self.spec.horizon)
+        belief.gram_users += users
+        found: list[Floats] = []
+        for j in range(J):
+            # V = max_a Q_a, and what all answers so far say of its targets.
+            V, _ = self.basis.value(Q)
+            expected = belief.posterior(J).targets(V) if belief.answers else np.zeros_like(Q)
+            clip = self.clip_at(j / max(1, J - 1))
+            residuals = self.residuals(Q, self.carried(V) + expected, clip)
+            try:
+                release = yield Ask(residuals, mu=float(mu_sweeps[j]))
+            except BudgetExceeded:
+                if not found:
+                    raise
+                break
+            std = float(np.max(release.std["residuals"]))
+            belief.answers.append(SweepAnswer(release["residuals"], std, users, expected, V))
+            Q = self.carried(V) + belief.posterior(J).targets(V)
+            found.append(Q)
+        self.belief, self._last = belief, Q
+        self.weights = np.mean(found[-self.constants.averaged :], axis=0)
+
+    def _ask_for_rewards(self) -> Asks:
+        """Rewards with noise; where users were, and what they did, is public and comes along."""
+        release = yield Ask(self._rewards(), mu=self.mu, public=PUBLIC)
+        variance = np.array(float(np.max(release.std["residuals"])) ** 2)
+        new = moments(release.public, self.spec, self.features)
+        new |= {"rewards": np.array(release["residuals"]), "variance": variance}
+        self.public = added(self.public, new)
+        rewards, _ = reward_belief(self.public, self.basis, self.constants)
+        self._last = self.weights = plan_on_public(
+            self.public, rewards, self.basis, self.discount, self.units.value_range
+        )
+
+    # How it plans.
+
+    def plan(self) -> tuple[QPolicy, QPolicy]:
+        """Users go on being served at random; the best actions by Q are for later ones."""
+        return self.behaviour(), self.greedy()
+
+    # What is public.
 
     @property
     def sweeps(self) -> int:
         """How many times the users of a block are asked about values."""
-        return self._depth if self.protect == "trajectory" else 1
+        return self.depth if self.options.protect == "trajectory" else 1
+
+    @property
+    def protects(self) -> str:
+        """A whole episode, a user's rewards, or a reward function."""
+        if self.options.protect == "rewards":
+            return REWARDS_ONLY
+        if self.options.radius is not None:
+            return reward_function_unit(self.options.radius)
+        return WHOLE_EPISODE
 
     @property
     def why(self) -> str:
         """What was chosen and why, in words."""
         served = "users are served at random and gain nothing; the greedy policy is for later ones"
-        if self.protect != "trajectory":
+        if self.options.protect != "trajectory":
             return f"states and actions are public, so users are asked once; {served}"
         return (
             f"{self.sweeps} sweeps and a discount of {self.discount:.3g}, which is how far plans "
@@ -164,64 +207,39 @@ class FittedFunctionalQ(FunctionalAgent):
         It is that of the last sweep given the values before it, not of all sweeps together: do not
         publish it as a confidence set.
         """
-        if self._public:
-            return self._reward_belief()[1] * self.units.unit
-        if not self._belief.answers:
+        if self.public:
+            return reward_belief(self.public, self.basis, self.constants)[1] * self.units.unit
+        if not self.belief.answers:
             return np.full_like(self.weights, np.nan)
         value, _ = self.basis.value(self._last)
-        spread = self._belief.fit(self.sweeps).spread(value) * self.units.unit
+        spread = self.belief.posterior(self.sweeps).spread(value) * self.units.unit
         return np.broadcast_to(spread, self.weights.shape).copy()
 
-    # Choices made before the first user comes.
+    # The questions.
 
-    def _choose_depth(self, spec: BoxSpec, users: int) -> int:
-        if self._given_releases != "auto":
-            return int(self._given_releases)
-        return super()._choose_depth(spec, users)
+    def _split_of_budget(self) -> tuple[float, Floats]:
+        """What mu^2 is split into: a part for visits, and sweeps that may cost more and more."""
+        constants = self.constants
+        parts = constants.growth ** np.arange(self.sweeps)
+        sweeps = np.sqrt((1.0 - constants.visits) * parts / parts.sum()) * self.mu
+        return math.sqrt(constants.visits) * self.mu, sweeps
 
-    def _clip(self, fall: float) -> float:
-        if self._given_clip == "auto":
-            return super()._clip(fall)
-        return float(self._given_clip * self.constants.clip_fall ** (fall - 0.5))
-
-    def _check_options(self, schedule: str | Schedule) -> None:
-        super()._check_options(schedule)
-        if isinstance(self.privacy, LocalDP):
-            raise InvalidArgument(
-                "FittedFunctionalQ asks users again and again, and a device reports once: "
-                "take functional_q, or JointDP"
-            )
-        if self.protect != "trajectory" and not self.basis.on_grid:
-            raise InvalidArgument(
-                f"protect={self.protect!r} plans on public transitions between points of a grid: "
-                "leave features out of the spec"
-            )
-
-    def _make_schedule(self, schedule: str | Schedule) -> Schedule:
-        if schedule == "auto":
-            return Schedule.parse(f"fixed:size={self.users}", self.users)
-        return Schedule.of(schedule, self.users)
-
-    # Asking.
-
-    def _questions(self) -> list[Statistic]:
-        if self.protect != "trajectory":
-            return [self._rewards()]
-        return [self._visits(), *super()._questions()]
-
-    def _statistic(self) -> Statistic:
-        """The first question of a block."""
-        return self._visits() if self.protect == "trajectory" else self._rewards()
+    def _visits(self) -> VisitSums:
+        """Where users were."""
+        T = self.spec.horizon
+        clip = self.constants.visits_clip * (math.sqrt(T) if self.basis.on_grid else T)
+        return VisitSums(self.spec, self.features, clip if math.isfinite(self.mu) else NO_CLIP)
 
     def _rewards(self) -> ResidualSums:
         """Users' rewards alone."""
         H, longest = self.spec.horizon, float(np.linalg.norm(self.basis.root, axis=1).max())
+        everybody = self.options.protect == "reward_function"
         clip = self.constants.reward_clip * math.sqrt(H)
-        if self.protect == "reward_function" or not math.isfinite(self._mu):
+        if everybody or not math.isfinite(self.mu):
             # Nobody is longer than that.
             clip = H * longest
-        if self._given_clip != "auto":
-            clip = self._given_clip
+        if self.options.clip != "auto":
+            clip = self.options.clip
         zeros = np.zeros_like(self.weights)
         return ResidualSums(
             self.spec,
@@ -233,235 +251,90 @@ class FittedFunctionalQ(FunctionalAgent):
             discount=0.0,
             centre=self.units.centre,
             unit=self.units.unit,
-            unit_of_privacy=self._protects,
-            radius=self.radius,
-            group_size=self.users if self.protect == "reward_function" else 1,
+            unit_of_privacy=self.protects,
+            radius=self.options.radius,
+            group_size=self.users if everybody else 1,
         )
 
-    def _release(self, block: Block, user_ids: Sequence[int | str] | None) -> None:
-        before = public = self._public
-        if self.protect != "trajectory":
-            # Public, so they need no gate; they are saved with the release.
-            public = _added(public, self._moments(block))
-        self._curator.add(block, user_ids)
-        self._public = public
-        try:
-            self._ask_about_values(block.users)
-        except BaseException:
-            # Where users were counts with what they were paid, or not at all.
-            self._public = before
-            raise
+    def clip_at(self, fall: float) -> float:
+        """The longest user, after a part ``fall`` in [0, 1] of all releases."""
+        if self.options.clip == "auto":
+            return super().clip_at(fall)
+        return float(self.options.clip * self.constants.clip_fall ** (fall - 0.5))
 
-    def _ask_about_values(self, users: int, resumed: bool = False) -> None:
-        """All releases about a block; after a crash, as many as its users can still pay."""
-        with self._at_the_gate(users), self._round():
-            self._answered = 0
-            if self.protect == "trajectory":
-                self._sweep(users, resumed)
-            else:
-                self._take_rewards()
-        self._advance(users)
+    # Choices made before the first user comes.
 
-    def _sweep(self, users: int, resumed: bool) -> None:
-        """Where users were, then one release per sweep. Nothing changes until all are there.
+    def _choose_depth(self, options: FittedFunctionalQOptions, most: int) -> int:
+        if options.releases != "auto":
+            return options.releases
+        return super()._choose_depth(options, most)
 
-        A crash can make users pay for a sweep that nobody saw. Then the last ones are left out:
-        any number of sweeps is an estimate. The noise of those that were asked is as it was.
-        """
-        J, constants = self.sweeps, self.constants
-        parts = constants.growth ** np.arange(J)
-        costs = np.sqrt((1.0 - constants.visits) * parts / parts.sum()) * self._mu
-        belief, weights = self._belief.copy(), self._last
-        visits = self._ask(self._visits(), math.sqrt(constants.visits) * self._mu)
-        belief.gram = belief.gram + self._gram(visits, users)
-        belief.gram_users += users
-        found: list[Floats] = []
-        for j in range(J):
-            value, _ = self.basis.value(weights)
-            expected = np.zeros_like(weights)
-            if belief.answers:
-                expected = belief.fit(J).targets(value)
-            clip = self._clip(j / max(1, J - 1))
-            statistic = self._residuals(weights, self._carried(value) + expected, clip)
-            try:
-                release = self._ask(statistic, float(costs[j]))
-            except BudgetExceeded:
-                if resumed and found:
-                    break
-                raise
-            std = float(np.max(release.std["residuals"]))
-            belief.answers.append(Answer(release["residuals"], std, users, expected, value))
-            weights = self._carried(value) + belief.fit(J).targets(value)
-            found.append(weights)
-        self._belief, self._last = belief, weights
-        self.weights = np.mean(found[-constants.averaged :], axis=0)
+    def _questions(self) -> list[Statistic]:
+        if self.options.protect != "trajectory":
+            return [self._rewards()]
+        return [self._visits(), *super()._questions()]
 
-    def _gram(self, release: Release, users: int) -> Floats:
-        """The Gram matrix of features, as far as its noise lets it be seen."""
-        noise = float(np.max(release.std["visits"]))
-        if not self.basis.on_grid:
-            values, vectors = np.linalg.eigh(release["visits"])
-            kept = np.where(values < _SEEN * noise + 1e-6, 0.0, values)
-            gram: Floats = (vectors * kept) @ vectors.T
-            return gram
-        visits = release["visits"]
-        if noise == 0.0:
-            return np.diag(np.maximum(visits, _UNSEEN * max(visits.mean(), 1e-9)))
-        even = users * self.spec.horizon / len(visits)
-        shrunk = (_UNEVEN * even) ** 2 / ((_UNEVEN * even) ** 2 + noise**2)
-        centre = max(float(visits.mean()), 0.3 * even)
-        return np.diag(np.maximum(even + (visits - centre) * shrunk, _RAREST * even))
-
-    # Where states and actions are public.
-
-    def _moments(self, block: Block) -> Arrays:
-        """Sums over steps of features times features, and times the next ones, by action."""
-        A, m = self.spec.actions, self.features.size
-        counts, moves = np.zeros((A, m, m)), np.zeros((A, m, m))
-        for _, part in parts_of(block, self.spec.horizon * m):
-            # Rewards are private here: not even whether they are numbers may be seen.
-            blind = {"rewards": np.full(part["rewards"].shape, self.spec.reward_range[0])}
-            steps = steps_of(Block(part.users, dict(part.arrays) | blind), self.spec)
-            features = self.features(steps.states)
-            for action in range(A):
-                chosen = steps.valid & ~steps.ended & (steps.actions == action)
-                here, there = features[:, :-1][chosen], features[:, 1:][chosen]
-                counts[action] += here.T @ here
-                moves[action] += here.T @ there
-        return {"counts": counts, "moves": moves}
-
-    def _take_rewards(self) -> None:
-        release = self._ask(self._rewards(), self._mu)
-        variance = np.array(float(np.max(release.std["residuals"])) ** 2)
-        self._public = _added(
-            self._public, {"rewards": np.array(release["residuals"]), "variance": variance}
-        )
-        self._last = self.weights = self._planned_on_public()
-
-    def _reward_belief(self) -> tuple[Floats, Floats]:
-        """The posterior mean and standard deviation of expected rewards, each (actions, m)."""
-        root, prior, constants = self.basis.root, self.basis.prior, self.constants
-        means, stds = np.zeros_like(self.weights), np.zeros_like(self.weights)
-        for action, counts in enumerate(self._public["counts"]):
-            across = constants.prior_reward * root.T @ counts @ prior
-            noise = constants.noise**2 * root.T @ counts @ root
-            noise += (float(self._public["variance"]) + 1e-6) * np.eye(root.shape[1])
-            gain = np.linalg.solve(noise + across @ across.T, across).T
-            scaled = constants.prior_reward * prior
-            means[action] = scaled @ (gain @ self._public["rewards"][action])
-            left = np.eye(prior.shape[1]) - gain @ across
-            stds[action] = np.sqrt(np.maximum(((scaled @ left) * scaled).sum(axis=1), 0.0))
-        return means, stds
-
-    def _planned_on_public(self) -> Floats:
-        """Q for the rewards that are believed and the transitions that everybody can see."""
-        prior, rewards = self.basis.prior, self._reward_belief()[0]
-        changes = np.array(
-            [
-                prior
-                @ np.linalg.solve(
-                    prior.T @ counts @ prior + np.eye(prior.shape[1]), prior.T @ (moves - counts)
-                )
-                for counts, moves in zip(self._public["counts"], self._public["moves"], strict=True)
-            ]
-        )
-        value, weights = np.zeros(self.features.size), np.zeros_like(self.weights)
-        for _ in range(_SWEEPS):
-            weights = rewards + self.discount * (value + changes @ value)
-            new = np.clip(self.basis.value(weights)[0], *self.units.value_range)
-            moved, value = float(np.abs(new - value).max()), new
-            if moved < _STILL:
-                break
-        return weights
-
-    # The gate, many times for one block.
-
-    @contextlib.contextmanager
-    def _round(self) -> Iterator[None]:
-        """Answers are of one round: whatever ends it, no later one begins with them."""
-        try:
-            yield
-        finally:
-            self._answers, self._seen = [], self._curator.releases
-
-    def _ask(self, statistic: Statistic, mu: float) -> Release:
-        """An answer that is there from before an interruption, or a new release."""
-        self._answered += 1
-        if self._answered <= len(self._answers):
-            return self._answers[self._answered - 1]
-        newest = max(self._curator.blocks)
-        private = math.isfinite(mu)
-        release = self._curator.release(statistic, blocks=[newest], mu=mu if private else None)
-        self._answers.append(release)
-        self._seen = release.index + 1
-        return release
-
-    def _absorb(self, release: Release, statistic: Statistic, users: int) -> None:
-        """Nothing: a block's releases are taken in together."""
-
-    def _plan(self) -> tuple[QPolicy, QPolicy]:
-        behaviour = QPolicy.uniform(self.spec.dimension, self.spec.actions, version=self.releases)
-        return behaviour, self._greedy_policy()
+    def _check(self) -> None:
+        super()._check()
+        if not self.privacy.asks_again:
+            raise InvalidArgument(
+                "FittedFunctionalQ asks users again and again, and a device reports once: "
+                "take functional_q, or JointDP"
+            )
+        if self.options.protect != "trajectory" and not self.basis.on_grid:
+            raise InvalidArgument(
+                f"protect={self.options.protect!r} plans on public transitions between points of "
+                "a grid: leave features out of the spec"
+            )
 
     # Save and resume.
 
-    def _catch_up(self) -> None:
-        last = self._curator.last_release
-        if last is not None and last.index >= self._seen:
-            # Saved before it was published.
-            self._answers.append(last)
-            self._seen = last.index + 1
-        if self._answers:
-            # Without a single sweep the block in hand is lost, and the run goes on.
-            with contextlib.suppress(BudgetExceeded):
-                self._ask_about_values(self.block_users, resumed=True)
+    def identity(self) -> dict[str, Any]:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        return super().identity() | {"sweeps": self.sweeps}
 
-    def _identity(self) -> dict[str, Any]:
-        own = {"sweeps": self.sweeps, "clip": self._given_clip}
-        return super()._identity() | own
-
-    def _state(self) -> tuple[dict[str, Any], Arrays]:
-        belief = self._belief
+    def state(self) -> State:
+        """Q, all answers, and the public sums."""
+        belief = self.belief
         meta: dict[str, Any] = {
-            "seen": self._seen,
             "gram_users": belief.gram_users,
             "told": [[answer.std, answer.users] for answer in belief.answers],
-            "answers": [_release_meta(answer) for answer in self._answers],
         }
         arrays: Arrays = {"weights": self.weights, "last": self._last, "gram": belief.gram}
         for i, told in enumerate(belief.answers):
             for name in ("sums", "predictions", "value"):
                 arrays[f"told/{i}/{name}"] = getattr(told, name)
-        for i, answer in enumerate(self._answers):
-            arrays |= {f"answers/{i}/{name}": part for name, part in answer.parts.items()}
-        return meta, arrays | {f"public/{name}": a for name, a in self._public.items()}
+        return meta, arrays | {f"public/{name}": a for name, a in self.public.items()}
 
-    def _set_state(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        belief = self._belief
-        self._seen, belief.gram_users = meta["seen"], meta["gram_users"]
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`state`."""
+        belief = self.belief = self.belief.copy()
+        belief.gram_users = meta["gram_users"]
         self.weights, self._last, belief.gram = arrays["weights"], arrays["last"], arrays["gram"]
         belief.answers = [
-            Answer(std=std, users=users, **below(arrays, f"told/{i}/"))
+            SweepAnswer(std=std, users=users, **below(arrays, f"told/{i}/"))
             for i, (std, users) in enumerate(meta["told"])
         ]
-        self._answers = [
-            Release(parts=below(arrays, f"answers/{i}/"), **entry)
-            for i, entry in enumerate(meta["answers"])
-        ]
-        self._public = below(arrays, "public/")
+        self.public = below(arrays, "public/")
 
 
-def _added(old: Arrays, new: Arrays) -> Arrays:
-    """Sums by name; a name that is new begins at zero."""
-    # A sum of arrays without axes is no array.
-    return old | {name: np.asarray(old.get(name, 0.0) + array) for name, array in new.items()}
+def visible_gram(release: Release, basis: Basis, steps: int) -> Floats:
+    """The Gram matrix of features, as far as the noise of users' visits lets it be seen.
 
-
-def _release_meta(release: Release) -> dict[str, Any]:
-    return {
-        "index": release.index,
-        "statistic": release.statistic,
-        "std": {name: float(np.max(value)) for name, value in release.std.items()},
-        "users": release.users,
-        "cost": release.cost,
-    }
+    Args:
+        release: of :class:`~tacit.continuous.statistics.visits.VisitSums`.
+        basis: features.
+        steps: how many there were in all.
+    """
+    visits, noise = release["visits"], float(np.max(release.std["visits"]))
+    if not basis.on_grid:
+        values, vectors = np.linalg.eigh(visits)
+        kept = np.where(values < _SEEN * noise + 1e-6, 0.0, values)
+        gram: Floats = (vectors * kept) @ vectors.T
+        return gram
+    if noise == 0.0:
+        return np.diag(np.maximum(visits, _UNSEEN * max(visits.mean(), 1e-9)))
+    even = steps / len(visits)
+    shrunk = (_UNEVEN * even) ** 2 / ((_UNEVEN * even) ** 2 + noise**2)
+    centre = max(float(visits.mean()), 0.3 * even)
+    return np.diag(np.maximum(even + (visits - centre) * shrunk, _RAREST * even))

@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 import math
-import os
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.continuous.agent import Constants, FunctionalAgent, Protect
 from tacit.continuous.arguments import auto_or_whole, real
-from tacit.continuous.features import Grid
+from tacit.continuous.base import Floats
+from tacit.continuous.estimate import NO_NOISE
+from tacit.continuous.functional_base import FunctionalAlgorithm, FunctionalOptions
+from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics import ResidualSums
-from tacit.core.learner import Arrays
+from tacit.core.algorithm import Setting
+from tacit.core.asks import Arrays, Ask, Asks, State
 from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functions.functional import Kernel
-from tacit.privacy.models import Privacy
-from tacit.privacy.statistic import Statistic
-
-Floats = NDArray[np.float64]
-
-# Variance that stands for no noise at all.
-_NO_NOISE = 1e-6
 
 
-class FunctionalQ(FunctionalAgent):
+@dataclass(frozen=True, kw_only=True)
+class FunctionalQOptions(FunctionalOptions):
+    """Options of :class:`FunctionalQ`, and those of its kin.
+
+    Attributes:
+        batch: users of a batch, in place of a schedule; by default from public numbers.
+        epsilon: the probability of a uniform action while users are served.
+    """
+
+    batch: int | Literal["auto"] = "auto"
+    epsilon: float = 0.3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch", auto_or_whole("batch", self.batch))
+        object.__setattr__(self, "epsilon", real("epsilon", self.epsilon))
+        if not 0.0 < self.epsilon <= 1.0:
+            raise InvalidArgument(f"epsilon must be in (0, 1], got {self.epsilon!r}")
+        super().__post_init__()
+
+
+class FunctionalQ(FunctionalAlgorithm):
     """Q-learning whose state is the published Q: each batch of users corrects it once.
 
     The users of a batch follow the published Q, and with probability ``epsilon`` a random action.
@@ -40,27 +52,10 @@ class FunctionalQ(FunctionalAgent):
     about where they were. What is carried from batch to batch is what was published, so that the
     noise of a batch protects its users and nothing else is ever seen of them.
 
-    A batch learns from its own users only. :class:`FittedFunctionalQ` asks everybody about every
-    sweep and needs far fewer users for the same policy, but its users gain nothing.
+    A batch learns from its own users only. :class:`tacit.FittedFunctionalQ` asks everybody about
+    every sweep and needs far fewer users for the same policy, but its users gain nothing.
 
-    Args:
-        spec: of the world; its features must be a grid, or left out.
-        users: how many users are declared.
-        privacy: JointDP, LocalDP or NonPrivate.
-        batch: users of a batch; by default from public numbers.
-        epsilon: of the policy that serves users.
-        protect: ``"trajectory"``; residuals depend on next states, so nothing less can be asked.
-        radius: must be left out.
-        kernel: of users' functions.
-        discount: of future rewards, at most; the spec's by default.
-        constants: tuned numbers.
-        schedule: when something is released, in place of ``batch``.
-        seed: of ties; not of the noise.
-        noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
-        autosave: file that is written before each publication.
-
-    >>> from tacit import JointDP
+    >>> from tacit import FunctionalQ, JointDP
     >>> from tacit.continuous import line
     >>> agent = FunctionalQ(line().spec, 5000, JointDP(0.9, 1e-4), noise_seed=0)
     >>> agent.schedule.releases, agent.policy.epsilon
@@ -68,65 +63,77 @@ class FunctionalQ(FunctionalAgent):
     """
 
     name: ClassVar[str] = "functional_q"
+    Options = FunctionalQOptions
+    options: FunctionalQOptions
+    refuses: ClassVar = {
+        "protect": "residuals depend on next states, so it is always a whole trajectory; take "
+        "fitted_functional_q for less",
+        "radius": "it is of a reward function; take fitted_functional_q",
+        "ends": "it needs a grid, where values are centred; take fitted_functional_q",
+    }
 
-    def __init__(
-        self,
-        spec: BoxSpec,
-        users: int,
-        privacy: Privacy,
-        *,
-        batch: int | Literal["auto"] = "auto",
-        epsilon: float = 0.3,
-        protect: Protect = "trajectory",
-        radius: float | None = None,
-        kernel: Kernel | Literal["auto"] = "auto",
-        discount: float | None = None,
-        constants: Constants | None = None,
-        schedule: str | Schedule = "auto",
-        seed: int = 0,
-        noise_seed: int | None = None,
-        ledger: str | os.PathLike[str] | None = None,
-        autosave: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self._batch = auto_or_whole("batch", batch)
-        instance_of("schedule", schedule, (str, Schedule))
-        if self._batch != "auto" and schedule != "auto":
-            raise InvalidArgument("batch and schedule both say when to release: give one")
-        self.epsilon = real("epsilon", epsilon)
-        if not 0.0 < self.epsilon <= 1.0:
-            raise InvalidArgument(f"epsilon must be in (0, 1], got {epsilon!r}")
-        if not isinstance(protect, str) or protect != "trajectory":
-            raise InvalidArgument(
-                f"protect must be trajectory here, got {protect!r}: take fitted_functional_q"
-            )
-        super().__init__(
-            spec,
-            users,
-            privacy,
-            protect=protect,
-            radius=radius,
-            kernel=kernel,
-            discount=discount,
-            constants=constants,
-            schedule=schedule,
-            seed=seed,
-            noise_seed=noise_seed,
-            ledger=ledger,
-            autosave=autosave,
-        )
-
-    def _begin(self) -> None:
+    def __init__(self, setting: Setting, options: FunctionalQOptions) -> None:
+        super().__init__(setting, options)
         actions, modes = len(self.weights), self.basis.prior.shape[1]
+        # What is believed of a sweep's targets, in modes of the prior.
         self._mean: Floats = np.zeros((actions, modes))
         start = self.constants.prior_reward**2 * np.eye(modes)
         self._covariance: Floats = np.tile(start, (actions, 1, 1))
+
+    # What is asked: one release per batch, of the residuals of the published Q.
+
+    def asks(self) -> Asks:
+        """How far the users of the batch are from what Q and the filter predict."""
+        expected = self._mean @ self.basis.prior.T
+        clip = self.clip_at(self.releases / max(1, self.schedule.releases - 1))
+        predictions = self.carried(self._value()) + expected
+        release = yield Ask(self.residuals(self.weights, predictions, clip))
+        self._take_in(release)
+
+    # What is estimated.
+
+    def _take_in(self, release: Release) -> None:
+        """A step of a Kalman filter for every action, and the next Q."""
+        basis, constants = self.basis, self.constants
+        std = float(np.max(release.std["residuals"]))
+        grid = basis.features
+        assert isinstance(grid, Grid)  # noqa: S101
+        tried = self.policy.probabilities(grid.points)
+        even = self.block_users * self.spec.horizon / grid.size
+        mean, covariance = self._mean.copy(), self._covariance.copy()
+        for action in range(self.spec.actions):
+            if self.releases:
+                covariance[action] += constants.prior_drift**2 * np.eye(mean.shape[1])
+            visits = even * tried[:, action, np.newaxis]
+            across = basis.root.T @ (visits * basis.prior)
+            noise = constants.noise**2 * basis.root.T @ (visits * basis.root)
+            noise += (std**2 + NO_NOISE) * np.eye(len(noise))
+            gain = np.linalg.solve(
+                noise + across @ covariance[action] @ across.T, across @ covariance[action]
+            ).T
+            mean[action] += gain @ release["residuals"][action]
+            covariance[action] -= gain @ across @ covariance[action]
+        self._mean, self._covariance = mean, covariance
+        self.weights = self.carried(self._value()) + mean @ basis.prior.T
+
+    def _value(self) -> Floats:
+        """V = max_a Q_a."""
+        return self.basis.value(self.weights)[0]
+
+    # How it plans.
+
+    def plan(self) -> tuple[QPolicy, QPolicy]:
+        """The best actions by Q, with and without exploring."""
+        return self.greedy(self.options.epsilon), self.greedy()
+
+    # What is public.
 
     @property
     def why(self) -> str:
         """What was chosen and why, in words."""
         return (
             f"{self.schedule.releases} batches, whose users follow the published values and try a "
-            f"random action with probability {self.epsilon:g}"
+            f"random action with probability {self.options.epsilon:g}"
         )
 
     @property
@@ -137,66 +144,35 @@ class FunctionalQ(FunctionalAgent):
         spread: Floats = np.sqrt(np.maximum(variances, 0.0)) * self.units.unit
         return spread
 
-    def _check_options(self, schedule: str | Schedule) -> None:
-        super()._check_options(schedule)
+    # Choices made before the first user comes.
+
+    def _check(self) -> None:
+        schedule = self.setting.schedule
+        instance_of("schedule", schedule, (str, Schedule))
+        if self.options.batch != "auto" and schedule != "auto":
+            raise InvalidArgument("batch and schedule both say when to release: give one")
+        super()._check()
         if not self.basis.on_grid:
             raise InvalidArgument(
                 "FunctionalQ needs a grid, on which it knows how often an action is tried: leave "
                 "features out of the spec, or take fitted_functional_q"
             )
 
-    def _make_schedule(self, schedule: str | Schedule) -> Schedule:
+    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
         if schedule != "auto":
             return Schedule.of(schedule, self.users)
-        size = math.ceil(self.users / self._depth) if self._batch == "auto" else int(self._batch)
+        batch = self.options.batch
+        size = math.ceil(self.users / self.depth) if batch == "auto" else batch
         return Schedule.parse(f"fixed:size={min(size, self.users)}", self.users)
-
-    # One release per batch.
-
-    def _value(self) -> Floats:
-        return self.basis.value(self.weights)[0]
-
-    def _statistic(self) -> ResidualSums:
-        expected = self._mean @ self.basis.prior.T
-        clip = self._clip(self.releases / max(1, self.schedule.releases - 1))
-        return self._residuals(self.weights, self._carried(self._value()) + expected, clip)
-
-    def _absorb(self, release: Release, statistic: Statistic, users: int) -> None:
-        """A step of a Kalman filter for every action."""
-        basis, constants = self.basis, self.constants
-        std = float(np.max(release.std["residuals"]))
-        grid = basis.features
-        assert isinstance(grid, Grid)  # noqa: S101
-        tried = self._policy.probabilities(grid.points)
-        even = users * self.spec.horizon / grid.size
-        mean, covariance = self._mean.copy(), self._covariance.copy()
-        for action in range(self.spec.actions):
-            if self.releases:
-                covariance[action] += constants.prior_drift**2 * np.eye(mean.shape[1])
-            visits = even * tried[:, action, np.newaxis]
-            across = basis.root.T @ (visits * basis.prior)
-            noise = constants.noise**2 * basis.root.T @ (visits * basis.root)
-            noise += (std**2 + _NO_NOISE) * np.eye(len(noise))
-            gain = np.linalg.solve(
-                noise + across @ covariance[action] @ across.T, across @ covariance[action]
-            ).T
-            mean[action] += gain @ release["residuals"][action]
-            covariance[action] -= gain @ across @ covariance[action]
-        self._mean, self._covariance = mean, covariance
-        self.weights = self._carried(self._value()) + mean @ basis.prior.T
-
-    def _plan(self) -> tuple[QPolicy, QPolicy]:
-        return self._greedy_policy(self.epsilon), self._greedy_policy()
 
     # Save and resume.
 
-    def _identity(self) -> dict[str, Any]:
-        return super()._identity() | {"epsilon": self.epsilon}
-
-    def _state(self) -> tuple[dict[str, Any], Arrays]:
+    def state(self) -> State:
+        """Q and the filter."""
         arrays = {"weights": self.weights, "mean": self._mean, "covariance": self._covariance}
         return {}, arrays
 
-    def _set_state(self, meta: dict[str, Any], arrays: Arrays) -> None:
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`state`."""
         self.weights, self._mean = arrays["weights"], arrays["mean"]
         self._covariance = arrays["covariance"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -13,12 +12,11 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit import published
 from tacit.continuous.feature_map import FeatureMap
+from tacit.continuous.network import parameters
 from tacit.continuous.policy import QPolicy
-from tacit.privacy.arguments import whole_number
+from tacit.core.public_file import write_published
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.storage import write_atomic
 
 Floats = NDArray[np.float64]
 
@@ -109,34 +107,6 @@ class HiddenUnits:
         return hash((self.sizes, self.theta.tobytes()))
 
 
-def hidden_layers(hidden: Any) -> tuple[int, ...]:
-    """Units of hidden layers, at least one of them.
-
-    >>> hidden_layers([16, 16])
-    (16, 16)
-    """
-    if not isinstance(hidden, (tuple, list)) or not hidden:
-        raise InvalidArgument(
-            f"hidden must be the units of at least one layer, a tuple of integers, got {hidden!r}"
-        )
-    return tuple(whole_number("units of hidden", units) for units in hidden)
-
-
-def parameters(sizes: Sequence[int]) -> int:
-    """How many parameters a network with these layers has.
-
-    >>> parameters((1, 16, 16, 2))
-    338
-    """
-    return sum((a + 1) * b for a, b in pairwise(sizes))
-
-
-def first_network(rng: np.random.Generator, sizes: Sequence[int]) -> Floats:
-    """PyTorch's default start: all parameters uniform, within one by the root of the inputs."""
-    layers = [rng.uniform(-1.0, 1.0, (a + 1) * b) / math.sqrt(a) for a, b in pairwise(sizes)]
-    return np.concatenate(layers)
-
-
 class NetworkPolicy(QPolicy):
     """The action with the largest output of a network, or with probability ``epsilon`` any.
 
@@ -218,12 +188,4 @@ class NetworkPolicy(QPolicy):
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, of kind "network", atomically (mode 0644)."""
-        stored: dict[str, Any] = {
-            "format": np.int64(published.FORMAT),
-            "kind": np.str_("network"),
-            "version": np.int64(self.version),
-        }
-        stored |= self.arrays()
-        buffer = io.BytesIO()
-        np.savez(buffer, **stored)
-        write_atomic(path, buffer.getvalue(), 0o644)
+        write_published(path, self.version, self.arrays(), kind="network")

@@ -38,36 +38,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.continuous.arguments import real
-from tacit.continuous.baseline import transitions
-from tacit.continuous.network_policy import (
-    NetworkPolicy,
-    first_network,
-    hidden_layers,
-    parameters,
-)
+from tacit.continuous.network import parameters
+from tacit.continuous.network_policy import NetworkPolicy
+from tacit.continuous.printed_settings import SETTINGS, PrintedSettings
+from tacit.continuous.printed_state import PATH, Ints, PrintedState
 from tacit.continuous.spec import BoxSpec
+from tacit.continuous.statistics.steps import transitions
 from tacit.continuous.world import BoxWorld, VectorWorld
 from tacit.core.permuted import PermutedWorld
 from tacit.core.schedule import every_episode
+from tacit.core.sizes import check_bytes
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.world import ServedPart, World
-from tacit.finite.spec import check_bytes
-from tacit.privacy.arguments import (
-    MOST_USERS,
-    flag,
-    instance_of,
-    one_of,
-    positive,
-    row_ids,
-    whole_number,
-)
+from tacit.privacy.arguments import MOST_USERS, instance_of, row_ids, whole_number
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument, TacitError
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.statistic import Block
-from tacit.privacy.storage import JSON, read_state, write_state
+from tacit.privacy.storage import read_state, write_state
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 WHY = (
     "no guarantee: the algorithm returns its network without noise, and carries it without noise "
@@ -76,105 +65,9 @@ WHY = (
 """Why there is no guarantee, wherever it is asked for."""
 
 
-def _part_of_one(name: str, value: Any) -> float:
-    number = real(name, value)
-    if not 0.0 <= number <= 1.0:
-        raise InvalidArgument(f"{name} must be in [0, 1], got {value!r}")
-    return number
-
-
-def _exploration(value: Any) -> tuple[float, float, float]:
-    if not isinstance(value, (tuple, list)) or len(value) != 3:
-        raise InvalidArgument(f"exploration must be three numbers or None, got {value!r}")
-    first, last = (_part_of_one("exploration", chance) for chance in value[:2])
-    return first, last, positive("steps of exploration", value[2])
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the algorithm leaves open, as the authors' public code has it.
-
-    Attributes:
-        hidden: units of the hidden layers.
-        discount: of future rewards.
-        beta: of the noise's kernel, exp(-beta |x - y|).
-        replay: how many transitions are remembered.
-        batch: how many of them, drawn without replacement, a gradient step is about.
-        every: steps of users between two gradient steps.
-        optimiser: ``"rmsprop"`` (PyTorch's, decay .99) or ``"sgd"``.
-        rate: learning rate.
-        loss: ``"huber"`` or ``"square"``.
-        clamp: the largest entry of a gradient, or ``None``.
-        exploration: the probability of a uniform action at first, in the end, and the number of
-            steps in which what is between them falls by the factor e; or ``None`` for none.
-        target_every: episodes between two copies to the network that makes the targets, which has
-            paths of its own; or ``None`` if the trained network and its own paths make them.
-        worth_nothing: whether the state after the last step of an episode counts as worth nothing.
-    """
-
-    hidden: tuple[int, ...] = (16, 16)
-    discount: float = 0.999
-    beta: float = 1.0
-    replay: int = 10_000
-    batch: int = 128
-    every: int = 1
-    optimiser: Literal["rmsprop", "sgd"] = "rmsprop"
-    rate: float = 1e-2
-    loss: Literal["huber", "square"] = "huber"
-    clamp: float | None = 1.0
-    exploration: tuple[float, float, float] | None = (0.9, 0.05, 200.0)
-    target_every: int | None = 10
-    worth_nothing: bool = True
-
-    def __post_init__(self) -> None:
-        checked: dict[str, Any] = {"hidden": hidden_layers(self.hidden)}
-        for name in ("batch", "every", "replay"):
-            checked[name] = whole_number(name, getattr(self, name))
-        if self.target_every is not None:
-            checked["target_every"] = whole_number("target_every", self.target_every)
-        if checked["replay"] < checked["batch"]:
-            raise InvalidArgument(
-                f"replay must be at least batch, {self.batch!r}, got {self.replay!r}"
-            )
-        one_of("optimiser", self.optimiser, ("rmsprop", "sgd"))
-        one_of("loss", self.loss, ("huber", "square"))
-        for name in ("beta", "rate", "clamp"):
-            if name != "clamp" or self.clamp is not None:
-                checked[name] = positive(name, getattr(self, name))
-        checked["discount"] = _part_of_one("discount", self.discount)
-        if self.exploration is not None:
-            checked["exploration"] = _exploration(self.exploration)
-        checked["worth_nothing"] = flag("worth_nothing", self.worth_nothing)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-
-
-SETTINGS: dict[str, Settings] = {
-    "code": Settings(),
-    # beta is B / (4 rate (k + 1)) for the paper's k = 2.3.
-    "paper": Settings(
-        beta=64 / (4 * 3e-4 * 3.3),
-        replay=64,
-        batch=64,
-        every=64,
-        optimiser="sgd",
-        rate=3e-4,
-        loss="square",
-        clamp=None,
-        exploration=None,
-        target_every=None,
-        worth_nothing=False,
-    ),
-}
-"""Those of the authors' public code, and those that the paper states."""
-
 _RMSPROP = (0.99, 1e-8)  # PyTorch's decay and floor.
-_PATH = 1024  # Points that a path has room for at first.
 # What a save changes.
-_CHANGED = (
-    *("served", "_steps", "_rng", "_noise", "_theta", "_target", "_squares", "_replay", "_paths"),
-    *("_policy", "_greedy"),
-)
+_CHANGED = ("served", "_state", "_policy", "_greedy")
 # What a save can raise whose checksum is right, but which no agent wrote.
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
 
@@ -194,6 +87,11 @@ class _Served:
 
 class PrintedFunctionalQ:
     """Q-learning with functional noise as printed, without any guarantee; see the module.
+
+    It is for simulations only, and it is no :class:`~tacit.core.algorithm.Algorithm`: an algorithm
+    is sent releases, and this one looks at people's raw steps, one after the other, and keeps them.
+    So it stands alone and has what a simulation asks of an agent
+    (:class:`~tacit.simulation.agents.AnyAgent`).
 
     It learns within episodes, which only a simulation can let it do: :func:`tacit.run` on a
     :class:`~tacit.continuous.world.BoxWorld` uses :meth:`closed_loop`, which is the algorithm as it
@@ -229,14 +127,14 @@ class PrintedFunctionalQ:
         *,
         sigma: float = 0.32,
         resets: int | None = None,
-        settings: Literal["code", "paper"] | Settings = "code",
+        settings: Literal["code", "paper"] | PrintedSettings = "code",
         seed: int = 0,
         noise_seed: int | None = None,
     ) -> None:
         if not isinstance(spec, BoxSpec):
             raise InvalidArgument(f"spec must be a BoxSpec, got {type(spec).__name__}")
         users = whole_number("users", users, most=MOST_USERS)
-        if privacy is not None and not isinstance(privacy, NonPrivate):
+        if privacy is not None and getattr(privacy, "private", True):
             raise InvalidArgument(f"privacy must be NonPrivate(), got {privacy!r}: {WHY}")
         self.sigma = real("sigma", sigma)
         if self.sigma < 0.0:
@@ -246,33 +144,15 @@ class PrintedFunctionalQ:
         seed = whole_number("seed", seed, least=0)
         if noise_seed is not None:
             noise_seed = whole_number("noise_seed", noise_seed, least=0)
-        instance_of("settings", settings, (str, Settings))
-        if isinstance(settings, str):
-            if settings not in SETTINGS:
-                raise InvalidArgument(
-                    f"settings must be one of {list(SETTINGS)} or Settings, got {settings!r}"
-                )
-            settings = SETTINGS[settings]
+        settings = _settings(settings, spec)
         layers = (spec.dimension, *settings.hidden, spec.actions)
-        check_bytes("network of settings.hidden", (parameters(layers),))
-        check_bytes("units of settings.batch", (sum(layers), settings.batch))
-        check_bytes("settings.replay", (settings.replay, spec.dimension))
-        check_bytes("paths of the noise", (spec.dimension, _PATH, spec.actions))
         self.spec, self.users, self.privacy = spec, users, NonPrivate()
         self.resets, self.settings = resets, settings
         self.schedule = every_episode(self.users)
         self.served = 0
-        self._steps = 0
-        self._rng = np.random.default_rng(np.random.SeedSequence([seed, 4]))
-        self._noise = np.random.default_rng(noise_seed)
-        self._sizes = np.array(layers, dtype=np.int64)
-        self._theta = first_network(self._rng, self._sizes.tolist())
-        self._target = self._theta.copy()
-        self._squares = np.zeros_like(self._theta)
-        self._gradient = np.zeros_like(self._theta)
-        self._replay = _Replay(settings.replay, spec.dimension)
-        self._paths = [_new_path(spec.dimension, spec.actions) for _ in range(2)]
-        units, batch = int(self._sizes.sum()), settings.batch
+        self._state = PrintedState(layers, settings.replay, seed, noise_seed)
+        self._gradient = np.zeros_like(self._state.theta)
+        units, batch = sum(layers), settings.batch
         self._work = (np.zeros((units, batch)), np.zeros((units, batch)), np.zeros(spec.actions))
         self._look = (np.zeros((units, 1)), np.zeros(spec.actions))
         self._chosen = np.zeros(batch, dtype=np.int64)
@@ -312,7 +192,7 @@ class PrintedFunctionalQ:
         if self.settings.exploration is None:
             return 0.0
         first, last, steps = self.settings.exploration
-        return last + (first - last) * math.exp(-self._steps / steps)
+        return last + (first - last) * math.exp(-self._state.steps / steps)
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the network. It is public by nobody's guarantee."""
@@ -374,43 +254,27 @@ class PrintedFunctionalQ:
         )
         if not plain or type(self) is not PrintedFunctionalQ:
             return None
-        return self._serve(world, cast(BoxWorld, inner), labels, rng)
-
-    def _serve(
-        self, world: World, box: BoxWorld, labels: Ints, rng: np.random.Generator
-    ) -> Iterator[ServedPart]:
-        from tacit.continuous import world_loops
-
-        H, D = self.spec.horizon, self.spec.dimension
-        while self.block_users:
-            greedy = float(world.value(self._greedy))
-            self._begin_episode()
-            here, returned = rng.random((1, D)), 0.0
-            for step in range(H):
-                action = self._act(here[0])
-                there = here.copy()
-                world_loops.move(there, labels[[action]], rng.random(1))
-                reward = float(box.rewards(there)[0])
-                over = step == H - 1 and self.settings.worth_nothing
-                self._observe(here[0], action, reward, there[0], over)
-                here, returned = there, returned + reward
-            self._end_episode()
-            yield _Served(returned, greedy)
+        return _serve(self, world, cast(BoxWorld, inner), labels, rng)
 
     def _act(self, state: Floats) -> int:
         """Line 12: the best action of Q + g, or any."""
-        from tacit.continuous import network
+        from tacit.continuous import network_loops
 
-        if self._rng.random() < self.exploration:
-            return int(self._rng.integers(self.spec.actions))
+        if self._state.rng.random() < self.exploration:
+            return int(self._state.rng.integers(self.spec.actions))
         units, noise = self._look
         units[: self.spec.dimension, 0] = state
-        network.forward(self._theta, self._sizes, units)
+        network_loops.forward(self._state.theta, self._state.sizes, units)
         noise[:] = 0.0
         if self.sigma > 0.0:
-            self._make_room(1)
-            network.path_at(
-                self._noise, self._paths[0], self.settings.beta, self.sigma, state, noise
+            self._state.make_room(1)
+            network_loops.path_at(
+                self._state.noise,
+                self._state.paths[0],
+                self.settings.beta,
+                self.sigma,
+                state,
+                noise,
             )
         return int(np.argmax(units[-self.spec.actions :, 0] + noise))
 
@@ -418,26 +282,26 @@ class PrintedFunctionalQ:
         self, state: Floats, action: int, reward: float, next_state: Floats, over: bool
     ) -> None:
         """Lines 13 to 22: remembers a transition and, when it is time, makes a gradient step."""
-        from tacit.continuous import network
+        from tacit.continuous import network_loops
 
-        settings, replay = self.settings, self._replay
+        settings, replay = self.settings, self._state.replay
         replay.add(state, action, reward, next_state, over)
-        self._steps += 1
-        if self._steps % settings.every == 0 and replay.size >= settings.batch:
+        self._state.steps += 1
+        if self._state.steps % settings.every == 0 and replay.size >= settings.batch:
             own = settings.target_every is None
-            self._make_room(2 * settings.batch)
-            network.draw_batch(self._rng, replay.size, self._chosen, self._taken)
-            network.q_gradient(
-                self._noise,
-                self._theta,
-                self._theta if own else self._target,
-                self._sizes,
+            self._state.make_room(2 * settings.batch)
+            network_loops.draw_batch(self._state.rng, replay.size, self._chosen, self._taken)
+            network_loops.q_gradient(
+                self._state.noise,
+                self._state.theta,
+                self._state.theta if own else self._state.target,
+                self._state.sizes,
                 replay.arrays,
                 self._chosen,
                 settings.discount,
                 (settings.beta, self.sigma),
-                self._paths[0],
-                self._paths[0] if own else self._paths[1],
+                self._state.paths[0],
+                self._state.paths[0] if own else self._state.paths[1],
                 settings.loss == "huber",
                 self._work,
                 self._gradient,
@@ -445,14 +309,14 @@ class PrintedFunctionalQ:
             if settings.clamp is not None:
                 np.clip(self._gradient, -settings.clamp, settings.clamp, out=self._gradient)
             if settings.optimiser == "sgd":
-                network.sgd(self._theta, self._gradient, settings.rate)
+                network_loops.sgd(self._state.theta, self._gradient, settings.rate)
             else:
-                network.rmsprop(
-                    self._theta, self._gradient, self._squares, settings.rate, *_RMSPROP
+                network_loops.rmsprop(
+                    self._state.theta, self._gradient, self._state.squares, settings.rate, *_RMSPROP
                 )
         if self.resets is not None:
             interval = math.ceil(self.users * self.spec.horizon / self.resets)
-            if self._steps % interval == 0:
+            if self._state.steps % interval == 0:
                 self._new_paths()
 
     def _begin_episode(self) -> None:
@@ -462,54 +326,33 @@ class PrintedFunctionalQ:
     def _end_episode(self) -> None:
         every = self.settings.target_every
         if every is not None and self.served % every == 0:
-            self._target[:] = self._theta
+            self._state.target[:] = self._state.theta
         self.served += 1
         self._publish_next()
 
     def _publish_next(self) -> None:
-        order = tuple(self._rng.permutation(self.spec.actions).tolist())
-        sizes, version = self._sizes.tolist(), self.served
-        self._policy = NetworkPolicy.of(self._theta, sizes, self.exploration, version, order)
-        self._greedy = NetworkPolicy.of(self._theta, sizes, 0.0, version, order)
+        order = tuple(self._state.rng.permutation(self.spec.actions).tolist())
+        sizes, version = self._state.sizes.tolist(), self.served
+        self._policy = NetworkPolicy.of(self._state.theta, sizes, self.exploration, version, order)
+        self._greedy = NetworkPolicy.of(self._state.theta, sizes, 0.0, version, order)
 
     def _new_paths(self) -> None:
         """Lines 7 to 9: what is known of the paths is forgotten."""
-        for path in self._paths:
-            path[3][:] = 0
-
-    def _make_room(self, points: int) -> None:
-        """For so many more points on each path."""
-        for i, path in enumerate(self._paths):
-            known, capacity = int(path[3].max()), path[0].shape[1]
-            if known + points > capacity:
-                larger = _new_path(self.spec.dimension, self.spec.actions, 2 * (known + points))
-                for old, new in zip(path[:3], larger[:3], strict=True):
-                    new[:, :capacity] = old
-                larger[3][:] = path[3]
-                self._paths[i] = larger
+        self._state.new_paths()
 
     # Save and resume.
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes everything, raw transitions included (mode 0600), for going on later."""
-        arrays: dict[str, NDArray[Any]] = {
-            "theta": self._theta,
-            "target": self._target,
-            "squares": self._squares,
+        meta, arrays = self._state.dump()
+        arrays |= {
             "preference": np.array(self._policy.preference, dtype=np.int64),
             "published": self._policy.theta,
         }
-        arrays |= {f"replay/{i}": array for i, array in enumerate(self._replay.arrays)}
-        for which, parts in enumerate(self._paths):
-            arrays |= {f"path/{which}/{i}": array for i, array in enumerate(parts)}
-        meta: dict[str, JSON] = {
+        meta |= {
             "identity": self._identity(),
             "served": self.served,
-            "steps": self._steps,
-            "remembered": self._replay.added,
             "exploration": self._policy.epsilon,
-            "rng": dict(self._rng.bit_generator.state),
-            "noise": dict(self._noise.bit_generator.state),
         }
         write_state(path, "printed agent", meta, arrays)
 
@@ -535,42 +378,12 @@ class PrintedFunctionalQ:
                 f"the save is of another agent: {', '.join(differing)} differ "
                 f"(saved {saved.get(differing[0])}, this one {mine[differing[0]]})"
             )
-        for own, name in (
-            *((self._theta, "theta"), (self._target, "target"), (self._squares, "squares")),
-            *((array, f"replay/{i}") for i, array in enumerate(self._replay.arrays)),
-        ):
-            own[:] = _alike(name, arrays[name], own.shape, own.dtype)
-        if not ((self._replay.arrays[1] >= 0) & (self._replay.arrays[1] < self.spec.actions)).all():
-            raise ValueError("actions that there are not")
-        self._paths = [self._saved_path(arrays, which) for which in range(2)]
-        self._replay.added = whole_number("remembered", meta["remembered"], least=0)
-        self._steps = whole_number("steps", meta["steps"], least=0)
+        self._state.restore(meta, arrays)
         self.served = whole_number("served", meta["served"], least=0, most=self.users)
-        self._rng.bit_generator.state = meta["rng"]
-        self._noise.bit_generator.state = meta["noise"]
-        order, sizes = tuple(arrays["preference"].tolist()), self._sizes.tolist()
+        order, sizes = tuple(arrays["preference"].tolist()), self._state.sizes.tolist()
         for name, epsilon in (("_policy", meta["exploration"]), ("_greedy", 0.0)):
             policy = NetworkPolicy.of(arrays["published"], sizes, epsilon, self.served, order)
             setattr(self, name, policy)
-
-    def _saved_path(
-        self, arrays: dict[str, NDArray[Any]], which: int
-    ) -> tuple[Floats, Ints, Floats, Ints]:
-        """A path of a save; compiled code follows its places without a look."""
-        saved = [arrays[f"path/{which}/{i}"] for i in range(4)]
-        capacity = saved[0].shape[1]
-        own = (self.spec.dimension, self.spec.actions)
-        for i, empty in enumerate(_new_path(*own, 0)):
-            shape = tuple(capacity if size == 0 else size for size in empty.shape)
-            saved[i] = _alike("path", saved[i], shape, empty.dtype).copy()
-        points, places, values, counts = saved
-        if (
-            ((places < 0) | (places >= capacity)).any()
-            or (counts < 0).any()
-            or (counts > capacity).any()
-        ):
-            raise ValueError("places that there are not")
-        return points, places, values, counts
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -583,46 +396,42 @@ class PrintedFunctionalQ:
         }
 
 
-def _alike(
-    name: str, array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> NDArray[Any]:
-    if array.shape != shape or array.dtype != dtype:
-        raise ValueError(f"{name} must be {dtype} of shape {shape}")
-    return array
+def _serve(
+    agent: PrintedFunctionalQ, world: World, box: BoxWorld, labels: Ints, rng: np.random.Generator
+) -> Iterator[ServedPart]:
+    """All users that are left, step by step."""
+    from tacit.continuous import world_loops
+
+    H, D = agent.spec.horizon, agent.spec.dimension
+    while agent.block_users:
+        greedy = float(world.value(agent.greedy_policy))
+        agent._begin_episode()
+        here, returned = rng.random((1, D)), 0.0
+        for step in range(H):
+            action = agent._act(here[0])
+            there = here.copy()
+            world_loops.move(there, labels[[action]], rng.random(1))
+            reward = float(box.rewards(there)[0])
+            over = step == H - 1 and agent.settings.worth_nothing
+            agent._observe(here[0], action, reward, there[0], over)
+            here, returned = there, returned + reward
+        agent._end_episode()
+        yield _Served(returned, greedy)
 
 
-class _Replay:
-    """The last transitions, raw."""
-
-    def __init__(self, capacity: int, dimension: int) -> None:
-        self.added = 0
-        self.arrays = (
-            np.zeros((capacity, dimension)),
-            np.zeros(capacity, dtype=np.int64),
-            np.zeros(capacity),
-            np.zeros((capacity, dimension)),
-            np.zeros(capacity, dtype=np.bool_),
-        )
-
-    @property
-    def size(self) -> int:
-        """How many are remembered."""
-        return min(self.added, len(self.arrays[1]))
-
-    def add(self, *transition: Any) -> None:
-        """In place of the oldest, if there is no room."""
-        for array, value in zip(self.arrays, transition, strict=True):
-            array[self.added % len(array)] = value
-        self.added += 1
-
-
-def _new_path(
-    dimension: int, actions: int, capacity: int = _PATH
-) -> tuple[Floats, Ints, Floats, Ints]:
-    """Room for what is known of a path; see :func:`tacit.continuous.network.path_at`."""
-    return (
-        np.zeros((dimension, capacity)),
-        np.zeros((dimension, capacity), dtype=np.int64),
-        np.zeros((dimension, capacity, actions)),
-        np.zeros(dimension, dtype=np.int64),
-    )
+def _settings(settings: Any, spec: BoxSpec) -> PrintedSettings:
+    """Settings by name or as they are, if what they need fits in memory."""
+    instance_of("settings", settings, (str, PrintedSettings))
+    if isinstance(settings, str):
+        if settings not in SETTINGS:
+            raise InvalidArgument(
+                f"settings must be one of {list(SETTINGS)} or PrintedSettings, got {settings!r}"
+            )
+        settings = SETTINGS[settings]
+    chosen: PrintedSettings = settings
+    layers = (spec.dimension, *chosen.hidden, spec.actions)
+    check_bytes("network of settings.hidden", (parameters(layers),))
+    check_bytes("units of settings.batch", (sum(layers), chosen.batch))
+    check_bytes("settings.replay", (chosen.replay, spec.dimension))
+    check_bytes("paths of the noise", (spec.dimension, PATH, spec.actions))
+    return chosen

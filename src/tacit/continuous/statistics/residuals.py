@@ -1,202 +1,27 @@
-"""What the agents of the continuous family ask of users: visits, and residuals of public values.
-
-Both are sums over a user's steps of a function on features, clipped as a whole. In the coordinates
-``features(s) @ root`` Euclidean length is the norm of a user's function, so that the curator's
-noise is the noise of a Gaussian process (:mod:`tacit.privacy.functions.functional`).
-"""
+"""How far users' rewards and next states are from what public values predict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.grid import Grid
 from tacit.continuous.spec import BoxSpec
+from tacit.continuous.statistics.steps import (
+    Bools,
+    Steps,
+    check_clip,
+    parts_of,
+    raw_steps,
+    scaled_back,
+    steps_of,
+)
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Layout, Part, Statistic
-from tacit.privacy.symmetric import pack
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-REWARDS_ONLY = "one user's rewards; states and actions are public"
-"""What is protected where only rewards are."""
-
-# Numbers of features that are in memory at a time.
-_CHUNK = 1 << 22
-
-
-def reward_function_unit(radius: float) -> str:
-    """What is protected where one reward function is to look like another nearby."""
-    return (
-        f"the reward function, moved by at most {radius:g} in sup norm; "
-        "states and actions are public"
-    )
-
-
-class Steps(NamedTuple):
-    """Users' steps, made safe: whatever the values are, nothing raises.
-
-    Attributes:
-        states: (users, H + 1, D); zero where they are not finite.
-        actions: (users, H); zero where there is none.
-        rewards: (users, H), cut to their range.
-        valid: which steps count.
-        ended: which of them are the last of an episode that ended.
-    """
-
-    states: Floats
-    actions: Ints
-    rewards: Floats
-    valid: Bools
-    ended: Bools
-
-
-def steps_of(block: Block, spec: BoxSpec) -> Steps:
-    """The steps of a block's users.
-
-    A step counts if its state, action, reward and next state are valid and the episode was not
-    over.
-    """
-    H = spec.horizon
-    check_shapes(block, spec)
-    states = np.asarray(block["states"], dtype=np.float64)
-    labels = np.asarray(block["actions"], dtype=np.float64)
-    paid = np.asarray(block["rewards"], dtype=np.float64)
-    lengths = np.asarray(block["lengths"], dtype=np.float64)[:, np.newaxis]
-    finite = np.asarray(np.isfinite(states).all(axis=-1))
-    valid = finite[:, :-1] & finite[:, 1:] & np.isfinite(paid)
-    valid &= (labels >= 0) & (labels < spec.actions) & (labels == np.floor(labels))
-    valid &= np.arange(H) < lengths
-    return Steps(
-        states=np.where(finite[..., np.newaxis], states, 0.0),
-        actions=np.where(valid, labels, 0.0).astype(np.int64),
-        rewards=np.where(valid, np.clip(paid, *spec.reward_range), 0.0),
-        valid=valid,
-        ended=valid & (np.arange(H) + 1 == lengths),
-    )
-
-
-def check_shapes(block: Block, spec: BoxSpec) -> None:
-    """Shapes are public, and wrong ones are refused."""
-    H, D = spec.horizon, spec.dimension
-    wanted = {"states": (H + 1, D), "actions": (H,), "rewards": (H,), "lengths": ()}
-    for name, shape in wanted.items():
-        if block[name].shape != (block.users, *shape):
-            raise InvalidArgument(
-                f"{name!r} must have shape {(block.users, *shape)}, got {block[name].shape}"
-            )
-
-
-def _raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
-    """The user arrays as compiled loops take them; -1 and 0 where there is no such integer."""
-    check_shapes(block, spec)
-    integers = []
-    for name in ("actions", "lengths"):
-        array = np.asarray(block[name])
-        if array.dtype != np.int64:
-            numbers = np.asarray(array, dtype=np.float64)
-            with np.errstate(all="ignore"):
-                whole = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
-                array = np.where(whole, numbers, -1.0).astype(np.int64)
-        integers.append(np.ascontiguousarray(array))
-    states = np.ascontiguousarray(block["states"], dtype=np.float64)
-    rewards = np.ascontiguousarray(block["rewards"], dtype=np.float64)
-    return states, integers[0], rewards, integers[1]
-
-
-def parts_of(block: Block, numbers: int) -> Iterator[tuple[slice, Block]]:
-    """The block in pieces of so many users that ``numbers`` of each fit in memory; at least one."""
-    size = max(1, _CHUNK // max(1, numbers))
-    for start in range(0, max(1, block.users), size):
-        rows = slice(start, min(block.users, start + size))
-        yield rows, block.take(rows)
-
-
-@dataclass(frozen=True, eq=False)
-class VisitSums(Statistic):
-    """Where users were: sums over steps of features, or of their outer products.
-
-    On a :class:`Grid` the part ``visits`` (m,) holds the sums of the weights of grid points, a
-    histogram. On any other map it is a Gram matrix (m, m). A user is scaled back to length
-    ``clip``.
-
-    Sensitivity. Histograms have no negative entry and Gram matrices no negative eigenvalue, so two
-    users are never at an obtuse angle: of length at most clip, they are at most sqrt(2) clip apart.
-    Two users at different points of the grid attain it.
-
-    Attributes:
-        spec: of the world.
-        features: the map.
-        clip: the longest that a user may be.
-    """
-
-    spec: BoxSpec
-    features: FeatureMap
-    clip: float
-
-    def __post_init__(self) -> None:
-        _check_clip(self.clip)
-        object.__setattr__(self, "name", "visits")
-
-    @property
-    def layout(self) -> Layout:
-        """One part, ``visits``."""
-        m = self.features.size
-        if isinstance(self.features, Grid):
-            return Layout((Part("visits", (m,)),))
-        return Layout((Part("visits", (m, m), symmetric=True),))
-
-    def l2(self, relation: Relation) -> float:
-        """Sqrt(2) clip, or clip."""
-        return self.clip * (math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0)
-
-    def vectors(self, block: Block) -> Floats:
-        """Each user's visits, scaled back."""
-        vectors = np.zeros((block.users, self.layout.size))
-        if isinstance(self.features, Grid):
-            self._add(block, separate=True, out=vectors)
-            return vectors
-        for rows, part in parts_of(block, self.spec.horizon * self.features.size):
-            steps = steps_of(part, self.spec)
-            here = self.features(steps.states[:, :-1]) * steps.valid[..., np.newaxis]
-            vectors[rows] = pack(here.swapaxes(1, 2) @ here)
-        return _scaled_back(vectors, self.clip)
-
-    def total(self, block: Block) -> Floats:
-        """The sum over users, compiled on grids."""
-        if block.aggregate or not isinstance(self.features, Grid):
-            return super().total(block)
-        out: Floats = np.zeros((1, self.layout.size))
-        self._add(block, separate=False, out=out)
-        return out.reshape(-1)
-
-    def _add(self, block: Block, separate: bool, out: Floats) -> None:
-        """Compiled, for grids: histograms of single users, or their sum."""
-        from tacit.continuous.sum_loops import add_visits
-
-        grid = loop_parameters(self.features)
-        assert grid is not None  # noqa: S101
-        states, labels, rewards, lengths = _raw_steps(block, self.spec)
-        add_visits(
-            states,
-            labels,
-            rewards,
-            lengths,
-            self.spec.actions,
-            grid.numbers,
-            grid.table,
-            self.clip,
-            separate,
-            out,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +79,7 @@ class ResidualSums(Statistic):
     group_size: int = 1
 
     def __post_init__(self) -> None:
-        _check_clip(self.clip)
+        check_clip(self.clip)
         m, A = self.features.size, self.spec.actions
         for name, lead in (("root", m), ("values", A), ("predictions", A)):
             array = np.array(getattr(self, name), dtype=np.float64)
@@ -323,7 +148,7 @@ class ResidualSums(Statistic):
             shares = np.where(taken, residuals[..., np.newaxis], 0.0)
             sums = (shares.swapaxes(1, 2) @ features[:, :-1]) @ self.root
             vectors[rows] = sums.reshape(len(sums), A * k)
-        return _scaled_back(vectors, self.clip)
+        return scaled_back(vectors, self.clip)
 
     def total(self, block: Block) -> Floats:
         """The sum over users, compiled on grids."""
@@ -339,7 +164,7 @@ class ResidualSums(Statistic):
 
         grid = loop_parameters(self.features)
         assert grid is not None  # noqa: S101
-        states, labels, rewards, lengths = _raw_steps(block, self.spec)
+        states, labels, rewards, lengths = raw_steps(block, self.spec)
         low, high = self.value_range
         ending = math.nan if self.ending is None else self.ending
         numbers = [self.clip, self.discount, self.centre, self.unit, self.offset, low, high]
@@ -372,18 +197,3 @@ class ResidualSums(Statistic):
         )[..., 0]
         rewards = (steps.rewards - self.centre) / self.unit
         return rewards + self.discount * ahead - predicted, valid
-
-
-def _check_clip(clip: float) -> None:
-    if not (math.isfinite(clip) and clip > 0):
-        raise InvalidArgument(f"clip must be finite and > 0, got {clip!r}")
-
-
-def _scaled_back(vectors: Floats, radius: float) -> Floats:
-    """Rows in the ball of a radius; rows that are not finite are zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    good = np.isfinite(lengths)
-    scaled: Floats = np.where(good, vectors, 0.0) * (
-        radius / np.maximum(np.where(good, lengths, radius), radius)
-    )
-    return scaled

@@ -1,0 +1,219 @@
+"""What releases say of Q: features, prior and posterior of the targets of a sweep.
+
+All of it is post-processing of releases.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.continuous.grid import Grid
+from tacit.privacy.functions.functional import RBF, GridFunctions, Kernel
+
+if TYPE_CHECKING:
+    from tacit.continuous.constants import FunctionalConstants
+    from tacit.continuous.feature_map import FeatureMap
+
+Floats = NDArray[np.float64]
+
+# Eigenvalues of a kernel below this part of the largest are left out of a prior.
+_SMALLEST = 1e-4
+NO_NOISE = 1e-6
+"""Variance that stands for no noise at all."""
+
+
+class Basis:
+    """Features, the coordinates that are released, and what is believed a priori.
+
+    On a grid users' functions belong to a kernel, and Q to a smoother Gaussian process; on any
+    other map both are the features themselves.
+
+    Attributes:
+        features: the map.
+        root: (m, k), from features to released coordinates.
+        prior: (m, q): weights of a believed function are prior @ theta with standard normal theta.
+        metric: (m, m) on a grid, such that v' metric v is the mean squared slope of a function
+            with values v; ``None`` on other maps, where the weights' own length counts.
+    """
+
+    def __init__(
+        self, features: FeatureMap, kernel: Kernel | None, constants: FunctionalConstants
+    ) -> None:
+        self.features = features
+        self.metric: Floats | None = None
+        if not isinstance(features, Grid):
+            self.root = np.eye(features.size)
+            self.prior = np.eye(features.size)
+            return
+        D = features.dimension
+        points = (features.points - np.array(features.lows)) / (
+            np.array(features.highs) - np.array(features.lows)
+        )
+        self.root = GridFunctions(kernel or RBF(constants.kernel_length, D), points).root
+        values, vectors = np.linalg.eigh(RBF(constants.prior_length, D)(points, points))
+        kept = values > _SMALLEST * values[-1]
+        self.prior = vectors[:, kept] * np.sqrt(values[kept])
+        table = np.eye(features.size).reshape(*features.shape, features.size)
+        self.metric = np.zeros((features.size, features.size))
+        for axis, n in enumerate(features.shape):
+            slopes = np.gradient(table, 1.0 / (n - 1), axis=axis).reshape(features.size, -1)
+            self.metric += slopes.T @ slopes / features.size
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether the map is a grid."""
+        return self.metric is not None
+
+    def value(self, weights: Floats) -> tuple[Floats, float]:
+        """What stands for max_a weights[a] in the prior, and the offset of these values.
+
+        On a grid values are centred: where nothing ends a constant means nothing.
+        """
+        if self.metric is None:
+            return weights.ravel() / math.sqrt(len(weights)), 0.0
+        best = weights.max(axis=0)
+        return best - best.mean(), float(best.mean())
+
+    def alike(self, one: Floats, other: Floats) -> Floats:
+        """How alike rows of values are: what steps along them have in common, a priori."""
+        likeness: Floats = one @ (other.T if self.metric is None else self.metric @ other.T)
+        return likeness
+
+
+@dataclass(frozen=True)
+class SweepAnswer:
+    """One release of residuals, and what was public when it was asked for.
+
+    Attributes:
+        sums: (actions, k), noisy.
+        std: of the noise.
+        users: how many were asked.
+        predictions: (actions, m), of the part that was not carried over from the values.
+        value: what stands for the values in the prior.
+    """
+
+    sums: Floats
+    std: float
+    users: int
+    predictions: Floats
+    value: Floats
+
+
+class Belief:
+    """What all releases say of targets f_a(V) = E[r + discount (V(s') - V(s)) | s, a].
+
+    A priori, targets of two values V and W are jointly Gaussian, with the covariance
+
+        prior prior' (reward^2 + discount^2 moves^2 <V, W> + drift^2 min(i, j))
+
+    where <V, W> is how alike the values are: linear in both, it is a Gaussian prior over reward
+    *and* transition operator. So what users said about earlier values counts for the present ones,
+    as far as these are alike. On maps that are no grid V(s) is not subtracted.
+
+    All of it is post-processing of releases.
+
+    Args:
+        basis: features and prior.
+        constants: of the prior.
+        actions: how many.
+        discount: of the next value.
+    """
+
+    def __init__(
+        self, basis: Basis, constants: FunctionalConstants, actions: int, discount: float
+    ) -> None:
+        self.basis, self.constants = basis, constants
+        self.actions, self.discount = actions, discount
+        self.answers: list[SweepAnswer] = []
+        self.gram: Floats = np.zeros((basis.features.size, basis.features.size))
+        self.gram_users = 0
+
+    def copy(self) -> Belief:
+        """A belief of its own that begins with the same releases."""
+        new = Belief(self.basis, self.constants, self.actions, self.discount)
+        new.answers, new.gram, new.gram_users = [*self.answers], self.gram, self.gram_users
+        return new
+
+    def posterior(self, per_pass: int) -> Posterior:
+        """The posterior from all releases.
+
+        Args:
+            per_pass: how many releases ask the same users: without noise, their errors are one.
+        """
+        return Posterior(self, per_pass)
+
+
+class Posterior:
+    """The posterior of a :class:`Belief`, mode by mode.
+
+    Releases have the same Gram matrix up to the number of users, so one singular value
+    decomposition turns all of them into independent problems with one number per release.
+    """
+
+    def __init__(self, belief: Belief, per_pass: int) -> None:
+        self._belief = belief
+        basis, constants, answers = belief.basis, belief.constants, belief.answers
+        gram = belief.gram / belief.actions
+        shares = np.array([answer.users / belief.gram_users for answer in answers])
+        stds = np.array([answer.std for answer in answers]) / shares
+        exact = not stds.any()
+        typical = math.sqrt(NO_NOISE) if exact else float(np.sqrt(np.mean(stds**2)))
+        ratios = np.ones(len(answers)) if exact else (stds / typical) ** 2
+        root = basis.root
+        residual = constants.noise**2 * (root.T @ gram @ root) * (per_pass if exact else 1)
+        whiten = np.linalg.inv(np.linalg.cholesky(residual + typical**2 * np.eye(root.shape[1])))
+        left, self._gains, self._modes = np.linalg.svd(
+            whiten @ root.T @ gram @ basis.prior, full_matrices=False
+        )
+        self._values = np.array([answer.value for answer in answers])
+        seen = np.array(
+            [
+                answer.sums / share + answer.predictions @ gram @ root
+                for answer, share in zip(answers, shares, strict=True)
+            ]
+        )
+        # (actions, modes, answers)
+        seen = np.einsum("jak,kq->aqj", seen @ whiten.T, left)
+        squares = (self._gains**2)[:, np.newaxis, np.newaxis]
+        self._inverse = np.linalg.inv(squares * self._covariance() + np.diag(ratios))
+        self._weights = np.einsum("qij,aqj->aqi", self._inverse, seen) * self._gains[:, np.newaxis]
+
+    def targets(self, value: Floats) -> Floats:
+        """The posterior mean of targets for values, as weights (actions, m)."""
+        modes = self._weights @ self._with(value)
+        targets: Floats = modes @ self._modes @ self._belief.basis.prior.T
+        return targets
+
+    def spread(self, value: Floats) -> Floats:
+        """The posterior standard deviation of those weights, (m,); of all actions the same."""
+        covariance = self._with(value)
+        constants, n = self._belief.constants, len(self._values)
+        alone = self._reward_and_moves(value[np.newaxis], value[np.newaxis])[0, 0]
+        alone += constants.prior_drift**2 * n
+        told = np.einsum("i,qij,j->q", covariance, self._inverse, covariance) * self._gains**2
+        shapes = self._belief.basis.prior @ self._modes.T
+        whole = (self._belief.basis.prior**2).sum(axis=1) * alone
+        spread: Floats = np.sqrt(np.maximum(whole - shapes**2 @ told, 0.0))
+        return spread
+
+    def _reward_and_moves(self, one: Floats, other: Floats) -> Floats:
+        constants, discount = self._belief.constants, self._belief.discount
+        moves = (discount * constants.prior_moves) ** 2
+        return constants.prior_reward**2 + moves * self._belief.basis.alike(one, other)
+
+    def _covariance(self) -> Floats:
+        index = np.arange(len(self._values))
+        drift = self._belief.constants.prior_drift**2 * np.minimum.outer(index, index)
+        covariance: Floats = self._reward_and_moves(self._values, self._values) + drift
+        return covariance
+
+    def _with(self, value: Floats) -> Floats:
+        """The covariance of a target now with those that were asked about."""
+        drift = self._belief.constants.prior_drift**2 * np.arange(len(self._values))
+        covariance: Floats = self._reward_and_moves(value[np.newaxis], self._values)[0] + drift
+        return covariance

@@ -1,0 +1,208 @@
+"""What the algorithms with functional noise share: options, units, and the questions they ask.
+
+Plumbing: what is estimated, and how it is planned with, is in an algorithm's own file.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.continuous.arguments import check_question, check_weights, discount_of
+from tacit.continuous.base import BoxAlgorithm, Floats, box_spec
+from tacit.continuous.constants import GRID, MAP, FunctionalConstants
+from tacit.continuous.estimate import Basis
+from tacit.continuous.feature_map import FeatureMap
+from tacit.continuous.grid import Grid
+from tacit.continuous.policy import QPolicy
+from tacit.continuous.spec import BoxSpec
+from tacit.continuous.statistics.residuals import ResidualSums
+from tacit.continuous.units import Units
+from tacit.core.algorithm import Setting
+from tacit.privacy.arguments import flag, instance_of, one_of, positive
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.functions.functional import Kernel
+from tacit.privacy.statistic import Statistic
+
+Protect = Literal["trajectory", "rewards", "reward_function"]
+
+# Points of a grid along each coordinate, by the number of coordinates; beyond, as for the last.
+_POINTS = (21, 9, 5, 4)
+_MOST_POINTS = 1500
+NO_CLIP = 1e9
+"""A clip that clips nobody."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionalOptions:
+    """Options of the algorithms with functional noise.
+
+    Attributes:
+        protect: ``"trajectory"`` for a user's whole episode, ``"rewards"`` for a user's rewards
+            where states and actions are public, ``"reward_function"`` for a reward function that
+            all users share, within ``radius``.
+        radius: how far two reward functions are apart at most, in sup norm.
+        kernel: of users' functions and of the noise on a grid, on the unit cube; ``"auto"`` is
+            smooth.
+        discount: of future rewards, at most; the spec's by default.
+        ends: whether episodes may end early, which is then worth 0; by default if the spec has
+            features that are no grid.
+        constants: tuned numbers; ``GRID`` or ``MAP`` of :mod:`tacit.continuous.constants` by
+            default.
+    """
+
+    protect: Protect = "trajectory"
+    radius: float | None = None
+    kernel: Kernel | Literal["auto"] = "auto"
+    discount: float | None = None
+    ends: bool | None = None
+    constants: FunctionalConstants | None = None
+
+    def __post_init__(self) -> None:
+        one_of("protect", self.protect, ("trajectory", "rewards", "reward_function"))
+        if (self.protect == "reward_function") != (self.radius is not None):
+            raise InvalidArgument(
+                "radius belongs to protect='reward_function', and is needed there"
+            )
+        if self.radius is not None:
+            object.__setattr__(self, "radius", positive("radius", self.radius))
+        if self.own_kernel is not None and not isinstance(self.own_kernel, Kernel):
+            raise InvalidArgument(f"kernel must be 'auto' or a kernel, got {self.kernel!r}")
+        if self.ends is not None:
+            flag("ends", self.ends)
+        if self.constants is not None:
+            instance_of("constants", self.constants, FunctionalConstants)
+
+    @property
+    def own_kernel(self) -> Kernel | None:
+        """The kernel, if one was given."""
+        return None if isinstance(self.kernel, str) and self.kernel == "auto" else self.kernel
+
+
+class FunctionalAlgorithm(BoxAlgorithm):
+    """An algorithm on private sums of users' functions.
+
+    Attributes:
+        features: the map that values are linear on.
+        basis: features, released coordinates and prior.
+        constants: tuned numbers.
+        discount: of future rewards, as far as plans can look ahead of the noise.
+        ends: whether episodes may end early.
+        units: how rewards and values are measured.
+        weights: Q, in these units: (actions, m).
+        depth: how many sweeps of values there are.
+    """
+
+    options: FunctionalOptions
+    features: FeatureMap
+
+    def __init__(self, setting: Setting, options: FunctionalOptions) -> None:
+        self.spec = spec = box_spec(setting)
+        self.users = setting.users
+        self.features = spec.features or _default_grid(spec)
+        on_grid = isinstance(self.features, Grid)
+        self.ends = (not on_grid) if options.ends is None else options.ends
+        if self.ends and on_grid:
+            raise InvalidArgument("ends needs features that are no grid: values there are centred")
+        self.constants = options.constants or (GRID if on_grid else MAP)
+        check_weights(spec, self.features.size)
+        self.basis = Basis(self.features, options.own_kernel, self.constants)
+        self.mu = setting.privacy.episode_mu
+        farthest = discount_of(options.discount, spec)
+        self.depth = self._choose_depth(options, max(1, round(1.0 / (1.0 - farthest))))
+        self.discount = min(farthest, 1.0 - 1.0 / self.depth)
+        self.units = Units.of(spec, self.discount, self.ends)
+        self.weights: Floats = np.zeros((spec.actions, self.features.size))
+        super().__init__(setting, options)
+
+    @property
+    def q_mean(self) -> Floats:
+        """The posterior mean of Q, in rewards: (actions, m), values at the points of a grid.
+
+        Where nothing ends it is up to a constant.
+        """
+        return self.weights * self.units.unit
+
+    def greedy(self, epsilon: float = 0.0) -> QPolicy:
+        """The best actions by Q, and a uniform one with probability ``epsilon``."""
+        return QPolicy.draw(
+            self.features, self.weights, self.rng, epsilon=epsilon, version=self.releases
+        )
+
+    # What is asked.
+
+    def residuals(self, values: Floats, predictions: Floats, clip: float) -> ResidualSums:
+        """How far users are from predictions of r + discount V(s'), with V = max_a values."""
+        units = self.units
+        return ResidualSums(
+            self.spec,
+            self.features,
+            self.basis.root,
+            values,
+            predictions,
+            clip=clip,
+            discount=self.discount,
+            centre=units.centre,
+            unit=units.unit,
+            offset=self.basis.value(values)[1],
+            value_range=units.value_range,
+            ending=units.ending,
+        )
+
+    def carried(self, value: Floats) -> Floats:
+        """What of values is carried over to all actions, as weights (m,)."""
+        return self.discount * value if self.basis.on_grid else np.zeros(self.features.size)
+
+    def clip_at(self, fall: float) -> float:
+        """The longest user, after a part ``fall`` in [0, 1] of all releases."""
+        if not math.isfinite(self.mu):
+            return NO_CLIP
+        constants = self.constants
+        clip = constants.clip * math.sqrt(self.signal)
+        clip = min(constants.largest_clip, clip) * math.sqrt(self.spec.horizon)
+        return float(clip * constants.clip_fall ** (fall - 0.5))
+
+    @property
+    def signal(self) -> float:
+        """How far users stand out of the noise, per number that has to be learnt."""
+        modes, spec = self.constants.modes, self.spec
+        learnt = modes**spec.dimension if self.basis.on_grid else self.features.size / modes
+        return self.users * self.mu / (spec.actions * learnt)
+
+    # Choices made before the first user comes.
+
+    def _choose_depth(self, options: Any, most: int) -> int:
+        """How many sweeps of values there are: the noise in each is carried on to the next."""
+        if not math.isfinite(self.mu):
+            return most
+        constants = self.constants
+        wanted: int = round(constants.depth * self.signal**constants.depth_power)
+        return min(most, max(constants.fewest, wanted))
+
+    def _check(self) -> None:
+        for statistic in self._questions():
+            check_question(statistic, self.privacy, "clip")
+
+    def _questions(self) -> list[Statistic]:
+        """What will be asked, with the largest and the smallest clips."""
+        zeros = np.zeros_like(self.weights)
+        return [self.residuals(zeros, zeros, self.clip_at(fall)) for fall in (0.0, 1.0)]
+
+    def identity(self) -> dict[str, Any]:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        own = {"discount": self.discount, "ends": self.ends, "constants": repr(self.constants)}
+        return super().identity() | own
+
+
+def _default_grid(spec: BoxSpec) -> Grid:
+    points = _POINTS[min(spec.dimension, len(_POINTS)) - 1]
+    if points**spec.dimension > _MOST_POINTS:
+        raise InvalidArgument(
+            f"the spec must have features: states have {spec.dimension} coordinates, and a grid of "
+            f"{points} points along each has {points**spec.dimension:,}, of which noise would "
+            "leave little; take a map as tacit.continuous.Polynomial, or a Grid of your own"
+        )
+    return Grid(spec.lows, spec.highs, (points,) * spec.dimension)

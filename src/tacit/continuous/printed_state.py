@@ -1,0 +1,167 @@
+"""What the printed algorithm carries from step to step, raw and without noise; and its saves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.continuous.network import first_network
+from tacit.privacy.arguments import whole_number
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Path: TypeAlias = tuple[Floats, Ints, Floats, Ints]
+"""What is known of a noise path; see :func:`tacit.continuous.network_loops.path_at`."""
+
+PATH = 1024
+"""Points that a path has room for at first."""
+
+
+class Replay:
+    """The last transitions, raw."""
+
+    def __init__(self, capacity: int, dimension: int) -> None:
+        self.added = 0
+        self.arrays = (
+            np.zeros((capacity, dimension)),
+            np.zeros(capacity, dtype=np.int64),
+            np.zeros(capacity),
+            np.zeros((capacity, dimension)),
+            np.zeros(capacity, dtype=np.bool_),
+        )
+
+    @property
+    def size(self) -> int:
+        """How many are remembered."""
+        return min(self.added, len(self.arrays[1]))
+
+    def add(self, *transition: Any) -> None:
+        """In place of the oldest, if there is no room."""
+        for array, value in zip(self.arrays, transition, strict=True):
+            array[self.added % len(array)] = value
+        self.added += 1
+
+
+class PrintedState:
+    """All that a step changes, but for what is published.
+
+    Attributes:
+        sizes: units by layer.
+        steps: how many there were.
+        theta: the network that is trained.
+        target: the network that makes the targets.
+        squares: running mean of squared gradients.
+        replay: the last transitions.
+        paths: what is known of the noise on both networks.
+        rng: of the network's start, exploration and replay.
+        noise: of the paths.
+
+    Args:
+        sizes: units by layer: inputs, hidden layers, actions.
+        replay: how many transitions are remembered.
+        seed: of ``rng``.
+        noise_seed: of ``noise``; fresh entropy by default.
+    """
+
+    def __init__(
+        self, sizes: Sequence[int], replay: int, seed: int, noise_seed: int | None
+    ) -> None:
+        self.sizes: Ints = np.array(sizes, dtype=np.int64)
+        self.steps = 0
+        self.rng = np.random.default_rng(np.random.SeedSequence([seed, 4]))
+        self.noise = np.random.default_rng(noise_seed)
+        self.theta = first_network(self.rng, self.sizes.tolist())
+        self.target = self.theta.copy()
+        self.squares = np.zeros_like(self.theta)
+        self.replay = Replay(replay, sizes[0])
+        self.paths = [_new_path(sizes[0], sizes[-1]) for _ in range(2)]
+
+    def new_paths(self) -> None:
+        """What is known of the paths is forgotten."""
+        for path in self.paths:
+            path[3][:] = 0
+
+    def make_room(self, points: int) -> None:
+        """For so many more points on each path."""
+        for i, path in enumerate(self.paths):
+            known, capacity = int(path[3].max()), path[0].shape[1]
+            if known + points > capacity:
+                dimension, actions = int(self.sizes[0]), int(self.sizes[-1])
+                larger = _new_path(dimension, actions, 2 * (known + points))
+                for old, new in zip(path[:3], larger[:3], strict=True):
+                    new[:, :capacity] = old
+                larger[3][:] = path[3]
+                self.paths[i] = larger
+
+    # Save and resume.
+
+    def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Everything, raw transitions included."""
+        arrays: dict[str, NDArray[Any]] = {
+            "theta": self.theta,
+            "target": self.target,
+            "squares": self.squares,
+        }
+        arrays |= {f"replay/{i}": array for i, array in enumerate(self.replay.arrays)}
+        for which, parts in enumerate(self.paths):
+            arrays |= {f"path/{which}/{i}": array for i, array in enumerate(parts)}
+        meta: dict[str, Any] = {
+            "steps": self.steps,
+            "remembered": self.replay.added,
+            "rng": dict(self.rng.bit_generator.state),
+            "noise": dict(self.noise.bit_generator.state),
+        }
+        return meta, arrays
+
+    def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """What :meth:`dump` returned; whatever it raises, some of it may have been taken."""
+        for own, name in (
+            *((self.theta, "theta"), (self.target, "target"), (self.squares, "squares")),
+            *((array, f"replay/{i}") for i, array in enumerate(self.replay.arrays)),
+        ):
+            own[:] = _alike(name, arrays[name], own.shape, own.dtype)
+        actions = self.replay.arrays[1]
+        if not ((actions >= 0) & (actions < self.sizes[-1])).all():
+            raise ValueError("actions that there are not")
+        self.paths = [self._saved_path(arrays, which) for which in range(2)]
+        self.replay.added = whole_number("remembered", meta["remembered"], least=0)
+        self.steps = whole_number("steps", meta["steps"], least=0)
+        self.rng.bit_generator.state = meta["rng"]
+        self.noise.bit_generator.state = meta["noise"]
+
+    def _saved_path(self, arrays: dict[str, NDArray[Any]], which: int) -> Path:
+        """A path of a save; compiled code follows its places without a look."""
+        saved = [arrays[f"path/{which}/{i}"] for i in range(4)]
+        capacity = saved[0].shape[1]
+        for i, empty in enumerate(_new_path(int(self.sizes[0]), int(self.sizes[-1]), 0)):
+            shape = tuple(capacity if size == 0 else size for size in empty.shape)
+            saved[i] = _alike("path", saved[i], shape, empty.dtype).copy()
+        points, places, values, counts = saved
+        if (
+            ((places < 0) | (places >= capacity)).any()
+            or (counts < 0).any()
+            or (counts > capacity).any()
+        ):
+            raise ValueError("places that there are not")
+        return points, places, values, counts
+
+
+def _alike(
+    name: str, array: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"{name} must be {dtype} of shape {shape}")
+    return array
+
+
+def _new_path(dimension: int, actions: int, capacity: int = PATH) -> Path:
+    """Room for what is known of a path."""
+    return (
+        np.zeros((dimension, capacity)),
+        np.zeros((dimension, capacity), dtype=np.int64),
+        np.zeros((dimension, capacity, actions)),
+        np.zeros(dimension, dtype=np.int64),
+    )

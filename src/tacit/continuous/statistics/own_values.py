@@ -1,0 +1,66 @@
+"""Values that are fitted to one user alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tacit.continuous.feature_map import FeatureMap
+from tacit.continuous.fitted_q import fitted_q
+from tacit.continuous.spec import BoxSpec
+from tacit.continuous.statistics.steps import clipped, transitions
+from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
+
+
+@dataclass(frozen=True)
+class OwnValues(Statistic):
+    """The weights of a Q that is fitted to a user's episode alone, clipped to norm ``radius``.
+
+    Reads ``states``, ``actions``, ``rewards`` and ``lengths``. Steps with invalid values are
+    dropped; a user without any other has zero weights. The mean over actions, which no policy
+    depends on, is subtracted before the clip.
+
+    Sensitivity. Two points of a ball are at most 2 radius apart, and opposite points are.
+    """
+
+    spec: BoxSpec
+    features: FeatureMap
+    discount: float
+    ridge: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.radius) and self.radius > 0 and self.ridge > 0):
+            raise InvalidArgument(
+                f"radius and ridge must be > 0, got {self.radius!r} and {self.ridge!r}"
+            )
+        object.__setattr__(self, "name", "users' own values")
+
+    @property
+    def layout(self) -> Layout:
+        """``weights``, one row for each action."""
+        return Layout((Part("weights", (self.spec.actions, self.features.size)),))
+
+    def l2(self, relation: Relation) -> float:
+        """2 radius, or radius."""
+        return self.radius * (2.0 if checked_relation(relation) is Relation.REPLACE_ONE else 1.0)
+
+    def vectors(self, block: Block) -> Floats:
+        """One fit for each user."""
+        states, actions, rewards, valid, over = transitions(block, self.spec)
+        features = self.features(states)
+        weights = fitted_q(
+            features[:, :-1],
+            features[:, 1:],
+            actions,
+            rewards,
+            valid,
+            over,
+            self.spec,
+            self.discount,
+            self.ridge,
+        )
+        weights -= weights.mean(axis=1, keepdims=True)
+        return clipped(weights.reshape(block.users, self.layout.size), self.radius)

@@ -1,0 +1,147 @@
+"""Users' steps, made safe: what all statistics on vectors begin with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, Floats
+
+if TYPE_CHECKING:
+    from tacit.continuous.spec import BoxSpec
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+REWARDS_ONLY = "one user's rewards; states and actions are public"
+"""What is protected where only rewards are."""
+
+# Numbers of features that are in memory at a time.
+_CHUNK = 1 << 22
+
+
+def reward_function_unit(radius: float) -> str:
+    """What is protected where one reward function is to look like another nearby."""
+    return (
+        f"the reward function, moved by at most {radius:g} in sup norm; "
+        "states and actions are public"
+    )
+
+
+class Steps(NamedTuple):
+    """Users' steps, made safe: whatever the values are, nothing raises.
+
+    Attributes:
+        states: (users, H + 1, D); zero where they are not finite.
+        actions: (users, H); zero where there is none.
+        rewards: (users, H), cut to their range.
+        valid: which steps count.
+        ended: which of them are the last of an episode that ended.
+    """
+
+    states: Floats
+    actions: Ints
+    rewards: Floats
+    valid: Bools
+    ended: Bools
+
+
+def steps_of(block: Block, spec: BoxSpec) -> Steps:
+    """The steps of a block's users.
+
+    A step counts if its state, action, reward and next state are valid and the episode was not
+    over.
+    """
+    H = spec.horizon
+    check_shapes(block, spec)
+    states = np.asarray(block["states"], dtype=np.float64)
+    labels = np.asarray(block["actions"], dtype=np.float64)
+    paid = np.asarray(block["rewards"], dtype=np.float64)
+    lengths = np.asarray(block["lengths"], dtype=np.float64)[:, np.newaxis]
+    finite = np.asarray(np.isfinite(states).all(axis=-1))
+    valid = finite[:, :-1] & finite[:, 1:] & np.isfinite(paid)
+    valid &= (labels >= 0) & (labels < spec.actions) & (labels == np.floor(labels))
+    valid &= np.arange(H) < lengths
+    return Steps(
+        states=np.where(finite[..., np.newaxis], states, 0.0),
+        actions=np.where(valid, labels, 0.0).astype(np.int64),
+        rewards=np.where(valid, np.clip(paid, *spec.reward_range), 0.0),
+        valid=valid,
+        ended=valid & (np.arange(H) + 1 == lengths),
+    )
+
+
+def check_shapes(block: Block, spec: BoxSpec) -> None:
+    """Shapes are public, and wrong ones are refused."""
+    H, D = spec.horizon, spec.dimension
+    wanted = {"states": (H + 1, D), "actions": (H,), "rewards": (H,), "lengths": ()}
+    for name, shape in wanted.items():
+        if block[name].shape != (block.users, *shape):
+            raise InvalidArgument(
+                f"{name!r} must have shape {(block.users, *shape)}, got {block[name].shape}"
+            )
+
+
+def raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
+    """The user arrays as compiled loops take them; -1 and 0 where there is no such integer."""
+    check_shapes(block, spec)
+    integers = []
+    for name in ("actions", "lengths"):
+        array = np.asarray(block[name])
+        if array.dtype != np.int64:
+            numbers = np.asarray(array, dtype=np.float64)
+            with np.errstate(all="ignore"):
+                whole = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
+                array = np.where(whole, numbers, -1.0).astype(np.int64)
+        integers.append(np.ascontiguousarray(array))
+    states = np.ascontiguousarray(block["states"], dtype=np.float64)
+    rewards = np.ascontiguousarray(block["rewards"], dtype=np.float64)
+    return states, integers[0], rewards, integers[1]
+
+
+def parts_of(block: Block, numbers: int) -> Iterator[tuple[slice, Block]]:
+    """The block in pieces of so many users that ``numbers`` of each fit in memory; at least one."""
+    size = max(1, _CHUNK // max(1, numbers))
+    for start in range(0, max(1, block.users), size):
+        rows = slice(start, min(block.users, start + size))
+        yield rows, block.take(rows)
+
+
+def transitions(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Bools, Bools]:
+    """A block's arrays as (users, H, ..), made safe: whatever the values are, nothing raises.
+
+    Returns:
+        States (users, H + 1, D), clipped to the box; actions, 0 where there is none; rewards,
+        clipped to their range; which steps are valid; and which are the last before an end.
+    """
+    steps = steps_of(block, spec)
+    states: Floats = np.clip(steps.states, spec.lows, spec.highs)
+    return states, steps.actions, steps.rewards, steps.valid, steps.ended
+
+
+def clipped(vectors: Floats, radius: float) -> Floats:
+    """Rows of moderate size, scaled back to length ``radius`` where they are longer."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    scaled: Floats = vectors * (radius / np.maximum(lengths, radius))
+    return scaled
+
+
+def check_clip(clip: float) -> None:
+    """A length that users are scaled back to."""
+    if not (math.isfinite(clip) and clip > 0):
+        raise InvalidArgument(f"clip must be finite and > 0, got {clip!r}")
+
+
+def scaled_back(vectors: Floats, radius: float) -> Floats:
+    """Rows in the ball of a radius; rows that are not finite are zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    good = np.isfinite(lengths)
+    scaled: Floats = np.where(good, vectors, 0.0) * (
+        radius / np.maximum(np.where(good, lengths, radius), radius)
+    )
+    return scaled
