@@ -54,6 +54,7 @@ import numpy as np
 
 import tacit
 from tacit.continuous import line
+from tacit.core.kinds import maker
 from tacit.linear import simplex
 from tacit.lq import random_system
 from tacit.mixture import mixture_of_models
@@ -109,7 +110,7 @@ class Kind:
             more["schedule"] = f"fixed:size={self.users}"
         if counter != "auto":
             more["counter"] = counter
-        made = getattr(importlib.import_module(module), name)
+        made = maker(getattr(importlib.import_module(module), name))
         return made(self.world.spec, self.users * self.blocks, PRIVACY, **more, **files)
 
 

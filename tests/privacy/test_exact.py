@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from tacit.continuous.policy_evaluation import PolicyEvaluation
 
-from tacit import Block, JointDP, LocalDP, Relation
+from tacit import OFU, Block, CertaintyEquivalence, JointDP, LocalDP, Relation
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.continuous import cartpole, line
@@ -38,8 +38,6 @@ from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
 from tacit.lq import double_integrator
-from tacit.lq.certainty_equivalence import CertaintyEquivalence
-from tacit.lq.ofu import OFU
 from tacit.mixture import mixture_of_models
 from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
 from tacit.mixture.linopt_po import LinOptPO
