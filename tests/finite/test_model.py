@@ -7,7 +7,7 @@ import pytest
 from scipy.special import chdtrc, ndtr
 
 from tacit import InvalidArgument
-from tacit.finite import spec
+from tacit.core import sizes
 from tacit.finite.model import FiniteModel, evaluate, occupancy, optimal, policy_values
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_counts, simulate_episodes, simulate_occupancy
@@ -228,7 +228,7 @@ def test_occupancy_counts_need_no_array_of_actions(monkeypatch):
     policy = random_policy(35, model, True)
     rng = np.random.default_rng(0)
     simulate_counts(model, policy, 10, rng)
-    monkeypatch.setattr(spec, "MOST_BYTES", 8 * 3 * 20 * 20)
+    monkeypatch.setattr(sizes, "MOST_BYTES", 8 * 3 * 20 * 20)
     assert simulate_occupancy(model, policy, 10, rng)["transitions"].sum() == 30
     with pytest.raises(InvalidArgument, match="bytes"):
         simulate_counts(model, policy, 10, rng)

@@ -21,9 +21,9 @@ from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
+from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.finite.env import Registered, numbered_actions, opened, register_worlds
-from tacit.finite.spec import check_size
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]

@@ -15,9 +15,9 @@ from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
+from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.world import Form
-from tacit.finite.spec import check_bytes, check_size, check_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
 

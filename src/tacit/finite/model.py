@@ -12,16 +12,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.sizes import check_bytes, check_size
 from tacit.finite.outcomes import Outcomes, conditional_chances, cumulative_chances
 from tacit.finite.policy import Policy
-from tacit.finite.spec import (
-    TOLERANCE,
-    FiniteSpec,
-    check_bytes,
-    check_distributions,
-    check_reward_values,
-    check_size,
-)
+from tacit.finite.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite.spec import check_bytes
+from tacit.core.sizes import check_bytes
 
 Floats = NDArray[np.float64]
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
+from tacit.core.sizes import check_bytes, check_users
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.outcomes import conditional_chances, cumulative_chances
 from tacit.finite.policy import Policy
-from tacit.finite.spec import check_bytes, check_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 

@@ -1,24 +1,18 @@
-"""What an agent may know of a finite world, and the checks of sizes and numbers it is made with."""
+"""What an agent may know of a finite world, and the checks of its probabilities."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.sizes import check_size
 from tacit.privacy.arguments import fitting, flag
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
-
-# Arrays above this are refused before they are allocated.
-MOST_BYTES = 4 * 2**30
-MOST_SIZE = 10**12
-# Within this, samplers of binomials and sums in float64 are exact to the last user.
-MOST_USERS = 10**12
 
 TOLERANCE = 1e-8
 """How far sums of probabilities may be from 1."""
@@ -56,68 +50,6 @@ class FiniteSpec:
         if self.start is not None:
             start = check_distributions("start", self.start, (self.states,))
             object.__setattr__(self, "start", tuple(start.tolist()))
-
-
-def check_size(name: str, value: int) -> int:
-    """An integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InvalidArgument(f"{name} must be an integer >= 1, got {value!r}")
-    if value > MOST_SIZE:
-        raise InvalidArgument(f"{name} must be at most {MOST_SIZE:,}, got {value!r}")
-    return int(value)
-
-
-def check_seed(name: str, value: int) -> int:
-    """An integer of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise InvalidArgument(f"{name} must be an integer >= 0, got {value!r}")
-    return int(value)
-
-
-def check_bytes(name: str, shape: tuple[int, ...], itemsize: int = 8) -> None:
-    """Refuses an array that would not fit, before it is allocated."""
-    needed = math.prod(shape) * itemsize
-    if needed > MOST_BYTES:
-        raise InvalidArgument(
-            f"{name} of shape {tuple(shape)} would need {needed:,} bytes "
-            f"({(needed >> 20) / 1024 if needed < 2**90 else math.inf:.1f} GiB); at most "
-            f"{MOST_BYTES:,} are allowed"
-        )
-
-
-def check_users(users: int) -> int:
-    """A number of users, at most 10^12."""
-    if isinstance(users, bool) or not isinstance(users, (int, np.integer)):
-        raise InvalidArgument(f"users must be an integer, got {users!r}")
-    if not 0 <= users <= MOST_USERS:
-        raise InvalidArgument(f"users must be in 0..{MOST_USERS}, got {users!r}")
-    return int(users)
-
-
-def numbers(name: str, values: ArrayLike) -> NDArray[Any]:
-    """An array of integers or floats."""
-    try:
-        array = np.asarray(fitting(name, values))
-    except ValueError as error:
-        raise InvalidArgument(f"{name} must be an array of numbers: {error}") from None
-    if array.dtype.kind not in "iufb":
-        raise InvalidArgument(f"{name} must be an array of numbers, got dtype {array.dtype}")
-    return array.astype(np.float64) if array.dtype.kind == "b" else array
-
-
-def read_only(values: ArrayLike) -> Floats:
-    """An array that cannot be changed: a copy, unless it is one already."""
-    if (
-        isinstance(values, np.ndarray)
-        and values.dtype == np.float64
-        and values.flags.owndata
-        and values.flags.c_contiguous
-        and not values.flags.writeable
-    ):
-        return values
-    array = np.array(values, dtype=np.float64, order="C")
-    array.setflags(write=False)
-    return array
 
 
 def check_reward_values(values: ArrayLike) -> Floats:

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
+from tacit.core.sizes import numbers
 from tacit.core.world import Form
 from tacit.finite.model import FiniteModel, evaluate, optimal
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_counts, simulate_episodes, simulate_occupancy
-from tacit.finite.spec import FiniteSpec, numbers
+from tacit.finite.spec import FiniteSpec
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
 

@@ -21,11 +21,11 @@ import numpy as np
 from tacit.core.algorithm import Floats, Setting
 from tacit.core.asks import Arrays, Kept, State, below
 from tacit.core.schedule import Schedule, growing
+from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.evidence import Evidence
 from tacit.finite.flow import conserve
 from tacit.finite.policy import Policy
-from tacit.finite.spec import check_bytes
 from tacit.finite.visits import VisitCounts
 from tacit.linear.estimate import LinearWidths, add_features
 from tacit.linear.options import LinearOptions, Switching, check_together, choose_statistic

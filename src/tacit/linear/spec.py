@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.sizes import check_bytes, numbers, read_only
 from tacit.finite.feature_spec import FeatureSpec, fingerprint
-from tacit.finite.spec import check_bytes, numbers, read_only
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.spec import check_seed, check_size, numbers
+from tacit.core.sizes import check_seed, check_size, numbers
 from tacit.finite.visits import read_codes, read_rewards
 from tacit.linear.feature_bounds import MOST_PAIRS, SHORTEST, BoundedSteps, inner_products
 from tacit.linear.spec import check_features

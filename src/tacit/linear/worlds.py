@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite.spec import check_bytes, check_seed, check_size
+from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.finite.world import model_of
 from tacit.linear.world import LinearWorld
 from tacit.privacy.arguments import flag

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.spec import check_seed, check_size
+from tacit.core.sizes import check_seed, check_size
 from tacit.lq.spec import check_array, check_definite, check_positive, check_semidefinite
 from tacit.privacy.errors import InvalidArgument
 

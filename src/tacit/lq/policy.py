@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.public_file import write_published
-from tacit.finite.spec import check_seed
+from tacit.core.sizes import check_seed
 from tacit.lq.spec import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
 

@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.spec import check_size
+from tacit.core.sizes import check_size
 from tacit.lq.spec import check_array, check_definite, check_number, check_semidefinite
 from tacit.privacy.errors import InvalidArgument
 

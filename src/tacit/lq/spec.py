@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.sizes import check_size, numbers
 from tacit.core.spec import ArraySpec
-from tacit.finite.spec import check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]

@@ -11,9 +11,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.world import Form
-from tacit.finite.spec import check_bytes, check_seed, check_size
 from tacit.lq import riccati
 from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.spec import check_bytes, check_seed, check_size
+from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.lq import riccati
 from tacit.lq.spec import check_array, check_number, check_positive
 from tacit.lq.world import Ball, LQWorld, Noise, Sphere, Start, UniformBall

@@ -22,8 +22,8 @@ import numpy as np
 
 from tacit.core.learner import Arrays, Bonus, Calibration, Floats, below
 from tacit.core.schedule import Schedule, growing
+from tacit.core.sizes import check_bytes
 from tacit.finite.finite_learner import FiniteLearner
-from tacit.finite.spec import check_bytes
 from tacit.mixture.models import (
     CountModel,
     CountRewards,

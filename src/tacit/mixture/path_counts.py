@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite.spec import check_size
+from tacit.core.sizes import check_size
 from tacit.finite.visits import read_codes, read_rewards
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument

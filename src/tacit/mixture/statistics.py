@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.finite.spec import check_size
+from tacit.core.sizes import check_size
 from tacit.finite.visits import read_codes, read_rewards
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument

@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.sizes import check_bytes, check_size, numbers, read_only
 from tacit.finite.feature_spec import check_mean_rewards
 from tacit.finite.model import FiniteModel
-from tacit.finite.spec import check_bytes, check_distributions, check_size, numbers, read_only
+from tacit.finite.spec import check_distributions
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
 from tacit.mixture.spec import (
     MixtureSpec,

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from tacit.core.agent import Agent
 from tacit.core.permuted import PermutedWorld
 from tacit.core.schedule import every_episode
+from tacit.core.sizes import MOST_BYTES
 from tacit.core.world import World
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
-from tacit.finite.spec import MOST_BYTES
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.statistic import Block
 from tacit.simulation.agents import AnyAgent

@@ -15,10 +15,11 @@ import numpy as np
 from tacit.core.algorithm import Floats, Setting
 from tacit.core.asks import Arrays, State
 from tacit.core.schedule import Schedule, growing
+from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.evidence import Evidence
 from tacit.finite.flow import conserve
-from tacit.finite.spec import FiniteSpec, check_bytes
+from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import flag, instance_of, one_of, positive
 from tacit.privacy.curators.gate import Release

@@ -18,6 +18,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
+from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.world import Form
 from tacit.finite.env import (
     FiniteEnv,
@@ -29,7 +30,7 @@ from tacit.finite.env import (
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import check_deterministic, occupancy_block
-from tacit.finite.spec import FiniteSpec, check_bytes, check_size, check_users
+from tacit.finite.spec import FiniteSpec
 from tacit.finite.world import FORMS, FiniteWorld
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.sizes import check_size, numbers
 from tacit.finite.model import FiniteModel
-from tacit.finite.spec import check_size, numbers
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
 from tacit.privacy.errors import InvalidArgument
 

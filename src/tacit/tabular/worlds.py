@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.finite.spec import check_bytes, check_seed, check_size
+from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.world import TabularWorld
 
