@@ -145,3 +145,14 @@ def saved_source(source: NoiseSource) -> dict[str, Any] | None:
 def _generator(seed: int | None) -> np.random.Generator:
     entropy = secrets.randbits(256) if seed is None else seed
     return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(entropy)))
+
+
+def safe_scale(sensitivity: float, cost: float) -> float:
+    """Sensitivity / cost, within the range in which sums and noise are ordinary numbers."""
+    scale = sensitivity / cost
+    if not 1e-150 < scale < 1e150:
+        raise InvalidArgument(
+            f"a sensitivity of {sensitivity!r} at a cost of {cost!r} needs noise of scale "
+            f"{scale!r}, which is out of range"
+        )
+    return scale

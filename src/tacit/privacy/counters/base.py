@@ -30,13 +30,14 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import MOST_USERS, FilePath, flag, positive, whole_number
+from tacit.privacy.arguments import MOST_USERS, FilePath, positive, whole_number
 from tacit.privacy.budget import Budget, Relation
-from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
+from tacit.privacy.counters.items import Items
+from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise import Noise, NoiseSource, saved_source
+from tacit.privacy.noise import Noise, NoiseSource, safe_scale, saved_source
+from tacit.privacy.owner import Owner, Uncopyable
 from tacit.privacy.storage import read_state, write_state
-from tacit.privacy.symmetric import pack, packed_size, unpack
 
 Floats = NDArray[np.float64]
 Distribution = Literal["gaussian", "laplace", "none"]
@@ -45,7 +46,7 @@ Distribution = Literal["gaussian", "laplace", "none"]
 _KINDS: dict[str, type[Counter]] = {}
 
 
-class Counter(ABC):
+class Counter(Uncopyable, ABC):
     """A private running sum of vectors or of symmetric matrices.
 
     Args:
@@ -68,6 +69,8 @@ class Counter(ABC):
     distributions: ClassVar[tuple[Distribution, ...]] = ("gaussian",)
     horizon_free: ClassVar[bool] = False
 
+    why_single = "a counter cannot be copied: two copies would go on from the same noise"
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         # A subclass that keeps its parent's kind (a variant under test) does not take its place.
@@ -87,8 +90,8 @@ class Counter(ABC):
     ) -> None:
         self.sensitivity = positive("sensitivity", sensitivity)
         self.releases = self._check_releases(releases)
-        self.symmetric = flag("symmetric", symmetric)
-        self.shape = _check_shape(shape, self.symmetric)
+        self._items = Items(shape, symmetric)
+        self.shape, self.symmetric = self._items.shape, self._items.symmetric
         self.distribution: Distribution = self._check_cost(mu, epsilon)
         self.mu = mu
         self.epsilon = epsilon
@@ -96,11 +99,11 @@ class Counter(ABC):
         self.budget: Budget | None = None
         self.relation = Relation.REPLACE_ONE
         self.source: NoiseSource = Noise() if source is None else source
-        self.size = _vector_size(self.shape, symmetric)
+        self.size = self._items.size
         self.released = 0
         self._sum = np.zeros(self.size)
         cost = mu if mu is not None else epsilon
-        self.scale = 0.0 if cost is None else noise_scale(self.column_norm * self.sensitivity, cost)
+        self.scale = 0.0 if cost is None else safe_scale(self.column_norm * self.sensitivity, cost)
         self._noise_unit: float | None = None
         self._owner = Owner(self.source.simulation)
         self._interrupted = False
@@ -134,7 +137,7 @@ class Counter(ABC):
         """What the kind keeps between releases: JSON values and arrays of drawn noise."""
         return {}, {}
 
-    def _restore(self, values: dict[str, Any], arrays: dict[str, Floats]) -> None:  # noqa: B027
+    def _restore(self, values: dict[str, Any], arrays: dict[str, Floats]) -> None:
         """Takes back what :meth:`_state` gave."""
 
     # What every counter offers.
@@ -169,11 +172,6 @@ class Counter(ABC):
         self._noise_unit = unit
 
     @property
-    def cost_per_unit(self) -> float:
-        """Privacy cost (mu, or epsilon under Laplace noise) per unit of sensitivity."""
-        return 0.0 if self.scale == 0.0 else self.column_norm / self.scale
-
-    @property
     def guarantee(self) -> Guarantee | None:
         """What is proven of everything this counter ever publishes; ``None`` without noise."""
         if self.distribution == "none":
@@ -199,7 +197,7 @@ class Counter(ABC):
             HorizonExceeded: all declared releases were made. Nothing changes.
             InvalidArgument: wrong shape, or not finite. Nothing changes.
         """
-        vector = self._check_item(item)
+        vector = self._items.packed(item)
         self._owner.check("counter")
         if self.releases is not None and self.released >= self.releases:
             raise HorizonExceeded(
@@ -246,7 +244,7 @@ class Counter(ABC):
         state = read_state(path, "counter")
         try:
             source = Noise.from_state(state.meta["noise"])
-            return Counter.revive(state.meta, state.arrays, source)
+            return revive_counter(state.meta, state.arrays, source)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved counter ({error})") from None
 
@@ -272,27 +270,6 @@ class Counter(ABC):
         }
         return meta, {"sum": self._sum, **arrays}
 
-    @staticmethod
-    def revive(meta: dict[str, Any], arrays: dict[str, Floats], source: NoiseSource) -> Counter:
-        """The counter that :meth:`dump` described."""
-        counter = _KINDS[meta["counter"]](
-            sensitivity=meta["sensitivity"],
-            releases=meta["releases"],
-            shape=tuple(meta["shape"]),
-            symmetric=meta["symmetric"],
-            mu=meta["mu"],
-            epsilon=meta["epsilon"],
-            source=source,
-            **meta["options"],
-        )
-        counter.budget = None if meta["budget"] is None else Budget(*meta["budget"])
-        counter.relation = Relation(meta["relation"])
-        counter.why = meta["why"]
-        counter.released = meta["released"]
-        counter._sum = arrays["sum"].copy()
-        counter._restore(meta["values"], {k: a.copy() for k, a in arrays.items() if k != "sum"})
-        return counter
-
     def __repr__(self) -> str:
         cost = f"mu={self.mu:.4g}" if self.mu is not None else f"epsilon={self.epsilon}"
         return (
@@ -317,30 +294,8 @@ class Counter(ABC):
             return self.source.laplace(shape)
         return self.source.normal(shape)
 
-    def __copy__(self) -> Self:
-        raise TypeError("a counter cannot be copied: two copies would go on from the same noise")
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self.__copy__()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (self.__copy__(),)
-
-    def _check_item(self, item: ArrayLike) -> Floats:
-        array = np.asarray(item, dtype=np.float64)
-        if array.shape != self.shape:
-            raise InvalidArgument(f"item must have shape {self.shape}, got {array.shape}")
-        vector = pack(array).reshape(-1) if self.symmetric else array.reshape(-1)
-        # The squared norm is finite for all sane input and much cheaper than a scan.
-        if not math.isfinite(vector.dot(vector)) and not np.isfinite(vector).all():
-            raise InvalidArgument("item must be finite: clip users' values before they are summed")
-        return vector
-
     def _shaped(self, vector: Floats) -> Floats:
-        if self.symmetric:
-            dimension = self.shape[-1]
-            return unpack(vector.reshape(*self.shape[:-2], packed_size(dimension)), dimension)
-        return vector.reshape(self.shape)
+        return self._items.shaped(vector)
 
     def _check_releases(self, releases: int | None) -> int | None:
         if releases is None:
@@ -367,42 +322,22 @@ class Counter(ABC):
         return "laplace"
 
 
-class Owner:
-    """Refuses to go on in a forked process, where parent and child would share a state."""
-
-    def __init__(self, simulation: bool) -> None:
-        self._pid = None if simulation else os.getpid()
-
-    def check(self, what: str) -> None:
-        """Raises in any process but the one that made the state."""
-        if self._pid is not None and self._pid != os.getpid():
-            raise DoubleSpend(
-                f"this {what} belongs to another process: after a fork both would publish from one "
-                f"state, and pay once"
-            )
-
-
-def noise_scale(sensitivity: float, cost: float) -> float:
-    """Sensitivity / cost, within the range in which sums and noise are ordinary numbers."""
-    scale = sensitivity / cost
-    if not 1e-150 < scale < 1e150:
-        raise InvalidArgument(
-            f"a sensitivity of {sensitivity!r} at a cost of {cost!r} needs noise of scale "
-            f"{scale!r}, which is out of range"
-        )
-    return scale
-
-
-def _check_shape(shape: tuple[int, ...], symmetric: bool) -> tuple[int, ...]:
-    if not isinstance(shape, (tuple, list)):
-        raise InvalidArgument(f"shape must be a tuple of sizes, got {shape!r}")
-    shape = tuple(whole_number("every entry of shape", n) for n in shape)
-    if symmetric and (len(shape) < 2 or shape[-1] != shape[-2]):
-        raise InvalidArgument(f"a symmetric item has shape (..., d, d), got {shape}")
-    return shape
-
-
-def _vector_size(shape: tuple[int, ...], symmetric: bool) -> int:
-    if symmetric:
-        return math.prod(shape[:-2]) * packed_size(shape[-1])
-    return math.prod(shape)
+def revive_counter(meta: dict[str, Any], arrays: dict[str, Floats], source: NoiseSource) -> Counter:
+    """The counter that :meth:`Counter.dump` described."""
+    counter = _KINDS[meta["counter"]](
+        sensitivity=meta["sensitivity"],
+        releases=meta["releases"],
+        shape=tuple(meta["shape"]),
+        symmetric=meta["symmetric"],
+        mu=meta["mu"],
+        epsilon=meta["epsilon"],
+        source=source,
+        **meta["options"],
+    )
+    counter.budget = None if meta["budget"] is None else Budget(*meta["budget"])
+    counter.relation = Relation(meta["relation"])
+    counter.why = meta["why"]
+    counter.released = meta["released"]
+    counter._sum = arrays["sum"].copy()
+    counter._restore(meta["values"], {k: a.copy() for k, a in arrays.items() if k != "sum"})
+    return counter

@@ -12,17 +12,17 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import MOST_USERS, fitting, instance_of, positive, whole_number
-from tacit.privacy.counters.base import Owner
 from tacit.privacy.curators.participants import Participants
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.owner import Owner, Uncopyable
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 
@@ -55,7 +55,7 @@ class Release:
         return self.parts[part]
 
 
-class Curator(ABC):
+class Curator(Uncopyable, ABC):
     """What all three models share: blocks, users, and the bookkeeping of who was where.
 
     Args:
@@ -64,6 +64,8 @@ class Curator(ABC):
         source: another source of noise (for audits); excludes ``noise_seed``.
         protects: what is protected; see :attr:`tacit.Statistic.protects`.
     """
+
+    why_single = "a curator cannot be copied: two copies would spend one budget twice"
 
     def __init__(
         self,
@@ -310,15 +312,6 @@ class Curator(ABC):
         self.releases += 1
         self.last_release = release
         return release
-
-    def __copy__(self) -> Self:
-        raise TypeError("a curator cannot be copied: two copies would spend one budget twice")
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self.__copy__()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (self.__copy__(),)
 
 
 class Stream(ABC):

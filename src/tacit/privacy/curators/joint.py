@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import FilePath, file_name, instance_of
-from tacit.privacy.counters.base import noise_scale
 from tacit.privacy.curators.accounts import BlockAccounts
 from tacit.privacy.curators.gate import Curator, Release
 from tacit.privacy.curators.joint_stream import JointStream, JointStreams
@@ -47,7 +46,7 @@ from tacit.privacy.exact import (
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Terms
 from tacit.privacy.models import JointDP
-from tacit.privacy.noise import NoiseSource
+from tacit.privacy.noise import NoiseSource, safe_scale
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 Numbers: TypeAlias = Floats | NDArray[np.int64]
@@ -191,7 +190,7 @@ class JointCurator(Curator):
             sensitivity = self._sensitivity(statistic, step)
             sensitivity += uneven_rounding(statistic, self.privacy.norm, smallest)
             cost = self.accounts.cost(mu, epsilon, decay, shares)
-            scale = noise_scale(sensitivity, cost)
+            scale = safe_scale(sensitivity, cost)
             costs = self.accounts.costs(cost, shares)
             self.accounts.check(costs)
             if self.privacy.exact:

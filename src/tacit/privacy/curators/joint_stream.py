@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.counters import Counter, Noiseless, make_counter
+from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.curators.gate import Release, Stream
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import ExactNoise, check_reach, reach, whole_kind
@@ -85,7 +86,7 @@ class JointStreams:
         meta, arrays = self.waiting[name]
         if meta["statistic"] != statistic.fingerprint:
             raise InvalidArgument(f"stream {name!r} was of another statistic")
-        made = Counter.revive(meta, arrays, curator.source)
+        made = revive_counter(meta, arrays, curator.source)
         stream = JointStream(curator, name, statistic, made, meta["cost"], meta["step"])
         stream.entered = set(meta["entered"])
         stream.users, stream.reach = meta["users"], meta.get("reach", 0.0)

@@ -30,7 +30,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
-from tacit.privacy.counters.base import noise_scale as safe_scale
 from tacit.privacy.curators.gate import Curator, Release, Stream
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import (
@@ -44,7 +43,7 @@ from tacit.privacy.exact import (
 )
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import LocalDP
-from tacit.privacy.noise import Noise
+from tacit.privacy.noise import Noise, safe_scale
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 # Laplace noise beyond so many scales has a probability below 1e-300, Gaussian noise far below.
