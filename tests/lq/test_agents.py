@@ -16,7 +16,7 @@ from tacit import OFU, Agent, CertaintyEquivalence, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
 from tacit.lq import GainPolicy, LQWorld, Point, UniformBall, dosing, random_system
 from tacit.lq.base import LQConstants
-from tacit.lq.estimate import BlockEvidence, Posterior, Regression
+from tacit.lq.estimate import BlockEvidence, ModelPosterior, ModelRegression
 from tacit.lq.questions import best_weight, scaled_inputs
 from tacit.lq.riccati import optimal_gains
 from tacit.lq.safeguard import bounded_gains
@@ -285,7 +285,7 @@ def test_without_noise_the_posterior_is_least_squares() -> None:
     world = SMALL
     spec = world.spec
     p, n = 3, 2
-    regression = Regression(spec, prior_std=1e3)
+    regression = ModelRegression(spec, prior_std=1e3)
     rng = np.random.default_rng(0)
     z = rng.normal(size=(200, p))
     w = 0.1 * rng.normal(size=(200, n))
@@ -317,7 +317,7 @@ def test_without_noise_the_posterior_is_least_squares() -> None:
 
 
 def test_distances_of_posteriors() -> None:
-    known = Posterior(np.zeros((3, 2)), np.diag([4.0, 1.0, 1.0]))
+    known = ModelPosterior(np.zeros((3, 2)), np.diag([4.0, 1.0, 1.0]))
     assert known.mahalanobis(np.array([[2.0, 0.0], [0.0, 3.0], [0.0, 0.0]])) == pytest.approx(10.0)
     drawn = known.draw(np.random.default_rng(0), 40_000, caution=2.0)
     np.testing.assert_allclose(drawn.std(axis=0)[:, 0], [4.0, 2.0, 2.0], rtol=0.03)

@@ -24,7 +24,7 @@ from tacit.core.algorithm import Algorithm, Floats, Setting
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.core.schedule import Schedule, growing
 from tacit.lq.energy import EnergyHistogram
-from tacit.lq.estimate import BlockEvidence, Posterior, Regression
+from tacit.lq.estimate import BlockEvidence, ModelPosterior, ModelRegression
 from tacit.lq.exploration import first_noise, later_noise, most_noise
 from tacit.lq.policy import GainPolicy
 from tacit.lq.questions import LEAST_ENERGY, next_sums
@@ -54,7 +54,7 @@ class LQConstants:
         largest_noise: and how large it may be, in first noises, per root of the horizon.
         explore: it may cost so many times what the gains are expected to lack of the optimum.
         prior: standard deviation of all entries of (A, B) together, in norm bounds.
-        model_error: see :class:`~tacit.lq.estimate.Regression`.
+        model_error: see :class:`~tacit.lq.estimate.ModelRegression`.
         cap: where residuals are cut, in standard deviations of the posterior;
         first_cap: the same for the first block, in those of the prior.
         steps: how many steps of the first users count.
@@ -140,7 +140,7 @@ class LQAlgorithm(Algorithm[GainPolicy]):
             )
         chosen, p, n = options.constants, spec.states + spec.controls, spec.states
         prior_std = chosen.prior * spec.norm_bound / math.sqrt(n * p)
-        self.regression = Regression(spec, prior_std, chosen.model_error)
+        self.regression = ModelRegression(spec, prior_std, chosen.model_error)
         self.energy: float | None = None
         self._known = self.regression.prior
         self._evidence: list[BlockEvidence] = []
@@ -150,7 +150,7 @@ class LQAlgorithm(Algorithm[GainPolicy]):
     # What is public.
 
     @property
-    def uncertainty(self) -> Posterior | None:
+    def uncertainty(self) -> ModelPosterior | None:
         """What the releases tell of the model: a mean, and a covariance of its columns.
 
         It counts the noise of the world and of privacy, and starts from a prior of independent

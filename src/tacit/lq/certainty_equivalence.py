@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.core.algorithm import Floats
 from tacit.lq.base import LQAlgorithm, LQOptions
-from tacit.lq.estimate import Posterior
+from tacit.lq.estimate import ModelPosterior
 from tacit.lq.policy import GainPolicy
 from tacit.lq.safeguard import Safeguard, optimal_gains
 from tacit.privacy.arguments import positive
@@ -77,7 +77,7 @@ class CertaintyEquivalence(LQAlgorithm):
         return self.policies(best, best)
 
 
-def candidates(spec: LQSpec, known: Posterior, last: Floats) -> list[Floats]:
+def candidates(spec: LQSpec, known: ModelPosterior, last: Floats) -> list[Floats]:
     """Gains for the posterior mean, less of them, cautious ones, and those of the last time."""
     certain = optimal_gains(spec, known.mean, np.zeros_like(known.covariance))
     cautious = optimal_gains(spec, known.mean, known.covariance)

@@ -34,7 +34,7 @@ _LEAST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class ModelPosterior:
     """What is known of Theta = [A, B]', (n + d, n).
 
     The columns are independent and normal around those of ``mean``, all with one covariance.
@@ -130,7 +130,7 @@ class BlockEvidence:
 
 
 @dataclass(frozen=True)
-class Regression:
+class ModelRegression:
     """From evidence to a posterior.
 
     Attributes:
@@ -147,14 +147,14 @@ class Regression:
     rounds: int = 4
 
     @property
-    def prior(self) -> Posterior:
+    def prior(self) -> ModelPosterior:
         """Before anything is known."""
         n, p = self.spec.states, self.spec.states + self.spec.controls
-        return Posterior(np.zeros((p, n)), self.prior_std**2 * np.eye(p))
+        return ModelPosterior(np.zeros((p, n)), self.prior_std**2 * np.eye(p))
 
     def expected(
         self,
-        known: Posterior,
+        known: ModelPosterior,
         gains: Floats,
         control_noise: float,
         inputs: Floats,
@@ -186,8 +186,8 @@ class Regression:
         return gram, energies
 
     def posterior(
-        self, evidence: list[BlockEvidence], trust: list[float], known: Posterior
-    ) -> Posterior:
+        self, evidence: list[BlockEvidence], trust: list[float], known: ModelPosterior
+    ) -> ModelPosterior:
         """What the blocks tell together, each with weight ``trust``, from a first guess."""
         n, p = self.spec.states, self.spec.states + self.spec.controls
         for _ in range(self.rounds):
@@ -199,10 +199,12 @@ class Regression:
                 precision += weight * (design.T @ pulled)
                 moved += weight * (pulled.T @ (block.cross + design @ block.centre))
             covariance = np.linalg.inv(0.5 * (precision + precision.T))
-            known = Posterior(self._bounded(covariance @ moved), 0.5 * (covariance + covariance.T))
+            known = ModelPosterior(
+                self._bounded(covariance @ moved), 0.5 * (covariance + covariance.T)
+            )
         return known
 
-    def surprise(self, block: BlockEvidence, before: Posterior) -> float:
+    def surprise(self, block: BlockEvidence, before: ModelPosterior) -> float:
         """How far C~ is from what was expected before: 1 on average if that was right.
 
         Above it what was known was surer of itself than it should have been.
@@ -213,7 +215,7 @@ class Regression:
         ahead = block.cross - design @ (before.mean - block.centre)
         return float((ahead * np.linalg.solve(spread, ahead)).sum()) / ahead.size
 
-    def _expected(self, block: BlockEvidence, known: Posterior) -> Floats:
+    def _expected(self, block: BlockEvidence, known: ModelPosterior) -> Floats:
         gram, _ = self.expected(
             known,
             block.gains,
@@ -233,7 +235,7 @@ class Regression:
         noise: Floats = per_state * gram + floor
         return noise
 
-    def _regression(self, block: BlockEvidence, known: Posterior) -> tuple[Floats, Floats]:
+    def _regression(self, block: BlockEvidence, known: ModelPosterior) -> tuple[Floats, Floats]:
         """The matrix that Theta - T is multiplied by to give C~, and the covariance around it."""
         p, n = block.centre.shape
         gram, unsure = block.gram, np.zeros((p, p))

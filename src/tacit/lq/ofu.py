@@ -16,7 +16,7 @@ from tacit.core.asks import Arrays, State
 from tacit.core.schedule import Schedule
 from tacit.lq.base import LQAlgorithm, LQOptions
 from tacit.lq.certainty_equivalence import candidates
-from tacit.lq.estimate import Posterior
+from tacit.lq.estimate import ModelPosterior
 from tacit.lq.optimism import optimistic_model
 from tacit.lq.policy import GainPolicy
 from tacit.lq.questions import best_weight
@@ -79,7 +79,7 @@ class ConfidenceSet:
         return float((error * (self.V @ error)).sum()) <= self.beta**2
 
 
-class Regularisers(NamedTuple):
+class NoiseBounds(NamedTuple):
     """Of the regression on noisy sums: H = V - Z'Z and L = U - Z'X (Assumption 2).
 
     Attributes:
@@ -193,7 +193,7 @@ class OFU(LQAlgorithm):
         self._total, self._variances = (gram, cross), (variances[0], variances[1])
 
     @property
-    def uncertainty(self) -> Posterior | None:
+    def uncertainty(self) -> ModelPosterior | None:
         """See :class:`~tacit.lq.base.LQAlgorithm`; ``None`` as printed, which has no posterior."""
         return None if self.printed else super().uncertainty
 
@@ -222,14 +222,14 @@ class OFU(LQAlgorithm):
             t, t_cross = (math.sqrt(v) for v in self._variances)
             low = t * (math.sqrt(2.0 * p) + math.sqrt(2.0 * math.log(2.0 / share)))
             nu = t_cross * (math.sqrt(n * p) + math.sqrt(log)) / math.sqrt(low)
-            of_noise = Regularisers(2.0 * low, low, 3.0 * low, nu)
+            of_noise = NoiseBounds(2.0 * low, low, 3.0 * low, nu)
         else:
             low = (spec.noise_bound / spec.norm_bound) ** 2 or 1e-6
-            of_noise = Regularisers(low, low, low, 0.0)
+            of_noise = NoiseBounds(low, low, low, 0.0)
         energy = self.served * float(self.statistic().tau or 0.0)
         return self._set(of_noise, log, energy)
 
-    def _set(self, of_noise: Regularisers, log: float, energy: float) -> ConfidenceSet:
+    def _set(self, of_noise: NoiseBounds, log: float, energy: float) -> ConfidenceSet:
         """Estimate (7) and radius of Lemma 1, whose determinant is of nobody's raw data.
 
         Args:
@@ -306,7 +306,7 @@ class OFU(LQAlgorithm):
         ahead = math.sqrt(2.0 * n * p) + math.sqrt(4.0 * math.log(2.0 * K / a))
         nu = second * root / math.sqrt(low) * ahead
         energy = self.spec.horizon * K * (1.0 + self.spec.gain_bound**2)
-        of_noise = Regularisers(2.0 * low, low, 3.0 * low, nu)
+        of_noise = NoiseBounds(2.0 * low, low, 3.0 * low, nu)
         return self._set(of_noise, 2.0 * math.log(2.0 / a), energy)
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.lq.estimate import Posterior, Regression
+from tacit.lq.estimate import ModelPosterior, ModelRegression
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 
@@ -26,8 +26,8 @@ _UNCLIPPED = 1e3
 
 
 def next_sums(
-    regression: Regression,
-    known: Posterior,
+    regression: ModelRegression,
+    known: ModelPosterior,
     policy: GainPolicy,
     first_steps: float | None,
     clip: Literal["predictable", "trajectory"],
@@ -85,7 +85,7 @@ def next_sums(
     )
 
 
-def _first_gram(regression: Regression, control_noise: float) -> Floats:
+def _first_gram(regression: ModelRegression, control_noise: float) -> Floats:
     """Of first steps: only of first states is it known where they are."""
     spec, n = regression.spec, regression.spec.states
     gram = np.zeros((n + spec.controls, n + spec.controls))

@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.core.algorithm import Floats
 from tacit.core.sizes import read_only
-from tacit.lq.estimate import Posterior
+from tacit.lq.estimate import ModelPosterior
 
 if TYPE_CHECKING:
     from tacit.lq.spec import LQSpec
@@ -39,7 +39,7 @@ class Safeguard:
     confidence: float
     worst: float
 
-    def models(self, known: Posterior, rng: np.random.Generator) -> Floats:
+    def models(self, known: ModelPosterior, rng: np.random.Generator) -> Floats:
         """Models that are possible by what is known, and a margin, within the public bound."""
         models = known.draw(rng, self.samples, self.caution)
         norms = np.linalg.norm(models, axis=(1, 2))
