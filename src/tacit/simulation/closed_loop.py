@@ -1,7 +1,7 @@
 """Agent and users in one compiled loop, for the baseline that plans after every user.
 
 Without privacy and with a release after each episode, a run is nothing but short steps: an episode,
-its counts, a plan. Through :meth:`~tacit.tabular.ucbvi.UCBVI.learn` each of them passes the gate,
+its counts, a plan. Through :meth:`~tacit.core.agent.Agent.learn` each of them passes the gate,
 which costs more than the work itself. Here all of them run in one loop, with the same estimates,
 bonus and random ties; what differs is the order in which sums are rounded and ties are drawn.
 
