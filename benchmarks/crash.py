@@ -252,7 +252,7 @@ def live(case: Case, folder: Path, life: Life) -> None:
 
     def publish(agent: Any, kind: str) -> None:
         last, policies = agent._curator.last_release, (agent.policy, agent.greedy_policy)
-        arrays = [agent._policy_arrays(policy) for policy in policies]
+        arrays = [agent.algorithm.policy_arrays(policy) for policy in policies]
         note(
             kind,
             version=agent.policy.version,
