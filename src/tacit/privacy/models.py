@@ -393,8 +393,3 @@ def _shown(model: JointDP | LocalDP) -> str:
     if model.sampler == "floating-point":
         del shown["sampler"]
     return f"{type(model).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
-
-
-def needs_l1(privacy: Privacy) -> bool:
-    """See :attr:`PrivacyModel.needs_l1`."""
-    return privacy.needs_l1
