@@ -17,10 +17,11 @@ from functools import partial
 import numpy as np
 
 from benchmarks.row import Row, at_most, noted
-from tacit.continuous.fitted_functional_q import FittedFunctionalQ
+from tacit import FittedFunctionalQ
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.world import BoxWorld
 from tacit.continuous.worlds import line
+from tacit.core.agent import Agent
 from tacit.privacy.functions.functional import OUPath
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise
@@ -40,8 +41,10 @@ def rows() -> Iterator[Row]:
     yield from _queries()
 
 
-def _agent(world: BoxWorld, users: int) -> FittedFunctionalQ:
-    return FittedFunctionalQ(world.spec, users, JointDP(epsilon=0.9, delta=1e-4), noise_seed=0)
+def _agent(world: BoxWorld, users: int) -> Agent:
+    privacy = JointDP(epsilon=0.9, delta=1e-4)
+    agent: Agent = FittedFunctionalQ(world.spec, users, privacy, noise_seed=0)
+    return agent
 
 
 def _private(world: BoxWorld, users: int) -> Result:

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from research.command_lines import Parser, whole
 from research.continuous_held_out import PAPER, PAPER_USERS
 from research.linear_comparison import footnote
-from tacit.continuous.fitted_functional_q import FittedFunctionalQ
+from tacit import FittedFunctionalQ
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.world import BoxWorld
 from tacit.continuous.worlds import line, plane
+from tacit.core.agent import Agent
 from tacit.simulation.figures import EndLabel, Pen, budget_words, label_ends
 from tacit.simulation.plots import _sheet
 from tacit.simulation.seeds import noise_seed
@@ -56,7 +57,7 @@ class Shown:
     """
 
     world: BoxWorld
-    agent: FittedFunctionalQ
+    agent: Agent
     score: float
 
 

@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import JointDP, LocalDP, NonPrivate
+from tacit import FittedFunctionalQ, FunctionalQ, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import BoxSpec, BoxWorld, cartpole, line, trap
-from tacit.continuous.agent import GRID, MAP, Basis, Units
-from tacit.continuous.fitted_functional_q import FittedFunctionalQ
-from tacit.continuous.functional_q import FunctionalQ
-from tacit.continuous.statistics import REWARDS_ONLY, ResidualSums
+from tacit.continuous.constants import GRID, MAP
+from tacit.continuous.estimate import Basis
+from tacit.continuous.statistics.residuals import ResidualSums
+from tacit.continuous.statistics.steps import REWARDS_ONLY
+from tacit.continuous.units import Units
+from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import OU
 from tacit.privacy.statistic import Block
@@ -64,7 +66,7 @@ def test_keeps_all_promises(make: Any) -> None:
 
 @pytest.mark.parametrize("protect", ["trajectory", "rewards"])
 def test_goes_on_from_a_save(protect: Any, tmp_path: Any) -> None:
-    def make() -> FittedFunctionalQ:
+    def make() -> Agent:
         return FittedFunctionalQ(
             SHORT.spec, 60, JOINT, protect=protect, schedule="fixed:size=20", noise_seed=0
         )
@@ -82,7 +84,7 @@ def test_goes_on_from_a_save(protect: Any, tmp_path: Any) -> None:
 
 
 def test_public_moments_of_a_block_that_failed_do_not_count(monkeypatch: Any) -> None:
-    def make() -> FittedFunctionalQ:
+    def make() -> Agent:
         return FittedFunctionalQ(
             SHORT.spec, 40, JOINT, protect="rewards", schedule="fixed:size=20", noise_seed=0
         )
@@ -100,7 +102,7 @@ def test_public_moments_of_a_block_that_failed_do_not_count(monkeypatch: Any) ->
                 agent.learn(data)
     agent.learn(data)
     other.learn(data)
-    np.testing.assert_array_equal(agent._public["counts"], other._public["counts"])
+    np.testing.assert_array_equal(agent.public["counts"], other.public["counts"])
 
 
 def test_serves_everybody_at_random() -> None:
@@ -225,9 +227,9 @@ def test_hiding_the_reward_function_hides_it() -> None:
         LINE.spec, 400, JOINT, protect="reward_function", radius=0.5, noise_seed=0
     )
     played(agent, LINE)
-    std = math.sqrt(float(agent._public["variance"]))
+    std = math.sqrt(float(agent.public["variance"]))
     assert std == pytest.approx(400 * 50 / math.sqrt(JOINT.episode_limit), rel=1e-6)
-    assert np.abs(agent._public["rewards"]).max() < 6.0 * std
+    assert np.abs(agent.public["rewards"]).max() < 6.0 * std
 
 
 @pytest.mark.parametrize("values", [(0.0, 0.5), (math.nan, math.nan), (math.inf, -1e308)])
@@ -246,7 +248,7 @@ def test_where_rewards_are_protected_they_count_only_through_releases(
         other.learn(Block(20, {**block.arrays, "rewards": rewards}))
     np.testing.assert_array_equal(agent.weights, other.weights)
     for name in ("counts", "moves"):
-        np.testing.assert_array_equal(agent._public[name], other._public[name])
+        np.testing.assert_array_equal(agent.public[name], other.public[name])
 
 
 def test_rewards_alone_need_few_users() -> None:
@@ -297,7 +299,7 @@ def test_several_blocks_carry_on_what_is_known(tmp_path: Path) -> None:
     agent.learn(blocks[0])
     agent.save(tmp_path / "save")
     agent.learn(blocks[1])
-    assert len(agent._belief.answers) == 6
+    assert len(agent.belief.answers) == 6
     resumed = make().load(tmp_path / "save")
     resumed.learn(blocks[1])
     np.testing.assert_array_equal(agent.weights, resumed.weights)
@@ -308,8 +310,8 @@ def test_several_blocks_carry_on_what_is_known(tmp_path: Path) -> None:
 def test_posterior_is_that_of_a_plain_gaussian_regression() -> None:
     """Mode by mode is the same as one joint regression over all releases."""
     agent = played(FittedFunctionalQ(LINE.spec, 30, JOINT, releases=3, noise_seed=1), LINE)
-    belief, basis, constants = agent._belief, agent.basis, agent.constants
-    fit = belief.fit(3)
+    belief, basis, constants = agent.belief, agent.basis, agent.constants
+    fit = belief.posterior(3)
     gram = belief.gram / 2
     across = basis.root.T @ gram @ basis.prior
     values = np.array([answer.value for answer in belief.answers])

@@ -12,9 +12,12 @@ import pytest
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.audit.watched_gate import WatchedGate
-from tacit.continuous.deep_q import DeepQ, EpisodeGradients
-from tacit.continuous.network_policy import NetworkPolicy, first_network
+from tacit.continuous import DeepQ
+from tacit.continuous import deep_q as page
+from tacit.continuous.network import first_network
+from tacit.continuous.network_policy import NetworkPolicy
 from tacit.continuous.policy import QPolicy
+from tacit.continuous.statistics.gradients import EpisodeGradients
 from tacit.continuous.worlds import cartpole, line
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import CheckFailed, InvalidArgument, MissingExtra
@@ -68,7 +71,7 @@ def users(rng, n):
 class TestGradients:
     def test_against_the_compiled_network(self):
         """Two implementations of one gradient, by jax and by hand."""
-        from tacit.continuous import network
+        from tacit.continuous import network_loops as network
 
         asked = statistic(radius=1e6, scale=3.0)
         block = users(np.random.default_rng(1), 6)
@@ -95,7 +98,9 @@ class TestGradients:
         assert statistic(radius=0.1).l2(Relation.REPLACE_ONE) == 0.2
 
     def test_a_missing_clip_is_found(self, monkeypatch):
-        monkeypatch.setattr("tacit.continuous.deep_q.clipped", lambda vectors, radius: vectors)
+        monkeypatch.setattr(
+            "tacit.continuous.statistics.gradients.clipped", lambda vectors, radius: vectors
+        )
         with pytest.raises(CheckFailed):
             check_statistic(statistic(radius=0.1), users, users=60, rounds=5)
 
@@ -152,7 +157,7 @@ class TestAgent:
     def test_resumes_within_its_steps(self, tmp_path, monkeypatch):
         """A crash in the middle of the steps; the save that was written before it goes on."""
         whole = self.learnt()
-        original, calls = DeepQ._absorb, []
+        original, calls = page.DeepQ._take_step, []
 
         def crashing(self, *args):
             calls.append(1)
@@ -160,10 +165,10 @@ class TestAgent:
                 raise KeyboardInterrupt
             original(self, *args)
 
-        monkeypatch.setattr(DeepQ, "_absorb", crashing)
+        monkeypatch.setattr(page.DeepQ, "_take_step", crashing)
         with pytest.raises(KeyboardInterrupt):
             self.learnt(autosave=tmp_path / "save")
-        monkeypatch.setattr(DeepQ, "_absorb", original)
+        monkeypatch.setattr(page.DeepQ, "_take_step", original)
         other = self.make(SHORT.spec, 20, JOINT, noise_seed=1).load(tmp_path / "save")
         assert other.block_users == 0
         assert other.theta.tobytes() == whole.theta.tobytes()

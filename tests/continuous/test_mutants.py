@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,14 +13,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import JointDP, LocalDP, check_statistic
+from tacit import FittedFunctionalQ, FunctionalQ, JointDP, LocalDP, check_statistic
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import Grid, QPolicy, line
-from tacit.continuous import statistics as module
-from tacit.continuous.fitted_functional_q import FittedFunctionalQ
-from tacit.continuous.functional_q import FunctionalQ
-from tacit.continuous.statistics import ResidualSums
+from tacit.continuous.statistics import residuals as module
+from tacit.continuous.statistics.residuals import ResidualSums
+from tacit.core.agent import Agent
+from tacit.core.asks import Asks
+from tacit.core.kinds import AgentKind
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.noise import Noise
@@ -63,44 +66,60 @@ def check(cls: Any, **options: Any) -> None:
     check_agent(partial(cls, **given), WORLD, users=60, seeds=20)
 
 
-class OnePath(FittedFunctionalQ):
+def with_release(answered: Any) -> Any:
+    """Agents whose curator answers otherwise."""
+
+    def mutant(*args: Any, **options: Any) -> Agent:
+        agent = FittedFunctionalQ(*args, **options)
+        curator: Any = agent._curator
+        curator.release = partial(answered, curator, curator.release)
+        return agent
+
+    return mutant
+
+
+def one_path(curator: Any, release: Any, statistic: Statistic, **options: Any) -> Release:
     """The same noise in every release."""
-
-    def _ask(self, statistic: Statistic, mu: float) -> Release:
-        source = self._curator.source
-        if isinstance(source, Noise):
-            self._curator._source = Noise(7)
-        return super()._ask(statistic, mu)
+    if isinstance(curator.source, Noise):
+        curator._source = Noise(7)
+    answer: Release = release(statistic, **options)
+    return answer
 
 
-class RawValues(FittedFunctionalQ):
+def raw_values(curator: Any, release: Any, statistic: Statistic, **options: Any) -> Release:
     """Values are carried on without the noise that they were published with."""
-
-    def _ask(self, statistic: Statistic, mu: float) -> Release:
-        release = super()._ask(statistic, mu)
-        newest = max(self._curator.blocks)
-        raw = statistic.layout.unpack(statistic.total(self._curator._blocks[newest]))
-        return Release(
-            index=release.index,
-            statistic=release.statistic,
-            parts=raw,
-            std=release.std,
-            users=release.users,
-            cost=release.cost,
-        )
+    answer: Release = release(statistic, **options)
+    newest = max(curator.blocks)
+    raw = statistic.layout.unpack(statistic.total(curator._blocks[newest]))
+    return Release(
+        index=answer.index,
+        statistic=answer.statistic,
+        parts=raw,
+        std=answer.std,
+        users=answer.users,
+        cost=answer.cost,
+    )
 
 
-class Overspent(FittedFunctionalQ):
+class Overspent(FittedFunctionalQ.algorithm):  # type: ignore[misc]
     """Every release at the price of all of them."""
 
-    def _ask(self, statistic: Statistic, mu: float) -> Release:
-        return super()._ask(statistic, self._mu * 0.9)
+    def asks(self) -> Asks:
+        questions = super().asks()
+        ask = next(questions)
+        with contextlib.suppress(StopIteration):
+            while True:
+                ask = questions.send((yield replace(ask, mu=self.mu * 0.9)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "found"),
-    [(OnePath, "noise"), (RawValues, "data flow|noise"), (Overspent, "too much|exceed")],
+    [
+        (with_release(one_path), "noise"),
+        (with_release(raw_values), "data flow|noise"),
+        (AgentKind(Overspent), "too much|exceed"),
+    ],
 )
 def test_a_slip_of_an_agent_is_found(mutant: Any, found: str) -> None:
     with pytest.raises(Exception, match=found):
@@ -112,7 +131,7 @@ def _without_clip(vectors: Floats, radius: float) -> Floats:
 
 
 def test_a_clip_that_is_missing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_scaled_back", _without_clip)
+    monkeypatch.setattr(module, "scaled_back", _without_clip)
     # The gate clips once more, so what is found is that vectors and bounded vectors differ.
     statistic = ResidualSums(**fields())
     vectors = statistic.vectors(users(np.random.default_rng(0), 50))

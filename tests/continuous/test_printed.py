@@ -8,11 +8,14 @@ import pytest
 
 import tacit
 from tacit import published
-from tacit.continuous import network
+from tacit.continuous import network_loops as network
 from tacit.continuous import printed_functional_q as printed
-from tacit.continuous.network_policy import HiddenUnits, NetworkPolicy, first_network, parameters
+from tacit.continuous.network import first_network, parameters
+from tacit.continuous.network_policy import HiddenUnits, NetworkPolicy
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.printed_functional_q import PrintedFunctionalQ, Settings
+from tacit.continuous.printed_functional_q import PrintedFunctionalQ
+from tacit.continuous.printed_settings import PrintedSettings
+from tacit.continuous.printed_state import new_path
 from tacit.continuous.worlds import cartpole, line, plane
 from tacit.core.permuted import PermutedWorld
 from tacit.core.vector_episodes import VectorEpisodes
@@ -114,7 +117,7 @@ class TestLoss:
             np.arange(n) % 4 == 0,
         )
         chosen = np.array([0, 3, 5, 8, 11])
-        path = printed._new_path(2, 3)
+        path = new_path(2, 3)
         units = sum(SIZES)
         work = (np.zeros((units, 5)), np.zeros((units, 5)), np.zeros(3))
         gradient = np.empty_like(theta)
@@ -144,7 +147,7 @@ class TestLoss:
         )
 
         def known(value):
-            path = printed._new_path(1, 2)
+            path = new_path(1, 2)
             path[0][0, 0], path[2][0, 0], path[3][0] = *value, 1
             return path
 
@@ -175,7 +178,7 @@ class TestPaths:
         runs, beta, sigma, noise = 4000, 2.0, 0.5, np.zeros(2)
         for dimension in (1, 2):
             values = np.empty((runs, len(points), 2))
-            path = printed._new_path(dimension, 2)
+            path = new_path(dimension, 2)
             for run in range(runs):
                 path[3][:] = 0
                 for i, point in enumerate(points):
@@ -192,7 +195,7 @@ class TestPaths:
 
     def test_a_point_keeps_its_value(self):
         rng, noise = np.random.default_rng(7), np.zeros(3)
-        path, seen = printed._new_path(1, 3), {}
+        path, seen = new_path(1, 3), {}
         for x in [0.2, 0.9, 0.2, 0.5, 0.0, 1.0, 0.9, 0.5, 0.0]:
             network.path_at(rng, path, 1.0, 1.0, np.array([x]), noise)
             np.testing.assert_array_equal(seen.setdefault(x, noise.copy()), noise)
@@ -283,7 +286,7 @@ class TestPromises:
             with pytest.raises(InvalidArgument, match=message):
                 PrintedFunctionalQ(spec, **options)
         with pytest.raises(InvalidArgument, match="replay"):
-            Settings(replay=10)
+            PrintedSettings(replay=10)
         with pytest.raises(InvalidArgument, match="BoxSpec"):
             PrintedFunctionalQ(tacit.tabular.riverswim().spec, 10)
 
@@ -339,7 +342,7 @@ class TestLearning:
         assert made.served == 4
         assert np.isfinite(made.policy.theta).all()
         # Users 0 to 2 left nothing behind.
-        assert made._replay.size == 49
+        assert made._state.replay.size == 49
 
     def test_refusals(self):
         world, made = line(), agent(users=3)
@@ -356,7 +359,7 @@ class TestLearning:
         world = cartpole()
         made = agent(world, users=30, sigma=0.0)
         made.learn(world.simulate(made.policy, 30, np.random.default_rng(0)))
-        ended = made._replay.arrays[4][: made._replay.size]
+        ended = made._state.replay.arrays[4][: made._state.replay.size]
         assert ended.sum() == 30
         assert np.isfinite(made.policy.theta).all()
 
@@ -369,7 +372,7 @@ class TestLearning:
             made, seen = agent(users=6, resets=resets), []
             old = made._new_paths
             made._new_paths = lambda old=old, seen=seen, made=made: (
-                seen.append(made._steps),
+                seen.append(made._state.steps),
                 old(),
             )
             made.learn(episodes)
@@ -432,9 +435,9 @@ class TestClosedLoop:
             made = agent(users=2)
             shown = PermutedWorld(world, permutation)
             list(made.closed_loop(shown, np.random.default_rng(0)))
-            states, actions, _, next_states, _ = made._replay.arrays
-            moved = (next_states - states)[: made._replay.size, 0]
-            up = np.array(permutation)[actions[: made._replay.size]] == 1
+            states, actions, _, next_states, _ = made._state.replay.arrays
+            moved = (next_states - states)[: made._state.replay.size, 0]
+            up = np.array(permutation)[actions[: made._state.replay.size]] == 1
             assert (moved[up] >= 0.0).all()
             assert (moved[~up] <= 0.0).all()
 

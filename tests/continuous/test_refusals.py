@@ -7,15 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit import JointDP, NonPrivate
-from tacit.continuous import BoxSpec, Grid, Polynomial, line
-from tacit.continuous.agent import Constants
-from tacit.continuous.fitted_functional_q import FittedFunctionalQ
-from tacit.continuous.functional_q import FunctionalQ
-from tacit.continuous.input_perturbation import InputPerturbation
-from tacit.continuous.output_perturbation import OutputPerturbation
-from tacit.continuous.policy_evaluation import PolicyEvaluation
-from tacit.continuous.printed_functional_q import PrintedFunctionalQ, Settings
+from tacit import FittedFunctionalQ, FunctionalQ, JointDP, NonPrivate
+from tacit.continuous import (
+    BoxSpec,
+    Grid,
+    InputPerturbation,
+    OutputPerturbation,
+    Polynomial,
+    PrivatePolicyEvaluation,
+    line,
+)
+from tacit.continuous.constants import FunctionalConstants
+from tacit.continuous.printed_functional_q import PrintedFunctionalQ
+from tacit.continuous.printed_settings import PrintedSettings
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.linear import two_state
 from tacit.linear.spec import LinearSpec
@@ -37,7 +41,7 @@ NO_NUMBER = ("much", 1j, None, True, float("nan"), object(), [1.0])
         (FittedFunctionalQ, "releases", ("many", 0, 1.5, 1j, True, np.ones(2))),
         (FittedFunctionalQ, "discount", ("much", 1.0, -0.1, 1j, True)),
         (FittedFunctionalQ, "ends", ("no", 0, 1.0, [])),
-        (FittedFunctionalQ, "constants", ({}, 0, "grid", Constants)),
+        (FittedFunctionalQ, "constants", ({}, 0, "grid", FunctionalConstants)),
         (FittedFunctionalQ, "kernel", (1.0, "smooth", [], np.ones(2))),
         (FittedFunctionalQ, "protect", ("all", 1, [], np.ones(2))),
         (FittedFunctionalQ, "radius", (1.0,)),
@@ -51,10 +55,10 @@ NO_NUMBER = ("much", 1j, None, True, float("nan"), object(), [1.0])
         (OutputPerturbation, "features", (0, "grid", [], Grid)),
         (OutputPerturbation, "radius", ("much", 0.0, 1j, True)),
         (OutputPerturbation, "ridge", (*NO_NUMBER, 0.0)),
-        (PolicyEvaluation, "features", (0, "grid", [], Polynomial((1.0,), 1.0, 2))),
-        (PolicyEvaluation, "rounds", (*NO_NUMBER, 0, 1.5)),
-        (PolicyEvaluation, "epsilon", (*NO_NUMBER, -0.1, 1.1)),
-        (PolicyEvaluation, "radius", ("much", 0.0, 1j, True)),
+        (PrivatePolicyEvaluation, "features", (0, "grid", [], Polynomial((1.0,), 1.0, 2))),
+        (PrivatePolicyEvaluation, "rounds", (*NO_NUMBER, 0, 1.5)),
+        (PrivatePolicyEvaluation, "epsilon", (*NO_NUMBER, -0.1, 1.1)),
+        (PrivatePolicyEvaluation, "radius", ("much", 0.0, 1j, True)),
     ],
 )
 def test_options_are_refused_in_words(make, name, values, tmp_path: Path) -> None:
@@ -66,7 +70,7 @@ def test_options_are_refused_in_words(make, name, values, tmp_path: Path) -> Non
 
 def test_deep_options_are_refused_in_words() -> None:
     pytest.importorskip("optax")
-    deep = pytest.importorskip("tacit.continuous.deep_q")
+    deep = pytest.importorskip("tacit.continuous")
     for name in ("steps", "target_every", "rate", "radius", "users", "seed"):
         for value in (*NO_NUMBER, -1):
             with pytest.raises(InvalidArgument, match=name):
@@ -117,7 +121,7 @@ def test_printed_options_are_refused_in_words(name, values) -> None:
 def test_printed_settings_are_refused_in_words(name, values) -> None:
     for value in values:
         with pytest.raises(InvalidArgument, match=name):
-            Settings(**{name: value})
+            PrintedSettings(**{name: value})
 
 
 def test_specs_and_worlds_are_refused_in_words() -> None:

@@ -114,7 +114,7 @@ def test_a_network_ends_with_the_steps_that_it_has(tmp_path: Path, monkeypatch: 
     """Its only block has paid for a step that nobody saw; the other steps are learnt from."""
     pytest.importorskip("jax")
     pytest.importorskip("optax")
-    from tacit.continuous.deep_q import DeepQ
+    from tacit.continuous import DeepQ
 
     world, rng = line(horizon=4), np.random.default_rng(0)
     files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
@@ -138,7 +138,7 @@ def test_a_network_ends_with_the_steps_that_it_has(tmp_path: Path, monkeypatch: 
     resumed = make().load(tmp_path / "state", **files)
     assert (resumed.served, resumed.releases, resumed.block_users) == (8, 1, 0)
     # Two steps before the kill and one after it: four were paid, which is all there is.
-    assert resumed._answered == resumed._curator.releases == 3
+    assert resumed.answered == resumed._curator.releases == 3
     ledger = tacit.Ledger.open(tmp_path / "ledger")
     assert ledger.max_spent == pytest.approx(ledger.limit)
     assert resumed.policy.version == 1
@@ -154,7 +154,7 @@ def test_a_network_whose_disk_was_full_ends_with_the_steps_that_it_has(
     """The block is given up at once, so a save made then has nothing more to ask."""
     pytest.importorskip("jax")
     pytest.importorskip("optax")
-    from tacit.continuous.deep_q import DeepQ
+    from tacit.continuous import DeepQ
     from tacit.privacy.curators import saves as module
 
     world, rng = line(horizon=4), np.random.default_rng(0)
@@ -177,7 +177,7 @@ def test_a_network_whose_disk_was_full_ends_with_the_steps_that_it_has(
             agent.learn(world.simulate(agent.policy, 8, rng, "episodes"))
     agent.save(tmp_path / "state")
     resumed = make().load(tmp_path / "state", **files)
-    assert (resumed.served, resumed.releases, resumed._answered) == (8, 1, 2)
+    assert (resumed.served, resumed.releases, resumed.answered) == (8, 1, 2)
 
 
 @pytest.mark.slow

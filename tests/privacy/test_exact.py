@@ -21,16 +21,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
-from tacit.continuous.policy_evaluation import PolicyEvaluation
 
-from tacit import OFU, Block, CertaintyEquivalence, JointDP, LocalDP, Relation
+from tacit import (
+    OFU,
+    Block,
+    CertaintyEquivalence,
+    FittedFunctionalQ,
+    FunctionalQ,
+    JointDP,
+    LocalDP,
+    Relation,
+)
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import Passage, WatchedGate
-from tacit.continuous import cartpole, line
-from tacit.continuous.fitted_functional_q import FittedFunctionalQ
-from tacit.continuous.functional_q import FunctionalQ
-from tacit.continuous.input_perturbation import InputPerturbation
-from tacit.continuous.output_perturbation import OutputPerturbation
+from tacit.continuous import (
+    InputPerturbation,
+    OutputPerturbation,
+    PrivatePolicyEvaluation,
+    cartpole,
+    line,
+)
 from tacit.finite.visits import VisitCounts
 from tacit.linear import simplex, two_state
 from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
@@ -861,7 +871,7 @@ VECTORS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "input, rewards": (InputPerturbation, LINE, {}),
     "input, episodes": (InputPerturbation, LINE, {"protect": "episode"}),
     "output": (OutputPerturbation, LINE, {}),
-    "evaluation": (PolicyEvaluation, LINE, {}),
+    "evaluation": (PrivatePolicyEvaluation, LINE, {}),
     "control": (CertaintyEquivalence, CONTROL, {}),
     "control, optimism": (OFU, CONTROL, {}),
 }
@@ -892,7 +902,7 @@ def test_every_agent_on_vectors_runs_with_exact_noise(name: str, seed: int | Non
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in VECTORS if VECTORS[n][0] is not FittedFunctionalQ and "input" not in n]
+    "name", [n for n in VECTORS if VECTORS[n][0] != FittedFunctionalQ and "input" not in n]
 )
 def test_devices_with_vectors_report_with_exact_noise(name: str) -> None:
     make, world, options = VECTORS[name]
@@ -920,7 +930,7 @@ def test_without_delta_agents_on_vectors_are_refused_when_they_are_made(
 
 
 def test_radii_beyond_any_grid_are_refused_when_an_agent_is_made() -> None:
-    for make in (OutputPerturbation, PolicyEvaluation):
+    for make in (OutputPerturbation, PrivatePolicyEvaluation):
         for radius in (1e-200, 1e200):
             with pytest.raises(InvalidArgument, match=r"radius .* no grid"):
                 make(LINE.spec, 60, EASY, radius=radius)

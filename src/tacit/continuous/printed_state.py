@@ -77,7 +77,7 @@ class PrintedState:
         self.target = self.theta.copy()
         self.squares = np.zeros_like(self.theta)
         self.replay = Replay(replay, sizes[0])
-        self.paths = [_new_path(sizes[0], sizes[-1]) for _ in range(2)]
+        self.paths = [new_path(sizes[0], sizes[-1]) for _ in range(2)]
 
     def new_paths(self) -> None:
         """What is known of the paths is forgotten."""
@@ -90,7 +90,7 @@ class PrintedState:
             known, capacity = int(path[3].max()), path[0].shape[1]
             if known + points > capacity:
                 dimension, actions = int(self.sizes[0]), int(self.sizes[-1])
-                larger = _new_path(dimension, actions, 2 * (known + points))
+                larger = new_path(dimension, actions, 2 * (known + points))
                 for old, new in zip(path[:3], larger[:3], strict=True):
                     new[:, :capacity] = old
                 larger[3][:] = path[3]
@@ -136,7 +136,7 @@ class PrintedState:
         """A path of a save; compiled code follows its places without a look."""
         saved = [arrays[f"path/{which}/{i}"] for i in range(4)]
         capacity = saved[0].shape[1]
-        for i, empty in enumerate(_new_path(int(self.sizes[0]), int(self.sizes[-1]), 0)):
+        for i, empty in enumerate(new_path(int(self.sizes[0]), int(self.sizes[-1]), 0)):
             shape = tuple(capacity if size == 0 else size for size in empty.shape)
             saved[i] = _alike("path", saved[i], shape, empty.dtype).copy()
         points, places, values, counts = saved
@@ -157,7 +157,7 @@ def _alike(
     return array
 
 
-def _new_path(dimension: int, actions: int, capacity: int = PATH) -> Path:
+def new_path(dimension: int, actions: int, capacity: int = PATH) -> Path:
     """Room for what is known of a path."""
     return (
         np.zeros((dimension, capacity)),
