@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
+from tacit.mixture.base import MixtureOptions
 from tacit.mixture.linopt_vi import LinOptVI
-from tacit.mixture.regularisers import NoiseShift
-from tacit.mixture.spec import MixtureSpec
+from tacit.mixture.regularisers import NoiseShift, Regulariser
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import LocalDP, Privacy
+
+_SHIFT = NoiseShift()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LDPUCRLVTROptions(MixtureOptions):
+    """Options of :class:`LDPUCRLVTR`: those of all mixture algorithms, but for the paper's own."""
+
+    statistic: Literal["auto", "model", "values", "counts"] = "values"
+    regulariser: Regulariser | None = _SHIFT
 
 
 class LDPUCRLVTR(LinOptVI):
@@ -16,33 +26,30 @@ class LDPUCRLVTR(LinOptVI):
 
     Idea: each device adds noise to the sums of its own value-targeted regression; the server adds
     reports, shifts the Gram matrix until it is positive definite for sure, and plans
-    optimistically.
+    optimistically, as :class:`~tacit.mixture.linopt_vi.LinOptVI` does.
 
-    Private statistics: :class:`~tacit.mixture.statistics.ValueSums`, reported once per device.
+    Private statistics: :class:`~tacit.mixture.value_sums.ValueSums`, reported once per device.
 
     Guarantee: that of the local model; see ``guarantee``.
 
     Deviations from the paper: reconstructed from its description; noise is calibrated exactly and
     jointly over all steps; policies are replanned at the releases of a schedule.
-
-    Args:
-        spec: sizes, horizon and features.
-        users: how many users are declared.
-        privacy: LocalDP, Gaussian.
-        **options: as for :class:`~tacit.mixture.linopt_vi.LinOptVI`, without ``statistic`` and
-            ``regulariser``, which are the paper's.
     """
 
     name = "ldp_ucrl_vtr"
+    Options = LDPUCRLVTROptions
+    refuses: ClassVar = {
+        "statistic": "it has a statistic of its own",
+        "regulariser": "it has a regulariser of its own",
+        "calibration": "it is reconstructed from a description that prints no noise",
+        "ledger": "only JointDP has secrets",
+        "autosave": "only JointDP has secrets",
+    }
 
-    def __init__(self, spec: MixtureSpec, users: int, privacy: Privacy, **options: Any) -> None:
-        if not isinstance(privacy, LocalDP):
+    def _check(self) -> None:
+        if not self.privacy.local:
             raise InvalidArgument(
                 "LDPUCRLVTR is for local DP: give tacit.LocalDP(...), or privacy=local on the "
-                f"command line, not {type(privacy).__name__}"
+                f"command line, not {type(self.privacy).__name__}"
             )
-        for name in ("statistic", "regulariser"):
-            if options.get(name) is not None:
-                raise InvalidArgument(f"LDPUCRLVTR has a {name} of its own: leave it out")
-        options |= {"statistic": "values", "regulariser": NoiseShift()}
-        super().__init__(spec, users, privacy, **options)
+        super()._check()

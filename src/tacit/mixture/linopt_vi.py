@@ -1,12 +1,41 @@
-"""LinOptVI: optimistic value iteration for linear mixtures (Private-LinOpt-VI of Zhou)."""
+"""LinOptVI: optimistic value iteration for linear mixtures (Private-LinOpt-VI of Zhou).
+
+The paper's Algorithm 1 over its Section 3, in its order: what is asked of a user (lines 13 and
+14), the regressions over a changing regulariser (equations 1 and 2, lines 5 and 6), how far off
+they may be (Lemma 3.1, lines 8 and 9), optimistic values (lines 3 to 11) and the policy (line 12).
+
+Expected next values are P V = p0 V + phi' w with phi = x V: of the paper's features psi, p0 is the
+part that is known (at the public centre of the weights), x the rest (along the directions in which
+they are unknown), and w are the unknown coordinates.
+"""
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
+from tacit.core.algorithm import Floats
+from tacit.core.asks import Ask, Asks
 from tacit.finite.policy import Policy
-from tacit.mixture.agent import MixtureAgent
+from tacit.mixture.base import MixtureAlgorithm
+from tacit.mixture.estimate import (
+    KnownMeanRewards,
+    MixtureModel,
+    PublicFeatures,
+    RewardEstimate,
+    Rows,
+    WidthRule,
+    input_scale,
+)
+from tacit.mixture.regularisers import Regulariser
+
+# Rewards in [0, 1] have at most this variance, and <v, e - p> at most |v|^2 times it doubled.
+_REWARD_VARIANCE = 0.25
+_MODEL_VARIANCE = 0.5
 
 
-class LinOptVI(MixtureAgent):
+class LinOptVI(MixtureAlgorithm):
     """Optimistic value iteration on a regularised regression.
 
     Idea: transitions are known features times unknown weights, so a regression on the sums of all
@@ -15,8 +44,8 @@ class LinOptVI(MixtureAgent):
     :class:`~tacit.mixture.regularisers.Regulariser`: a fixed one gives UCRL-VTR, noise and a shift
     give the private algorithm, and users can bring their own.
 
-    Private statistics: by ``statistic``, :class:`~tacit.mixture.statistics.ModelSums`,
-    :class:`~tacit.mixture.statistics.ValueSums` or :class:`~tacit.mixture.path_counts.PathCounts`.
+    Private statistics: by ``statistic``, :class:`~tacit.mixture.model_sums.ModelSums`,
+    :class:`~tacit.mixture.value_sums.ValueSums` or :class:`~tacit.mixture.path_counts.PathCounts`.
 
     Guarantee: that of its curator; see ``guarantee``.
 
@@ -27,30 +56,260 @@ class LinOptVI(MixtureAgent):
 
     Cost: one release and H products of the features with a value function per block, whatever its
     number of users.
-
-    Args:
-        spec: sizes, horizon and features.
-        users: how many users are declared.
-        privacy: JointDP, LocalDP or NonPrivate.
-        statistic: what is asked of users: ``"model"``, ``"values"``, ``"counts"`` (deterministic
-            policies), or ``"auto"``, which says in ``why`` what it chose.
-        stationary: one vector of weights for all steps (the world's own by default), or one each.
-        growth: the number of users served grows by at most this factor from block to block.
-        regulariser: see :mod:`tacit.mixture.regularisers`; chosen by bonus and privacy if ``None``.
-        bonus: ``"practical"`` or ``"theory"``, for which the confidence sets are proven.
-        scale: multiplies the practical bonus.
-        failure: with which probability the theory's confidence sets may fail.
-        calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise.
-        schedule: when a policy is republished; see :mod:`tacit.core.schedule`.
-        constants: the practical constants.
-        seed: of ties and of the first, random policy; not of the noise.
-        noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`.
-        autosave: file that is written before each publication.
     """
 
     name = "linopt_vi"
 
-    def _plan(self) -> tuple[Policy, Policy]:
-        optimistic, greedy = self._optimistic(self._model(), None)
-        return self._best(optimistic), self._best(greedy)
+    # What is asked, of every user once: G and g of Section 6.1, or counts. The paper prints phi^k
+    # for users of all episodes j < k; it must be phi^j, of the values of each user's own block.
+
+    def asks(self) -> Asks:
+        """Sums for the regressions, as ``statistic_kind`` says."""
+        statistic = self.statistic()
+        release = yield Ask(statistic)
+        self.take_in(release, statistic)
+
+    # What is estimated.
+
+    def model(self) -> MixtureModel:
+        """What is known now: the regression of transitions, and of rewards if they are unknown."""
+        rewards = self.reward_estimate()
+        if self.statistic_kind == "counts":
+            return self.count_model(rewards)
+        rows = self.rows("gram", "cross")
+        if self.stationary and len(rows.cross) > 1:
+            # No transition of the last step was counted: its row is noise.
+            rows = rows.first(self.spec.horizon - 1)
+        return RegressionModel(
+            self.public,
+            rows.pooled() if self.stationary else rows,
+            rewards,
+            self.chosen_regulariser,
+            self.width_rule(1 if self.stationary else self.spec.horizon),
+            targeted=self.statistic_kind == "values",
+            reach=self.questions.reach,
+        )
+
+    def reward_estimate(self) -> RewardEstimate:
+        """Rewards as they are known, or regressed on their features."""
+        known, features = self.spec.known_rewards, self.questions.reward_features
+        if known is not None:
+            return KnownMeanRewards(known)
+        assert features is not None  # noqa: S101
+        if self.statistic_kind == "counts":
+            return self.count_rewards(features)
+        rows, pooled = self.rows("reward_gram", "rewards"), self.spec.stationary_rewards
+        rule = self.width_rule(1 if pooled else self.spec.horizon)
+        rows = rows.pooled() if pooled else rows
+        return RegressedRewards(features, rows, self.chosen_regulariser, rule)
+
+    # How it is optimistic, and how it plans.
+
+    def plan(self) -> tuple[Policy, Policy]:
+        """The best policies by optimistic values and by estimated ones (line 12)."""
+        optimistic, greedy = self.optimistic_values(self.model(), None)
+        return self.best(optimistic), self.best(greedy)
+
+    def optimistic_values(
+        self, model: MixtureModel, policy: Floats | None
+    ) -> tuple[Floats, Floats]:
+        """Optimistic and greedy action values (H, S, A): of the best policy, or of ``policy``.
+
+        Lines 3 to 11, from V = 0 after the last step: Q = r + P V + both widths, cut to
+        [0, H - h], and V = max_a Q, or <Q, policy>. What adds to r and to P V keeps to their
+        ranges. The values V of the next step are what the next users are asked about.
+        """
+        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
+        q_values, greedy = np.empty((H, S, A)), np.empty((H, S, A))
+        values, asked = np.zeros((2, S)), np.zeros((H, S))
+        for h in range(H - 1, -1, -1):
+            asked[h] = values[0]
+            rewards, widths = model.rewards(h)
+            rewards, widths = np.clip(rewards, 0.0, 1.0), np.minimum(widths, 1.0)
+            means = spread = np.zeros((2, S, A))
+            if h < H - 1:
+                means, spread = model.next_values(h, values, wide=1)
+            above = np.minimum(means[0] + spread[0], values[0].max())
+            q_values[h] = np.clip(rewards + widths + above, 0.0, H - h)
+            greedy[h] = np.clip(rewards + means[1], 0.0, H - h)
+            best = q_values[h].max(axis=1)
+            values = np.array(
+                [
+                    best if policy is None else (policy[h] * q_values[h]).sum(axis=1),
+                    greedy[h].max(axis=1),
+                ]
+            )
+        self.q_values, self.values_asked = q_values, asked
+        return q_values, greedy
+
+
+class Regression:
+    """One regression over a regulariser: weights, and widths of linear predictions.
+
+    Lambda = G + Z and u = g + z, true sums with the noise and the shift of their regulariser, give
+    w_hat = Lambda^-1 u (equations 1 and 2).
+
+    Theory (Lemma 3.1). With noise of the targets that is sigma-sub-Gaussian in every direction of
+    the inputs (E exp(l' x n) <= exp(sigma^2 l' x x' l / 2)), the true weights w with |w| <= W
+    satisfy |w_hat - w|_Lambda <= beta = sigma sqrt(2 ln(1/p) + k ln(1 + n / (k smallest)))
+    + W sqrt(largest) + shift: the self-normalised bound in the norm of (G + smallest I)^-1, which
+    is at least that of Lambda^-1, and Lambda w_hat - Lambda w = sum x n + z - Z w.
+
+    Attributes:
+        regularised: Lambda, and what is known of Z and z.
+        weights: w_hat, (k,).
+        beta: the radius of the theory's confidence set.
+
+    Args:
+        rows: noisy sums.
+        row: which of them.
+        regulariser: makes Lambda of a noisy Gram matrix.
+        rule: how widths are made.
+        variance: sigma^2.
+        bound: W.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        row: int,
+        regulariser: Regulariser,
+        rule: WidthRule,
+        variance: float,
+        bound: float,
+    ) -> None:
+        self._noise = float(rows.gram_noise[row]), float(rows.cross_noise[row])
+        self._rule, self._bound = rule, bound
+        # Halves for transitions and rewards, and for sampling and noise.
+        p = rule.failure / (4.0 * len(rows.gram) * rule.releases)
+        self.regularised = regulariser(rows.gram[row], *self._noise, p / 2.0)
+        self.matrix = self.regularised.matrix
+        self.inverse = np.linalg.inv(self.matrix)
+        self.weights: Floats = self.inverse @ rows.cross[row]
+        k = len(self.weights)
+        spread = k * math.log1p(rule.samples / (k * self.regularised.smallest))
+        sampling = math.sqrt(variance * (2.0 * math.log(2.0 / p) + spread))
+        self.beta = sampling + bound * math.sqrt(self.regularised.largest) + self.regularised.shift
+
+    def width(self, inputs: Floats, variance: float) -> Floats:
+        """Widths of <inputs, w> for inputs (..., k) whose targets have this variance.
+
+        In theory beta |phi| in the norm of Lambda^-1 (lines 8 and 9); in practice a multiple of
+        the standard deviation that sampling and the noise of both sums have.
+        """
+        k = self.inverse.shape[0]
+        flat = inputs.reshape(-1, k)
+        turned = flat @ self.inverse
+        leverage = np.maximum(np.einsum("nk,nk->n", turned, flat), 0.0)
+        if self._rule.theory:
+            widths = self.beta * np.sqrt(leverage)
+        else:
+            length = min(float(self.weights @ self.weights), k * self._bound**2)
+            noise = self._noise[1] ** 2 + self._noise[0] ** 2 * length
+            squares = variance * leverage + noise * np.einsum("nk,nk->n", turned, turned)
+            widths = self._rule.scale * np.sqrt(squares)
+        return np.asarray(widths.reshape(inputs.shape[:-1]), dtype=np.float64)
+
+
+class RegressedRewards:
+    """r = <varphi, w>: rewards regressed on their features (equation 2)."""
+
+    def __init__(
+        self, features: Floats, rows: Rows, regulariser: Regulariser, rule: WidthRule
+    ) -> None:
+        self._features = features
+        bound = math.sqrt(features.shape[2])
+        self.fits = [
+            Regression(rows, row, regulariser, rule, _REWARD_VARIANCE, bound)
+            for row in range(len(rows.gram))
+        ]
+
+    def at(self, step: int) -> tuple[Floats, Floats]:
+        """See :class:`~tacit.mixture.estimate.RewardEstimate`."""
+        fit = self.fits[min(step, len(self.fits) - 1)]
+        return self._features @ fit.weights, fit.width(self._features, _REWARD_VARIANCE)
+
+
+class RegressionModel:
+    """P V = p0 V + phi' w: next states, or their values, regressed on features (equation 1).
+
+    Weights are coordinates times the features' scale in the value-free regression, and coordinates
+    in the value-targeted one, whose inputs x V come divided by a scale of their own.
+
+    Args:
+        public: p0 and x.
+        rows: noisy sums.
+        rewards: what is known of rewards.
+        regulariser: makes Lambda of a noisy Gram matrix.
+        rule: how widths are made.
+        targeted: whether sums are of the value-targeted regression.
+        reach: in theory, the largest |x V| for |V| <= 1.
+    """
+
+    def __init__(
+        self,
+        public: PublicFeatures,
+        rows: Rows,
+        rewards: RewardEstimate,
+        regulariser: Regulariser,
+        rule: WidthRule,
+        targeted: bool,
+        reach: float = 1.0,
+    ) -> None:
+        self._public, self._targeted, self._reach = public, targeted, reach
+        self._rewards = rewards
+        self._estimated: dict[int, Floats] = {}
+        bound = public.radius if targeted else public.radius * public.scale
+        # In units of the inputs' squared length.
+        variance = 1.0 / max(reach, 1e-9) ** 2 if targeted else _MODEL_VARIANCE
+        self.fits = [
+            Regression(rows, row, regulariser, rule, variance, bound)
+            for row in range(len(rows.gram))
+        ]
+
+    def rewards(self, step: int) -> tuple[Floats, Floats]:
+        """Means and widths at a step."""
+        return self._rewards.at(step)
+
+    def next_values(
+        self, step: int, values: Floats, wide: int | None = None
+    ) -> tuple[Floats, Floats]:
+        """P V and its widths, (j, S, A), for value functions V (j, S); phi = x V is line 7.
+
+        Values are centred, as P of a constant is known. With ``wide`` only the first so many have
+        widths. The others need no inputs of their own, so they do not cost another reading of the
+        features.
+        """
+        at, public = min(step, len(self.fits) - 1), self._public
+        fit, wide = self.fits[at], len(values) if wide is None else wide
+        middles = (values.max(axis=1) + values.min(axis=1)) / 2.0
+        centred = values - middles[:, np.newaxis]
+        base, inputs = public.apply(centred[:wide])
+        means, widths = [], []
+        for j, value in enumerate(values):
+            if j >= wide:
+                mean = self._probabilities(at) @ centred[j] + middles[j]
+                means.append(np.clip(mean, value.min(), value.max()))
+                widths.append(np.zeros(mean.shape))
+                continue
+            x = inputs[j]
+            half = max(float(np.abs(centred[j]).max()), 1e-9)
+            if self._targeted:
+                # Inputs and targets were divided by the same scale, so weights are coordinates.
+                x = x * public.scale
+                size = input_scale(x, half, self._reach)
+                width = size * fit.width(x / size, (0.5 * half / size) ** 2)
+            else:
+                width = fit.width(x, _MODEL_VARIANCE * half**2)
+            mean = base[j] + x @ fit.weights + middles[j]
+            means.append(np.clip(mean, value.min(), value.max()))
+            widths.append(width)
+        return np.array(means), np.array(widths)
+
+    def _probabilities(self, at: int) -> Floats:
+        """The estimated model (S, A, S); rows need not be distributions."""
+        if at not in self._estimated:
+            units = self._public.scale if self._targeted else 1.0
+            along = np.matmul(units * self.fits[at].weights, self._public.features)
+            self._estimated[at] = self._public.mean + along
+        return self._estimated[at]

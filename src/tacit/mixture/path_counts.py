@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.sizes import check_size
-from tacit.finite.visits import read_codes, read_rewards
+from tacit.finite.visits import read_codes
+from tacit.mixture.statistics import read_steps
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
@@ -258,9 +259,7 @@ class PathCounts(Statistic):
         from tacit.mixture.sum_loops import count_paths
 
         users, H = block.users, self.horizon
-        states = read_codes(block, "states", (users, H + 1))
-        actions = read_codes(block, "actions", (users, H))
-        rewards = read_rewards(block, "rewards", (users, H))
+        states, actions, rewards = read_steps(block, H)
         admitted = read_codes(block, "versions", (users,)) == self.version
         first = self.layout.parts[0].shape[0]
         places = np.full(self.counted.shape, -1, dtype=np.int64)

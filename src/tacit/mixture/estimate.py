@@ -1,0 +1,177 @@
+"""What models of a mixture are made of: public features, and sums with their noise.
+
+P V = p0 V + (x V)' w, with w the unknown coordinates in units of the features' scale. Planning
+asks a model for expected next values of every state and action for some value functions, and for
+rewards, both with widths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.sizes import check_bytes
+
+if TYPE_CHECKING:
+    from tacit.mixture.spec import MixtureSpec
+
+Floats = NDArray[np.float64]
+
+# So many numbers are multiplied at a time, half a megabyte.
+_CACHED = 1 << 16
+
+
+@dataclass(frozen=True)
+class PublicFeatures:
+    """What is public of a mixture, in the form that models need.
+
+    Attributes:
+        features: x, (S, A, k, S), of Frobenius norm at most 1.
+        mean: p0, (S, A, S).
+        scale: true features along the directions are ``scale`` times x.
+        radius: |eta| is at most this; w = scale eta.
+        horizon: steps of an episode.
+    """
+
+    features: Floats
+    mean: Floats
+    scale: float
+    radius: float
+    horizon: int
+
+    @classmethod
+    def of(cls, spec: MixtureSpec) -> PublicFeatures:
+        """Features along the directions, in units of their largest norm, and p0 at the centre."""
+        S, A = spec.states, spec.actions
+        check_bytes("features along the directions", (S, A, spec.free, S))
+        along = np.ascontiguousarray(
+            np.einsum("sadt,dk->sakt", spec.transition_features, spec.directions, optimize=True)
+        )
+        mean = np.einsum("sadt,d->sat", spec.transition_features, spec.center, optimize=True)
+        scale = max(float(np.sqrt((along**2).sum(axis=(2, 3)).max())), 1e-12)
+        along /= scale
+        return cls(along, mean, scale, spec.radius, spec.horizon)
+
+    @property
+    def free(self) -> int:
+        """How many numbers are unknown, k."""
+        return int(self.features.shape[2])
+
+    def apply(self, values: Floats) -> tuple[Floats, Floats]:
+        """For value functions (j, S): p0 V as (j, S, A) and x V as (j, S, A, k).
+
+        The features are read once for all of them, in blocks that stay in the cache: as one
+        product of a tall and a narrow matrix it is several times slower.
+        """
+        S, A, k, _ = self.features.shape
+        flat, inputs = self.features.reshape(-1, S), np.empty((len(values), S * A * k))
+        rows = max(1, _CACHED // S)
+        if len(values) == 1:
+            np.matmul(flat, values[0], out=inputs[0])
+        else:
+            for first in range(0, len(flat), rows):
+                block = slice(first, first + rows)
+                np.matmul(values, flat[block].T, out=inputs[:, block])
+        base = values @ self.mean.reshape(-1, S).T
+        return base.reshape(-1, S, A), inputs.reshape(-1, S, A, k)
+
+
+def input_scale(x: Floats, half: float, reach: float) -> float:
+    """What value-targeted inputs x V are divided by.
+
+    In theory (``reach`` > 0) by the largest length there could be, so that the targets' noise has
+    one scale at every step; else by the largest there is.
+    """
+    if reach > 0.0:
+        return half * reach
+    return max(float(np.sqrt((x**2).sum(axis=-1).max())), 1e-9)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Noisy sums of a regression, row by row, and the standard deviations of their noise.
+
+    Attributes:
+        gram: (L, k, k).
+        cross: (L, k).
+        gram_noise: (L,), on the diagonal.
+        cross_noise: (L,).
+    """
+
+    gram: Floats
+    cross: Floats
+    gram_noise: Floats
+    cross_noise: Floats
+
+    def first(self, rows: int) -> Rows:
+        """The first rows only."""
+        arrays = (self.gram, self.cross, self.gram_noise, self.cross_noise)
+        return Rows(*(array[:rows] for array in arrays))
+
+    def pooled(self) -> Rows:
+        """Summed over rows."""
+        return Rows(
+            self.gram.sum(axis=0, keepdims=True),
+            self.cross.sum(axis=0, keepdims=True),
+            np.sqrt((self.gram_noise**2).sum(keepdims=True)),
+            np.sqrt((self.cross_noise**2).sum(keepdims=True)),
+        )
+
+
+@dataclass(frozen=True)
+class WidthRule:
+    """How widths are made.
+
+    Attributes:
+        scale: multiplies practical widths.
+        theory: whether widths are those of the theory; then
+        failure: the probability that any of them is too small,
+        samples: at most so many steps are in a row of sums,
+        releases: there are so many releases.
+    """
+
+    scale: float
+    theory: bool = False
+    failure: float = 0.1
+    samples: int = 1
+    releases: int = 1
+
+
+class RewardEstimate(Protocol):
+    """What is known of rewards."""
+
+    def at(self, step: int) -> tuple[Floats, Floats]:
+        """Means (S, A) and widths at a step."""
+        ...
+
+
+@dataclass(frozen=True)
+class KnownMeanRewards:
+    """Rewards that are known."""
+
+    table: Floats
+
+    def at(self, step: int) -> tuple[Floats, Floats]:
+        """See :class:`RewardEstimate`."""
+        means = self.table[min(step, len(self.table) - 1)]
+        return means, np.zeros(means.shape)
+
+
+class MixtureModel(Protocol):
+    """What planning asks of what is known."""
+
+    def rewards(self, step: int) -> tuple[Floats, Floats]:
+        """Means and widths at a step, both (S, A)."""
+        ...
+
+    def next_values(
+        self, step: int, values: Floats, wide: int | None = None
+    ) -> tuple[Floats, Floats]:
+        """Expected next values (j, S, A) for value functions (j, S), and their widths.
+
+        With ``wide`` only the first so many must have widths.
+        """
+        ...

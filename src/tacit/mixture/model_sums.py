@@ -1,0 +1,322 @@
+"""The regression that serves every value function: sums of features and next states."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tacit.mixture.sensitivity import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
+from tacit.mixture.statistics import (
+    RegressionSums,
+    check_options,
+    checked_support,
+    checked_table,
+    cut,
+    possible_counts,
+    read_steps,
+)
+from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.standard import any_features
+from tacit.privacy.statistic import Block, Bools, Floats
+from tacit.privacy.symmetric import pack, packed_size
+
+# Above this many single steps bounds for any features are used.
+_MOST_STEPS = 5000
+# The largest numbers of a public table with which nothing overflows.
+_LARGEST = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSums(RegressionSums):
+    """Sums over a user's steps of w x x' and w x (e_{s'} - p0): a regression free of any value.
+
+    Every transition informs on all weights, and one release serves all value functions.
+
+    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). A step counts if its
+    values are valid and its transition possible. Where rewards are unknown, w v v' and w r v come
+    beside, v = varphi(s, a). Parts: ``gram`` (L, k, k) with squared weight a, ``cross`` (L, k),
+    ``reward_gram`` (L, m, m) and ``rewards`` (L, m) with squared weight b.
+
+    The weight w <= 1 of a step is lowered where the user's vector could become longer than
+    ``clip`` whatever the next state and reward turn out to be. It does not depend on them, so what
+    follows a weighted step is still an unbiased sample.
+
+    Sensitivity. One step is y = (sqrt(a) x x', x (e - p0), sqrt(b) v v', sqrt(b) r v), with |x| and
+    |v| cut to 1. A user is Y = sum w y, with w = 0 for a dropped step. Per step, steps have entries
+    of their own, so lengths l_h *add up* to sqrt(sum l_h^2), and the last one is only its reward
+    part. Pooled, they add up to sum l_h.
+
+    * |Y| <= C: ``clip``, or what the longest steps add up to if that is less; a step begins where
+      the one before ended, or anywhere if that was dropped (:class:`~tacit.mixture.sensitivity.Walks`). The weights keep to
+      ``clip`` because |Y + w y|^2 is convex in the reward: no reward in [0, 1] makes it larger than
+      its bound for 0 and 1.
+    * |Y - Y'| is at most what the distances |w y - w' y'| of their steps add up to; per step it is
+      equal. They are convex in each of w, w', r and r', so largest where these are 0 or 1: between
+      two possible steps, or one and zero. All pairs are looked at. Without a clip so is where steps
+      begin, and per step the bound is exact.
+    * |Y - Y'|^2 <= 2 C^2 - 2 <Y, Y'>, and -<Y, Y'> <= C^2. With rho the largest of 0 and
+      -cos(y, y') over pairs of steps, it is also at most rho C^2 per step: it is the sum of
+      -w w' <y_h, y'_h> <= rho |w y_h| |w' y'_h|, to which Cauchy-Schwarz applies. Pooled, it is the
+      sum over all pairs, so at most rho R R' with R = sum |w y|, which is at most what the longest
+      steps add up to. It is also at most theta C^2, where theta bounds the -cosine of any two sums
+      of steps with weights >= 0; see :func:`~tacit.mixture.sensitivity.opposed`.
+
+    The least is declared. With too many pairs to look at, rho and theta are 1 and a squared
+    distance at most any_features(a, m) + any_features(b, b) for |e - p0|^2 <= m: p0 need not be a
+    distribution.
+
+    Attributes:
+        features: x, (S, A, k, S).
+        mean: p0, (S, A, S).
+        support: which transitions are possible, (S, A, S).
+        horizon: steps of an episode.
+        reward_features: v, (S, A, m), or ``None`` where rewards are known.
+        pooled: one row of sums for all steps, instead of one each.
+        clip: the longest vector a user may have; ``None`` for what steps can add up to.
+        gram: squared weight a.
+        reward: squared weight b.
+    """
+
+    features: Floats
+    mean: Floats
+    support: Bools
+    horizon: int
+    reward_features: Floats | None = None
+    pooled: bool = False
+    clip: float | None = None
+    gram: float = 1.0
+    reward: float = 1.0
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.features)
+        if len(shape) != 4 or shape[0] != shape[3] or 0 in shape:
+            raise InvalidArgument(f"features must have shape (S, A, k, S), got {shape}")
+        S, A, _, _ = shape
+        x = cut(checked_table("features", self.features, shape), (2, 3))
+        object.__setattr__(self, "features", x)
+        mean = checked_table("mean", self.mean, (S, A, S))
+        if np.abs(mean).max() > _LARGEST:
+            raise InvalidArgument(f"mean must be probabilities, or at most {_LARGEST:g} in size")
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "support", checked_support(self.support, (S, A, S)))
+        check_options(self, (S, A))
+        object.__setattr__(self, "name", "model sums")
+
+    @property
+    def free(self) -> int:
+        """How many numbers are unknown, k."""
+        return int(self.features.shape[2])
+
+    @cached_property
+    def _offsets(self) -> Floats:
+        """What x p0 is, (S, A, k)."""
+        offsets: Floats = (self.features @ self.mean[..., np.newaxis])[..., 0]
+        return offsets
+
+    @cached_property
+    def _grams(self) -> Floats:
+        """Packed and weighted x x' and v v', (S, A, G)."""
+        x = self.features
+        packed = math.sqrt(self.gram) * pack(x @ np.swapaxes(x, 2, 3))
+        if self.reward_features is None:
+            return packed
+        v = self.reward_features
+        outer = v[..., :, np.newaxis] * v[..., np.newaxis, :]
+        return np.concatenate([packed, math.sqrt(self.reward) * pack(outer)], axis=-1)
+
+    @cached_property
+    def _paid(self) -> Floats:
+        """Weighted v, (S, A, m)."""
+        if self.reward_features is None:
+            return np.zeros((*self.features.shape[:2], 0))
+        return math.sqrt(self.reward) * self.reward_features
+
+    @cached_property
+    def _crosses(self) -> Floats:
+        """|x (e - p0)|^2, (S, A, S)."""
+        crosses: Floats = ((self.features - self._offsets[..., np.newaxis]) ** 2).sum(axis=2)
+        return crosses
+
+    @cached_property
+    def _lengths(self) -> Floats:
+        """The longest |y|^2 of every state and action."""
+        squares = np.where(self.support, self._crosses, 0.0).max(axis=-1)
+        lengths = squares + (self._grams**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
+        return np.where(self.support.any(axis=-1), lengths, 0.0)
+
+    @cached_property
+    def _last_lengths(self) -> Floats:
+        """The same for the reward part, which is all of the last step where rows are per step."""
+        own = self._grams[..., packed_size(self.free) :]
+        lengths = (own**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
+        return np.where(self.support.any(axis=-1), lengths, 0.0)
+
+    def _add_up(self, step: float, last: float) -> float:
+        """What squared lengths of steps add up to, if rows are per step with another last one."""
+        if self.pooled:
+            return self.horizon * math.sqrt(step)
+        return math.sqrt((self.horizon - 1) * step + last)
+
+    @cached_property
+    def _pairs(self) -> tuple[float, float]:
+        """What distances of steps add up to, and rho."""
+        s, a, t = np.nonzero(self.support)
+        if len(s) > _MOST_STEPS:
+            squares = self._lengths.max(), self._last_lengths.max()
+            rewards = any_features(self.reward, self.reward) if self._paying else 0.0
+            squares_of_mean = (self.mean**2).sum(-1, keepdims=True)
+            targets = np.where(self.support, 1.0 - 2.0 * self.mean + squares_of_mean, 0.0)
+            # Where p0 is nearly e, almost all of it cancels.
+            targets += 4.0 * np.finfo(np.float64).eps * self.mean.shape[-1] * (1 + squares_of_mean)
+            most = any_features(self.gram, float(targets.max())) + rewards
+            step, last = min(most, 4.0 * float(squares[0])), min(rewards, 4.0 * float(squares[1]))
+            return self._add_up(step, last), 1.0
+        crosses = self.features[s, a, :, t] - self._offsets[s, a]
+        step, rho = extremes(np.hstack([self._grams[s, a], crosses]), self._paid[s, a])
+        s, a = np.nonzero(self.support.any(axis=-1))
+        own = self._grams[s, a, packed_size(self.free) :]
+        last, rho_last = extremes(own, self._paid[s, a])
+        return self._add_up(step, last), max(rho, rho_last)
+
+    @cached_property
+    def _farthest(self) -> float:
+        """What distances of two users' steps add up to, with a look at where they are."""
+        apart, walks = self._pairs[0], Walks(self.support)
+        if self.clips or self.horizon * len(walks.now) ** 2 > MOST_PAIRS:
+            return apart
+        s, a, t = walks.now, walks.action, walks.after
+        own = packed_size(self.free)
+        crosses = self.features[s, a, :, t] - self._offsets[s, a]
+        steps = np.hstack([self._grams[s, a], crosses])
+        last = steps if self.pooled else self._grams[s, a, own:]
+        every = [last, *[steps] * (self.horizon - 1)]
+        most = walks.farthest(((step, self._paid[s, a]) for step in every), self.pooled)
+        return min(apart, most if self.pooled else math.sqrt(most))
+
+    @cached_property
+    def _opposition(self) -> float:
+        """The theta of the class."""
+        s, a, t = np.nonzero(self.support)
+        if len(s) > _MOST_STEPS:
+            return 1.0
+        crosses = self.features[s, a, :, t] - self._offsets[s, a]
+        steps, paid = np.hstack([self._grams[s, a], crosses]), self._paid[s, a]
+        # Other rewards are between these two.
+        ends = (0.0, 1.0) if paid.shape[1] else (0.0,)
+        theta = opposed(np.vstack([np.hstack([steps, r * paid]) for r in ends]))
+        # Rounded up to what every machine finds: blocks are made by the noise.
+        return min(1.0, math.ceil(theta * 1e3) / 1e3)
+
+    @cached_property
+    def _longest(self) -> float:
+        """What the longest steps that a user can make one after the other add up to."""
+        top = float(self._lengths.max())
+        if top < 1e-200:
+            raise InvalidArgument("all features are zero, or nearly: there is nothing to learn")
+        walks = Walks(self.support)
+        at = walks.now, walks.action
+        step = (self._grams[at] ** 2).sum(axis=-1) + (self._paid[at] ** 2).sum(axis=-1)
+        step += self._crosses[(*at, walks.after)]
+        every = [step] * self.horizon
+        if self.pooled:
+            return walks.longest([np.sqrt(step)] * self.horizon)
+        every[0] = self._last_lengths[at]
+        # One step without rewards tells nothing, but a release of nothing has its noise.
+        return math.sqrt(walks.longest(every)) or math.sqrt(top)
+
+    @property
+    def clips(self) -> bool:
+        """Whether some user's steps may be weighted down."""
+        return self.clip is not None and self.clip < self._longest
+
+    @property
+    def bound(self) -> float:
+        """C."""
+        return float(self.clip) if self.clips and self.clip is not None else self._longest
+
+    @property
+    def typical(self) -> float:
+        """The length of a user's vector if steps were orthogonal and of average length."""
+        return math.sqrt(self.horizon * float(self._lengths.mean()))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        if checked_relation(relation) is Relation.ZERO_OUT:
+            return self.bound
+        C = self.bound
+        rho = self._pairs[1]
+        against = rho * C**2
+        if self.pooled:
+            against = min(rho * self._longest**2, self._opposition * C**2)
+        return max(C, min(self._farthest, math.sqrt(2.0 * (C**2 + against))))
+
+    def vectors(self, block: Block) -> Floats:
+        """One dense vector per user."""
+        return self._sums(block, separate=True)
+
+    def total(self, block: Block) -> Floats:
+        """The sum over users, without making their vectors."""
+        if block.aggregate:
+            return self.aggregate(block)
+        total: Floats = self._sums(block, separate=False)[0]
+        return total
+
+    def aggregate(self, block: Block) -> Floats:
+        """From a simulated block's transitions (H, S, A, S) and rewards (H, S, A)."""
+        if self.clips:
+            raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
+        counts, rewards = possible_counts(block, self.horizon, self.support)
+        visits = counts.sum(axis=-1)
+        H, last = self.horizon, self.last
+        own = packed_size(self.free)
+        grams = np.einsum("hsa,sag->hg", visits, self._grams, optimize=True)
+        crosses = np.zeros((H, self.free))
+        crosses[:last] = np.einsum(
+            "hsat,sakt->hk", counts[:last], self.features, optimize=True
+        ) - np.einsum("hsa,sak->hk", visits[:last], self._offsets, optimize=True)
+        grams[last:, :own] = 0.0
+        paid = np.einsum("hsa,sam->hm", rewards, self._paid, optimize=True)
+        if self.pooled:
+            grams, crosses = grams.sum(axis=0, keepdims=True), crosses.sum(axis=0, keepdims=True)
+            paid = paid.sum(axis=0, keepdims=True)
+        joined: Floats = self._joined(grams[np.newaxis], crosses[np.newaxis], paid[np.newaxis])[0]
+        return joined
+
+    def _joined(self, grams: Floats, crosses: Floats, paid: Floats) -> Floats:
+        """Packed vectors, part after part."""
+        rows, own = len(grams), packed_size(self.free)
+        parts = [grams[..., :own], crosses, grams[..., own:], paid]
+        flat = [part.reshape(rows, math.prod(part.shape[1:])) for part in parts]
+        return np.concatenate(flat, axis=1)
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        from tacit.mixture.sum_loops import sum_steps
+
+        users, H = block.users, self.horizon
+        states, actions, rewards = read_steps(block, H)
+        rows, L = users if separate else 1, self.rows
+        sums = np.zeros((rows, L, self._grams.shape[2]))
+        crosses, paid = np.zeros((rows, L, self.free)), np.zeros((rows, L, self._paying))
+        limit = self.bound**2 * (1.0 - ROUNDING) if self.clips else math.inf
+        sum_steps(
+            states,
+            actions,
+            rewards,
+            self.support,
+            self._grams,
+            self.features,
+            self._offsets,
+            self._paid,
+            limit,
+            self.pooled,
+            self.last,
+            separate,
+            sums,
+            crosses,
+            paid,
+        )
+        return self._joined(sums, crosses, paid)
