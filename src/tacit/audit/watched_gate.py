@@ -204,9 +204,22 @@ _NAMES = ("policy", "greedy_policy", "block_users", "form", "releases", "users")
 
 
 def snapshot(agent: Any) -> dict[str, str]:
-    """All that is public of an agent, by name."""
+    """All that is public of an agent and its algorithm, by name."""
     public = {name: digest_of(getattr(agent, name)) for name in _NAMES}
-    return public | {name: digest_of(value) for name, value in _attributes(agent)}
+    for part in _parts(agent):
+        public |= {
+            name: digest_of(value)
+            for name, value in _attributes(part)
+            # Of which the seed may be another one: that of a resumed run comes from its save.
+            if name != "setting"
+        }
+    return public
+
+
+def _parts(agent: Any) -> list[Any]:
+    """An agent, and who learns for it."""
+    algorithm = getattr(agent, "algorithm", None)
+    return [agent] if algorithm is None else [agent, algorithm]
 
 
 # Where in memory an object is says nothing of anybody.
@@ -216,7 +229,8 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def on_show(agent: Any) -> dict[str, str]:
     """What else whoever holds the agent can see: its texts and its public properties."""
     found = {"repr": _ADDRESS.sub("", repr(agent)), "str": _ADDRESS.sub("", str(agent))}
-    for name in _properties(type(agent)):
+    names = {name for part in _parts(agent) for name in _properties(type(part))}
+    for name in sorted(names):
         try:
             found[name] = digest_of(getattr(agent, name))
         except Exception as error:
