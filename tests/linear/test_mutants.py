@@ -18,17 +18,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import JointDP, check_statistic
+from tacit import LSVIUCB, JointDP, LSVIUCBPlusPlus, check_statistic
 from tacit.audit.check_agent import check_agent
 from tacit.audit.made_up_users import sampler_of
 from tacit.audit.watched_gate import Passage, WatchedGate
+from tacit.core.agent import Agent
+from tacit.core.kinds import AgentKind
 from tacit.linear import LinearWorld, simplex, statistics, two_state
-from tacit.linear.agent import LinearAgent
-from tacit.linear.lsvi_ucb import LSVIUCB
-from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
+from tacit.linear.base import TargetRound
+from tacit.linear.estimate import feature_sums
 from tacit.linear.spec import check_features
 from tacit.linear.statistics import FeatureSums, TargetSums
-from tacit.linear.sums import feature_sums
 from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
@@ -141,7 +141,7 @@ def sums_have_the_noise_they_state(cls: Any, runs: int = 30, **options: Any) -> 
     found: dict[str, list[Floats]] = {}
     for seed in range(runs):
         agent, _ = played(cls, "features", seed, **options)
-        sums = feature_sums(agent._sums)
+        sums = feature_sums(agent.algorithm._sums)
         parts = {
             "gram": entries(sums.gram / sums.gram_noise, symmetric=True),
             "next": entries(sums.following / sums.noise, symmetric=False),
@@ -224,13 +224,13 @@ class AddsUp(Source):
 
 
 def with_source(kind: type[Source], base: Any = LSVIUCB) -> Any:
-    class Mutant(base):  # type: ignore[misc]
-        def __init__(self, *args: Any, noise_seed: int | None = None, **options: Any) -> None:
-            super().__init__(*args, noise_seed=noise_seed, **options)
-            if noise_seed is not None:
-                self._curator._source = kind(noise_seed)
+    def mutant(*args: Any, noise_seed: int | None = None, **options: Any) -> Agent:
+        agent: Agent = base(*args, noise_seed=noise_seed, **options)
+        if noise_seed is not None:
+            agent._curator._source = kind(noise_seed)
+        return agent
 
-    return Mutant
+    return mutant
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -270,12 +270,11 @@ def test_sums_that_take_old_noise_again_are_found(monkeypatch: pytest.MonkeyPatc
         sums_have_the_noise_they_state(LSVIUCB)
 
 
-class GramWithoutNoise(LSVIUCB):
+def gram_without_noise(*args: Any, **options: Any) -> Agent:
     """Grams are of features, which are public, are they not?"""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._curator.__class__ = _LetsGramsThrough
+    agent = LSVIUCB(*args, **options)
+    agent._curator.__class__ = _LetsGramsThrough
+    return agent
 
 
 class _LetsGramsThrough(JointCurator):
@@ -298,12 +297,12 @@ class _LetsGramsThrough(JointCurator):
 @pytest.mark.parametrize("statistic", ["features", "targets"])
 def test_grams_without_noise_are_found(statistic: str) -> None:
     with pytest.raises(AssertionError, match=r"^gram, diagonal: \d+ values of variance 0\.0"):
-        noise_is_as_announced(GramWithoutNoise, statistic)
+        noise_is_as_announced(gram_without_noise, statistic)
 
 
 def test_grams_without_noise_are_found_by_the_check() -> None:
     with pytest.raises(CheckFailed, match=r"^noise: the variance"):
-        check(GramWithoutNoise, statistic="targets")
+        check(gram_without_noise, statistic="targets")
 
 
 # Sensitivity.
@@ -327,9 +326,9 @@ class UncutTargets(TargetSums):
         return 3.0 * super()._sums(block, separate)
 
 
-class TakesLongFeatures(LSVIUCB):
-    def _make_statistic(self, one_by_one: bool) -> Statistic:
-        true = super()._make_statistic(one_by_one)
+class TakesLongFeatures(LSVIUCB.algorithm):
+    def make_statistic(self, one_by_one: bool) -> Statistic:
+        true = super().make_statistic(one_by_one)
         fields = {f.name: getattr(true, f.name) for f in dataclasses.fields(true) if f.init}
         return UncutFeatures(**fields)
 
@@ -350,7 +349,7 @@ def test_features_that_are_too_long_are_found() -> None:
         with pytest.raises(CheckFailed):
             check_statistic(mutant, sample)
     with pytest.raises(CheckFailed, match=r"^sensitivity: .*was found"):
-        check(TakesLongFeatures, statistic="features", stationary=False)
+        check(AgentKind(TakesLongFeatures), statistic="features", stationary=False)
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -366,43 +365,60 @@ def long_world() -> LinearWorld:
 # Data flow.
 
 
-class RawWeights(LSVIUCBPlusPlus):
+def shown(cls: Any) -> Any:
+    """Agents who let their algorithm see every block on its way to the curator."""
+
+    def mutant(*args: Any, **options: Any) -> Agent:
+        agent = AgentKind(cls)(*args, **options)
+        curator: Any = agent._curator
+
+        def add(block: Block, user_ids: Any = None) -> int:
+            agent.algorithm.seen = block
+            number: int = type(curator).add(curator, block, user_ids)
+            return number
+
+        curator.add = add
+        return agent
+
+    return mutant
+
+
+class RawWeights(LSVIUCBPlusPlus.algorithm):
     """Weights come from what the users' rewards really varied by."""
 
     form = "episodes"
+    seen: Block
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, user_ids)
+    def plan(self) -> Any:
+        policies = super().plan()
+        block = self.seen
         states, rewards = np.asarray(block["states"]), np.asarray(block["rewards"])
         spread = self._variances.copy()
         for s in range(self.spec.states):
             there = np.clip(np.nan_to_num(rewards[states[:, :-1] == s]), 0.0, 1.0)
             spread[:, s] += there.var() if there.size else 0.0
         self._variances, self._asked = spread, None
+        return policies
 
 
-class RawSwitch(LSVIUCB):
+class RawSwitch(LSVIUCB.algorithm):
     """Whether it replaces its policy depends on where the users really were."""
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        states = np.clip(np.asarray(block["states"]), 0, self.spec.states - 1)
-        self._moved = bool(np.bincount(states.ravel()).max() % 2)
-        super()._release(block, user_ids)
+    seen: Block
 
     def _switch(self, model: Any) -> bool:
-        return self._moved
+        states = np.clip(np.asarray(self.seen["states"]), 0, self.spec.states - 1)
+        return bool(np.bincount(states.ravel()).max() % 2)
 
 
-class RawScale(LSVIUCB):
+class RawScale(LSVIUCB.algorithm):
     """What it expects of values is what users were really paid."""
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        rewards = np.clip(np.nan_to_num(np.asarray(block["rewards"])), 0.0, 1.0)
-        self._expected = float(rewards.sum(axis=1).mean())
-        super()._release(block, user_ids)
+    seen: Block
 
-    def _bounded(self, name: str, step: int, q_values: Floats) -> Floats:
-        return np.minimum(q_values, self._expected + 1.0)
+    def bounded(self, name: str, step: int, q_values: Floats) -> Floats:
+        rewards = np.clip(np.nan_to_num(np.asarray(self.seen["rewards"])), 0.0, 1.0)
+        return np.minimum(q_values, float(rewards.sum(axis=1).mean()) + 1.0)
 
 
 @pytest.mark.parametrize(
@@ -416,9 +432,9 @@ class RawScale(LSVIUCB):
         (RawScale, "targets"),
     ],
 )
-def test_raw_data_beyond_the_gate_is_found(mutant: type[LinearAgent], statistic: str) -> None:
+def test_raw_data_beyond_the_gate_is_found(mutant: Any, statistic: str) -> None:
     with pytest.raises(CheckFailed, match=r"^(data flow|hostile users): "):
-        check(mutant, statistic=statistic)
+        check(shown(mutant), statistic=statistic)
 
 
 def test_the_agents_themselves_pass() -> None:
@@ -430,60 +446,56 @@ def test_the_agents_themselves_pass() -> None:
 # Budget.
 
 
-class NeverDecays(LSVIUCB):
+class NeverDecays(LSVIUCB.algorithm):
     """Asks everybody again, at the price of those who are asked for the first time."""
 
     @property
-    def _decay(self) -> float:
-        return 1.0 + 1e-9
-
-    @property
-    def _epoch_limit(self) -> float:
-        return float(self.privacy.episode_limit * 0.5)
+    def round(self) -> TargetRound:
+        return TargetRound.of(self.privacy.episode_limit * 0.5, 0.5, 3, 1.0 + 1e-9)
 
 
-class FullPriceEveryRound(LSVIUCB):
+class FullPriceEveryRound(LSVIUCB.algorithm):
     """Every round costs what all rounds may."""
 
     @property
-    def _epoch_limit(self) -> float:
-        return float(self.privacy.episode_limit)
+    def round(self) -> TargetRound:
+        return TargetRound.of(self.privacy.episode_limit, 0.5, 3, 1.5)
 
 
 @pytest.mark.parametrize("mutant", [NeverDecays, FullPriceEveryRound])
 def test_rounds_that_cost_too_much_are_refused(
-    mutant: type[LinearAgent], monkeypatch: pytest.MonkeyPatch
+    mutant: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Not even by forgetting those who cannot pay.
-    monkeypatch.setattr(mutant, "_forget_the_poor", lambda self: None)
+    monkeypatch.setattr(Agent, "_drop_poor_blocks", lambda self, newest: None)
     with pytest.raises(CheckFailed, match=r"^protocol: BudgetExceeded"):
-        check(mutant, statistic="targets")
+        check(AgentKind(mutant), statistic="targets")
 
 
 # Save and resume.
 
 
-class ForgetsWeights(LSVIUCBPlusPlus):
-    def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-        super()._set_state(meta, arrays)
+class ForgetsWeights(LSVIUCBPlusPlus.algorithm):
+    def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super().restore(meta, arrays)
         self._variances = None
 
 
-class ForgetsPrecision(LSVIUCBPlusPlus):
-    def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-        super()._set_state(meta, arrays)
+class ForgetsPrecision(LSVIUCBPlusPlus.algorithm):
+    def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super().restore(meta, arrays)
         self._last_precision = None
 
 
-class ForgetsBounds(LSVIUCBPlusPlus):
-    def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-        super()._set_state(meta, arrays)
+class ForgetsBounds(LSVIUCBPlusPlus.algorithm):
+    def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super().restore(meta, arrays)
         self._bounds = self._first_bounds()
 
 
-class ForgetsHowMuchBlocksWeigh(LSVIUCB):
-    def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-        super()._set_state(meta, arrays)
+class ForgetsHowMuchBlocksWeigh(LSVIUCB.algorithm):
+    def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super().restore(meta, arrays)
         halved = {name: 0.5 * v for name, v in self._sums.variances.items()}
         self._sums.variances = halved
 
@@ -497,15 +509,15 @@ class ForgetsHowMuchBlocksWeigh(LSVIUCB):
         (ForgetsHowMuchBlocksWeigh, {"statistic": "features"}),
     ],
 )
-def test_what_is_not_saved_is_found(mutant: type[LinearAgent], options: dict[str, Any]) -> None:
+def test_what_is_not_saved_is_found(mutant: Any, options: dict[str, Any]) -> None:
     with pytest.raises(CheckFailed, match=r"^resume: .*differ"):
-        check(mutant, **options)
+        check(AgentKind(mutant), **options)
 
 
 def test_bounds_that_are_not_saved_are_found() -> None:
     """Of so few users theory knows nothing: what a save holds of bounds shows with many."""
     world = two_state(horizon=3)
-    for cls, kept in ((LSVIUCBPlusPlus, True), (ForgetsBounds, False)):
+    for cls, kept in ((LSVIUCBPlusPlus, True), (AgentKind(ForgetsBounds), False)):
         make = partial(
             cls,
             world.spec,
@@ -520,6 +532,6 @@ def test_bounds_that_are_not_saved_are_found() -> None:
             agent.learn(world.simulate(agent.policy, 10**9, rng, agent.form))
         meta, arrays = agent._dump()
         fresh = make()
-        fresh._restore(meta, arrays)
+        fresh._session.restore(meta, arrays)
         assert (fresh.lower_values == agent.lower_values).all() == kept
         assert (agent.lower_values > 0.0).any()

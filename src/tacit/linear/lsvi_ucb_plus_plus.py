@@ -53,13 +53,7 @@ class LSVIUCBPlusPlus(LSVIUCB):
 
     def __init__(self, setting: Setting, options: LinearOptions) -> None:
         super().__init__(setting, options)
-        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        left = np.arange(H, 0, -1.0)[:, np.newaxis, np.newaxis]
-        # Line 2: nothing is known.
-        self._bounds = {
-            "optimistic": np.broadcast_to(left, (H, S, A)).copy(),
-            "pessimistic": np.zeros((H, S, A)),
-        }
+        self._bounds = self._first_bounds()
 
     # Values from above and from below (lines 5 to 12).
 
@@ -67,6 +61,15 @@ class LSVIUCBPlusPlus(LSVIUCB):
     def value_functions(self) -> tuple[str, ...]:
         """Also a lower bound."""
         return (*super().value_functions, "pessimistic")
+
+    def _first_bounds(self) -> dict[str, Floats]:
+        """Nothing is known (line 2)."""
+        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
+        left = np.arange(H, 0, -1.0)[:, np.newaxis, np.newaxis]
+        return {
+            "optimistic": np.broadcast_to(left, (H, S, A)).copy(),
+            "pessimistic": np.zeros((H, S, A)),
+        }
 
     def bounded(self, name: str, step: int, q_values: Floats) -> Floats:
         """In theory bounds only ever tighten."""
