@@ -177,11 +177,11 @@ def test_no_agent_hands_its_algorithm_anything_raw(
     if agent.block_users > 1:
         data = world.simulate(agent.policy, agent.block_users, rng, "episodes")
         second = marked(data.take(slice(0, agent.block_users - 1)), rng)
-        agent.learn(second, ids[users : users + len(second.block()["rewards"])])
+        agent.learn(second, ids[users : users + second.block().users])
         again.append((second, ids))
     assert agent.releases >= 1 or agent.served == 0
     found = reachable(agent.algorithm)
-    public = getattr(agent.algorithm, "protect", "") == "rewards"
+    public = getattr(agent, "protect", "") == "rewards"
     for data, names in again:
         if public:
             # States and actions are not what it protects.
