@@ -23,13 +23,17 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit import (
+    LSVIUCB,
     OFU,
+    AdaptiveLSVIUCB,
+    BatchedLSVIUCB,
     Block,
     CertaintyEquivalence,
     FittedFunctionalQ,
     FunctionalQ,
     JointDP,
     LocalDP,
+    LSVIUCBPlusPlus,
     Relation,
 )
 from tacit.audit.check_agent import check_agent
@@ -43,10 +47,6 @@ from tacit.continuous import (
 )
 from tacit.finite.visits import VisitCounts
 from tacit.linear import simplex, two_state
-from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
-from tacit.linear.batched_lsvi_ucb import BatchedLSVIUCB
-from tacit.linear.lsvi_ucb import LSVIUCB
-from tacit.linear.lsvi_ucb_plus_plus import LSVIUCBPlusPlus
 from tacit.lq import double_integrator
 from tacit.mixture import mixture_of_models
 from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
