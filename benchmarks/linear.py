@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.tabular import PEERS, _peak
 from benchmarks.timing import seconds
+from tacit import LSVIUCB
 from tacit.core.permuted import PermutedWorld
 from tacit.finite.policy import Policy
-from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.world import LinearWorld
 from tacit.linear.worlds import linear_from_tabular, simplex
 from tacit.privacy.models import JointDP, NonPrivate

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit import Block, Relation, check_statistic
-from tacit.linear import simplex, statistics, sum_loops, two_state
+from tacit.linear import feature_bounds, simplex, statistics, sum_loops, two_state
 from tacit.linear.statistics import (
     FeatureSums,
     TargetSums,
@@ -211,7 +211,7 @@ def test_bounds_without_pairs(
     options["clip"] = None if share is None else share * statistic.bound
     few = FeatureSums(features, horizon, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statistics, "_MOST_PAIRS", 0)
+        patch.setattr(feature_bounds, "MOST_PAIRS", 0)
         many = FeatureSums(features, horizon, **options)
         assert bounds(many)[0] == bounds(few)[0]
         assert bounds(few)[1] <= bounds(many)[1] <= 2.0 * bounds(many)[0]
@@ -265,7 +265,7 @@ def test_targets_are_enumerated(features: list[float], targets: list[float], wei
     assert found == pytest.approx(bounds(statistic), rel=1e-8)
     for most in (0, 16):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(statistics, "_MOST_PAIRS", most)
+            patch.setattr(statistics, "MOST_PAIRS", most)
             rough = bounds(TargetSums(table, 1, 0, values, weights))
         assert found[1] <= rough[1] * (1 + 1e-9)
         assert found[0] == pytest.approx(rough[0])

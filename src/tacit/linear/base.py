@@ -316,6 +316,8 @@ class LinearAlgorithm(FiniteAlgorithm):
             raise InvalidArgument(
                 "randomised response is for counts per step: give stationary=False"
             )
+        if options.calibration == "as_printed" and self.privacy.exact:
+            raise InvalidArgument("as printed, noise is continuous: take sampler='floating-point'")
         if options.calibration == "as_printed" and not self.has_printed_noise:
             raise InvalidArgument(
                 f"calibration of {type(self).__name__} must be tight: it has no noise of a "

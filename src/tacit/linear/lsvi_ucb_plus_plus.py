@@ -132,8 +132,6 @@ class LSVIUCBPlusPlus(LSVIUCB):
             raise InvalidArgument("as printed, a user has one episode")
         if self.spec.known_rewards is None:
             raise InvalidArgument("as printed, rewards are known: give them in the spec")
-        if self.privacy.exact:
-            raise InvalidArgument("as printed, noise is continuous: take sampler='floating-point'")
 
     def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
         if self.options.calibration == "tight" or schedule != "auto":
