@@ -17,8 +17,10 @@ import numpy as np
 
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import seconds
-from tacit.mixture.linopt_vi import LinOptVI
-from tacit.mixture.models import RegressionModel
+from tacit import LinOptVI
+from tacit.core.agent import Agent
+from tacit.mixture.linopt_vi import LinOptVI as Algorithm
+from tacit.mixture.linopt_vi import RegressionModel
 from tacit.mixture.world import MixtureWorld
 from tacit.mixture.worlds import hard_mixture, mixture_of_models
 from tacit.privacy.models import JointDP
@@ -37,7 +39,7 @@ def rows() -> Iterator[Row]:
     yield from _plan()
 
 
-def _agent(world: MixtureWorld, users: int) -> LinOptVI:
+def _agent(world: MixtureWorld, users: int) -> Agent:
     return LinOptVI(world.spec, users, JointDP(epsilon=1.0, delta=1e-6), noise_seed=0)
 
 
@@ -63,13 +65,15 @@ def _plan() -> Iterator[Row]:
     for _ in range(2):
         agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
 
-    public = agent._public
+    algorithm = agent.algorithm
+    assert isinstance(algorithm, Algorithm)  # noqa: S101
+    public = algorithm.public
     features, flat = public.features, public.features.reshape(-1, STATES)
-    values, model = rng.random((2, STATES)), agent._model()
+    values, model = rng.random((2, STATES)), algorithm.model()
     assert isinstance(model, RegressionModel)  # noqa: S101
     inputs = public.apply(values)[1]
     plan, largest, product, apply, width = _taking_turns(
-        agent._plan,
+        algorithm.plan,
         lambda: features.max(),
         lambda: flat @ values[0],
         lambda: public.apply(values),

@@ -10,20 +10,32 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tacit.mixture.agent import Constants, MixtureAgent
 
-from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic, local
+from tacit import (
+    LDPUCRLVTR,
+    Agent,
+    AgentKind,
+    JointDP,
+    LinOptPO,
+    LinOptVI,
+    LocalDP,
+    NonPrivate,
+    Relation,
+    check_statistic,
+    local,
+)
 from tacit.audit.check_agent import check_agent
 from tacit.audit.made_up_users import sampler_of
 from tacit.audit.watched_gate import Passage, WatchedGate, difference, snapshot
+from tacit.core.asks import Ask, Asks, Kept
 from tacit.core.schedule import Schedule
 from tacit.mixture import MixtureWorld, hard_mixture, mixture_from_tabular, mixture_of_models
-from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
-from tacit.mixture.linopt_po import LinOptPO
-from tacit.mixture.linopt_vi import LinOptVI
+from tacit.mixture.base import MixtureConstants
+from tacit.mixture.linopt_vi import LinOptVI as LinOptVIAlgorithm
+from tacit.mixture.model_sums import ModelSums
 from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.regularisers import FixedRidge
-from tacit.mixture.statistics import ModelSums, ValueSums
+from tacit.mixture.value_sums import ValueSums
 from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
@@ -362,8 +374,8 @@ def values_are_truncated(agent: Any, world: MixtureWorld) -> None:
     rng, H = np.random.default_rng(0), world.spec.horizon
     left = np.arange(H, 0, -1.0)[:, np.newaxis]
     while agent.block_users:
-        assert (agent._values_asked >= 0.0).all()
-        assert (agent._values_asked <= left - 1.0 + 1e-12).all(), "longer than an episode"
+        assert (agent.algorithm.values_asked >= 0.0).all()
+        assert (agent.algorithm.values_asked <= left - 1.0 + 1e-12).all(), "longer than an episode"
         agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
         assert (agent.q_values >= 0.0).all()
         assert (agent.q_values <= left[..., np.newaxis] + 1e-12).all(), "longer than an episode"
@@ -384,59 +396,78 @@ def test_values_are_truncated(cls: Any, statistic: str, bonus: str) -> None:
 # Slips.
 
 
-class AsksOldUsersAgain(LinOptVI):
+class AsksOldUsersAgain(LinOptVIAlgorithm):
     """As the paper prints it: features of all users so far, with the newest values."""
 
-    def _forget_blocks(self) -> None:
-        pass
+    kept = Kept(blocks=100, decay=1.0, cost=0.0)
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        statistic = self._statistic()
-        self._curator.add(block, user_ids)
-        release = self._curator.release(statistic, blocks=list(self._curator.blocks))
-        self._sums = BlockSums()
-        self._absorb(release, statistic, block.users)
-        self._advance(block.users)
+    def asks(self) -> Asks:
+        statistic = self.statistic()
+        release = yield Ask(statistic, decay=1.0)
+        self.sums = BlockSums()
+        self.take_in(release, statistic)
 
 
-class RecomputesOldUsers(LinOptVI):
+class SeesRawData(LinOptVIAlgorithm):
+    """Has the episodes of all users, which only a hole in the wall can give it."""
+
+    raw: list[Block]
+
+
+def through_a_hole(algorithm: type[SeesRawData]) -> Any:
+    """A kind of agents that tells its algorithm what it must not be told."""
+
+    def make(*args: Any, **options: Any) -> Agent:
+        agent = AgentKind(algorithm)(*args, **options)
+        waiting, raw = agent._session.waiting, []
+        joined = waiting.joined
+
+        def telling(*given: Any) -> Any:
+            found = joined(*given)
+            raw.append(found[0])
+            return found
+
+        waiting.joined = telling
+        agent.algorithm.raw = raw
+        return agent
+
+    return make
+
+
+class RecomputesOldUsers(SeesRawData):
     """The same behind the gate's back: new noise for the new block only."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._old: list[Block] = []
-
-    def _release(self, block: Block, user_ids: Any) -> None:
-        self._sums = BlockSums()
-        statistic = self._statistic()
-        for old in self._old:
+    def asks(self) -> Asks:
+        statistic = self.statistic()
+        release = yield Ask(statistic)
+        self.sums = BlockSums()
+        for old in self.raw[:-1]:
             parts = statistic.layout.unpack(statistic.total(old))
-            self._sums.add(parts, dict.fromkeys(parts, 0.0), 1.0, old.users)
-        self._old.append(block)
-        super()._release(block, user_ids)
+            self.sums.add(parts, dict.fromkeys(parts, 0.0), 1.0, old.users)
+        self.take_in(release, statistic)
 
 
-class RawValues(LinOptVI):
+class RawValues(SeesRawData):
     """What users are asked about depends on where the last ones really were."""
 
     form = "episodes"
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, user_ids)
+    def advance(self, users: int) -> None:
+        super().advance(users)
         visited = np.bincount(
-            np.clip(np.asarray(block["states"]), 0, self.spec.states - 1).ravel(),
+            np.clip(np.asarray(self.raw[-1]["states"]), 0, self.spec.states - 1).ravel(),
             minlength=self.spec.states,
         )
-        self._values_asked = self._values_asked + visited / visited.max()
+        self.values_asked = self.values_asked + visited / visited.max()
         self._asked = None
 
 
 @pytest.mark.parametrize(
     ("mutant", "found"),
     [
-        (AsksOldUsersAgain, r"BudgetExceeded|^budget: "),
-        (RecomputesOldUsers, r"^(chunks|data flow|hostile users|resume): "),
-        (RawValues, r"^(data flow|hostile users): "),
+        (AgentKind(AsksOldUsersAgain), r"BudgetExceeded|^budget: "),
+        (through_a_hole(RecomputesOldUsers), r"^(chunks|data flow|hostile users|resume): "),
+        (through_a_hole(RawValues), r"^(data flow|hostile users): "),
     ],
 )
 def test_old_users_are_never_asked_again(mutant: Any, found: str) -> None:
@@ -445,32 +476,34 @@ def test_old_users_are_never_asked_again(mutant: Any, found: str) -> None:
         check_agent(make, UNKNOWN, users=240)
 
 
-class ForgetsValues(LinOptVI):
+class ForgetsValues(LinOptVIAlgorithm):
     """A save without the values that the block's users are asked about."""
 
-    def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-        asked = self._values_asked
-        super()._set_state(meta, arrays)
-        self._values_asked = asked
+    def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        asked = self.values_asked
+        super().restore(meta, arrays)
+        self.values_asked = asked
 
 
-class ForgetsSums(LinOptVI):
-    def _set_state(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-        super()._set_state(meta, arrays)
-        self._sums.top *= 2.0
+class ForgetsSums(LinOptVIAlgorithm):
+    def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
+        super().restore(meta, arrays)
+        self.sums.top *= 2.0
 
 
 @pytest.mark.parametrize("mutant", [ForgetsValues, ForgetsSums])
 def test_what_is_not_saved_is_found(mutant: Any) -> None:
-    make = partial(mutant, privacy=JointDP(100.0, 1e-6), statistic="values", schedule=FEW)
+    make = partial(
+        AgentKind(mutant), privacy=JointDP(100.0, 1e-6), statistic="values", schedule=FEW
+    )
     with pytest.raises(CheckFailed, match=r"^resume: .*differ"):
         check_agent(make, UNKNOWN, users=240)
 
 
-class NoTruncation(LinOptVI):
+class NoTruncation(LinOptVIAlgorithm):
     """Optimism without end: every step adds its whole width."""
 
-    def _optimistic(self, model: Any, policy: Any) -> tuple[Floats, Floats]:
+    def optimistic_values(self, model: Any, policy: Any) -> tuple[Floats, Floats]:
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         Q, asked, V = np.zeros((H, S, A)), np.zeros((H, S)), np.zeros(S)
         for h in reversed(range(H)):
@@ -481,13 +514,15 @@ class NoTruncation(LinOptVI):
                 means, spread = model.next_values(h, V[np.newaxis])
                 Q[h] += means[0] + spread[0]
             V = Q[h].max(axis=1)
-        self.q_values, self._values_asked = Q, asked
+        self.q_values, self.values_asked = Q, asked
         return Q, Q
 
 
 def test_values_that_are_not_truncated_are_found() -> None:
     options = {"statistic": "values", "privacy": JointDP(0.01, 1e-6), "scale": 5.0}
-    mutant = partial(made, cls=NoTruncation, users=80, schedule="fixed:size=20", **options)
+    mutant = partial(
+        made, cls=AgentKind(NoTruncation), users=80, schedule="fixed:size=20", **options
+    )
     with pytest.raises(AssertionError, match="longer than an episode"):
         values_are_truncated(mutant(), UNKNOWN)
 
@@ -498,8 +533,8 @@ def test_privacy_does_not_rest_on_the_truncation(options: Any) -> None:
     users = UNKNOWN.simulate(made().policy, 50, np.random.default_rng(0)).block()
     agent = made(users=80, statistic="values", **options)
     for factor in (1e-6, 1.0, 1e6):
-        agent._values_asked = factor * np.random.default_rng(1).normal(size=(4, 4))
-        agent._asked = None
+        agent.algorithm.values_asked = factor * np.random.default_rng(1).normal(size=(4, 4))
+        agent.algorithm._asked = None
         check_statistic(agent.statistic, sampler_of(users, None))
 
 
@@ -702,7 +737,7 @@ def test_as_printed_has_the_papers_noise(users: int) -> None:
                 found += [values.ravel() for values in scaled(passage).values()]
         # Planning sees one running sum, with the noise of the last release.
         last = float(np.max(gate.passages[-1].release.std["gram"]))
-        np.testing.assert_allclose(agent._sums.noise("gram"), last)
+        np.testing.assert_allclose(agent.sums.noise("gram"), last)
     squares = np.concatenate(found) ** 2
     assert squares.mean() == pytest.approx(1.0, abs=6.0 * math.sqrt(2.0 / squares.size))
 
@@ -713,14 +748,14 @@ def test_as_printed_asks_every_user_about_the_values_of_her_time() -> None:
     rng, asked = np.random.default_rng(0), []
     with WatchedGate().open() as gate:
         while agent.block_users:
-            asked.append(agent._values_asked)
+            asked.append(agent.algorithm.values_asked)
             agent.learn(UNKNOWN.simulate(agent.policy, 1, rng, "episodes"))
-    scale = 4 * agent._reach
+    scale = 4 * agent.questions.reach
     for values, passage in zip(asked, gate.passages, strict=True):
         statistic: Any = passage.statistic
         centred = values - (values.max(axis=1) + values.min(axis=1))[:, np.newaxis] / 2
         for h, s, a in np.ndindex(4, 4, 4):
-            x = agent._public.features[s, a] * agent._public.scale
+            x = agent.public.features[s, a] * agent.public.scale
             np.testing.assert_allclose(statistic.inputs[h, s, a], x @ centred[h] / scale)
         np.testing.assert_allclose(statistic.values, centred / 4)
 
@@ -741,7 +776,7 @@ def test_as_printed_is_not_saved(tmp_path: Any) -> None:
         {"stationary": False},
         {"statistic": "counts"},
         {"growth": 1.7},
-        {"constants": Constants(bonus=0.5)},
+        {"constants": MixtureConstants(bonus=0.5)},
         {"regulariser": FixedRidge()},
         {"schedule": "fixed:size=30"},
         {"cls": LinOptPO},
@@ -779,7 +814,7 @@ def test_a_killed_process_resumes_from_its_autosave(
     options: dict[str, Any] = {"statistic": statistic, "schedule": FEW, "cls": cls}
     agent = made(**options, autosave=path)
     serve(agent, UNKNOWN)
-    resumed: MixtureAgent = made(**options, seed=5, noise_seed=7).load(path)
+    resumed: Agent = made(**options, seed=5, noise_seed=7).load(path)
     assert not difference(snapshot(agent), snapshot(resumed))
     np.testing.assert_array_equal(resumed.q_values, agent.q_values)
     assert resumed._curator.blocks == ()

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import NonPrivate
+from tacit import UCBVI, LinOptPO, LinOptVI, NonPrivate
 from tacit.finite.policy import Policy
 from tacit.mixture import MixtureWorld, mixture_from_tabular
-from tacit.mixture.agent import _public
-from tacit.mixture.linopt_po import LinOptPO
-from tacit.mixture.linopt_vi import LinOptVI
-from tacit.mixture.models import CountModel, KnownRewards, Rows
+from tacit.mixture.count_estimate import CountModel
+from tacit.mixture.estimate import KnownMeanRewards, PublicFeatures, Rows
 from tacit.mixture.regularisers import FixedRidge
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
-from tacit.tabular.ucbvi import UCBVI
 
 Floats = NDArray[np.float64]
 
@@ -103,7 +100,7 @@ class PlainLoops:
         """Lambda and weights, from all steps or those of one."""
         k, H = self.spec.free, self.spec.horizon
         targeted = self.agent.statistic_kind == "values"
-        last = H if self.agent._pooled else H - 1
+        last = H if self.agent.pooled else H - 1
         matrix, cross = self.ridge * np.eye(k), np.zeros(k)
         for h, s, a, t, _, asked in self.steps:
             if h >= last or row not in (None, h):
@@ -207,14 +204,14 @@ def test_q_values_are_those_of_plain_loops(kind: Any, statistic: str, bonus: str
         seed=seed,
     )
     plain, rng = PlainLoops(agent, ridge), np.random.default_rng(seed)
-    asked = agent._values_asked
+    asked = agent.values_asked
     while agent.block_users:
         block = world.simulate(agent.policy, 12, rng, "episodes").block()
         plain.add(block, asked)
         agent.learn(block)
         Q, greedy, asked = plain.q_values()
         np.testing.assert_allclose(agent.q_values, Q, atol=1e-9)
-        np.testing.assert_allclose(agent._values_asked, asked, atol=1e-9)
+        np.testing.assert_allclose(agent.values_asked, asked, atol=1e-9)
         best = np.take_along_axis(Q, np.asarray(agent.policy.actions)[..., None], axis=2)[..., 0]
         np.testing.assert_allclose(best, Q.max(axis=2), atol=1e-9)
         chosen = np.asarray(agent.greedy_policy.actions)[..., None]
@@ -238,7 +235,7 @@ def test_policy_optimisation_is_that_of_plain_loops(statistic: str) -> None:
         steps=2,
     )
     plain, rng = PlainLoops(agent, 0.7), np.random.default_rng(0)
-    asked, policy = agent._values_asked, np.full((3, 4, 2), 0.5)
+    asked, policy = agent.values_asked, np.full((3, 4, 2), 0.5)
     while agent.block_users:
         block = world.simulate(agent.policy, 12, rng, "episodes").block()
         plain.add(block, asked)
@@ -284,12 +281,12 @@ def test_rows_are_pooled() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_counts_are_regressed_on_as_in_plain_loops(seed: int, pooled: bool) -> None:
     world = random_world(seed, fixed=pooled)
-    public, rng = _public(world.spec), np.random.default_rng(seed)
+    public, rng = PublicFeatures.of(world.spec), np.random.default_rng(seed)
     H, S, A, k = 3, 4, 2, world.spec.free
     counts = rng.poisson(20.0, (H, S, A, S)) * (rng.random((H, S, A, 1)) < 0.7) + 0.0
     noise = rng.choice([0.0, 3.0, 30.0], (H, S, A))
     counts += noise[..., None] * rng.normal(size=counts.shape)
-    model = CountModel(public, counts, noise, 1.0, 0.8, KnownRewards(world.rewards), pooled)
+    model = CountModel(public, counts, noise, 1.0, 0.8, KnownMeanRewards(world.rewards), pooled)
     V = rng.random(S) * 2
     for h in range(H - 1):
         w = np.zeros(k)
@@ -322,7 +319,9 @@ def test_counts_are_regressed_on_as_in_plain_loops(seed: int, pooled: bool) -> N
 
 def estimated(agent: Any, step: int) -> Floats:
     """P as planning sees it, (S, A, S): its answer for the value functions 1 in one state."""
-    return np.moveaxis(agent._model().next_values(step, np.eye(agent.spec.states))[0], 0, -1)
+    return np.moveaxis(
+        agent.algorithm.model().next_values(step, np.eye(agent.spec.states))[0], 0, -1
+    )
 
 
 @pytest.mark.parametrize("stationary", [True, False])
@@ -350,7 +349,7 @@ def test_on_finite_worlds_estimates_are_those_of_the_tabular_family(stationary: 
     visits, transitions = counts.visits, counts.transitions
     assert visits.shape == (4, 3, 2)
     assert visits.sum() == 4000
-    model = agent._model()
+    model = agent.algorithm.model()
     for h in range(3):
         used = slice(None) if stationary else slice(h, h + 1)
         n = visits[used].sum(axis=0)

@@ -15,14 +15,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from tacit import JointDP, LocalDP, NonPrivate
+from tacit import LDPUCRLVTR, JointDP, LinOptPO, LinOptVI, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import difference, snapshot
+from tacit.core.agent import Agent
 from tacit.mixture import mixture_of_models
-from tacit.mixture.agent import MixtureAgent
-from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
-from tacit.mixture.linopt_po import LinOptPO
-from tacit.mixture.linopt_vi import LinOptVI
 from tacit.mixture.regularisers import FixedRidge, NoiseRidge, NoiseShift, Regularised
 from tacit.privacy.errors import InvalidArgument
 
@@ -103,8 +100,8 @@ def test_shifts_grow_with_noise_and_certainty() -> None:
 # Which one is used.
 
 
-def made(cls: Any = LinOptVI, privacy: Any = JOINT, **options: Any) -> MixtureAgent:
-    agent: MixtureAgent = cls(
+def made(cls: Any = LinOptVI, privacy: Any = JOINT, **options: Any) -> Agent:
+    agent: Agent = cls(
         WORLD.spec, 240, privacy, **{"noise_seed": 0, "schedule": "fixed:size=60"} | options
     )
     return agent
@@ -113,16 +110,16 @@ def made(cls: Any = LinOptVI, privacy: Any = JOINT, **options: Any) -> MixtureAg
 @pytest.mark.parametrize("cls", [LinOptVI, LinOptPO])
 def test_defaults_follow_bonus_and_privacy(cls: Any) -> None:
     local = LocalDP(20.0, 1e-6)
-    assert made(cls, NonPrivate(), bonus="theory")._regulariser == FixedRidge()
+    assert made(cls, NonPrivate(), bonus="theory").algorithm.chosen_regulariser == FixedRidge()
     for privacy in (JOINT, local):
-        assert made(cls, privacy, bonus="theory")._regulariser == NoiseShift()
+        assert made(cls, privacy, bonus="theory").algorithm.chosen_regulariser == NoiseShift()
     for privacy in (NonPrivate(), JOINT, local):
-        chosen = made(cls, privacy)._regulariser
+        chosen = made(cls, privacy).algorithm.chosen_regulariser
         assert isinstance(chosen, NoiseRidge)
         # Beside what one user shows, next to nothing.
         assert 0.0 < chosen.ridge < 0.1
-    assert made(cls, regulariser=FixedRidge(3.0))._regulariser == FixedRidge(3.0)
-    assert made(LDPUCRLVTR, local)._regulariser == NoiseShift()
+    assert made(cls, regulariser=FixedRidge(3.0)).algorithm.chosen_regulariser == FixedRidge(3.0)
+    assert made(LDPUCRLVTR, local).algorithm.chosen_regulariser == NoiseShift()
 
 
 # One of your own, as the documentation shows it.

@@ -17,9 +17,13 @@ from scipy.optimize import nnls
 
 from tacit import Block, Relation, check_statistic
 from tacit.finite.policy import Policy
-from tacit.mixture import hard_mixture, mixture_of_models, path_counts, statistics, sum_loops
+from tacit.mixture import hard_mixture, mixture_of_models, path_counts, sensitivity, sum_loops
+from tacit.mixture import model_sums as of_models
+from tacit.mixture import statistics as of_both
+from tacit.mixture import value_sums as of_values
+from tacit.mixture.model_sums import ModelSums
 from tacit.mixture.path_counts import PathCounts
-from tacit.mixture.statistics import ModelSums, ValueSums
+from tacit.mixture.value_sums import ValueSums
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Statistic
@@ -304,7 +308,7 @@ def test_model_sums_are_enumerated(
         if share is None:
             assert of_replace == pytest.approx(1.0, rel=1e-8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statistics, "_MOST_STEPS", 0)
+        patch.setattr(of_models, "_MOST_STEPS", 0)
         many = model_sums(world, horizon, rewards, **options)
         assert bounds(many)[0] == bounds(statistic)[0]
         assert bounds(statistic)[1] <= bounds(many)[1] * (1 + 1e-12)
@@ -351,7 +355,7 @@ def test_value_sums_of_their_own_values_are_exact(
     cells = int(world["support"].any(axis=-1).sum())
     for pairs in (horizon * (2 * cells) ** 2, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(statistics, "_MOST_PAIRS", pairs)
+            patch.setattr(of_values, "MOST_PAIRS", pairs)
             rough = value_sums(world, horizon, rewards, own_values=True, **options)
             zero, replace = bounds(rough)
         assert zero == bounds(statistic)[0]
@@ -405,14 +409,14 @@ def test_a_mean_need_not_be_a_distribution(monkeypatch: pytest.MonkeyPatch) -> N
     mean = np.array([[[3.0, 0.0], [-2.0, 1.0]], [[0.0, -3.0], [4.0, 4.0]]])
     world = {**OPPOSED, "features": features, "mean": mean}
     world |= {"support": np.ones((2, 2, 2), dtype=bool), "reward_features": features[:, :, 0]}
-    monkeypatch.setattr(statistics, "_MOST_STEPS", 0)
+    monkeypatch.setattr(of_models, "_MOST_STEPS", 0)
     for gram in (1.0, 30.0):
         check_extent(model_sums(world, 2, True, gram=gram), everyone(2, 2, 2))
 
 
 def test_several_chunks_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = bounds(model_sums(FULL, H, True)), bounds_1(PATHS[1])
-    monkeypatch.setattr(statistics, "_CHUNK", 7)
+    monkeypatch.setattr(sensitivity, "_CHUNK", 7)
     assert bounds(model_sums(FULL, H, True)) == pytest.approx(first)
     again = PathCounts(SUPPORT, INFORMS, START, H, POLICY, reward=0.5)
     assert bounds_1(again) == second
@@ -450,7 +454,7 @@ def test_no_sums_oppose_each_other_more(seed: int, size: int, dimension: int, ti
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(size, dimension)) * 10.0 ** rng.uniform(-3, 3, (size, 1))
     rows += tilt * np.linalg.norm(rows, axis=1, keepdims=True)
-    theta = statistics._opposed(np.vstack([rows, np.zeros((1, dimension))]))
+    theta = sensitivity.opposed(np.vstack([rows, np.zeros((1, dimension))]))
     assert 0.0 <= theta <= 1.0
     if rows.any():
         assert most_opposed(rows) <= theta + 1e-9
@@ -470,9 +474,9 @@ def cone(angle: float, rows: int = 24) -> Floats:
 @pytest.mark.parametrize("angle", [0.3, 0.78, 0.9, 1.2, 1.5])
 def test_what_opposes_is_exact_for_cones_and_for_pairs(angle: float) -> None:
     exact = max(0.0, -math.cos(2.0 * angle))
-    assert statistics._opposed(cone(angle)) == pytest.approx(exact, abs=2e-3)
-    assert statistics._opposed(cone(angle)) >= exact
-    assert statistics._opposed(3.0 * cone(angle, 2)) == pytest.approx(exact, abs=2e-3)
+    assert sensitivity.opposed(cone(angle)) == pytest.approx(exact, abs=2e-3)
+    assert sensitivity.opposed(cone(angle)) >= exact
+    assert sensitivity.opposed(3.0 * cone(angle, 2)) == pytest.approx(exact, abs=2e-3)
 
 
 def test_what_opposes_is_seldom_far_from_what_is_found() -> None:
@@ -481,17 +485,17 @@ def test_what_opposes_is_seldom_far_from_what_is_found() -> None:
         rows = np.random.default_rng(seed).normal(size=(40, 4)) + np.array([2.5, 0.0, 0.0, 0.0])
         if rows[:, 0].min() > 0.0:
             units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-            theta, found = statistics._opposed(rows), most_opposed(rows)
+            theta, found = sensitivity.opposed(rows), most_opposed(rows)
             assert found <= theta <= found + 0.1
-            kappa = float((units @ statistics._axis(units)).min())
+            kappa = float((units @ sensitivity.shared_axis(units)).min())
             assert theta <= max(0.0, 1.0 - 2.0 * kappa**2) + 1e-9
 
 
 def test_rows_without_a_common_side_can_be_opposite() -> None:
-    assert statistics._opposed(np.array([[1.0, 0.0], [-1.0, 0.1], [0.0, -1.0]])) == 1.0
-    assert statistics._opposed(np.array([[1.0], [-2.0]])) == 1.0
-    assert statistics._opposed(np.array([[0.0, 2.0], [1.0, 0.0]])) <= 1e-8
-    assert statistics._opposed(np.zeros((3, 2))) == 0.0
+    assert sensitivity.opposed(np.array([[1.0, 0.0], [-1.0, 0.1], [0.0, -1.0]])) == 1.0
+    assert sensitivity.opposed(np.array([[1.0], [-2.0]])) == 1.0
+    assert sensitivity.opposed(np.array([[0.0, 2.0], [1.0, 0.0]])) <= 1e-8
+    assert sensitivity.opposed(np.zeros((3, 2))) == 0.0
 
 
 def test_clipped_sums_that_cannot_oppose_each_other_are_close() -> None:
@@ -1199,13 +1203,15 @@ def test_a_path_that_goes_on_is_caught(monkeypatch: pytest.MonkeyPatch, old: str
 
 
 def test_features_that_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "_cut", lambda vectors, axes: vectors)
+    for module in (of_both, of_models, of_values):
+        monkeypatch.setattr(module, "cut", lambda vectors, axes: vectors)
     with pytest.raises(AssertionError), np.errstate(all="ignore"):
         long_features_are_cut()
 
 
 def test_bounds_that_are_too_small_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "any_features", lambda gram, cross: 1.8 * (gram + cross))
+    for module in (of_models, of_values):
+        monkeypatch.setattr(module, "any_features", lambda gram, cross: 1.8 * (gram + cross))
     statistic, block = signed_values(rewards=True)
     with pytest.raises(AssertionError):
         check_extent(statistic, block)

@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import JointDP, LocalDP, NonPrivate
+from tacit import LDPUCRLVTR, JointDP, LinOptPO, LinOptVI, LocalDP, NonPrivate
+from tacit.core.agent import Agent
 from tacit.finite.model import optimal
 from tacit.mixture import MixtureWorld, mixture_of_models
-from tacit.mixture.agent import MixtureAgent
-from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
-from tacit.mixture.linopt_po import LinOptPO
-from tacit.mixture.linopt_vi import LinOptVI
-from tacit.mixture.models import Fit, LearntRewards, RegressionModel
+from tacit.mixture.linopt_vi import RegressedRewards, Regression, RegressionModel
 from tacit.mixture.regularisers import FixedRidge, NoiseShift, Regularised
 
 Floats = NDArray[np.float64]
@@ -48,8 +45,8 @@ def models(seed: int, known: bool, fixed: bool = True) -> MixtureWorld:
 
 def made(
     world: MixtureWorld, users: int, privacy: Any, seed: int, cls: Any = LinOptVI, **options: Any
-) -> MixtureAgent:
-    agent: MixtureAgent = cls(
+) -> Agent:
+    agent: Agent = cls(
         world.spec,
         users,
         privacy,
@@ -63,19 +60,19 @@ def made(
     return agent
 
 
-def distances(world: MixtureWorld, agent: MixtureAgent) -> dict[str, float]:
+def distances(world: MixtureWorld, agent: Agent) -> dict[str, float]:
     """|w_hat - w| in the norm of Lambda over beta, the largest of all rows."""
-    model = agent._model()
+    model = agent.algorithm.model()
     assert isinstance(model, RegressionModel)
-    units = agent._public.scale if agent.statistic_kind == "model" else 1.0
+    units = agent.algorithm.public.scale if agent.statistic_kind == "model" else 1.0
     found = {"transitions": ratio(model.fits, units * world.coordinates)}
-    if isinstance(model._rewards, LearntRewards):
+    if isinstance(model._rewards, RegressedRewards):
         assert world.reward_weights is not None
         found["rewards"] = ratio(model._rewards.fits, world.reward_weights)
     return found
 
 
-def ratio(fits: list[Fit], truth: Floats) -> float:
+def ratio(fits: list[Regression], truth: Floats) -> float:
     ratios = []
     for row, fit in enumerate(fits):
         away = fit.weights - truth[min(row, len(truth) - 1)]
@@ -95,9 +92,7 @@ def optimal_q(world: MixtureWorld) -> Floats:
     return np.stack([R[min(h, len(R) - 1)] + P[min(h, len(P) - 1)] @ values[h + 1] for h in steps])
 
 
-def worst(
-    world: MixtureWorld, agent: MixtureAgent, seed: int
-) -> tuple[dict[str, float], bool, float]:
+def worst(world: MixtureWorld, agent: Agent, seed: int) -> tuple[dict[str, float], bool, float]:
     """The largest distances of a run; whether Q was ever too small; how much of it says anything.
 
     With values below what all steps left could bring, Q says something.
@@ -204,13 +199,13 @@ def test_policies_that_are_optimised_are_valued_optimistically() -> None:
 def test_sets_that_are_too_small_are_found_out(
     privacy: str, statistic: str, users: int, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = Fit.__init__
+    make = Regression.__init__
 
-    def shrunk(self: Fit, *args: Any) -> None:
+    def shrunk(self: Regression, *args: Any) -> None:
         make(self, *args)
         self.beta *= 0.05
 
-    monkeypatch.setattr(Fit, "__init__", shrunk)
+    monkeypatch.setattr(Regression, "__init__", shrunk)
     missed, _, _ = failures(privacy, users, range(8), known, statistic=statistic)
     assert missed >= 6
 
@@ -268,7 +263,7 @@ def test_noise_without_a_shift_is_found_out(privacy: str, statistic: str) -> Non
         options = {"statistic": statistic, "regulariser": NoShift()}
         agent = made(world, 40, PRIVACY[privacy], seed, **options)
         agent.learn(world.simulate(agent.policy, 10, np.random.default_rng(0), agent.form))
-        model: Any = agent._model()
+        model: Any = agent.algorithm.model()
         fits = model.fits + model._rewards.fits
         indefinite += any(np.linalg.eigvalsh(fit.matrix).min() <= 0.0 for fit in fits)
     assert failed[NoiseShift] == 0
@@ -285,10 +280,10 @@ def test_every_term_is_as_derived() -> None:
     world = models(0, known=False, fixed=False)
     agent = made(world, FEW, PRIVACY["joint"], 0, statistic="model")
     agent.learn(world.simulate(agent.policy, FEW // 4, np.random.default_rng(0), agent.form))
-    model: Any = agent._model()
+    model: Any = agent.algorithm.model()
     # Halves for transitions and rewards, for sampling and noise, and one to spare.
     p = 0.1 / (2 * 2 * 3 * 4)
-    W = world.spec.radius * agent._public.scale
+    W = world.spec.radius * agent.algorithm.public.scale
     for fits, variance, bound in (
         (model.fits, 0.5, W),
         (model._rewards.fits, 0.25, math.sqrt(world.spec.reward_features.shape[2])),
@@ -327,7 +322,7 @@ def test_noise_of_targets_has_one_size_in_theory() -> None:
     rng, scales = np.random.default_rng(0), []
     while agent.block_users:
         statistic: Any = agent.statistic
-        scales.append(agent._target_scales.copy())
+        scales.append(agent.algorithm.target_scales.copy())
         # Nothing is cut by it.
         q = statistic.values[:, None, None] - statistic.means[..., None]
         assert (np.abs(q) * statistic.support <= 1.0 + 1e-12).all()

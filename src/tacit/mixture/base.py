@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from tacit.mixture.model_sums import ModelSums
 from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.questions import Questions, choose_kind
 from tacit.mixture.regularisers import FixedRidge, NoiseRidge, NoiseShift, Regulariser
-from tacit.mixture.spec import MixtureSpec
 from tacit.mixture.value_sums import ValueSums
 from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.arguments import flag, instance_of, one_of, positive
@@ -32,6 +31,9 @@ from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.models import JointDP, Privacy
 from tacit.privacy.sizing import release_noise, users_above_noise
 from tacit.privacy.statistic import Statistic
+
+if TYPE_CHECKING:
+    from tacit.mixture.spec import MixtureSpec
 
 # Users are summed one by one, which a clip needs, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the clip has done its work.
@@ -129,8 +131,8 @@ class MixtureAlgorithm(FiniteAlgorithm):
     Options = MixtureOptions
 
     def __init__(self, setting: Setting, options: MixtureOptions) -> None:
-        spec = setting.spec
-        if not isinstance(spec, MixtureSpec):
+        spec: MixtureSpec = setting.spec
+        if not hasattr(spec, "transition_features"):
             raise InvalidArgument(
                 "this agent needs features of transitions: spec must be a MixtureSpec, as of "
                 "mixture_of_models or hard_mixture, or of "

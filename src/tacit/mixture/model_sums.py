@@ -51,7 +51,7 @@ class ModelSums(RegressionSums):
     part. Pooled, they add up to sum l_h.
 
     * |Y| <= C: ``clip``, or what the longest steps add up to if that is less; a step begins where
-      the one before ended, or anywhere if that was dropped (:class:`~tacit.mixture.sensitivity.Walks`). The weights keep to
+      the one before ended, or anywhere if that was dropped (:class:`Walks`). The weights keep to
       ``clip`` because |Y + w y|^2 is convex in the reward: no reward in [0, 1] makes it larger than
       its bound for 0 and 1.
     * |Y - Y'| is at most what the distances |w y - w' y'| of their steps add up to; per step it is

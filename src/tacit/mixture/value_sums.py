@@ -55,7 +55,7 @@ class ValueSums(RegressionSums):
     inputs of one V are seldom as long, as opposed and as often met as those of the worst one.
     Squared distances of steps are convex in each reward, so all pairs of possible transitions are
     looked at, with rewards of 0 or 1, or with one step dropped; and a step begins where the one
-    before ended (:class:`~tacit.mixture.sensitivity.Walks`). That is exact. Where pairs are too many, the largest distances
+    before ended (:class:`Walks`). That is exact. Where pairs are too many, the largest distances
     of each step add up; a distance is convex in q, so every state and action has its least and its
     largest q only. Twice the zero-out bound, which is always exact, and the bound for any V hold
     too; the least is declared. A tenth of the bound for any V is declared at least.
