@@ -228,7 +228,7 @@ class TestConformance:
             private_columns = None
 
         make = partial(AgentKind(Careless), features=COARSE, privacy=JOINT)
-        with pytest.raises(InvalidArgument, match="states, actions, lengths cannot be public"):
+        with pytest.raises(CheckFailed, match="states, actions, lengths cannot be public"):
             check_agent(make, SHORT, users=6, seeds=12, sample=users_of(SHORT.spec))
 
     def test_a_lost_release_gives_nobody_another_ones_states(self, monkeypatch):

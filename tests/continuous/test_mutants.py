@@ -72,23 +72,23 @@ def with_release(answered: Any) -> Any:
     def mutant(*args: Any, **options: Any) -> Agent:
         agent = FittedFunctionalQ(*args, **options)
         curator: Any = agent._curator
-        curator.release = partial(answered, curator, curator.release)
+        curator.release = partial(answered, curator)
         return agent
 
     return mutant
 
 
-def one_path(curator: Any, release: Any, statistic: Statistic, **options: Any) -> Release:
+def one_path(curator: Any, statistic: Statistic, **options: Any) -> Release:
     """The same noise in every release."""
     if isinstance(curator.source, Noise):
         curator._source = Noise(7)
-    answer: Release = release(statistic, **options)
+    answer: Release = type(curator).release(curator, statistic, **options)
     return answer
 
 
-def raw_values(curator: Any, release: Any, statistic: Statistic, **options: Any) -> Release:
+def raw_values(curator: Any, statistic: Statistic, **options: Any) -> Release:
     """Values are carried on without the noise that they were published with."""
-    answer: Release = release(statistic, **options)
+    answer: Release = type(curator).release(curator, statistic, **options)
     newest = max(curator.blocks)
     raw = statistic.layout.unpack(statistic.total(curator._blocks[newest]))
     return Release(

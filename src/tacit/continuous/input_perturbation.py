@@ -89,7 +89,9 @@ class InputPerturbation(BaselineAlgorithm):
         """One user; what her guarantee does not name is public and comes along."""
         if self.options.protect == "rewards":
             release = yield Ask(self.statistic(), public=_PUBLIC)
-            self._remember(dict(release.public) | {"rewards": self._rewards(release)})
+            # Whoever has had her episodes is not counted: nothing of her comes along.
+            if len(release.public["states"]):
+                self._remember(dict(release.public) | {"rewards": self._rewards(release)})
         else:
             release = yield Ask(self.statistic())
             self._remember(self._trajectory(release))
@@ -122,7 +124,7 @@ class InputPerturbation(BaselineAlgorithm):
         }
 
     def _remember(self, arrays: Arrays) -> None:
-        for name, array in arrays.items():
+        for name, array in sorted(arrays.items()):
             self.published.setdefault(name, []).append(np.array(array))
 
     # How it plans.
@@ -168,4 +170,7 @@ class InputPerturbation(BaselineAlgorithm):
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
         super().restore(meta, arrays)
-        self.published = {name: [array] for name, array in below(arrays, "published/").items()}
+        self.published = {
+            name: [array[user : user + 1] for user in range(len(array))]
+            for name, array in sorted(below(arrays, "published/").items())
+        }
