@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from tacit import JointDP, NonPrivate
+from tacit import UCBPO, UCBVI, JointDP, NonPrivate
+from tacit.core.agent import Agent
+from tacit.core.kinds import AgentKind
 from tacit.core.permuted import PermutedWorld
 from tacit.finite.model import FiniteModel, evaluate
 from tacit.finite.policy import Policy
@@ -17,14 +19,15 @@ from tacit.finite.spec import FiniteSpec
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation import closed_loop, serve_loops
 from tacit.simulation.run import run
-from tacit.tabular import TabularWorld, riverswim
+from tacit.tabular import TabularWorld, riverswim, ucbvi
 from tacit.tabular.gym import ImportedWorld
-from tacit.tabular.ucbpo import UCBPO
-from tacit.tabular.ucbvi import UCBVI
 
 
-class StepByStep(UCBVI):
-    """The same agent; as somebody's own class, it is never put into the compiled loop."""
+class OwnUCBVI(ucbvi.UCBVI):
+    """The same algorithm; as somebody's own class, it is never put into the compiled loop."""
+
+
+StepByStep = AgentKind(OwnUCBVI)
 
 
 def random_world(S: int, A: int, H: int, stationary: bool = True, seed: int = 0) -> TabularWorld:
@@ -66,7 +69,7 @@ WORLDS = {
 }
 
 
-def make(world: TabularWorld, users: int, seed: int = 0, **options: Any) -> UCBVI:
+def make(world: TabularWorld, users: int, seed: int = 0, **options: Any) -> Agent:
     return UCBVI(world.spec, users, NonPrivate(), schedule="every", seed=seed, **options)
 
 
@@ -76,9 +79,9 @@ def is_best(actions: np.ndarray, Q: np.ndarray) -> bool:
     return bool(np.allclose(chosen, Q.max(axis=2), rtol=0, atol=1e-6))
 
 
-def plain_q_values(agent: UCBVI) -> np.ndarray:
+def plain_q_values(agent: Agent) -> np.ndarray:
     """Values of what the agent has estimated, without a bonus."""
-    transitions, rewards, _ = agent._world
+    transitions, rewards, _ = agent.algorithm._world
     H, S, A = agent.spec.horizon, agent.spec.states, agent.spec.actions
     Q, V = np.zeros((H, S, A)), np.zeros(S)
     for h in reversed(range(H)):
@@ -123,7 +126,7 @@ def test_every_policy_is_one_that_single_steps_would_have_planned(
                 assert is_best(actions, twin.q_values)
                 assert is_best(greedy, plain_q_values(twin))
             # Ties were broken otherwise: the twin serves its user with the other's choice.
-            twin._policy = Policy.deterministic(actions, world.spec.actions, twin.releases)
+            twin.algorithm.policy = Policy.deterministic(actions, world.spec.actions, twin.releases)
             twin.learn(permuted.simulate(twin.policy, 1, rngs[1], "episodes"))
 
     for array in ("transitions", "visits", "reached", "variance"):
@@ -177,7 +180,7 @@ def test_regret_is_distributed_as_step_by_step() -> None:
     """
     world, users, runs = random_world(3, 2, 4, seed=3), 30, 150
 
-    def regrets(kind: type[UCBVI], first: int) -> np.ndarray:
+    def regrets(kind: AgentKind, first: int) -> np.ndarray:
         results = []
         for seed in range(first, first + runs):
             agent = kind(world.spec, users, NonPrivate(), schedule="every", seed=seed)
