@@ -277,7 +277,7 @@ def test_the_search_would_find_what_is_there() -> None:
 
 def test_an_error_that_an_algorithm_is_told_of_leads_nowhere() -> None:
     """Users who cannot pay after a crash: the algorithm learns that, and not by a traceback."""
-    from tacit.core.asks import Gate, Round
+    from tacit.core.rounds import Gate, Round
 
     told: list[BaseException] = []
 

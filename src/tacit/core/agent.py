@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike
 
 from tacit.core.admission import check_ids, check_versions
 from tacit.core.algorithm import Algorithm, PublicPolicy
-from tacit.core.asks import Gate, State
+from tacit.core.asks import State
 from tacit.core.columns import as_numbers
 from tacit.core.episodes import Episodes
+from tacit.core.rounds import Gate
 from tacit.core.session import Session
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.waiting import Ids
@@ -278,7 +279,7 @@ class Agent:
             return
         meta, arrays = self._dump()
         state: dict[str, Any] = {"agent": meta, "noise": saved_source(self._curator.source)}
-        arrays |= self._curator._participants.dump(state)
+        arrays |= self._curator.participants.dump(state)
         write_state(path, "agent", state, arrays)
 
     def load(
@@ -308,7 +309,7 @@ class Agent:
                 source = kind.from_state(state.meta["noise"])
                 self._session.restore(state.meta["agent"], state.arrays)
                 self._curator.restart(self.served, source)
-                self._curator._participants.restore(state.meta, state.arrays)
+                self._curator.participants.restore(state.meta, state.arrays)
         except BaseException as error:
             self._curator, self._stream = before[:2]
             self._session.restore(*before[2:])
@@ -337,7 +338,7 @@ class Agent:
                 self._ask(newest, self._algorithm.block_users, resumed=True)
 
     def _dump(self) -> State:
-        return self._session.dump(self._curator._participants)
+        return self._session.dump(self._curator.participants)
 
 
 def _check_files(*paths: str | os.PathLike[str] | None) -> None:

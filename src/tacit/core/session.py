@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.core.algorithm import Algorithm
-from tacit.core.asks import (
-    Arrays,
-    Round,
-    State,
-    below,
-    dump_answers,
-    restore,
-    revive_answers,
-    state_of,
-)
+from tacit.core.asks import Arrays, State, below
+from tacit.core.rounds import Round, dump_answers, restore, revive_answers, state_of
 from tacit.core.waiting import Waiting
 from tacit.privacy.arguments import MOST_USERS
 from tacit.privacy.curators.gate import Release

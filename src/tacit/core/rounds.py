@@ -1,0 +1,170 @@
+"""Rounds: the questions about one block, taken to the gate, recorded, and replayed after a crash.
+
+Answers are recorded as they come, with the algorithm's state from before the first of them, so that
+a run which was killed in mid-round goes on: the algorithm is asked for its questions again, and
+those that were answered are answered from the record. Nobody pays twice, and no family does this by
+itself.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.core.asks import Arrays, Ask, Asks, State, below
+from tacit.privacy.curators.gate import Curator, Release
+from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.errors import BudgetExceeded
+from tacit.privacy.models import Privacy
+from tacit.privacy.statistic import Statistic
+
+if TYPE_CHECKING:
+    from tacit.core.algorithm import Algorithm
+
+
+class Round:
+    """The questions about one block, in progress.
+
+    Attributes:
+        before: the algorithm's state from before the first answer, while there are any: what a
+            save may hold is never from within a round.
+
+    Args:
+        algorithm: who asks.
+    """
+
+    def __init__(self, algorithm: Algorithm[Any]) -> None:
+        self._algorithm = algorithm
+        self._asks: Asks | None = algorithm.asks()
+        # Up to its first question an algorithm changes nothing of what it knows.
+        self._first = next(self._asks)
+        self.before: State | None = None
+
+    @property
+    def statistic(self) -> Statistic:
+        """What is asked first; devices need it for their reports."""
+        return self._first.statistic
+
+    def run(self, gate: Gate, answers: list[Release], *, resumed: bool = False) -> None:
+        """Asks everything, and first takes what is on record.
+
+        Args:
+            gate: where questions are answered.
+            answers: the record, which grows.
+            resumed: whether users may already have paid for an answer that nobody saw. Then an
+                algorithm may be told that they cannot pay for the rest, and go on with less.
+
+        Raises:
+            BudgetExceeded: users cannot pay, and the algorithm has no use for less.
+        """
+        if self._algorithm.privacy.keeps_secrets:
+            meta, arrays = state_of(self._algorithm)
+            self.before = meta, {name: np.array(array) for name, array in arrays.items()}
+        asks, ask = self._asks, self._first
+        assert asks is not None  # noqa: S101
+        self._asks = None
+        told = 0
+        try:
+            while True:
+                # Before it is asked: devices keep nothing, and what is private is refused at once.
+                public = gate.public(ask)
+                if told == len(answers):
+                    try:
+                        answers.append(gate.answer(ask))
+                    except BudgetExceeded as error:
+                        if not resumed:
+                            raise
+                        # Anew: a traceback would lead the algorithm to people's data.
+                        ask = asks.throw(BudgetExceeded(*error.args))
+                        continue
+                told += 1
+                answer = answers[told - 1]
+                ask = asks.send(replace(answer, public=public) if public else answer)
+        except StopIteration:
+            self.before = None
+        except BaseException:
+            if self.before is not None:
+                restore(self._algorithm, *self.before)
+                self.before = None
+            raise
+        finally:
+            asks.close()
+
+
+class Gate:
+    """Where questions are answered: one block's way through its curator.
+
+    Args:
+        curator: has the block, and all that are kept.
+        stream: the counter over all blocks, if there is one.
+        number: of the block.
+        privacy: says what a share of the budget is.
+    """
+
+    def __init__(
+        self, curator: Curator, stream: JointStream | None, number: int, privacy: Privacy
+    ) -> None:
+        self._curator, self._stream = curator, stream
+        self._number, self._privacy = number, privacy
+
+    def answer(self, ask: Ask) -> Release:
+        """A release: charged, drawn, saved and only then returned."""
+        curator, stream = self._curator, self._stream
+        if stream is not None:
+            if ask.statistic.fingerprint != stream.statistic.fingerprint:
+                stream.ask(ask.statistic)
+            return stream.release(self._number)
+        mu = ask.mu if ask.share is None else math.sqrt(ask.share) * self._privacy.episode_mu
+        if mu is not None and not math.isfinite(mu):
+            # Without privacy nothing costs anything.
+            mu = None
+        if ask.decay is None:
+            return curator.release(ask.statistic, blocks=[self._number], mu=mu)
+        return curator.release(ask.statistic, mu=mu, decay=ask.decay if ask.decay > 1 else None)
+
+    def public(self, ask: Ask) -> Arrays:
+        """What may come along with the answer."""
+        if not ask.public:
+            return {}
+        return self._curator.public(ask.statistic, self._number, ask.public)
+
+
+def state_of(algorithm: Algorithm[Any]) -> State:
+    """What an algorithm knows, and its randomness."""
+    meta, arrays = algorithm.state()
+    return meta | {"rng": algorithm.rng.bit_generator.state}, arrays
+
+
+def restore(algorithm: Algorithm[Any], meta: dict[str, Any], arrays: Arrays) -> None:
+    """The inverse of :func:`state_of`."""
+    algorithm.restore(meta, arrays)
+    algorithm.rng.bit_generator.state = meta["rng"]
+
+
+def dump_answers(answers: list[Release]) -> State:
+    """Recorded answers for a save."""
+    arrays: Arrays = {}
+    for i, answer in enumerate(answers):
+        arrays |= {f"answers/{i}/{name}": array for name, array in answer.parts.items()}
+    return {"answers": [_facts(answer) for answer in answers]}, arrays
+
+
+def revive_answers(meta: dict[str, Any], arrays: Arrays) -> list[Release]:
+    """The inverse of :func:`dump_answers`."""
+    return [
+        Release(parts=below(arrays, f"answers/{i}/"), **facts)
+        for i, facts in enumerate(meta["answers"])
+    ]
+
+
+def _facts(release: Release) -> dict[str, Any]:
+    return {
+        "index": release.index,
+        "statistic": release.statistic,
+        "std": {name: float(np.max(value)) for name, value in release.std.items()},
+        "users": release.users,
+        "cost": release.cost,
+    }
