@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import weakref
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -90,8 +91,27 @@ def _unit_weights(weights: ArrayLike, features: Floats, horizon: int) -> Floats:
     return cut
 
 
+class StepSums(Statistic):
+    """A statistic whose users are summed in a compiled loop."""
+
+    @abstractmethod
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        """One row per user, or one for all of them."""
+
+    def vectors(self, block: Block) -> Floats:
+        """One dense vector per user."""
+        return self._sums(block, separate=True)
+
+    def total(self, block: Block) -> Floats:
+        """The sum over users, without making their vectors."""
+        if block.aggregate:
+            return self.aggregate(block)
+        total: Floats = self._sums(block, separate=False)[0]
+        return total
+
+
 @dataclass(frozen=True, eq=False)
-class FeatureSums(BoundedSteps):
+class FeatureSums(StepSums, BoundedSteps):
     """Sums over a user's steps of w phi phi', w phi e_{s'}' and w r phi, bounded.
 
     Everything that linear value iteration needs of a finite world, for every value function at
@@ -158,17 +178,6 @@ class FeatureSums(BoundedSteps):
         return matrix
 
     # Sums.
-
-    def vectors(self, block: Block) -> Floats:
-        """One dense vector per user."""
-        return self._sums(block, separate=True)
-
-    def total(self, block: Block) -> Floats:
-        """The sum over users, without making their vectors."""
-        if block.aggregate:
-            return self.aggregate(block)
-        total: Floats = self._sums(block, separate=False)[0]
-        return total
 
     def check(self, block: Block) -> None:
         """Looks at shapes only: sums are made at the gate."""
@@ -244,7 +253,7 @@ class FeatureSums(BoundedSteps):
 
 
 @dataclass(frozen=True, eq=False)
-class TargetSums(Statistic):
+class TargetSums(StepSums):
     """Sums at one step of w phi v_j(s') for k public functions v_j of the next state.
 
     For any number of states: nothing here has one entry per state. A new function is a new
@@ -356,17 +365,6 @@ class TargetSums(Statistic):
         if checked_relation(relation) is Relation.ZERO_OUT:
             return self._longest
         return self._replace
-
-    def vectors(self, block: Block) -> Floats:
-        """One dense vector per user."""
-        return self._sums(block, separate=True)
-
-    def total(self, block: Block) -> Floats:
-        """The sum over users, without making their vectors."""
-        if block.aggregate:
-            return self.aggregate(block)
-        total: Floats = self._sums(block, separate=False)[0]
-        return total
 
     def aggregate(self, block: Block) -> Floats:
         """From a simulated block whose users followed one policy."""
