@@ -404,7 +404,7 @@ class AsksOldUsersAgain(LinOptVIAlgorithm):
     def asks(self) -> Asks:
         statistic = self.statistic()
         release = yield Ask(statistic, decay=1.0)
-        self.sums = BlockSums()
+        self._sums = BlockSums()
         self.take_in(release, statistic)
 
 
@@ -440,10 +440,10 @@ class RecomputesOldUsers(SeesRawData):
     def asks(self) -> Asks:
         statistic = self.statistic()
         release = yield Ask(statistic)
-        self.sums = BlockSums()
+        self._sums = BlockSums()
         for old in self.raw[:-1]:
             parts = statistic.layout.unpack(statistic.total(old))
-            self.sums.add(parts, dict.fromkeys(parts, 0.0), 1.0, old.users)
+            self._sums.add(parts, dict.fromkeys(parts, 0.0), 1.0, old.users)
         self.take_in(release, statistic)
 
 
@@ -488,7 +488,7 @@ class ForgetsValues(LinOptVIAlgorithm):
 class ForgetsSums(LinOptVIAlgorithm):
     def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
         super().restore(meta, arrays)
-        self.sums.top *= 2.0
+        self._sums.top *= 2.0
 
 
 @pytest.mark.parametrize("mutant", [ForgetsValues, ForgetsSums])
@@ -737,7 +737,7 @@ def test_as_printed_has_the_papers_noise(users: int) -> None:
                 found += [values.ravel() for values in scaled(passage).values()]
         # Planning sees one running sum, with the noise of the last release.
         last = float(np.max(gate.passages[-1].release.std["gram"]))
-        np.testing.assert_allclose(agent.sums.noise("gram"), last)
+        np.testing.assert_allclose(agent.algorithm._sums.noise("gram"), last)
     squares = np.concatenate(found) ** 2
     assert squares.mean() == pytest.approx(1.0, abs=6.0 * math.sqrt(2.0 / squares.size))
 
@@ -750,7 +750,7 @@ def test_as_printed_asks_every_user_about_the_values_of_her_time() -> None:
         while agent.block_users:
             asked.append(agent.algorithm.values_asked)
             agent.learn(UNKNOWN.simulate(agent.policy, 1, rng, "episodes"))
-    scale = 4 * agent.questions.reach
+    scale = 4 * agent.algorithm._questions.reach
     for values, passage in zip(asked, gate.passages, strict=True):
         statistic: Any = passage.statistic
         centred = values - (values.max(axis=1) + values.min(axis=1))[:, np.newaxis] / 2

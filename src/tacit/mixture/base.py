@@ -121,7 +121,6 @@ class MixtureAlgorithm(FiniteAlgorithm):
         stationary: whether one vector of weights is for all steps.
         public: features along the directions in which weights are unknown.
         statistic_kind: what is asked: ``"model"``, ``"values"`` or ``"counts"``.
-        sums: of all blocks so far.
         values_asked: (H, S), the next values that the current block's users are asked about.
         q_values: optimistic action values (H, S, A) of the last plan; ``None`` before the first.
     """
@@ -150,11 +149,11 @@ class MixtureAlgorithm(FiniteAlgorithm):
         # Whether steps are summed before the gate.
         per_step = self.statistic_kind != "model" or not self.stationary
         self.pooled = not per_step and spec.stationary_rewards
-        self.questions = Questions(
+        self._questions = Questions(
             spec, self.public, pooled=self.pooled, papers=self.papers, printed=printed
         )
         self.q_values: Floats | None = None
-        self.sums = BlockSums(plain=theory)
+        self._sums = BlockSums(plain=theory)
         self._asked: Statistic | None = None
         # Zero tells nothing, ramps do.
         H, S = spec.horizon, spec.states
@@ -201,12 +200,12 @@ class MixtureAlgorithm(FiniteAlgorithm):
 
     def _make_statistic(self, one_by_one: bool) -> Statistic:
         if self.statistic_kind == "counts":
-            return self.questions.counts(self.policy)
+            return self._questions.counts(self.policy)
         if self.statistic_kind == "values":
             # Targets come divided by these.
-            statistic, self.target_scales = self.questions.values(self.values_asked)
+            statistic, self._target_scales = self._questions.values(self.values_asked)
             return statistic
-        return self.questions.model(one_by_one, self.options.constants.clip)
+        return self._questions.model(one_by_one, self.options.constants.clip)
 
     @property
     def _block_size(self) -> int:
@@ -226,21 +225,21 @@ class MixtureAlgorithm(FiniteAlgorithm):
         users = self.block_users
         if isinstance(statistic, PathCounts):
             start = self.spec.start
-            self.sums.add(*cell_sums(release, statistic, self.public, start, users), users)
+            self._sums.add(*cell_sums(release, statistic, self.public, start, users), users)
             return
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         unit, rows = std["cross"], np.ones(len(release["cross"]))
         parts, noise = dict(release.parts), {name: value * rows for name, value in std.items()}
         if isinstance(statistic, ValueSums):
-            parts["cross"] = parts["cross"] * self.target_scales[:, np.newaxis]
-            noise["cross"] = noise["cross"] * self.target_scales
+            parts["cross"] = parts["cross"] * self._target_scales[:, np.newaxis]
+            noise["cross"] = noise["cross"] * self._target_scales
         if self.counter != "blocks":
-            self.sums = BlockSums(plain=True)
-        self.sums.add(parts, noise, unit, users)
+            self._sums = BlockSums(plain=True)
+        self._sums.add(parts, noise, unit, users)
 
     def rows(self, gram: str, cross: str) -> Rows:
         """The sums of a regression, all blocks together."""
-        rows, sums = np.ones(len(self.sums.parts[cross])), self.sums
+        rows, sums = np.ones(len(self._sums.parts[cross])), self._sums
         return Rows(
             sums.scaled(gram),
             sums.scaled(cross),
@@ -251,12 +250,12 @@ class MixtureAlgorithm(FiniteAlgorithm):
     def count_model(self, rewards: RewardEstimate) -> CountModel:
         """The model of counts; cells of policies that were seldom played have less noise in it."""
         known, scale = self.options.constants.known, self._counts_scale
-        counts, noise = self.sums.scaled("counts"), self.sums.noise("counts")
+        counts, noise = self._sums.scaled("counts"), self._sums.noise("counts")
         return CountModel(self.public, counts, noise, known, scale, rewards, self.stationary)
 
     def count_rewards(self, features: Floats) -> CountRewards:
         """The same for rewards."""
-        sums, known = self.sums, self.options.constants.known
+        sums, known = self._sums, self.options.constants.known
         visits = sums.scaled("visits"), sums.noise("visits")
         paid = sums.scaled("rewards"), sums.noise("rewards")
         pooled = self.spec.stationary_rewards
@@ -348,7 +347,7 @@ class MixtureAlgorithm(FiniteAlgorithm):
 
     def state(self) -> State:
         """The sums, and what the current users are asked about."""
-        meta, arrays = self.sums.dump()
+        meta, arrays = self._sums.dump()
         kept: Arrays = {f"sums/{name}": array for name, array in arrays.items()}
         kept["values_asked"] = self.values_asked
         if self.q_values is not None:
@@ -357,7 +356,7 @@ class MixtureAlgorithm(FiniteAlgorithm):
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
-        self.sums.restore(meta["sums"], below(arrays, "sums/"))
+        self._sums.restore(meta["sums"], below(arrays, "sums/"))
         self.values_asked = arrays["values_asked"]
         self.q_values = arrays.get("q_values")
         self._asked = None

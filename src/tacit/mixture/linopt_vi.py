@@ -87,12 +87,12 @@ class LinOptVI(MixtureAlgorithm):
             self.chosen_regulariser,
             self.width_rule(1 if self.stationary else self.spec.horizon),
             targeted=self.statistic_kind == "values",
-            reach=self.questions.reach,
+            reach=self._questions.reach,
         )
 
     def reward_estimate(self) -> RewardEstimate:
         """Rewards as they are known, or regressed on their features."""
-        known, features = self.spec.known_rewards, self.questions.reward_features
+        known, features = self.spec.known_rewards, self._questions.reward_features
         if known is not None:
             return KnownMeanRewards(known)
         assert features is not None  # noqa: S101

@@ -10,6 +10,7 @@ import numpy as np
 
 from tacit.mixture.sensitivity import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.mixture.statistics import (
+    LoopSums,
     RegressionSums,
     check_options,
     checked_support,
@@ -31,7 +32,7 @@ _LARGEST = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class ModelSums(RegressionSums):
+class ModelSums(LoopSums, RegressionSums):
     """Sums over a user's steps of w x x' and w x (e_{s'} - p0): a regression free of any value.
 
     Every transition informs on all weights, and one release serves all value functions.
@@ -253,17 +254,6 @@ class ModelSums(RegressionSums):
         if self.pooled:
             against = min(rho * self._longest**2, self._opposition * C**2)
         return max(C, min(self._farthest, math.sqrt(2.0 * (C**2 + against))))
-
-    def vectors(self, block: Block) -> Floats:
-        """One dense vector per user."""
-        return self._sums(block, separate=True)
-
-    def total(self, block: Block) -> Floats:
-        """The sum over users, without making their vectors."""
-        if block.aggregate:
-            return self.aggregate(block)
-        total: Floats = self._sums(block, separate=False)[0]
-        return total
 
     def aggregate(self, block: Block) -> Floats:
         """From a simulated block's transitions (H, S, A, S) and rewards (H, S, A)."""

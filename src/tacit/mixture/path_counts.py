@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from tacit.core.sizes import check_size
 from tacit.finite.visits import read_codes
-from tacit.mixture.statistics import read_steps
+from tacit.mixture.statistics import LoopSums, read_steps
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
+from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part
 
 Ints = NDArray[np.int64]
 
@@ -35,7 +35,7 @@ def _max_plus(left: Floats, right: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class PathCounts(Statistic):
+class PathCounts(LoopSums):
     """Counts N_h(s, s') of the transitions that inform on weights, along the block's own policy.
 
     For sparse worlds: only what the policy can reach and the weights can change is counted.
@@ -225,17 +225,6 @@ class PathCounts(Statistic):
         """See the class."""
         replace = checked_relation(relation) is not Relation.ZERO_OUT
         return self._bounds(math.sqrt(self.reward))[replace]
-
-    def vectors(self, block: Block) -> Floats:
-        """One dense vector per user."""
-        return self._sums(block, separate=True)
-
-    def total(self, block: Block) -> Floats:
-        """The sum over users, without making their vectors."""
-        if block.aggregate:
-            return self.aggregate(block)
-        total: Floats = self._sums(block, separate=False)[0]
-        return total
 
     def aggregate(self, block: Block) -> Floats:
         """From a simulated block of what followed this policy, (H, S, S) and (H, S)."""

@@ -19,6 +19,25 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
 
 
+class LoopSums(Statistic):
+    """Sums that a compiled loop makes, of every user or of all together."""
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        """One row per user if ``separate``, else one for all of them."""
+        raise NotImplementedError
+
+    def vectors(self, block: Block) -> Floats:
+        """One dense vector per user."""
+        return self._sums(block, separate=True)
+
+    def total(self, block: Block) -> Floats:
+        """The sum over users, without making their vectors."""
+        if block.aggregate:
+            return self.aggregate(block)
+        total: Floats = self._sums(block, separate=False)[0]
+        return total
+
+
 class RegressionSums(Statistic):
     """Sums of a regression of transitions, and of one of rewards where they are unknown."""
 
