@@ -31,11 +31,8 @@ from tacit.privacy.models import JointDP, LocalDP, NonPrivate
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
-_LOADED = [
-    name
-    for name in globals()
-    if name[0] != "_" and name not in ("Any", "TYPE_CHECKING", "importlib")
-]
+_HELPERS = ("Any", "TYPE_CHECKING", "importlib", "privacy")
+_LOADED = [name for name in globals() if name[0] != "_" and name not in _HELPERS]
 
 if TYPE_CHECKING:
     from tacit import continuous, linear, lq, mixture, tabular

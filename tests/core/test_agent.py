@@ -190,7 +190,7 @@ def test_a_block_that_did_not_get_in_is_not_taken(monkeypatch: Any, tmp_path: An
     agent.learn(block_of(4), ids_of(0, 4))
     data, ids = block_of(9, seed=1), ids_of(4, 9)
     with monkeypatch.context() as patch:
-        patch.setattr(tacit.Ledger, "_append", disk_full)
+        patch.setattr(tacit.privacy.ledger.journal.Journal, "append", disk_full)
         with pytest.raises(OSError, match="No space") as caught:
             agent.learn(data, ids)
     assert caught.value.users_taken == 0  # type: ignore[attr-defined]
