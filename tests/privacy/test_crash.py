@@ -98,8 +98,8 @@ def test_every_step_of_a_release_may_be_the_last_of_agents_that_ask_once(kind: s
 
 GIVES_NOTHING_UP = """
 import tacit.continuous.fitted_functional_q as fitted
-import tacit.linear.agent as linear
-for module in (fitted, linear):
+import tacit.core.agent as core
+for module in (fitted, core):
     module.BudgetExceeded = type("Another", (Exception,), {})
 """
 
