@@ -32,7 +32,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,17 +214,8 @@ class PrintedFunctionalQ:
             data: any number of users; each is a block.
             user_ids: ignored; nothing is promised to anybody.
         """
-        instance_of("data", data, (VectorEpisodes, Block))
-        block = data.block() if isinstance(data, VectorEpisodes) else data
-        if user_ids is not None:
-            row_ids(user_ids, block.users)
-        if block.aggregate:
-            raise InvalidArgument("data must be episodes one by one, not sums")
-        if block.users > self.users - self.served:
-            raise HorizonExceeded(
-                f"this agent was declared for {self.users} users; {self.users - self.served} are "
-                f"left, {block.users} came"
-            )
+        block = _block(data, user_ids)
+        _check_left(self.users, self.users - self.served, block.users)
         states, actions, rewards, valid, over = transitions(block, self.spec)
         if self.settings.worth_nothing:
             over[:, -1] |= valid[:, -1]
@@ -249,75 +240,73 @@ class PrintedFunctionalQ:
         labels = np.arange(self.spec.actions)
         if isinstance(world, PermutedWorld):
             labels, inner = np.array(world.permutation), world.world
-        plain = (
-            type(inner).simulate is VectorWorld.simulate if isinstance(inner, BoxWorld) else False
-        )
-        if not plain or type(self) is not PrintedFunctionalQ:
+        if type(self) is not PrintedFunctionalQ or not isinstance(inner, BoxWorld):
             return None
-        return _serve(self, world, cast(BoxWorld, inner), labels, rng)
+        if type(inner).simulate is not VectorWorld.simulate:
+            return None
+        return _serve(self, world, inner, labels, rng)
 
     def _act(self, state: Floats) -> int:
         """Line 12: the best action of Q + g, or any."""
         from tacit.continuous import network_loops
 
-        if self._state.rng.random() < self.exploration:
-            return int(self._state.rng.integers(self.spec.actions))
-        units, noise = self._look
+        known, (units, noise) = self._state, self._look
+        if known.rng.random() < self.exploration:
+            return int(known.rng.integers(self.spec.actions))
         units[: self.spec.dimension, 0] = state
-        network_loops.forward(self._state.theta, self._state.sizes, units)
+        network_loops.forward(known.theta, known.sizes, units)
         noise[:] = 0.0
         if self.sigma > 0.0:
-            self._state.make_room(1)
-            network_loops.path_at(
-                self._state.noise,
-                self._state.paths[0],
-                self.settings.beta,
-                self.sigma,
-                state,
-                noise,
-            )
+            known.make_room(1)
+            beta = self.settings.beta
+            network_loops.path_at(known.noise, known.paths[0], beta, self.sigma, state, noise)
         return int(np.argmax(units[-self.spec.actions :, 0] + noise))
 
     def _observe(
         self, state: Floats, action: int, reward: float, next_state: Floats, over: bool
     ) -> None:
         """Lines 13 to 22: remembers a transition and, when it is time, makes a gradient step."""
-        from tacit.continuous import network_loops
-
-        settings, replay = self.settings, self._state.replay
-        replay.add(state, action, reward, next_state, over)
-        self._state.steps += 1
-        if self._state.steps % settings.every == 0 and replay.size >= settings.batch:
-            own = settings.target_every is None
-            self._state.make_room(2 * settings.batch)
-            network_loops.draw_batch(self._state.rng, replay.size, self._chosen, self._taken)
-            network_loops.q_gradient(
-                self._state.noise,
-                self._state.theta,
-                self._state.theta if own else self._state.target,
-                self._state.sizes,
-                replay.arrays,
-                self._chosen,
-                settings.discount,
-                (settings.beta, self.sigma),
-                self._state.paths[0],
-                self._state.paths[0] if own else self._state.paths[1],
-                settings.loss == "huber",
-                self._work,
-                self._gradient,
-            )
-            if settings.clamp is not None:
-                np.clip(self._gradient, -settings.clamp, settings.clamp, out=self._gradient)
-            if settings.optimiser == "sgd":
-                network_loops.sgd(self._state.theta, self._gradient, settings.rate)
-            else:
-                network_loops.rmsprop(
-                    self._state.theta, self._gradient, self._state.squares, settings.rate, *_RMSPROP
-                )
+        settings, known = self.settings, self._state
+        known.replay.add(state, action, reward, next_state, over)
+        known.steps += 1
+        if known.steps % settings.every == 0 and known.replay.size >= settings.batch:
+            self._take_step()
         if self.resets is not None:
             interval = math.ceil(self.users * self.spec.horizon / self.resets)
-            if self._state.steps % interval == 0:
+            if known.steps % interval == 0:
                 self._new_paths()
+
+    def _take_step(self) -> None:
+        """Lines 18 to 22: the gradient of a batch's noisy losses, and a step down."""
+        from tacit.continuous import network_loops
+
+        settings, known = self.settings, self._state
+        own = settings.target_every is None
+        known.make_room(2 * settings.batch)
+        network_loops.draw_batch(known.rng, known.replay.size, self._chosen, self._taken)
+        network_loops.q_gradient(
+            known.noise,
+            known.theta,
+            known.theta if own else known.target,
+            known.sizes,
+            known.replay.arrays,
+            self._chosen,
+            settings.discount,
+            (settings.beta, self.sigma),
+            known.paths[0],
+            known.paths[0] if own else known.paths[1],
+            settings.loss == "huber",
+            self._work,
+            self._gradient,
+        )
+        if settings.clamp is not None:
+            np.clip(self._gradient, -settings.clamp, settings.clamp, out=self._gradient)
+        if settings.optimiser == "sgd":
+            network_loops.sgd(known.theta, self._gradient, settings.rate)
+        else:
+            network_loops.rmsprop(
+                known.theta, self._gradient, known.squares, settings.rate, *_RMSPROP
+            )
 
     def _begin_episode(self) -> None:
         if self.resets is None:
@@ -435,3 +424,21 @@ def _settings(settings: Any, spec: BoxSpec) -> PrintedSettings:
     check_bytes("settings.replay", (chosen.replay, spec.dimension))
     check_bytes("paths of the noise", (spec.dimension, PATH, spec.actions))
     return chosen
+
+
+def _block(data: VectorEpisodes | Block, user_ids: Sequence[int | str] | None) -> Block:
+    """Episodes one by one, with ids that could be theirs."""
+    instance_of("data", data, (VectorEpisodes, Block))
+    block = data.block() if isinstance(data, VectorEpisodes) else data
+    if user_ids is not None:
+        row_ids(user_ids, block.users)
+    if block.aggregate:
+        raise InvalidArgument("data must be episodes one by one, not sums")
+    return block
+
+
+def _check_left(declared: int, left: int, came: int) -> None:
+    if came > left:
+        raise HorizonExceeded(
+            f"this agent was declared for {declared} users; {left} are left, {came} came"
+        )

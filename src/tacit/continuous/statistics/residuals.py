@@ -10,22 +10,15 @@ import numpy as np
 from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.grid import Grid
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.steps import (
-    Bools,
-    Steps,
-    check_clip,
-    parts_of,
-    raw_steps,
-    scaled_back,
-    steps_of,
-)
+from tacit.continuous.statistics.clipped_sums import ClippedSums
+from tacit.continuous.statistics.steps import Bools, Steps, check_clip, raw_steps
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Layout, Part, Statistic
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Layout, Part
 
 
 @dataclass(frozen=True, eq=False)
-class ResidualSums(Statistic):
+class ResidualSums(ClippedSums):
     """How far users' rewards and next states are from what public values predict.
 
     A step has the residual e = (r - centre) / unit + discount V(s') - predictions[a] @ features(s)
@@ -133,33 +126,20 @@ class ResidualSums(Statistic):
             return float(np.linalg.norm(self.root, axis=1).max())
         return float(np.linalg.norm(self.root, 2)) * self.features.bound
 
-    def vectors(self, block: Block) -> Floats:
-        """Each user's coordinates, scaled back."""
-        A, k = self.spec.actions, self.root.shape[1]
-        vectors = np.zeros((block.users, A * k))
-        if isinstance(self.features, Grid):
-            self._add(block, separate=True, out=vectors)
-            return vectors
-        for rows, part in parts_of(block, (self.spec.horizon + 1) * (self.features.size + k)):
-            steps = steps_of(part, self.spec)
-            features = self.features(steps.states)
-            residuals, valid = self._residuals(steps, features)
-            taken = (steps.actions[..., np.newaxis] == np.arange(A)) & valid[..., np.newaxis]
-            shares = np.where(taken, residuals[..., np.newaxis], 0.0)
-            sums = (shares.swapaxes(1, 2) @ features[:, :-1]) @ self.root
-            vectors[rows] = sums.reshape(len(sums), A * k)
-        return scaled_back(vectors, self.clip)
+    @property
+    def _in_memory(self) -> int:
+        return (self.spec.horizon + 1) * (self.features.size + int(self.root.shape[1]))
 
-    def total(self, block: Block) -> Floats:
-        """The sum over users, compiled on grids."""
-        if block.aggregate or not isinstance(self.features, Grid):
-            return super().total(block)
-        out: Floats = np.zeros((1, self.layout.size))
-        self._add(block, separate=False, out=out)
-        return out.reshape(-1)
+    def _sums(self, steps: Steps) -> Floats:
+        A = self.spec.actions
+        features = self.features(steps.states)
+        residuals, valid = self._residuals(steps, features)
+        taken = (steps.actions[..., np.newaxis] == np.arange(A)) & valid[..., np.newaxis]
+        shares = np.where(taken, residuals[..., np.newaxis], 0.0)
+        sums = (shares.swapaxes(1, 2) @ features[:, :-1]) @ self.root
+        return sums.reshape(len(sums), A * self.root.shape[1])
 
     def _add(self, block: Block, separate: bool, out: Floats) -> None:
-        """Compiled, for grids: coordinates of single users, or their sum."""
         from tacit.continuous.sum_loops import add_residuals
 
         grid = loop_parameters(self.features)

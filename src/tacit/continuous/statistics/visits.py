@@ -10,20 +10,15 @@ import numpy as np
 from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.grid import Grid
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.steps import (
-    check_clip,
-    parts_of,
-    raw_steps,
-    scaled_back,
-    steps_of,
-)
+from tacit.continuous.statistics.clipped_sums import ClippedSums
+from tacit.continuous.statistics.steps import Steps, check_clip, raw_steps
 from tacit.privacy.budget import Relation
-from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
+from tacit.privacy.statistic import Block, Floats, Layout, Part
 from tacit.privacy.symmetric import pack
 
 
 @dataclass(frozen=True, eq=False)
-class VisitSums(Statistic):
+class VisitSums(ClippedSums):
     """Where users were: sums over steps of features, or of their outer products.
 
     On a :class:`Grid` the part ``visits`` (m,) holds the sums of the weights of grid points, a
@@ -60,28 +55,15 @@ class VisitSums(Statistic):
         """Sqrt(2) clip, or clip."""
         return self.clip * (math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0)
 
-    def vectors(self, block: Block) -> Floats:
-        """Each user's visits, scaled back."""
-        vectors = np.zeros((block.users, self.layout.size))
-        if isinstance(self.features, Grid):
-            self._add(block, separate=True, out=vectors)
-            return vectors
-        for rows, part in parts_of(block, self.spec.horizon * self.features.size):
-            steps = steps_of(part, self.spec)
-            here = self.features(steps.states[:, :-1]) * steps.valid[..., np.newaxis]
-            vectors[rows] = pack(here.swapaxes(1, 2) @ here)
-        return scaled_back(vectors, self.clip)
+    @property
+    def _in_memory(self) -> int:
+        return self.spec.horizon * self.features.size
 
-    def total(self, block: Block) -> Floats:
-        """The sum over users, compiled on grids."""
-        if block.aggregate or not isinstance(self.features, Grid):
-            return super().total(block)
-        out: Floats = np.zeros((1, self.layout.size))
-        self._add(block, separate=False, out=out)
-        return out.reshape(-1)
+    def _sums(self, steps: Steps) -> Floats:
+        here = self.features(steps.states[:, :-1]) * steps.valid[..., np.newaxis]
+        return pack(here.swapaxes(1, 2) @ here)
 
     def _add(self, block: Block, separate: bool, out: Floats) -> None:
-        """Compiled, for grids: histograms of single users, or their sum."""
         from tacit.continuous.sum_loops import add_visits
 
         grid = loop_parameters(self.features)
