@@ -1,0 +1,55 @@
+"""Sums over a user's steps that are clipped as a whole: compiled on grids, by NumPy elsewhere."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.continuous.grid import Grid
+from tacit.continuous.statistics.steps import Steps, parts_of, scaled_back, steps_of
+from tacit.privacy.statistic import Block, Floats, Statistic
+
+if TYPE_CHECKING:
+    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.spec import BoxSpec
+
+
+class ClippedSums(Statistic):
+    """What statistics of steps on features share; their own fields have these three."""
+
+    spec: BoxSpec
+    features: FeatureMap
+    clip: float
+
+    def vectors(self, block: Block) -> Floats:
+        """Each user's sums, scaled back."""
+        vectors = np.zeros((block.users, self.layout.size))
+        if isinstance(self.features, Grid):
+            self._add(block, separate=True, out=vectors)
+            return vectors
+        for rows, part in parts_of(block, self._in_memory):
+            vectors[rows] = self._sums(steps_of(part, self.spec))
+        return scaled_back(vectors, self.clip)
+
+    def total(self, block: Block) -> Floats:
+        """The sum over users, compiled on grids."""
+        if block.aggregate or not isinstance(self.features, Grid):
+            return super().total(block)
+        out: Floats = np.zeros((1, self.layout.size))
+        self._add(block, separate=False, out=out)
+        return out.reshape(-1)
+
+    @property
+    @abstractmethod
+    def _in_memory(self) -> int:
+        """How many numbers there are of a user while she is summed up."""
+
+    @abstractmethod
+    def _sums(self, steps: Steps) -> Floats:
+        """Users' sums, not scaled back."""
+
+    @abstractmethod
+    def _add(self, block: Block, separate: bool, out: Floats) -> None:
+        """Compiled, for grids: users one by one, scaled back, or their sum."""
