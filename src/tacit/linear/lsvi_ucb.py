@@ -145,7 +145,9 @@ class LSVIUCB(LinearAlgorithm):
         """Least-squares value iteration, from the last step to the first.
 
         Q_h = [r_h + P_h V_{h+1} + width] cut to [0, H - h] and V_h = max_a Q_h, where the model
-        predicts r and P V with a width each. A question is yielded only where the model has one.
+        predicts r and P V with a width each: P V = w'phi and w = Lambda^-1 sum phi V(s'), as in
+        lines 4 to 20 of DP-LSVI-UCB++ (Sahu), which LSVI-UCB++ completes. A question
+        is yielded only where the model has one.
 
         Returns:
             Optimistic and greedy action values.
@@ -216,6 +218,8 @@ class LSVIUCB(LinearAlgorithm):
 
 def enough_was_learnt(old: Floats, new: Floats, test: Switching) -> bool:
     """Whether at any step the determinant of a precision matrix doubled, or some direction's did.
+
+    The determinant is that of line 9 of DP-LSVI-UCB++, looked at once for all steps.
 
     Args:
         old: precision matrices (L, d, d) at the last switch.
