@@ -17,7 +17,7 @@ from tacit import FittedFunctionalQ, FunctionalQ, JointDP, LocalDP, check_statis
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import Grid, QPolicy, line
-from tacit.continuous.statistics import residuals as module
+from tacit.continuous.statistics import clipped_sums as module
 from tacit.continuous.statistics.residuals import ResidualSums
 from tacit.core.agent import Agent
 from tacit.core.asks import Asks

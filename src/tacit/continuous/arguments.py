@@ -10,7 +10,6 @@ from typing import Any, Literal
 from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.spec import BoxSpec
 from tacit.core.sizes import check_bytes
-from tacit.privacy.arguments import MOST_USERS, positive, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_step
@@ -40,24 +39,6 @@ def discount_of(discount: Any, spec: BoxSpec) -> float:
     if not 0.0 <= number < 1.0:
         raise InvalidArgument(f"discount must be in [0, 1), got {discount!r}")
     return number
-
-
-def auto_or_whole(name: str, value: Any, most: int = MOST_USERS) -> int | Literal["auto"]:
-    """``"auto"`` or an integer of at least 1."""
-    if isinstance(value, str) and value == "auto":
-        return "auto"
-    with contextlib.suppress(InvalidArgument):
-        return whole_number(name, value, most=most)
-    raise InvalidArgument(f"{name} must be 'auto' or an integer in 1..{most}, got {value!r}")
-
-
-def auto_or_positive(name: str, value: Any) -> float | Literal["auto"]:
-    """``"auto"`` or a finite number above 0."""
-    if isinstance(value, str) and value == "auto":
-        return "auto"
-    with contextlib.suppress(InvalidArgument):
-        return positive(name, value)
-    raise InvalidArgument(f"{name} must be 'auto' or > 0 and finite, got {value!r}")
 
 
 def check_features(features: Any, spec: BoxSpec) -> None:

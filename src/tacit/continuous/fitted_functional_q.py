@@ -21,10 +21,15 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.continuous.arguments import auto_or_positive, auto_or_whole
 from tacit.continuous.base import Floats
 from tacit.continuous.estimate import Basis, Belief, SweepAnswer
-from tacit.continuous.functional_base import NO_CLIP, FunctionalAlgorithm, FunctionalOptions
+from tacit.continuous.functional_base import (
+    NO_CLIP,
+    FunctionalAlgorithm,
+    FunctionalOptions,
+    auto_or_positive,
+    auto_or_whole,
+)
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.public_transitions import (
     PUBLIC,

@@ -5,6 +5,7 @@ Plumbing: what is estimated, and how it is planned with, is in an algorithm's ow
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,7 +23,14 @@ from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics.residuals import ResidualSums
 from tacit.continuous.units import Units
 from tacit.core.algorithm import Setting
-from tacit.privacy.arguments import flag, instance_of, one_of, positive
+from tacit.privacy.arguments import (
+    MOST_USERS,
+    flag,
+    instance_of,
+    one_of,
+    positive,
+    whole_number,
+)
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import Kernel
 from tacit.privacy.statistic import Statistic
@@ -206,3 +214,21 @@ def _default_grid(spec: BoxSpec) -> Grid:
             "leave little; take a map as tacit.continuous.Polynomial, or a Grid of your own"
         )
     return Grid(spec.lows, spec.highs, (points,) * spec.dimension)
+
+
+def auto_or_whole(name: str, value: Any, most: int = MOST_USERS) -> int | Literal["auto"]:
+    """``"auto"`` or an integer of at least 1."""
+    if isinstance(value, str) and value == "auto":
+        return "auto"
+    with contextlib.suppress(InvalidArgument):
+        return whole_number(name, value, most=most)
+    raise InvalidArgument(f"{name} must be 'auto' or an integer in 1..{most}, got {value!r}")
+
+
+def auto_or_positive(name: str, value: Any) -> float | Literal["auto"]:
+    """``"auto"`` or a finite number above 0."""
+    if isinstance(value, str) and value == "auto":
+        return "auto"
+    with contextlib.suppress(InvalidArgument):
+        return positive(name, value)
+    raise InvalidArgument(f"{name} must be 'auto' or > 0 and finite, got {value!r}")

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.continuous.arguments import auto_or_whole, real
+from tacit.continuous.arguments import real
 from tacit.continuous.base import Floats
 from tacit.continuous.estimate import NO_NOISE
-from tacit.continuous.functional_base import FunctionalAlgorithm, FunctionalOptions
+from tacit.continuous.functional_base import FunctionalAlgorithm, FunctionalOptions, auto_or_whole
 from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.core.algorithm import Setting

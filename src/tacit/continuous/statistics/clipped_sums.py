@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.continuous.grid import Grid
-from tacit.continuous.statistics.steps import Steps, parts_of, scaled_back, steps_of
+from tacit.continuous.statistics.steps import Ints, Steps, check_shapes, parts_of, steps_of
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 if TYPE_CHECKING:
@@ -53,3 +55,36 @@ class ClippedSums(Statistic):
     @abstractmethod
     def _add(self, block: Block, separate: bool, out: Floats) -> None:
         """Compiled, for grids: users one by one, scaled back, or their sum."""
+
+
+def raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
+    """The user arrays as compiled loops take them; -1 and 0 where there is no such integer."""
+    check_shapes(block, spec)
+    integers = []
+    for name in ("actions", "lengths"):
+        array = np.asarray(block[name])
+        if array.dtype != np.int64:
+            numbers = np.asarray(array, dtype=np.float64)
+            with np.errstate(all="ignore"):
+                whole = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
+                array = np.where(whole, numbers, -1.0).astype(np.int64)
+        integers.append(np.ascontiguousarray(array))
+    states = np.ascontiguousarray(block["states"], dtype=np.float64)
+    rewards = np.ascontiguousarray(block["rewards"], dtype=np.float64)
+    return states, integers[0], rewards, integers[1]
+
+
+def check_clip(clip: float) -> None:
+    """A length that users are scaled back to."""
+    if not (math.isfinite(clip) and clip > 0):
+        raise InvalidArgument(f"clip must be finite and > 0, got {clip!r}")
+
+
+def scaled_back(vectors: Floats, radius: float) -> Floats:
+    """Rows in the ball of a radius; rows that are not finite are zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    good = np.isfinite(lengths)
+    scaled: Floats = np.where(good, vectors, 0.0) * (
+        radius / np.maximum(np.where(good, lengths, radius), radius)
+    )
+    return scaled

@@ -10,8 +10,8 @@ import numpy as np
 from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.grid import Grid
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.clipped_sums import ClippedSums
-from tacit.continuous.statistics.steps import Bools, Steps, check_clip, raw_steps
+from tacit.continuous.statistics.clipped_sums import ClippedSums, check_clip, raw_steps
+from tacit.continuous.statistics.steps import Bools, Steps
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Layout, Part

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,23 +86,6 @@ def check_shapes(block: Block, spec: BoxSpec) -> None:
             )
 
 
-def raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
-    """The user arrays as compiled loops take them; -1 and 0 where there is no such integer."""
-    check_shapes(block, spec)
-    integers = []
-    for name in ("actions", "lengths"):
-        array = np.asarray(block[name])
-        if array.dtype != np.int64:
-            numbers = np.asarray(array, dtype=np.float64)
-            with np.errstate(all="ignore"):
-                whole = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
-                array = np.where(whole, numbers, -1.0).astype(np.int64)
-        integers.append(np.ascontiguousarray(array))
-    states = np.ascontiguousarray(block["states"], dtype=np.float64)
-    rewards = np.ascontiguousarray(block["rewards"], dtype=np.float64)
-    return states, integers[0], rewards, integers[1]
-
-
 def parts_of(block: Block, numbers: int) -> Iterator[tuple[slice, Block]]:
     """The block in pieces of so many users that ``numbers`` of each fit in memory; at least one."""
     size = max(1, _CHUNK // max(1, numbers))
@@ -128,20 +110,4 @@ def clipped(vectors: Floats, radius: float) -> Floats:
     """Rows of moderate size, scaled back to length ``radius`` where they are longer."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     scaled: Floats = vectors * (radius / np.maximum(lengths, radius))
-    return scaled
-
-
-def check_clip(clip: float) -> None:
-    """A length that users are scaled back to."""
-    if not (math.isfinite(clip) and clip > 0):
-        raise InvalidArgument(f"clip must be finite and > 0, got {clip!r}")
-
-
-def scaled_back(vectors: Floats, radius: float) -> Floats:
-    """Rows in the ball of a radius; rows that are not finite are zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    good = np.isfinite(lengths)
-    scaled: Floats = np.where(good, vectors, 0.0) * (
-        radius / np.maximum(np.where(good, lengths, radius), radius)
-    )
     return scaled

@@ -10,8 +10,8 @@ import numpy as np
 from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.grid import Grid
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.clipped_sums import ClippedSums
-from tacit.continuous.statistics.steps import Steps, check_clip, raw_steps
+from tacit.continuous.statistics.clipped_sums import ClippedSums, check_clip, raw_steps
+from tacit.continuous.statistics.steps import Steps
 from tacit.privacy.budget import Relation
 from tacit.privacy.statistic import Block, Floats, Layout, Part
 from tacit.privacy.symmetric import pack
