@@ -33,7 +33,6 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.gradients import EpisodeGradients, deep_modules
 from tacit.core.algorithm import Setting
 from tacit.core.asks import Arrays, Ask, Asks, State
-from tacit.core.schedule import Schedule
 from tacit.core.sizes import check_bytes
 from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.curators.gate import Release
@@ -158,9 +157,6 @@ class DeepQ(BoxAlgorithm):
 
     def _check(self) -> None:
         check_question(self.statistic(), self.privacy, "radius")
-
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        return super()._choose_schedule("auto")
 
     # Save and resume.
 

@@ -10,9 +10,8 @@ Maps that are made of numbers (:func:`made_of_numbers`) can be published and sav
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,9 +21,6 @@ from tacit.privacy.errors import InvalidArgument
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Map = TypeVar("Map", bound=type[Any])
-
-# Features of a state; more are a mistake in a degree or a shape.
-_MOST_FEATURES = 1 << 20
 
 
 @runtime_checkable
@@ -59,28 +55,6 @@ class FeatureMap(Protocol):
         ...
 
 
-def evaluated(
-    states: ArrayLike, dimension: int | None, size: int, evaluate: Callable[[Floats], Floats]
-) -> Floats:
-    """Features of the finite states, zeros for the others."""
-    points = np.asarray(states, dtype=np.float64)
-    if points.ndim == 0 or (dimension is not None and points.shape[-1] != dimension):
-        wanted = "the coordinates" if dimension is None else f"{dimension} coordinates"
-        raise InvalidArgument(
-            f"states must have {wanted} of a state along the last axis, got shape {points.shape}"
-        )
-    rows = points.reshape(-1, points.shape[-1])
-    good = np.isfinite(rows).all(axis=1)
-    # Nobody may be left: a function need not take an empty array.
-    if len(rows) and good.all():
-        features = evaluate(rows)
-    else:
-        features = np.zeros((len(rows), size))
-        if good.any():
-            features[good] = evaluate(rows[good])
-    return features.reshape(*points.shape[:-1], size)
-
-
 # Maps as plain numbers.
 
 _KINDS: dict[str, tuple[type[Any], tuple[str, ...]]] = {}
@@ -99,6 +73,11 @@ def made_of_numbers(kind: str, *names: str) -> Callable[[Map], Map]:
         return made
 
     return add
+
+
+def is_made_of_numbers(features: object) -> bool:
+    """Whether a map is one of these; a subclass, which may do anything else, is not."""
+    return any(type(features) is made for made, _ in _KINDS.values())
 
 
 def feature_arrays(features: FeatureMap) -> tuple[str, dict[str, NDArray[Any]]] | None:
@@ -126,85 +105,7 @@ def features_of(kind: str, arrays: Mapping[str, NDArray[Any]]) -> FeatureMap:
     return cast(FeatureMap, made(*(_plain(arrays[name]) for name in names)))
 
 
-class LoopParameters(NamedTuple):
-    """A map as the compiled loops take it.
-
-    Attributes:
-        kind: "grid" or "polynomial".
-        numbers: (3, D), lows, highs and points per unit of a grid; (2, D), a polynomial's scales
-            and clip.
-        table: (D, 2), points along each coordinate and their stride; (m, 2), a polynomial's chain.
-    """
-
-    kind: str
-    numbers: Floats
-    table: Ints
-
-
-def loop_parameters(features: FeatureMap) -> LoopParameters | None:
-    """What compiled loops need of a map, or ``None`` if they do not know it."""
-    # A subclass may do anything else.
-    known = any(type(features) is made for made, _ in _KINDS.values())
-    for_loops: Callable[[], LoopParameters] | None = getattr(features, "for_loops", None)
-    return for_loops() if known and for_loops is not None else None
-
-
 def _plain(array: NDArray[Any]) -> Any:
     """Python's own numbers, so that maps made of arrays equal those made by hand."""
     values = array.tolist()
     return tuple(values) if isinstance(values, list) else values
-
-
-# Arguments.
-
-
-def set_box(features: Any) -> None:
-    """Checks and sets the corners of a map's box."""
-    lows, highs = numbers("lows", features.lows), numbers("highs", features.highs)
-    if len(lows) != len(highs) or any(
-        not (low < high and math.isfinite(high - low))
-        for low, high in zip(lows, highs, strict=False)
-    ):
-        raise InvalidArgument(
-            f"lows and highs must have the same length and lows be less than highs, "
-            f"got {features.lows!r} and {features.highs!r}"
-        )
-    object.__setattr__(features, "lows", lows)
-    object.__setattr__(features, "highs", highs)
-
-
-def sequence(name: str, values: Any) -> Sequence[Any]:
-    """A list that is not empty."""
-    if isinstance(values, np.ndarray) and values.ndim == 1:
-        values = values.tolist()
-    if not isinstance(values, (tuple, list)) or not values:
-        raise InvalidArgument(f"{name} must be a sequence of numbers, got {values!r}")
-    return values
-
-
-def numbers(name: str, values: Any) -> tuple[float, ...]:
-    """Finite numbers."""
-    return tuple(number(name, value) for value in sequence(name, values))
-
-
-def number(name: str, value: Any) -> float:
-    """A finite number."""
-    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not good or not math.isfinite(value):
-        raise InvalidArgument(f"{name} must be finite numbers, got {value!r}")
-    return float(value)
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """An integer of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidArgument(f"{name} must be integers >= {least}, got {value!r}")
-    return int(value)
-
-
-def check_count(name: str, count: int) -> None:
-    """Refuses more features than anybody means."""
-    if count > _MOST_FEATURES:
-        raise InvalidArgument(
-            f"{name} makes {count:,} features, but at most {_MOST_FEATURES:,} are allowed"
-        )

@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.feature_map import FeatureMap as FeatureMap
-from tacit.continuous.feature_map import (
+from tacit.continuous.feature_map import made_of_numbers
+from tacit.continuous.grid import Grid as Grid
+from tacit.continuous.map_tools import (
     Floats,
     Ints,
     LoopParameters,
     check_count,
     evaluated,
-    made_of_numbers,
     number,
     numbers,
     set_box,
     whole,
 )
-from tacit.continuous.grid import Grid as Grid
 from tacit.privacy.errors import InvalidArgument
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.continuous.feature_map import (
+from tacit.continuous.feature_map import made_of_numbers
+from tacit.continuous.map_tools import (
     Floats,
     LoopParameters,
     check_count,
     evaluated,
-    made_of_numbers,
     sequence,
     set_box,
     whole,

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.continuous.feature_map import FeatureMap, loop_parameters
+from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.grid import Grid
+from tacit.continuous.map_tools import loop_parameters
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics.clipped_sums import ClippedSums, check_clip, raw_steps
 from tacit.continuous.statistics.steps import Steps
