@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.continuous import Polynomial, QPolicy, cartpole, kernels, line, plane, trap
+from tacit.continuous import Polynomial, QPolicy, cartpole, line, plane, trap, world_loops
 from tacit.registry import build_world
 
 RNG = np.random.default_rng
@@ -85,7 +85,7 @@ def test_carts_move_as_in_gymnasium():
         for _ in range(200):
             action = int(rng.integers(2))
             _, reward, terminated, _, _ = env.step(action)
-            kernels.push(mine, np.array([action]), over)
+            world_loops.push(mine, np.array([action]), over)
             np.testing.assert_allclose(mine[0], env.state, rtol=1e-12, atol=1e-15)
             assert reward == 1.0
             assert bool(over[0]) == terminated
