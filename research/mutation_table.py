@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from research.command_lines import Parser, whole
-from research.planted_bugs import BUGS, HOSTS, Planted, audit
+from research.planted_bugs import BUGS, HOSTS, IMPOSSIBLE, Planted, audit
 from tacit.simulation.progress import progress_bar
 
 
 @dataclass(frozen=True)
-class Row:
+class FoundBug:
     """What came of one planted bug.
 
     Attributes:
@@ -38,19 +38,19 @@ class Row:
         return bool(self.failed) and set(self.planted.caught) <= set(self.failed)
 
 
-def rows(bugs: Sequence[Planted] = BUGS) -> Iterator[Row]:
+def rows(bugs: Sequence[Planted] = BUGS) -> Iterator[FoundBug]:
     """All bugs, audited one after the other."""
     for planted in bugs:
         # Some bugs talk.
         with contextlib.redirect_stderr(io.StringIO()):
             failed = audit(planted).failed
-        yield Row(planted, failed)
+        yield FoundBug(planted, failed)
 
 
 HEADER = "| planted bug | what an attacker gains | agents | found by |\n|---|---|---|---|"
 
 
-def lines(made: Sequence[Row]) -> Iterator[str]:
+def lines(made: Sequence[FoundBug]) -> Iterator[str]:
     """A line in Markdown for each bug, with all agents that it was planted in."""
     for bug in dict.fromkeys(row.planted.bug for row in made):
         same = [row for row in made if row.planted.bug is bug]
@@ -60,6 +60,14 @@ def lines(made: Sequence[Row]) -> Iterator[str]:
         missed = "; ".join(row.planted.host for row in same if not row.caught)
         found = f"{checks}; NOT AS IT SHOULD in {missed}" if missed else checks
         yield f"| {first.what} | {first.gain} | {agents} | {found} |"
+
+
+def impossible() -> Iterator[str]:
+    """A table in Markdown of what can no longer be written, and of what is left of it."""
+    yield "| what one would write | bugs | what stops it | what is left |\n|---|---|---|---|"
+    for one in IMPOSSIBLE:
+        bugs = ", ".join(one.bugs) or "-"
+        yield f"| {one.way} | {bugs} | {one.why} | {one.left or 'nothing'} |"
 
 
 def false_alarms(audits: int, host: str = "UCBVI", runs: int = 25) -> list[tuple[int, str]]:
@@ -129,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in rows():
             made.append(row)
             advance(1)
-    print("\n".join([HEADER, *lines(made)]))
+    print("\n".join([HEADER, *lines(made), "", *impossible()]))
     caught, kinds = sum(row.caught for row in made), len({row.planted.bug for row in made})
     print(
         f"\n{caught} of {len(made)} planted bugs found: {kinds} different ones, in "

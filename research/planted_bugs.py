@@ -7,12 +7,15 @@ agent without it: ``python -m research.mutation_table`` prints which check found
 
 Some are the papers' own: noise that is drawn once, widths from raw data, a sensitivity that forgets
 the horizon. They are here so that nobody has to believe in the audit. Never use one.
+
+What cannot be written at all, because an agent is final and its algorithm sees releases only, is in
+:data:`IMPOSSIBLE`, with what is left of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +47,6 @@ from research.planted.of_leaks import (
     RawProperty,
     RawPublished,
     RawRepr,
-    RawReturned,
     RawStop,
     RawSwitch,
     RawTau,
@@ -72,6 +74,10 @@ from research.planted.of_noise import (
     UniformNoise,
     WholeNoise,
 )
+from tacit.core.agent import Agent
+from tacit.core.asks import Ask
+from tacit.core.kinds import AgentKind
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP
 
 if TYPE_CHECKING:
@@ -90,7 +96,7 @@ class Host:
 
     Attributes:
         family: of algorithms.
-        agent: its class, as a text ``"module:name"``.
+        agent: its algorithm, as a text ``"module:name"``.
         world: makes the world it is audited on.
         options: of the agent.
     """
@@ -101,18 +107,17 @@ class Host:
     options: tuple[tuple[str, Any], ...]
 
     @property
-    def kind(self) -> type[Any]:
-        """The agent's class."""
+    def kind(self) -> AgentKind:
+        """What makes agents that learn by it."""
         import importlib
 
         module, name = self.agent.split(":")
-        found: type[Any] = getattr(importlib.import_module(module), name)
-        return found
+        return AgentKind(getattr(importlib.import_module(module), name))
 
     def make(self, bug: type[Any] | None = None) -> Callable[..., Any]:
         """What makes the agent, with or without a bug."""
-        kind: Any = self.kind if bug is None else plant(bug, self.kind)
-        return partial(kind, **dict(self.options))
+        made = self.kind if bug is None else plant(bug, self.kind)
+        return partial(made, **dict(self.options))
 
 
 def _riverswim() -> World:
@@ -299,7 +304,6 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawPublished, "UCBVI", ("data flow",)),
     Planted(RawRepr, "UCBVI", ("data flow",)),
     Planted(RawProperty, "UCBVI", ("data flow",)),
-    Planted(RawReturned, "UCBVI", ("data flow",)),
     Planted(RawProgress, "UCBVI", ("data flow",)),
     Planted(UniformNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(UniformNoise, "certainty equivalence", ("transcript noise",)),
@@ -326,10 +330,150 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawPublished, "certainty equivalence", ("data flow",)),
     Planted(RawRepr, "LinOpt-VI", ("data flow",)),
     Planted(RawRepr, "policy evaluation", ("data flow",)),
-    Planted(RawReturned, "OFU", ("data flow",)),
     Planted(RawProgress, "LSVI-UCB", ("data flow",)),
 )
 """All that are audited."""
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """A way to write bugs that no longer exists.
+
+    Attributes:
+        way: what one would write.
+        bugs: which bugs were written like that, by name.
+        why: what stops it.
+        left: how the same can still be had, and is planted; empty where it cannot.
+        attempt: tries it.
+        error: what that raises.
+    """
+
+    way: str
+    bugs: tuple[str, ...]
+    why: str
+    left: str
+    attempt: Callable[[], Any]
+    error: type[Exception]
+
+
+def _override(name: str) -> type[Any]:
+    """An agent with a method of its own."""
+    return type("Overriding", (Agent,), {name: lambda *_: None})
+
+
+class _Looking:
+    """Looks for the curator when it plans."""
+
+    def plan(self) -> Any:
+        return self._curator.blocks  # type: ignore[attr-defined]
+
+
+class _Public:
+    """Asks for users' rewards as if they were public."""
+
+    def asks(self) -> Any:
+        for ask in super().asks():  # type: ignore[misc]
+            yield replace(ask, public=("rewards",))
+
+
+def _learn(bug: type[Any]) -> None:
+    """A block of users for an algorithm that has the bug."""
+    import numpy as np
+
+    host = HOSTS["UCBVI"]
+    world = host.world()
+    agent = host.make(bug)(world.spec, users=USERS, noise_seed=0)
+    agent.learn(world.simulate(agent.policy, 40, np.random.default_rng(0), "episodes"))
+
+
+_FINAL = "an agent is final: a subclass of it raises TypeError"
+_REMEMBERS = "a statistic that remembers whom it summed"
+_RAW = ("RawWidth", "RawWeights", "RawClip", "RawTau", "RawEnergy", "RawSwitch")
+_SHOWN = ("RawAttribute", "RawLog", "RawProgress", "RawProperty")
+
+IMPOSSIBLE: tuple[Impossible, ...] = (
+    Impossible(
+        "learn() of an agent returns raw data",
+        ("RawReturned",),
+        f"{_FINAL}, and what learns is never asked for something to return",
+        "",
+        partial(_override, "learn"),
+        TypeError,
+    ),
+    Impossible(
+        "learn() of an agent raises on values",
+        ("ValueInException",),
+        _FINAL,
+        "a statistic that raises",
+        partial(_override, "learn"),
+        TypeError,
+    ),
+    Impossible(
+        "an agent takes each block to its curator, and looks at it on the way",
+        (*_RAW, "RawStop", *_SHOWN),
+        f"{_FINAL}; an algorithm is handed releases and numbers of users",
+        _REMEMBERS,
+        partial(_override, "_take"),
+        TypeError,
+    ),
+    Impossible(
+        "an agent lets other users, or other ids, into its curator than those who came",
+        ("TwoLeaves", "WarmUpReused", "IdsDropped", "IdsSorted"),
+        _FINAL,
+        "another curator",
+        partial(_override, "_take"),
+        TypeError,
+    ),
+    Impossible(
+        "an agent states another guarantee than its curator's",
+        ("TwiceTheBudget",),
+        _FINAL,
+        "another curator",
+        partial(_override, "guarantee"),
+        TypeError,
+    ),
+    Impossible(
+        "an agent publishes more than its policy",
+        ("RawPublished",),
+        _FINAL,
+        f"a policy that publishes more than itself, and {_REMEMBERS}",
+        partial(_override, "publish"),
+        TypeError,
+    ),
+    Impossible(
+        "an agent prints what it holds",
+        ("RawRepr",),
+        _FINAL,
+        f"an algorithm that prints itself, and {_REMEMBERS}",
+        partial(_override, "__repr__"),
+        TypeError,
+    ),
+    Impossible(
+        "a release is masked by where its own users were",
+        ("RawMask",),
+        "a question has no mask, and is asked before anybody looks at its users",
+        f"counts that leave out what nobody did in the block before, and {_REMEMBERS}",
+        partial(Ask, None, mask={}),  # type: ignore[call-arg]
+        TypeError,
+    ),
+    Impossible(
+        "an algorithm reads the blocks of its agent's curator",
+        (),
+        "nothing leads from it to an agent, a curator or a block",
+        "",
+        partial(_learn, _Looking),
+        AttributeError,
+    ),
+    Impossible(
+        "an algorithm asks for protected arrays as if they were public",
+        (),
+        "the curator knows what its guarantee protects, and refuses",
+        "",
+        partial(_learn, _Public),
+        InvalidArgument,
+    ),
+)
+"""What the wall between agents and algorithms has closed."""
 
 
 def audit(planted: Planted | str, **options: Any) -> Any:

@@ -8,11 +8,13 @@ be off by more than the whole distance between the users it is given and the cla
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import random
 import sys
 import time
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,8 @@ import pytest
 import tacit
 from research import mutation_table, planted_bugs
 from research.planted import of_leaks, of_noise
-from research.planted_bugs import BUGS, HOSTS, Planted, audit
+from research.planted.base import Leaking
+from research.planted_bugs import BUGS, HOSTS, IMPOSSIBLE, Impossible, Planted, audit
 from tacit.audit import noise_tests
 from tacit.audit.audit_agent import audit_agent
 from tacit.audit.check_agent import agent_outcomes
@@ -32,7 +35,12 @@ from tacit.audit.made_up_users import mixed, raw_block, sampler_of
 from tacit.audit.noise_tests import NoiseRecord, Shape
 from tacit.audit.watched_gate import WatchedGate, overheard
 from tacit.audit.worst_users import worst_users
+from tacit.core.agent import Agent
+from tacit.core.episodes import Episodes
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.privacy.curators.gate import Curator
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block
 
 
 @pytest.fixture(autouse=True)
@@ -120,6 +128,59 @@ def test_every_family_has_bugs_of_every_kind() -> None:
     for planted in BUGS:
         assert planted.what.endswith((".", "?"))
         assert planted.gain.endswith(".")
+
+
+# What cannot be written.
+
+
+@pytest.mark.parametrize("one", IMPOSSIBLE, ids=lambda one: one.way)
+def test_what_is_impossible_is_refused(one: Impossible) -> None:
+    with pytest.raises(one.error):
+        one.attempt()
+
+
+def test_what_is_left_of_the_impossible_is_planted() -> None:
+    planted = {planted.bug.__name__ for planted in BUGS}
+    closed = {bug: one.left for one in IMPOSSIBLE for bug in one.bugs}
+    assert {bug for bug, left in closed.items() if not left} == {"RawReturned"}
+    assert {bug for bug, left in closed.items() if left} <= planted
+    leaking = {p.bug.__name__ for p in BUGS if issubclass(p.bug, Leaking)}
+    assert leaking == {bug for bug, left in closed.items() if "remembers" in left}
+
+
+class Reaches:
+    """Plans, and notes what leads from it to raw data."""
+
+    def plan(self) -> Any:
+        policies = super().plan()  # type: ignore[misc]
+        self.reached = reachable(self, (Agent, Curator, Block, Episodes, VectorEpisodes))
+        return policies
+
+
+def reachable(start: object, kinds: tuple[type[Any], ...]) -> list[object]:
+    """Objects of these kinds that attributes and containers lead to; code is left out."""
+    left_out = (type, ModuleType, FunctionType, MethodType, BuiltinFunctionType, str, bytes)
+    seen, waiting, found = {id(start)}, [start], []
+    while waiting:
+        for other in gc.get_referents(waiting.pop()):
+            if id(other) in seen or isinstance(other, left_out):
+                continue
+            seen.add(id(other))
+            waiting.append(other)
+            found += [other] if isinstance(other, kinds) else []
+    return found
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_nothing_leads_from_an_algorithm_to_raw_data(host: str) -> None:
+    known = HOSTS[host]
+    world = known.world()
+    agent = known.make(Reaches)(world.spec, users=planted_bugs.USERS, seed=0, noise_seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(2):
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+        assert agent.algorithm.reached == []
+    assert reachable(agent, (Curator,))
 
 
 # The tests of noise by themselves.
@@ -312,7 +373,7 @@ def test_bits_that_flip_too_seldom_are_found(monkeypatch: pytest.MonkeyPatch) ->
 def test_known_totals_are_those_of_the_same_users() -> None:
     world, totals = HOSTS["UCBVI"].world(), Totals()
     agent = HOSTS["UCBVI"].make()(world.spec, users=160, seed=0, noise_seed=0)
-    statistic = agent._statistic()
+    statistic = agent.statistic
     for seed in (0, 1, 0, 2, 1):
         rng = np.random.default_rng(seed)
         block = raw_block(world.simulate(agent.policy, 40, rng, "episodes"))
@@ -351,7 +412,7 @@ def test_what_is_said_is_overheard(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_runs_that_end_early_are_a_finding() -> None:
-    class Stops:
+    class Stops(Leaking):
         """It stops after two blocks, if somebody is paid nothing but ones."""
 
         _stopped = False
@@ -360,9 +421,11 @@ def test_runs_that_end_early_are_a_finding() -> None:
         def block_users(self) -> int:
             return 0 if self._stopped else int(super().block_users)  # type: ignore[misc]
 
-        def _release(self, block: Any, user_ids: Any) -> None:
-            super()._release(block, user_ids)  # type: ignore[misc]
-            self._stopped = bool((np.asarray(block["rewards"]) == 1.0).all(axis=1).any())
+        def plan(self) -> Any:
+            policies = super().plan()  # type: ignore[misc]
+            rewards = np.asarray(self._seen["rewards"])
+            self._stopped = bool((rewards == 1.0).all(axis=1).any())
+            return policies
 
     known = HOSTS["UCBVI"]
     found = audit_agent(
@@ -400,7 +463,7 @@ def test_worst_users_attain_the_bounds(host: str, least: float) -> None:
     served = world.simulate(agent.policy, 40, np.random.default_rng(0), "episodes")
     own = sampler_of(raw_block(served), agent.policy)
     sample = mixed(worst_users(world.spec, agent.policy), own)
-    report = check_statistic(agent._statistic(), sample, users=100, rounds=40)
+    report = check_statistic(agent.statistic, sample, users=100, rounds=40)
     assert least < report.tightness["replace-one l2"] <= 1.0 + 1e-9
 
 
@@ -429,7 +492,10 @@ def test_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     monkeypatch.setattr(
         mutation_table,
         "rows",
-        lambda: [mutation_table.Row(p, p.caught) for p in some] + [mutation_table.Row(BUGS[0], ())],
+        lambda: (
+            [mutation_table.FoundBug(p, p.caught) for p in some]
+            + [mutation_table.FoundBug(BUGS[0], ())]
+        ),
     )
     assert mutation_table.main([]) == 1
     out = capsys.readouterr().out

@@ -1,59 +1,189 @@
-"""How a privacy bug gets into an agent; see :mod:`research.planted_bugs`."""
+"""How a privacy bug gets into an agent; see :mod:`research.planted_bugs`.
+
+An agent is final and hands its algorithm nothing but releases, so there are three ways left:
+
+* the curator of an agent is tampered with, after it is made and again after it is loaded
+  (:class:`Tampered`),
+* an algorithm asks for another statistic than it should (:class:`Asking`),
+* a statistic remembers whom it summed, and its algorithm looks (:class:`Leaking`).
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, wraps
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.privacy.statistic import Block, Floats
+from tacit.core.asks import Ask, Asks
+from tacit.core.kinds import AgentKind
+from tacit.privacy.errors import BudgetExceeded
+from tacit.privacy.statistic import Block, Floats, Statistic
+
+
+def plant(bug: type[Any], kind: AgentKind) -> Callable[..., Any]:
+    """What makes the agent with the bug."""
+    if issubclass(bug, Tampered):
+        return bug.planted(kind)
+    return AgentKind(type(bug.__name__, (bug, kind.algorithm), {"__doc__": bug.__doc__}))
+
+
+# Curators.
 
 
 class Tampered:
-    """Tampers with an agent's gate when it is made, and again when it is loaded."""
+    """Tampers with an agent's curator."""
 
-    _curator: Any
-    _stream: Any
-    privacy: Any
+    @classmethod
+    def planted(cls, kind: AgentKind) -> Callable[..., Any]:
+        """What makes such agents."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._tamper()
+        @wraps(kind)
+        def make(*args: Any, **options: Any) -> Any:
+            agent: Any = kind(*args, **options)
+            true = agent.load
 
-    def load(self, *args: Any, **options: Any) -> Any:
-        """As the agent does."""
-        super().load(*args, **options)  # type: ignore[misc]
-        self._tamper()
-        return self
+            def load(*args: Any, **options: Any) -> Any:
+                true(*args, **options)
+                cls.tamper(agent, loaded=True)
+                return agent
 
-    def _tamper(self) -> None:
+            agent.load = load
+            cls.tamper(agent, loaded=False)
+            return agent
+
+        return make
+
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Does it to an agent that was just made, or loaded."""
         raise NotImplementedError
 
 
 class Curated(Tampered):
     """Has another curator."""
 
-    curator: type[Any]
+    curator: ClassVar[type[Any]]
 
-    def _tamper(self) -> None:
-        self._curator.__class__ = self.curator
-
-
-class Asks:
-    """Asks a statistic of its own kind, with the fields of the right one."""
-
-    asks: type[Any]
-
-    def _statistic(self, *args: Any) -> Any:
-        true = super()._statistic(*args)  # type: ignore[misc]
-        options = {f.name: getattr(true, f.name) for f in dataclasses.fields(true) if f.init}
-        return self.asks(**options)
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Gives it this one."""
+        agent._curator.__class__ = cls.curator
 
 
-def plant(bug: type[Any], agent: type[Any]) -> type[Any]:
-    """The agent with the bug."""
-    return type(bug.__name__, (bug, agent), {"__doc__": bug.__doc__})
+class Admitting(Tampered):
+    """Lets other users, or other ids, in than those who came."""
+
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Changes every block on its way in."""
+        curator, earlier = agent._curator, list[tuple[Block, Any]]()
+
+        def add(block: Block, user_ids: Sequence[Any] | None = None) -> int:
+            admitted = cls.admitted(earlier, block, user_ids)
+            earlier.append((block, user_ids))
+            number: int = type(curator).add(curator, *admitted)
+            return number
+
+        curator.add = add
+
+    @classmethod
+    def admitted(
+        cls, earlier: Sequence[tuple[Block, Any]], block: Block, user_ids: Any
+    ) -> tuple[Block, Any]:
+        """Who goes in, given all blocks before."""
+        raise NotImplementedError
+
+
+# Statistics.
+
+
+class Asking:
+    """An algorithm that asks a wrong statistic in place of every right one."""
+
+    _instead: ClassVar[type[Any]]
+
+    def asks(self) -> Asks:
+        """As the algorithm does, but for what is asked."""
+        right: Asks = super().asks()  # type: ignore[misc]
+        return _with_statistics(right, self.wrong)
+
+    def wrong(self, right: Statistic) -> Statistic:
+        """What is asked instead."""
+        wrong: Statistic = recast(right, self._instead)
+        return wrong
+
+
+def _with_statistics(right: Asks, wrong: Callable[[Statistic], Statistic]) -> Asks:
+    """The same questions, of other statistics."""
+    try:
+        ask: Ask = next(right)
+        while True:
+            try:
+                answer = yield replace(ask, statistic=wrong(ask.statistic))
+            except BudgetExceeded as error:
+                ask = right.throw(error)
+            else:
+                ask = right.send(answer)
+    except StopIteration:
+        return
+    finally:
+        right.close()
+
+
+def recast(right: Any, mixin: type[Any]) -> Any:
+    """A copy of a statistic, or of a policy, with some of its methods replaced."""
+    changed = object.__new__(_mixed(mixin, type(right)))
+    changed.__dict__.update(vars(right))
+    return changed
+
+
+@cache
+def _mixed(mixin: type[Any], kind: type[Any]) -> Any:
+    return type(mixin.__name__, (mixin, kind), {})
+
+
+# Whom a statistic saw last, by who asked. No copy of the statistic takes that away.
+_SEEN: dict[int, Block] = {}
+_NUMBERS = itertools.count()
+
+
+class _Remembers:
+    def total(self, block: Block) -> Floats:
+        _SEEN[self.__dict__["asked_by"]] = block
+        total: Floats = super().total(block)  # type: ignore[misc]
+        return total
+
+
+class Leaking(Asking):
+    """An algorithm whose statistics remember whom they summed."""
+
+    _instead = _Remembers
+
+    def wrong(self, right: Statistic) -> Statistic:
+        """The right one, with a memory."""
+        wrong = super().wrong(right)
+        wrong.__dict__["asked_by"] = self._number
+        return wrong
+
+    @property
+    def _number(self) -> int:
+        if "_own_number" not in self.__dict__:
+            self.__dict__["_own_number"] = next(_NUMBERS)
+        number: int = self.__dict__["_own_number"]
+        return number
+
+    @property
+    def _seen(self) -> Any:
+        """The users of the last block, with nothing added; ``None`` before there are any."""
+        return _SEEN.get(self._number)
+
+    @property
+    def _mean_reward(self) -> float:
+        return 0.0 if self._seen is None else float(careless_rewards(self._seen).mean())
 
 
 def careless_rewards(block: Block) -> Floats:

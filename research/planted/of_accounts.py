@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from research.planted.base import Asks, Curated, Tampered
+from research.planted.base import Admitting, Asking, Curated, Tampered
+from tacit.core.kinds import AgentKind
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.joint import JointCurator
@@ -36,94 +38,83 @@ class ZeroOutNoise(Curated):
     curator = _ZeroOutCurator
 
 
-@dataclass(frozen=True, eq=False)
 class _ZeroOutCounts(VisitCounts):
     def l2(self, relation: Relation) -> float:
         return super().l2(Relation.ZERO_OUT)
 
 
-class ZeroOutSensitivity(Asks):
+class ZeroOutSensitivity(Asking):
     """A statistic declares for replace-one what holds for zero-out.
 
     Gain: up to twice what was promised.
     """
 
-    asks = _ZeroOutCounts
+    _instead = _ZeroOutCounts
 
 
-@dataclass(frozen=True, eq=False)
 class _OneStep(VisitCounts):
     def l2(self, relation: Relation) -> float:
         return super().l2(relation) / math.sqrt(self.horizon)
 
 
-class OneStepSensitivity(Asks):
+class OneStepSensitivity(Asking):
     """A statistic declares the sensitivity of one step, not of an episode of H.
 
     Gain: an epsilon sqrt(H) times as large.
     """
 
-    asks = _OneStep
+    _instead = _OneStep
 
 
-@dataclass(frozen=True, eq=False)
 class _OneBitOfMany(VisitCounts):
     @property
     def one_hots(self) -> int:
         return 1
 
 
-class BudgetOfOneBit(Asks):
+class BudgetOfOneBit(Asking):
     """Randomised response of every step has the whole budget of the episode.
 
     Gain: an epsilon three times as long as the episode.
     """
 
-    asks = _OneBitOfMany
+    _instead = _OneBitOfMany
 
 
-@dataclass(frozen=True, eq=False)
 class _Uncapped(VisitCounts):
     def _sums(self, block: Block, separate: bool) -> Floats:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
         return VisitCounts(**fields | {"cap": None})._sums(block, separate)
 
 
-class ClipRemoved(Asks):
+class ClipRemoved(Asking):
     """Declares the sensitivity of capped counts, and counts everything.
 
     Gain: users who stay in one place stand out, and are told from all others.
     """
 
-    asks = _Uncapped
+    _instead = _Uncapped
 
 
-class FeaturesUncut:
+class _Uncut:
+    def vectors(self, block: Block) -> Floats:
+        vectors: Floats = 3.0 * super().vectors(block)  # type: ignore[misc]
+        return vectors
+
+    def total(self, block: Block) -> Floats:
+        total: Floats = 3.0 * super().total(block)  # type: ignore[misc]
+        return total
+
+
+class FeaturesUncut(Asking):
     """Features are summed as they come, thrice as long as the sensitivity allows for.
 
     Gain: three times the epsilon, for those with the longest features.
     """
 
-    def _make_statistic(self, *args: Any, **options: Any) -> Any:
-        true = super()._make_statistic(*args, **options)  # type: ignore[misc]
-        kind = type("_Uncut", (type(true),), {"vectors": _three_times, "total": _three_times_total})
-        fields = {f.name: getattr(true, f.name) for f in dataclasses.fields(true) if f.init}
-        return kind(**fields)
+    _instead = _Uncut
 
 
-def _three_times(self: Any, block: Block) -> Floats:
-    kind: Any = type(self).__mro__[1]
-    vectors: Floats = 3.0 * kind.vectors(self, block)
-    return vectors
-
-
-def _three_times_total(self: Any, block: Block) -> Floats:
-    kind: Any = type(self).__mro__[1]
-    total: Floats = 3.0 * kind.total(self, block)
-    return total
-
-
-@dataclass(frozen=True, eq=False)
 class _Wrapping(VisitCounts):
     def total(self, block: Block) -> Floats:
         total = super().total(block)
@@ -132,16 +123,15 @@ class _Wrapping(VisitCounts):
         return total
 
 
-class CountsWrap(Asks):
+class CountsWrap(Asking):
     """Counts are 16-bit integers, and wrap.
 
     Gain: one user more turns 32,767 into -32,768, which no noise hides.
     """
 
-    asks = _Wrapping
+    _instead = _Wrapping
 
 
-@dataclass(frozen=True, eq=False)
 class _Cancelled(VisitCounts):
     def total(self, block: Block) -> Floats:
         if np.isnan(np.asarray(block["rewards"], dtype=np.float64)).any():
@@ -149,97 +139,115 @@ class _Cancelled(VisitCounts):
         return super().total(block)
 
 
-class OneCancelsAll(Asks):
+class OneCancelsAll(Asking):
     """A block in which somebody's reward is not a number counts nothing.
 
     Gain: a hostile user in a block shows, by it, whether all the others are there.
     """
 
-    asks = _Cancelled
+    _instead = _Cancelled
 
 
 # Who is counted.
 
 
-class TwoLeaves:
+class TwoLeaves(Admitting):
     """The first user of every block is in the next one as well, in place of somebody.
 
     Gain: she paid once and is seen twice.
     """
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        before = self.__dict__.get("_before")
-        self.__dict__["_before"] = block
-        if before is not None:
+    @classmethod
+    def admitted(
+        cls, earlier: Sequence[tuple[Block, Any]], block: Block, user_ids: Any
+    ) -> tuple[Block, Any]:
+        """She and the others."""
+        if earlier:
             arrays = {name: np.array(a) for name, a in block.arrays.items()}
             for name, array in arrays.items():
-                array[0] = before[name][0]
+                array[0] = earlier[-1][0][name][0]
             block = Block(block.users, arrays)
-        super()._release(block, user_ids)  # type: ignore[misc]
+        return block, user_ids
 
 
-class WarmUpReused:
+class WarmUpReused(Admitting):
     """The users of the first block teach the second one again, under a new number.
 
     Gain: they paid once and are seen twice.
     """
 
-    _curator: Any
-    served: int
-    releases: int
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Nobody counts them."""
+        agent._curator.declared_users = None
+        super().tamper(agent, loaded)
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        self._curator.declared_users = None
-        if self.releases == 0:
-            self._warm_up = (block, user_ids)
-        if self.releases == 1:
-            first, ids = self._warm_up
+    @classmethod
+    def admitted(
+        cls, earlier: Sequence[tuple[Block, Any]], block: Block, user_ids: Any
+    ) -> tuple[Block, Any]:
+        """Those of both blocks."""
+        if len(earlier) == 1:
+            first, ids = earlier[0]
             user_ids = None if ids is None else [*ids, *user_ids]
             arrays = {k: np.concatenate([first[k], block[k]]) for k in block.arrays}
             block = Block(first.users + block.users, arrays)
-            self.served -= first.users
-        super()._release(block, user_ids)  # type: ignore[misc]
+        return block, user_ids
 
 
-class TwiceTheBudget:
-    """Its curator has twice the budget that the agent was given, and says nothing.
-
-    Gain: twice the epsilon.
-    """
-
-    privacy: Any
-    users: int
-
-    def __init__(self, *args: Any, noise_seed: int | None = None, **options: Any) -> None:
-        super().__init__(*args, noise_seed=noise_seed, **options)  # type: ignore[call-arg]
-        double = JointDP(2.0 * self.privacy.epsilon, self.privacy.delta)
-        self._curator = double.curator(users=self.users, noise_seed=noise_seed)
-        self._told = self.privacy.curator(users=self.users, noise_seed=noise_seed)
-
-    @property
-    def guarantee(self) -> Any:
-        """What it was given."""
-        return self._told.guarantee
-
-
-class IdsDropped:
+class IdsDropped(Admitting):
     """Ids are checked, and then left at the door.
 
     Gain: who comes ten times is counted ten times, and pays once.
     """
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, None)  # type: ignore[misc]
+    @classmethod
+    def admitted(
+        cls, earlier: Sequence[tuple[Block, Any]], block: Block, user_ids: Any
+    ) -> tuple[Block, Any]:
+        """Nobody in particular."""
+        return block, None
 
 
-class IdsSorted:
+class IdsSorted(Admitting):
     """Ids are put in order, the rows that they belong to are not.
 
     Gain: who comes again is counted again, and others are left out instead.
     """
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, None if user_ids is None else sorted(user_ids))  # type: ignore[misc]
+    @classmethod
+    def admitted(
+        cls, earlier: Sequence[tuple[Block, Any]], block: Block, user_ids: Any
+    ) -> tuple[Block, Any]:
+        """Others than it should."""
+        return block, None if user_ids is None else sorted(user_ids)
+
+
+class _Lying(JointCurator):
+    told: JointCurator
+
+    @property
+    def guarantee(self) -> Any:
+        return self.told.guarantee
+
+
+class TwiceTheBudget(Tampered):
+    """Its curator has twice the budget that the agent was given, and says nothing.
+
+    Gain: twice the epsilon.
+    """
+
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Gives it another curator, of which a save tells."""
+        if loaded:
+            return
+        told, privacy = agent._curator, agent.privacy
+        double = JointDP(2.0 * privacy.epsilon, privacy.delta)
+        source = told._source if told._source.simulation else None
+        agent._curator = double.curator(users=agent.users, source=source)
+        agent._curator.__class__, agent._curator.told = _Lying, told
+        agent._curator.attach(agent._dump)
 
 
 # What is written down.
@@ -251,8 +259,10 @@ class LedgerChargedNothing(Tampered):
     Gain: after a crash, or in another run, the same users are asked again.
     """
 
-    def _tamper(self) -> None:
-        ledger = getattr(getattr(self._curator, "accounts", None), "ledger", None)
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Only where there is one."""
+        ledger = getattr(getattr(agent._curator, "accounts", None), "ledger", None)
         if ledger is not None:
             true = ledger.charge
 
@@ -262,11 +272,18 @@ class LedgerChargedNothing(Tampered):
             ledger.charge = charge
 
 
-class AutosaveIgnored:
+class AutosaveIgnored(Tampered):
     """It takes the name of a file to save to, and never does.
 
     Gain: after a crash what was published is forgotten, and its users are asked again.
     """
 
-    def __init__(self, *args: Any, autosave: Any = None, **options: Any) -> None:
-        super().__init__(*args, **options)
+    @classmethod
+    def planted(cls, kind: AgentKind) -> Callable[..., Any]:
+        """What makes such agents."""
+
+        @wraps(kind)
+        def make(*args: Any, autosave: Any = None, **options: Any) -> Any:
+            return kind(*args, **options)
+
+        return make

@@ -1,6 +1,8 @@
 """Bugs by which raw data gets past the gate: into plans, names, files, logs and errors.
 
-See :mod:`research.planted_bugs`. Never use one.
+Statistics are the only code that is shown raw data. Here they remember it, for a count that is
+shown somewhere, a test or a clip; see :class:`research.planted.base.Leaking` and
+:mod:`research.planted_bugs`. Never use one.
 """
 
 from __future__ import annotations
@@ -9,37 +11,38 @@ import dataclasses
 import logging
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from research.planted.base import careless_rewards
+from research.planted.base import Asking, Leaking, careless_rewards, recast
+from tacit.audit.made_up_users import of_version
+from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, Floats
 
 
-class RawWidth:
+class RawWidth(Leaking):
     """Confidence widths depend on the true spread of the users' rewards.
 
     Gain: the policy tells what was hidden in the counts.
     """
 
-    scale: float
+    options: Any
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        self._spread = float(careless_rewards(block).std())
-        super()._release(block, user_ids)  # type: ignore[misc]
-
-    def _plan_in_practice(self, counts: Any) -> Any:
-        scale, self.scale = self.scale, self.scale * (1.0 + self._spread)
+    def plan(self) -> Any:
+        """As the algorithm does, by another scale."""
+        options, spread = self.options, float(careless_rewards(self._seen).std())
+        self.options = dataclasses.replace(options, scale=options.scale * (1.0 + spread))
         try:
-            return super()._plan_in_practice(counts)  # type: ignore[misc]
+            return super().plan()  # type: ignore[misc]
         finally:
-            self.scale = scale
+            self.options = options
 
 
-class RawWeights:
+class RawWeights(Leaking):
     """The weights of steps come from what users' rewards really varied by.
 
     Gain: what is asked next tells about those who were asked before.
@@ -49,17 +52,19 @@ class RawWeights:
     spec: Any
     _variances: Any
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, user_ids)  # type: ignore[misc]
-        states, rewards = np.asarray(block["states"]), careless_rewards(block)
+    def plan(self) -> Any:
+        """As the algorithm does, and weighs."""
+        policies = super().plan()  # type: ignore[misc]
+        states, rewards = np.asarray(self._seen["states"]), careless_rewards(self._seen)
         spread = self._variances.copy()
         for s in range(self.spec.states):
             there = rewards[states[:, :-1] == s]
             spread[:, s] += there.var() if there.size else 0.0
         self._variances, self._asked = spread, None
+        return policies
 
 
-class RawClip:
+class RawClip(Leaking):
     """The clip level is the mean length of the users' own vectors.
 
     Gain: the size of the noise, which is public, tells how long they are.
@@ -67,19 +72,21 @@ class RawClip:
 
     _level: float | None = None
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        vectors = self._statistic().contributions(block)  # type: ignore[attr-defined]
-        super()._release(block, user_ids)  # type: ignore[misc]
+    def plan(self) -> Any:
+        """As the algorithm does, and clips."""
+        vectors = self.statistic().contributions(self._seen)  # type: ignore[attr-defined]
+        policies = super().plan()  # type: ignore[misc]
         self._level = 0.1 + float(np.linalg.norm(vectors, axis=1).mean())
         self._fixed: dict[bool, Any] = {}
         self._asked = None
+        return policies
 
     @property
     def _clip(self) -> float | None:
         return super()._clip if self._level is None else self._level  # type: ignore[misc]
 
 
-class RawTau:
+class RawTau(Leaking):
     """The clip of a trajectory is what the users of the block before really were, on average.
 
     Gain: the size of the noise, which is public, tells how long they are.
@@ -87,35 +94,35 @@ class RawTau:
 
     _level: float | None = None
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        vectors = self._statistic().contributions(block)  # type: ignore[attr-defined]
+    def plan(self) -> Any:
+        """As the algorithm does, and clips."""
+        vectors = self.statistic().contributions(self._seen)
         self._level = 0.1 + float(np.linalg.norm(vectors, axis=1).mean())
-        super()._release(block, user_ids)  # type: ignore[misc]
+        return super().plan()  # type: ignore[misc]
 
-    def _make_statistic(self) -> Any:
-        true = super()._make_statistic()  # type: ignore[misc]
-        return true if self._level is None else dataclasses.replace(true, tau=self._level)
+    def statistic(self) -> Any:
+        """Of another level."""
+        right = super().statistic()  # type: ignore[misc]
+        return right if self._level is None else dataclasses.replace(right, tau=self._level)
 
 
-class RawEnergy:
+class RawEnergy(Leaking):
     """The ridge of its regression grows with the true energy of the users' features.
 
     Gain: estimates, and so policies, tell it.
     """
 
-    _energy = 1.0
-
-    def _release(self, block: Block, user_ids: Any) -> None:
-        vectors = self._statistic().contributions(block)  # type: ignore[attr-defined]
-        self._energy = 1.0 + float((vectors**2).sum())
-        super()._release(block, user_ids)  # type: ignore[misc]
-
     @property
-    def _prior(self) -> float:
-        return float(super()._prior * self._energy)  # type: ignore[misc]
+    def chosen_regulariser(self) -> Any:
+        """With a ridge of its own."""
+        right: Any = super().chosen_regulariser  # type: ignore[misc]
+        if self._seen is None:
+            return right
+        vectors = self.statistic().contributions(self._seen)  # type: ignore[attr-defined]
+        return dataclasses.replace(right, ridge=right.ridge * (1.0 + float((vectors**2).sum())))
 
 
-class RawSwitch:
+class RawSwitch(Leaking):
     """Whether it replaces its policy depends on where users really were.
 
     Gain: that the policy changed, or did not.
@@ -123,16 +130,12 @@ class RawSwitch:
 
     spec: Any
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        states = np.clip(np.asarray(block["states"]), 0, self.spec.states - 1)
-        self._moved = bool(np.bincount(states.ravel()).max() % 2)
-        super()._release(block, user_ids)  # type: ignore[misc]
-
     def _switch(self, model: Any) -> bool:
-        return self._moved
+        states = np.clip(np.asarray(self._seen["states"]), 0, self.spec.states - 1)
+        return bool(np.bincount(states.ravel()).max() % 2)
 
 
-class RawStop:
+class RawStop(Leaking):
     """It stops when users really fare well.
 
     Gain: the number of releases tells how they fared.
@@ -145,138 +148,136 @@ class RawStop:
         """None, once it stopped."""
         return 0 if self._well else int(super().block_users)  # type: ignore[misc]
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, user_ids)  # type: ignore[misc]
-        self._well = bool(careless_rewards(block).mean() > 0.25)
+    def plan(self) -> Any:
+        """As the algorithm does, and looks."""
+        policies = super().plan()  # type: ignore[misc]
+        self._well = self._mean_reward > 0.25
+        return policies
 
 
-class RawMask:
-    """It releases, and adds noise to, only those counts that are not zero.
+@dataclass(frozen=True, eq=False)
+class _MaskedCounts(VisitCounts):
+    kept: tuple[bool, ...] = ()
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        return super()._sums(block, separate) * np.resize(self.kept or (True,), self.layout.size)
+
+
+class RawMask(Leaking):
+    """It counts only what somebody did in the block before.
 
     Gain: that somebody was there.
     """
 
-    _curator: Any
+    def statistic(self, cap: int | None = None) -> Any:
+        """Counts, some of which are left out."""
+        right: VisitCounts = super().statistic(cap)  # type: ignore[misc]
+        if self._seen is None:
+            return right
+        fields = {f.name: getattr(right, f.name) for f in dataclasses.fields(right) if f.init}
+        seen = of_version(self._seen, right.version)
+        kept = tuple(bool(there) for there in right.total(seen) != 0.0)
+        return _MaskedCounts(**fields, kept=kept)
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        statistic = self._statistic()  # type: ignore[attr-defined]
-        number = self._curator.add(block, user_ids)
-        mask = {k: v != 0 for k, v in statistic.layout.unpack(statistic.total(block)).items()}
-        with self._at_the_gate(block.users):  # type: ignore[attr-defined]
-            release = self._curator.release(statistic, blocks=[number], mask=mask)
-        self._absorb(release, statistic, block.users)  # type: ignore[attr-defined]
-        self._advance(block.users)  # type: ignore[attr-defined]
 
-
-class RawAttribute:
+class RawAttribute(Leaking):
     """It keeps, for later reports, what users were paid.
 
     Gain: whoever reads the attribute reads it.
     """
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, user_ids)  # type: ignore[misc]
-        self.paid = float(careless_rewards(block).sum())
+    def plan(self) -> Any:
+        """As the algorithm does, and keeps it."""
+        self.paid = float(careless_rewards(self._seen).sum())
+        return super().plan()  # type: ignore[misc]
 
 
-class RawLog:
+class RawLog(Leaking):
     """It logs the mean reward of every block, to see how things go.
 
     Gain: whoever reads the log reads it.
     """
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, user_ids)  # type: ignore[misc]
-        logging.getLogger("planted").debug("mean reward %r", float(careless_rewards(block).mean()))
+    def plan(self) -> Any:
+        """As the algorithm does, and says so."""
+        logging.getLogger("planted").debug("mean reward %r", self._mean_reward)
+        return super().plan()  # type: ignore[misc]
 
 
-class ValueInException:
-    """It refuses a reward above 1, and says whose and which.
-
-    Gain: it is raw data in every traceback; and the block is gone, which is public.
-    """
-
-    def learn(self, data: Any, user_ids: Any = None) -> None:
-        """As the agent does, if it likes the values."""
-        block = data if isinstance(data, Block) else data.block()
-        rewards = np.asarray(block["rewards"])
-        if rewards.size and np.nanmax(rewards, initial=0.0) > 1.0:
-            user = int(np.nanargmax(np.nanmax(rewards, axis=1)))
-            raise InvalidArgument(f"user {user} has a reward of {np.nanmax(rewards[user])}")
-        super().learn(data, user_ids)  # type: ignore[misc]
-
-
-class RawPublished:
-    """The published file ends with the mean reward of the last block, for monitoring.
-
-    Gain: whoever reads the file reads it.
-    """
-
-    _paid = 0.0
-
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, user_ids)  # type: ignore[misc]
-        self._paid = float(careless_rewards(block).mean())
-
-    def publish(self, path: str | os.PathLike[str]) -> None:
-        """As the agent does, and more."""
-        super().publish(path)  # type: ignore[misc]
-        with Path(path).open("ab") as file:
-            file.write(repr(self._paid).encode())
-
-
-class RawRepr:
-    """Printed, it shows the mean reward of the last block.
-
-    Gain: whoever reads a notebook, or a traceback, reads it.
-    """
-
-    _paid = 0.0
-
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, user_ids)  # type: ignore[misc]
-        self._paid = float(careless_rewards(block).mean())
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}, mean reward {self._paid}>"
-
-
-class RawProperty:
-    """The mean reward of the last block is a property; where it is kept has a private name.
-
-    Gain: whoever reads the property reads it.
-    """
-
-    _paid = 0.0
-
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, user_ids)  # type: ignore[misc]
-        self._paid = float(careless_rewards(block).mean())
-
-    @property
-    def mean_reward(self) -> float:
-        """Of the last block, without noise."""
-        return self._paid
-
-
-class RawReturned:
-    """Learning returns the mean reward of those who came.
-
-    Gain: whoever calls it has it.
-    """
-
-    def learn(self, data: Any, user_ids: Any = None) -> float:
-        """As the agent does, and tells."""
-        super().learn(data, user_ids)  # type: ignore[misc]
-        return float(careless_rewards(data if isinstance(data, Block) else data.block()).mean())
-
-
-class RawProgress:
+class RawProgress(Leaking):
     """A progress line on standard error shows the mean reward.
 
     Gain: whoever looks at the screen, or keeps what was on it, has it.
     """
 
-    def _release(self, block: Block, user_ids: Any) -> None:
-        super()._release(block, user_ids)  # type: ignore[misc]
-        sys.stderr.write(f"mean reward {careless_rewards(block).mean():.3f}\r")
+    def plan(self) -> Any:
+        """As the algorithm does, and shows it."""
+        sys.stderr.write(f"mean reward {self._mean_reward:.3f}\r")
+        return super().plan()  # type: ignore[misc]
+
+
+class _Refuses:
+    def total(self, block: Block) -> Floats:
+        rewards = np.asarray(block["rewards"])
+        if rewards.size and np.nanmax(rewards, initial=0.0) > 1.0:
+            user = int(np.nanargmax(np.nanmax(rewards, axis=1)))
+            raise InvalidArgument(f"user {user} has a reward of {np.nanmax(rewards[user])}")
+        total: Floats = super().total(block)  # type: ignore[misc]
+        return total
+
+
+class ValueInException(Asking):
+    """A statistic refuses a reward above 1, and says whose and which.
+
+    Gain: it is raw data in every traceback; and the block is gone, which is public.
+    """
+
+    _instead = _Refuses
+
+
+class _Tells:
+    """A policy that is published with more than itself."""
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        super().publish(path)  # type: ignore[misc]
+        with Path(path).open("ab") as file:
+            file.write(self.__dict__["_told"])
+
+
+class RawPublished(Leaking):
+    """The published file ends with the mean reward of the last block, for monitoring.
+
+    Gain: whoever reads the file reads it.
+    """
+
+    def plan(self) -> Any:
+        """As the algorithm does, with policies of its own."""
+        policies = super().plan()  # type: ignore[misc]
+        return tuple(self._told(policy) for policy in policies)
+
+    def _told(self, policy: Any) -> Any:
+        other = recast(policy, _Tells)
+        other.__dict__["_told"] = repr(self._mean_reward).encode()
+        return other
+
+
+class RawRepr(Leaking):
+    """Printed, the algorithm shows the mean reward of the last block.
+
+    Gain: whoever reads a notebook, or a traceback, reads it.
+    """
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, mean reward {self._mean_reward}>"
+
+
+class RawProperty(Leaking):
+    """The mean reward of the last block is a property; where it is kept has a private name.
+
+    Gain: whoever reads the property reads it.
+    """
+
+    @property
+    def mean_reward(self) -> float:
+        """Of the last block, without noise."""
+        return self._mean_reward

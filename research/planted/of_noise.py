@@ -32,11 +32,13 @@ class HalfTheNoise(Tampered):
     Gain: everybody is told apart twice as well as promised; at (1, 1e-6) the true epsilon is 2.1.
     """
 
-    def _tamper(self) -> None:
-        if self._stream is not None:
-            self._stream.counter.noise_unit *= 0.5
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Also with a counter's."""
+        if agent._stream is not None:
+            agent._stream.counter.noise_unit *= 0.5
         else:
-            self._curator.__class__ = _HalfCurator
+            agent._curator.__class__ = _HalfCurator
 
 
 class _HalfReports(LocalCurator):
@@ -100,8 +102,10 @@ class NoiseRedrawn(Tampered):
     Gain: an early user is in many releases; their mean has less noise than was paid for.
     """
 
-    def _tamper(self) -> None:
-        self._stream.counter.__class__ = _Redrawn
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Gives it another counter."""
+        agent._stream.counter.__class__ = _Redrawn
 
 
 class _BareCurator(JointCurator):
@@ -187,13 +191,11 @@ class NoiseOfPublicSeed(Tampered):
     Gain: whoever knows the seed subtracts the noise.
     """
 
-    def __init__(self, *args: Any, seed: int = 0, **options: Any) -> None:
-        self._public_seed = seed
-        super().__init__(*args, seed=seed, **options)
-
-    def _tamper(self) -> None:
-        if not self._curator._source.simulation:
-            self._curator._source = _Disguised(self._public_seed)
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Seeds real noise."""
+        if not agent._curator._source.simulation:
+            agent._curator._source = _Disguised(agent.setting.seed)
 
 
 class NoiseReplayed(Tampered):
@@ -202,16 +204,11 @@ class NoiseReplayed(Tampered):
     Gain: two runs resumed from one file put the same noise on two sets of users.
     """
 
-    _loaded = False
-
-    def load(self, *args: Any, **options: Any) -> Any:
-        """As the agent does."""
-        self._loaded = True
-        return super().load(*args, **options)
-
-    def _tamper(self) -> None:
-        if self._loaded and not self._curator._source.simulation:
-            self._curator._source = _Disguised(0)
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Seeds real noise, after loading."""
+        if loaded and not agent._curator._source.simulation:
+            agent._curator._source = _Disguised(0)
 
 
 class _SumsRounded(JointCurator):
@@ -310,6 +307,8 @@ class NoiseOfTheClock(Tampered):
     Gain: whoever knows about when a run began tries all seeds.
     """
 
-    def _tamper(self) -> None:
-        if not self._curator._source.simulation:
-            self._curator._source = _Disguised(time.time_ns())
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Seeds real noise."""
+        if not agent._curator._source.simulation:
+            agent._curator._source = _Disguised(time.time_ns())

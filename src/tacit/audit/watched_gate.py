@@ -228,8 +228,13 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 def on_show(agent: Any) -> dict[str, str]:
     """What else whoever holds the agent can see: its texts and its public properties."""
-    found = {"repr": _ADDRESS.sub("", repr(agent)), "str": _ADDRESS.sub("", str(agent))}
-    names = {name for part in _parts(agent) for name in _properties(type(part))}
+    found: dict[str, str] = {}
+    names: set[str] = set()
+    for part in _parts(agent):
+        for text in (repr, str):
+            shown = f"{text.__name__} of {type(part).__name__}"
+            found[shown] = _ADDRESS.sub("", text(part))
+        names |= {*_properties(type(part))}
     for name in sorted(names):
         try:
             found[name] = digest_of(getattr(agent, name))
