@@ -1,20 +1,42 @@
-"""Every example of the README and the guides runs, and prints what the page says."""
+"""Every example of the README and the guides runs, and prints what the page says.
+
+Links and names lead somewhere, and every agent has a page.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import itertools
 import re
 import sys
 import types
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tacit import registry
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXTS = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "examples").glob("*.py"))]
+ALGORITHMS = ROOT / "docs" / "algorithms"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+DOTTED = re.compile(r"(?<![\w./'\"-])(?:tacit|research|benchmarks)(?:\.\w+)+")
+HEADINGS = ("Idea", "Private statistics", "Guarantee", "Deviations from the paper", "Cost")
+TOGETHER = "Private statistics and guarantee"
+PLUG_INS = (registry.AGENTS, registry.WORLDS)
+"""Groups of entry points, which look like modules."""
+MADE_UP = ("tacit.Mine",)
+"""What a reader is told to write."""
+
+
+def identify(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def examples(page: Path) -> list[tuple[str, str | None]]:
@@ -34,7 +56,36 @@ def examples(page: Path) -> list[tuple[str, str | None]]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def headings(page: Path) -> list[str]:
+    return re.findall(r"^#+ (.+)$", BLOCK.sub("", page.read_text()), re.MULTILINE)
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """What can stand behind ``#`` in a link to the page, as GitHub makes it of its headings."""
+    words = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings(page)]
+    return {word.replace(" ", "-") for word in words}
+
+
+def imported(path: str) -> Any:
+    """What a dotted path stands for: its longest module, and then attributes.
+
+    Raises:
+        AttributeError: There is no such thing.
+    """
+    names = path.split(".")
+    for end in range(len(names), 0, -1):
+        with contextlib.suppress(ModuleNotFoundError):
+            found: Any = importlib.import_module(".".join(names[:end]))
+            break
+    else:
+        raise AttributeError(path)
+    for name in names[end:]:
+        found = getattr(found, name)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=identify)
 def test_examples_print_what_the_page_says(page: Path, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     # A module of its own, because dataclasses look their module up by name.
@@ -48,9 +99,69 @@ def test_examples_print_what_the_page_says(page: Path, tmp_path, monkeypatch) ->
             assert printed.getvalue().strip() == shown.strip(), f"after:\n{code}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=identify)
 def test_links_lead_somewhere(page: Path) -> None:
     prose = BLOCK.sub("", page.read_text())
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for link in LINK.findall(prose):
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        there = (page.parent / target).resolve() if target else page
+        assert there.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=identify)
+def test_dotted_names_can_be_imported(text: Path) -> None:
+    for path in sorted(set(DOTTED.findall(text.read_text())) - {*PLUG_INS, *MADE_UP}):
+        try:
+            imported(path)
+        except AttributeError as error:
+            pytest.fail(f"{text.name} has {path}: {error}")
+
+
+def test_a_name_that_was_moved_is_noticed() -> None:
+    for path in ("tacit.loop.run", "tacit.experiments", "tacit.UCBVII", "no_such.module"):
+        with pytest.raises(AttributeError):
+            imported(path)
+    assert DOTTED.findall("see `tacit.a.B`, tacit.c. And tacit/d.py, my.tacit.e") == [
+        "tacit.a.B",
+        "tacit.c",
+    ]
+
+
+@pytest.mark.parametrize("name", registry.built_in_agents())
+def test_every_agent_has_a_page(name: str) -> None:
+    """Named as the registry names it, with what a reader looks for, in one order."""
+    page = ALGORITHMS / f"{name}.md"
+    assert page.exists(), f"write docs/algorithms/{name}.md"
+    agent = registry.agent_entry(name).make.__name__
+    assert f"`tacit.{agent}`" in page.read_text().partition("\n## ")[0]
+    found = [heading.replace("papers", "paper") for heading in headings(page)]
+    wanted = list(HEADINGS)
+    if TOGETHER in found:
+        wanted[1:3] = [TOGETHER]
+    assert [heading for heading in found if heading in wanted] == wanted
+
+
+def test_every_page_is_of_an_agent() -> None:
+    pages = {page.stem for page in ALGORITHMS.glob("*.md")} - {"README"}
+    assert pages == set(registry.built_in_agents())
+
+
+def tables(page: Path) -> list[str]:
+    """Rows with a result in them: a median with its quartiles, or its range."""
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]
+    return [row for row in rows if re.search(r"\d \[|\d \(\d", row)]
+
+
+def test_results_stand_in_one_place() -> None:
+    """On the family's page, so that they are not corrected on one page and kept on another."""
+    everywhere = [(row, identify(page)) for page in PAGES for row in set(tables(page))]
+    where: dict[str, list[str]] = {}
+    for row, page in everywhere:
+        where.setdefault(row, []).append(page)
+    assert {row: pages for row, pages in where.items() if len(pages) > 1} == {}
+    assert [page for page in sorted(ALGORITHMS.glob("*.md")) if tables(page)] == []
+    assert len(where) > 100
