@@ -22,7 +22,7 @@ from tacit import registry
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TEXTS = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "examples").glob("*.py"))]
+TEXTS = [*PAGES, *sorted((ROOT / "examples").glob("*.py"))]
 ALGORITHMS = ROOT / "docs" / "algorithms"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
