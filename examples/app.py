@@ -50,7 +50,7 @@ def week_of(user: int, policy: published.PublishedPolicy) -> tacit.Episodes:
     return tacit.Episodes([states], [actions], [rewards], [policy.version], [f"user {user}"])
 
 
-def open_app(folder: Path, users: int) -> tacit.UCBVI:
+def open_app(folder: Path, users: int) -> tacit.Agent:
     """The agent: a new one at the first start, else the one that was there."""
     ledger, state = folder / "budget.ledger", folder / "agent.state"
     if not state.exists():

@@ -153,7 +153,7 @@ def visits(
     }
 
 
-def learn_from_logs(agent: tacit.LSVIUCB, world: LinearWorld, rng: np.random.Generator) -> None:
+def learn_from_logs(agent: tacit.Agent, world: LinearWorld, rng: np.random.Generator) -> None:
     """Serves readers, 250 a day, until all are through; the agent learns from every day's log.
 
     What it prints is raw and for the story only: with real readers it would be a leak.
