@@ -22,6 +22,7 @@ import pytest
 
 import tacit
 from research import mutation_table, planted_bugs
+from research.mutation_table import FoundBug
 from research.planted import of_leaks, of_noise
 from research.planted.base import Leaking
 from research.planted_bugs import BUGS, HOSTS, IMPOSSIBLE, Impossible, Planted, audit

@@ -138,7 +138,7 @@ class TestOrders:
     def test_agents_are_what_their_line_says(self):
         for line in (*THEORY, *PRACTICAL, *LOCAL):
             agent = line.job(Point(10**6, epsilon=0.3)).agent(0)
-            assert type(agent).__name__ == line.agent
+            assert type(agent.algorithm).__name__ == line.agent
             assert agent.bonus == line.bonus
             epsilon = {"none": None, "joint": 0.3, "local": 10.0}[line.model]
             assert (agent.guarantee and agent.guarantee.epsilon) == epsilon
