@@ -10,10 +10,11 @@ import pytest
 
 import tacit
 from tacit import Block, JointDP, NonPrivate
-from tacit.core.algorithm import Setting
+from tacit.core.algorithm import Pace
 from tacit.core.asks import Ask, Asks, Kept, State
 from tacit.core.kinds import AgentKind
 from tacit.core.schedule import Schedule
+from tacit.core.setting import Setting
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
@@ -54,8 +55,8 @@ class AddsRewards(FiniteAlgorithm):
     def _choose_counter(self) -> str:
         return self.options.counter
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        return Schedule.of("fixed:size=10" if schedule == "auto" else schedule, self.users)
+    def _pace(self) -> Pace:
+        return Pace("fixed:size=10", size=10)
 
     def state(self) -> State:
         return {}, {"sums": self.sums}

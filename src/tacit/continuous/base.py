@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
-from tacit.core.algorithm import Algorithm, Setting
+from tacit.core.algorithm import Algorithm, Pace
 from tacit.core.asks import Arrays
-from tacit.core.schedule import Schedule
 from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 Floats = NDArray[np.float64]
 
@@ -33,11 +35,9 @@ class BoxAlgorithm(Algorithm[QPolicy]):
         first = self.behaviour()
         return first, first
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        """All users in one block by default."""
-        if schedule == "auto":
-            return Schedule.parse(f"fixed:size={self.users}", self.users)
-        return Schedule.of(schedule, self.users)
+    def _pace(self) -> Pace:
+        """All users in one block."""
+        return Pace(f"fixed:size={self.users}", size=self.users)
 
     # Save and resume.
 

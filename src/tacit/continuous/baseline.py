@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
-from tacit.core.algorithm import Setting
 from tacit.core.asks import Arrays, State
 from tacit.privacy.statistic import Statistic
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 # Points of a grid along each coordinate, by the number of coordinates; beyond, as for the last.
 _POINTS = (11, 6, 4)

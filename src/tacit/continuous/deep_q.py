@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -31,12 +31,14 @@ from tacit.continuous.network import first_network, hidden_layers, parameters
 from tacit.continuous.network_policy import NetworkPolicy
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.gradients import EpisodeGradients, deep_modules
-from tacit.core.algorithm import Setting
 from tacit.core.asks import Arrays, Ask, Asks, State
 from tacit.core.sizes import check_bytes
 from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -41,11 +41,13 @@ from tacit.continuous.public_transitions import (
 from tacit.continuous.statistics.residuals import ResidualSums
 from tacit.continuous.statistics.steps import REWARDS_ONLY, reward_function_unit
 from tacit.continuous.statistics.visits import VisitSums
-from tacit.core.algorithm import Setting
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE, Statistic
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 # A histogram is believed to be off from even by this part, and nowhere below that part of even.
 _UNEVEN = 0.5

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics.residuals import ResidualSums
 from tacit.continuous.units import Units
-from tacit.core.algorithm import Setting
 from tacit.privacy.arguments import (
     MOST_USERS,
     flag,
@@ -34,6 +33,9 @@ from tacit.privacy.arguments import (
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import Kernel
 from tacit.privacy.statistic import Statistic
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 Protect = Literal["trajectory", "rewards", "reward_function"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -14,12 +14,13 @@ from tacit.continuous.estimate import NO_NOISE
 from tacit.continuous.functional_base import FunctionalAlgorithm, FunctionalOptions, auto_or_whole
 from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
-from tacit.core.algorithm import Setting
+from tacit.core.algorithm import Pace
 from tacit.core.asks import Arrays, Ask, Asks, State
-from tacit.core.schedule import Schedule
-from tacit.privacy.arguments import instance_of
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +148,7 @@ class FunctionalQ(FunctionalAlgorithm):
     # Choices made before the first user comes.
 
     def _check(self) -> None:
-        schedule = self.setting.schedule
-        instance_of("schedule", schedule, (str, Schedule))
-        if self.options.batch != "auto" and schedule != "auto":
+        if self.options.batch != "auto" and not self.setting.own_schedule:
             raise InvalidArgument("batch and schedule both say when to release: give one")
         super()._check()
         if not self.basis.on_grid:
@@ -158,12 +157,11 @@ class FunctionalQ(FunctionalAlgorithm):
                 "features out of the spec, or take fitted_functional_q"
             )
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        if schedule != "auto":
-            return Schedule.of(schedule, self.users)
+    def _pace(self) -> Pace:
         batch = self.options.batch
         size = math.ceil(self.users / self.depth) if batch == "auto" else batch
-        return Schedule.parse(f"fixed:size={min(size, self.users)}", self.users)
+        size = min(size, self.users)
+        return Pace(f"fixed:size={size}", size=size)
 
     # Save and resume.
 

@@ -19,7 +19,7 @@ Cost:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -29,12 +29,14 @@ from tacit.continuous.fitted_q import fitted_q
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.reports import RewardVectors, Trajectories
 from tacit.continuous.statistics.steps import REWARDS_ONLY, transitions
-from tacit.core.algorithm import Setting
+from tacit.core.algorithm import EVERY, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State, below
-from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import one_of, positive
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 _PUBLIC = ("states", "actions", "lengths")
 
@@ -156,8 +158,8 @@ class InputPerturbation(BaselineAlgorithm):
         )
         return np.array(fitted[0])
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        return Schedule.of("every", self.users)
+    def _pace(self) -> Pace:
+        return EVERY
 
     # Save and resume.
 

@@ -36,8 +36,8 @@ from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics.first_visits import FirstVisits
+from tacit.core.algorithm import Pace
 from tacit.core.asks import Ask, Asks
-from tacit.core.schedule import Schedule, fixed
 from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.errors import InvalidArgument
 
@@ -114,6 +114,6 @@ class PrivatePolicyEvaluation(BaselineAlgorithm):
             return default_features(spec)
         return super()._choose_features(spec, given)
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
+    def _pace(self) -> Pace:
         size = math.ceil(self.users / self.options.rounds)
-        return Schedule(f"fixed:size={size}", fixed(self.users, size))
+        return Pace(f"fixed:size={size}", size=size)

@@ -11,17 +11,17 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.asks import Arrays, Asks, Kept, State
-from tacit.core.schedule import Schedule
-from tacit.privacy.arguments import MOST_USERS, whole_number
-from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import Privacy, PrivacyModel
+from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import WHOLE_EPISODE
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 Floats = NDArray[np.float64]
 
@@ -43,30 +43,24 @@ Plan = TypeVar("Plan", bound=PublicPolicy)
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What every algorithm is told. Public.
+class Pace:
+    """When an algorithm would republish its policy, unless the caller says otherwise.
 
     Attributes:
-        spec: what is known of the world.
-        users: how many users are declared.
-        privacy: JointDP, LocalDP or NonPrivate.
-        schedule: when a policy is republished; ``"auto"`` is the algorithm's own.
-        seed: of ties and of the first, random policy; not of the noise.
+        name: of the schedule.
+        first: users of the smallest block,
+        growth: and by how much at most the users served grow from block to block; or
+        size: users of every block.
     """
 
-    spec: Any
-    users: int
-    privacy: Privacy
-    schedule: str | Schedule = "auto"
-    seed: int = 0
+    name: str = "auto"
+    first: int = 1
+    growth: float = 1.5
+    size: int | None = None
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.privacy, PrivacyModel):
-            raise InvalidArgument(
-                f"privacy must be JointDP, LocalDP or NonPrivate, got {self.privacy!r}"
-            )
-        object.__setattr__(self, "seed", whole_number("seed", self.seed, least=0))
-        object.__setattr__(self, "users", whole_number("users", self.users, most=MOST_USERS))
+
+EVERY = Pace("every", size=1)
+"""After every user, as in the papers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +102,7 @@ class Algorithm(ABC, Generic[Plan]):
         self.rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 4]))
         self.policy, self.greedy_policy = self._first_policies()
         self.counter = self._choose_counter()
-        self.schedule = self._choose_schedule(setting.schedule)
+        self.schedule = setting.scheduled(self._pace)
 
     # The algorithm.
 
@@ -151,8 +145,8 @@ class Algorithm(ABC, Generic[Plan]):
         """The inverse of :meth:`policy_arrays`, to the bit."""
 
     @abstractmethod
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        """When policies are republished; ``"auto"`` is the family's own."""
+    def _pace(self) -> Pace:
+        """When policies are republished, where the caller leaves it to the algorithm."""
 
     # What an algorithm may define.
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tacit.core.agent import Agent
-from tacit.core.algorithm import Algorithm, Setting
+from tacit.core.algorithm import Algorithm
 from tacit.core.schedule import Schedule
+from tacit.core.setting import Setting
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 

@@ -8,6 +8,7 @@ itself.
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,8 @@ class Round:
         """
         if self._algorithm.privacy.keeps_secrets:
             meta, arrays = state_of(self._algorithm)
-            self.before = meta, {name: np.array(array) for name, array in arrays.items()}
+            arrays = {name: np.array(array) for name, array in arrays.items()}
+            self.before = copy.deepcopy(meta), arrays
         asks, ask = self._asks, self._first
         assert asks is not None  # noqa: S101
         self._asks = None

@@ -14,13 +14,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Setting
+from tacit.core.algorithm import Floats, Pace
 from tacit.core.asks import Arrays, Kept, State, below
-from tacit.core.schedule import Schedule, growing
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.evidence import Evidence
@@ -35,6 +34,9 @@ from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise, users_above_noise
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 # Users are summed one by one, which a clip needs, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the clip has done its work.
@@ -324,13 +326,11 @@ class LinearAlgorithm(FiniteAlgorithm):
                 "paper's own"
             )
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        if not isinstance(schedule, str) or schedule != "auto":
-            return Schedule.of(schedule, self.users)
+    def _pace(self) -> Pace:
         growth = self.options.constants.growth if self.growth is None else self.growth
         if self.statistic_kind == "targets" and self.growth is None:
             growth = self.options.constants.target_growth
-        return Schedule("auto", growing(self.users, self._smallest_block, growth))
+        return Pace(first=self._smallest_block, growth=growth)
 
     @cached_property
     def _smallest_block(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tacit.core.schedule import Even, Schedule
+from tacit.core.algorithm import Pace
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.options import LinearOptions
 from tacit.privacy.errors import InvalidArgument
@@ -51,11 +51,9 @@ class BatchedLSVIUCB(LSVIUCB):
         batches = self.options.batches
         if batches is not None and not (type(batches) is int and 1 <= batches <= self.users):
             raise InvalidArgument(f"batches must be in 1..{self.users}, got {batches!r}")
+        if batches is not None and not self.setting.own_schedule:
+            raise InvalidArgument("give batches or schedule, not both")
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        if not isinstance(schedule, str) or schedule != "auto":
-            if self.options.batches is not None:
-                raise InvalidArgument("give batches or schedule, not both")
-            return super()._choose_schedule(schedule)
+    def _pace(self) -> Pace:
         batches = self.options.batches or math.ceil(self.users**0.4)
-        return Schedule("batches", Even(self.users, math.ceil(self.users / batches)))
+        return Pace("batches", size=math.ceil(self.users / batches))

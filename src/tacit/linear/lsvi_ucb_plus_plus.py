@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Setting
+from tacit.core.algorithm import Floats, Pace
 from tacit.core.asks import Arrays, State
-from tacit.core.schedule import Schedule, growing
 from tacit.linear.base import TargetRound
 from tacit.linear.lsvi_ucb import LSVIUCB
 from tacit.linear.options import LinearOptions
@@ -18,6 +17,9 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import compose, epsilon_from_mu
 from tacit.privacy.models import JointDP, Privacy
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 
 class LSVIUCBPlusPlus(LSVIUCB):
@@ -133,12 +135,12 @@ class LSVIUCBPlusPlus(LSVIUCB):
         if self.spec.known_rewards is None:
             raise InvalidArgument("as printed, rewards are known: give them in the spec")
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        if self.options.calibration == "tight" or schedule != "auto":
-            return super()._choose_schedule(schedule)
+    def _pace(self) -> Pace:
+        if self.options.calibration == "tight":
+            return super()._pace()
         # Blocks that stand out of the paper's noise would be larger than the population.
         growth = self.options.constants.target_growth if self.growth is None else self.growth
-        return Schedule("auto", growing(self.users, min(100, self.users), growth))
+        return Pace(first=min(100, self.users), growth=growth)
 
     # Save and resume.
 

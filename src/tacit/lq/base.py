@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Algorithm, Floats, Setting
+from tacit.core.algorithm import Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State, below
-from tacit.core.schedule import Schedule, growing
 from tacit.lq.energy import EnergyHistogram
 from tacit.lq.estimate import BlockEvidence, ModelPosterior, ModelRegression
 from tacit.lq.exploration import first_noise, later_noise, most_noise
@@ -35,6 +34,9 @@ from tacit.privacy.arguments import instance_of
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise, users_above_noise
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 # Blocks of more users are simulated part by part.
 _IN_MEMORY = 1 << 15
@@ -284,16 +286,14 @@ class LQAlgorithm(Algorithm[GainPolicy]):
                 f"LocalDP; privacy is {self.privacy!r}"
             )
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        if not isinstance(schedule, str) or schedule != "auto":
-            return Schedule.of(schedule, self.users)
+    def _pace(self) -> Pace:
         # Blocks that are large enough for residuals to become shorter by them.
         n, d, H = self.spec.states, self.spec.controls, self.spec.horizon
         chosen, first = self.options.constants, max(8, n + d)
         if self.privacy.private:
             one = TrajectorySums(n, d, H, tau=math.sqrt(0.5))
             first = users_above_noise(one, self.privacy, chosen.first * (n + d))
-        return Schedule("auto", growing(self.users, first, chosen.growth))
+        return Pace(first=first, growth=chosen.growth)
 
     def _first_policies(self) -> tuple[GainPolicy, GainPolicy]:
         """Zero gains. Noise is for those who are served; nobody is better off with it."""

@@ -11,9 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
+from tacit.core.algorithm import EVERY, Floats, Pace
 from tacit.core.asks import Arrays, State
-from tacit.core.schedule import Schedule
 from tacit.lq.base import LQAlgorithm, LQOptions
 from tacit.lq.certainty_equivalence import candidates
 from tacit.lq.estimate import ModelPosterior
@@ -340,9 +339,8 @@ class OFU(LQAlgorithm):
     def _choose_counter(self) -> str:
         return "binary tree" if self.printed else super()._choose_counter()
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
-        every = self.printed and schedule == "auto"
-        return super()._choose_schedule("every" if every else schedule)
+    def _pace(self) -> Pace:
+        return EVERY if self.printed else super()._pace()
 
     # Save and resume.
 

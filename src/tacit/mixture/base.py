@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Setting
+from tacit.core.algorithm import EVERY, Floats, Pace
 from tacit.core.asks import Arrays, State, below
-from tacit.core.schedule import Schedule, growing
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.mixture.count_estimate import CountModel, CountRewards, cell_sums
 from tacit.mixture.estimate import PublicFeatures, RewardEstimate, Rows, WidthRule
@@ -33,6 +32,7 @@ from tacit.privacy.sizing import release_noise, users_above_noise
 from tacit.privacy.statistic import Statistic
 
 if TYPE_CHECKING:
+    from tacit.core.setting import Setting
     from tacit.mixture.spec import MixtureSpec
 
 # Users are summed one by one, which a clip needs, while blocks are at most so many times as large
@@ -324,14 +324,12 @@ class MixtureAlgorithm(FiniteAlgorithm):
         """Runs as printed are for comparisons only."""
         return self.options.calibration == "tight"
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
+    def _pace(self) -> Pace:
         if self.options.calibration == "as_printed":
-            return Schedule.of("every", self.users)
-        if not isinstance(schedule, str) or schedule != "auto":
-            return Schedule.of(schedule, self.users)
+            return EVERY
         growth = self.options.growth
         growth = self.options.constants.growth if growth is None else growth
-        return Schedule("auto", growing(self.users, self._smallest_block, growth))
+        return Pace(first=self._smallest_block, growth=growth)
 
     def advance(self, users: int) -> None:
         """See :class:`~tacit.core.algorithm.Algorithm`."""

@@ -8,27 +8,27 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Setting
+from tacit.core.algorithm import EVERY, Floats, Pace
 from tacit.core.asks import Arrays, State
-from tacit.core.schedule import Schedule, growing
+from tacit.core.options import TheoryOptions
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.evidence import Evidence
 from tacit.finite.flow import conserve
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
-from tacit.privacy.arguments import flag, instance_of, one_of, positive
+from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP, Privacy
 from tacit.privacy.sizing import users_above_noise
 
-Bonus = Literal["practical", "theory"]
-Calibration = Literal["tight", "as_printed"]
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 # Counts have a cap, which needs users one by one, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the cap has done its work.
@@ -72,36 +72,23 @@ class TabularConstants:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TabularOptions:
+class TabularOptions(TheoryOptions):
     """Options of tabular algorithms.
 
     Attributes:
         stationary: one model for all steps (the world's own by default), or one per step.
-        bonus: ``"practical"``, of Bernstein type with the noise's real standard deviation, or
-            ``"theory"``, with the paper's constants, for which its regret bound is proven.
-        scale: multiplies the bonus.
-        failure: with which probability the theory's confidence bounds may fail.
-        calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise.
         counter: ``"blocks"`` (default) or a kind of :func:`tacit.counter` over all releases.
         constants: the practical bonus's constants.
     """
 
     stationary: bool | None = None
-    bonus: Bonus = "practical"
-    scale: float = 1.0
-    failure: float = 0.1
-    calibration: Calibration = "tight"
     counter: str = "auto"
     constants: TabularConstants = TabularConstants()
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.stationary is not None:
             flag("stationary", self.stationary)
-        one_of("bonus", self.bonus, ("practical", "theory"))
-        one_of("calibration", self.calibration, ("tight", "as_printed"))
-        positive("scale", self.scale)
-        if not 0.0 < positive("failure", self.failure) < 1.0:
-            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
         if self.constants is None:
             object.__setattr__(self, "constants", TabularConstants())
         instance_of("constants", self.constants, TabularConstants)
@@ -255,15 +242,13 @@ class TabularAlgorithm(FiniteAlgorithm):
             return self.privacy
         return printed_privacy(self.privacy, self.users)
 
-    def _choose_schedule(self, schedule: str | Schedule) -> Schedule:
+    def _pace(self) -> Pace:
         if self.options.calibration == "as_printed":
-            return Schedule.of("every", self.users)
-        if not isinstance(schedule, str) or schedule != "auto":
-            return Schedule.of(schedule, self.users)
+            return EVERY
         # What one block shows decides where the next one looks, so more cells need more blocks.
         cells, constants = self.spec.states * self.spec.actions, self.options.constants
         growth = min(constants.growth, max(1.02, 1.0 + constants.blocks_per_cell / cells))
-        return Schedule("auto", growing(self.users, self._smallest_block, growth))
+        return Pace(first=self._smallest_block, growth=growth)
 
     @cached_property
     def _smallest_block(self) -> int:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.algorithm import Floats
+from tacit.core.options import Bonus
 from tacit.finite.policy import Policy
-from tacit.tabular.base import Bonus, TabularOptions
+from tacit.tabular.base import TabularOptions
 from tacit.tabular.ucbvi import UCBVI
 
 

@@ -1,0 +1,37 @@
+"""Options that algorithms of papers share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tacit.privacy.arguments import one_of, positive
+from tacit.privacy.errors import InvalidArgument
+
+Bonus = Literal["practical", "theory"]
+Calibration = Literal["tight", "as_printed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TheoryOptions:
+    """In practice, in theory, or as a paper printed it.
+
+    Attributes:
+        bonus: ``"practical"``, with the noise's real size and practical constants, or
+            ``"theory"``, with constants for which a bound is proven.
+        scale: multiplies the bonus.
+        failure: with which probability the theory's confidence bounds may fail.
+        calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise, where there is one.
+    """
+
+    bonus: Bonus = "practical"
+    scale: float = 1.0
+    failure: float = 0.1
+    calibration: Calibration = "tight"
+
+    def __post_init__(self) -> None:
+        one_of("bonus", self.bonus, ("practical", "theory"))
+        one_of("calibration", self.calibration, ("tight", "as_printed"))
+        positive("scale", self.scale)
+        if not 0.0 < positive("failure", self.failure) < 1.0:
+            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
