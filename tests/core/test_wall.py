@@ -276,7 +276,7 @@ def test_the_search_would_find_what_is_there() -> None:
 
 
 def test_an_error_that_an_algorithm_is_told_of_leads_nowhere() -> None:
-    """Users who cannot pay after a crash: the algorithm learns that, and not by a traceback."""
+    """Users who cannot pay: the algorithm learns that, and not by the curator's traceback."""
     from tacit.core.rounds import Gate, Round
 
     told: list[BaseException] = []
@@ -285,8 +285,9 @@ def test_an_error_that_an_algorithm_is_told_of_leads_nowhere() -> None:
         name = "told"
 
         def asks(self) -> Asks:
+            yield Ask(self.statistic(), share=0.5)
             try:
-                yield Ask(self.statistic())
+                yield Ask(self.statistic(), share=0.9)
             except BudgetExceeded as error:
                 told.append(error)
 
@@ -295,10 +296,11 @@ def test_an_error_that_an_algorithm_is_told_of_leads_nowhere() -> None:
     rng = np.random.default_rng(3)
     data = marked(world.simulate(agent.policy, 12, rng, "episodes"), rng)
     number = agent._curator.add(data.block())
-    agent._curator.release(agent.statistic, blocks=[number])
     gate = Gate(agent._curator, None, number, PRIVATE)
-    Round(agent.algorithm).run(gate, [], resumed=True)
+    early = Round(agent.algorithm).run(gate, [])
+    assert isinstance(early, BudgetExceeded)
     assert len(told) == 1
+    assert told[0] is not early
     told[0].__traceback__ = None  # its own frames, which hold nothing but the algorithm
     assert raw_in(reachable(told[0]), data, [IDS]) == []
 

@@ -247,8 +247,10 @@ class Agent:
                 # Within a round everybody has paid a part of it already.
                 self._drop_poor_blocks(number)
             gate = Gate(self._curator, self._stream, number, algorithm.privacy)
-            self._session.round.run(gate, self._session.answers, resumed=resumed)
+            early = self._session.round.run(gate, self._session.answers, resumed=resumed)
             algorithm.advance(users)
+            if early is not None:
+                raise early
         except BaseException:
             algorithm.served = served + users
             raise

@@ -17,6 +17,7 @@ import numpy as np
 
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.privacy.curators.gate import Curator, Release
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.models import Privacy
@@ -49,19 +50,22 @@ class Round:
         """What is asked first; devices need it for their reports."""
         return self._first.statistic
 
-    def run(self, gate: Gate, answers: list[Release], *, resumed: bool = False) -> None:
+    def run(
+        self, gate: Gate, answers: list[Release], *, resumed: bool = False
+    ) -> BaseException | None:
         """Asks everything, and first takes what is on record.
 
         Args:
             gate: where questions are answered.
             answers: the record, which grows.
-            resumed: whether users may already have paid for an answer that nobody saw. Then an
-                algorithm may be told that they cannot pay for the rest, and go on with less.
+            resumed: whether users may already have paid for an answer that nobody saw: then it is
+                no error that they cannot pay for the rest.
 
-        Raises:
-            BudgetExceeded: users cannot pay, and the algorithm has no use for less.
+        Returns:
+            What ended the round early, if the algorithm has a use for the answers before it;
+            otherwise it is raised, and the algorithm knows what it knew before.
         """
-        if self._algorithm.privacy.keeps_secrets:
+        if gate.autosaves:
             meta, arrays = state_of(self._algorithm)
             arrays = {name: np.array(array) for name, array in arrays.items()}
             self.before = copy.deepcopy(meta), arrays
@@ -76,17 +80,17 @@ class Round:
                 if told == len(answers):
                     try:
                         answers.append(gate.answer(ask))
-                    except BudgetExceeded as error:
-                        if not resumed:
+                    except BaseException as error:
+                        if not told or not _ends_with_less(asks):
                             raise
-                        # Anew: a traceback would lead the algorithm to people's data.
-                        ask = asks.throw(BudgetExceeded(*error.args))
-                        continue
+                        self.before = None
+                        return None if resumed and isinstance(error, BudgetExceeded) else error
                 told += 1
                 answer = answers[told - 1]
                 ask = asks.send(replace(answer, public=public) if public else answer)
         except StopIteration:
             self.before = None
+            return None
         except BaseException:
             if self.before is not None:
                 restore(self._algorithm, *self.before)
@@ -94,6 +98,20 @@ class Round:
             raise
         finally:
             asks.close()
+
+
+def _ends_with_less(asks: Asks) -> bool:
+    """Whether an algorithm takes it that nobody answers any more.
+
+    It is told by an error of its own: the real one's traceback would lead it to people's data.
+    """
+    try:
+        asks.throw(BudgetExceeded("there are no more answers to this round"))
+    except StopIteration:
+        return True
+    except BudgetExceeded:
+        return False
+    return False
 
 
 class Gate:
@@ -111,6 +129,11 @@ class Gate:
     ) -> None:
         self._curator, self._stream = curator, stream
         self._number, self._privacy = number, privacy
+
+    @property
+    def autosaves(self) -> bool:
+        """Whether a save is written at every answer, in mid-round."""
+        return isinstance(self._curator, JointCurator) and self._curator.autosaves
 
     def answer(self, ask: Ask) -> Release:
         """A release: charged, drawn, saved and only then returned."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit import published
 from tacit.core.public_file import write_published
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import CorruptFile, InvalidArgument
@@ -54,6 +54,7 @@ class Policy:
             if probabilities is None:
                 raise InvalidArgument("n_actions must be given, and >= 1, beside actions")
             n_actions = probabilities.shape[-1] if probabilities.ndim else 0
+        published = _published()
         try:
             published.check(probabilities, actions, n_actions)
         except ValueError as error:
@@ -132,7 +133,7 @@ class Policy:
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:
         """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies."""
         try:
-            return published.choose(self.probabilities, self.actions, step, state, rng)
+            return int(_published().choose(self.probabilities, self.actions, step, state, rng))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
 
@@ -154,6 +155,7 @@ class Policy:
             CorruptFile: the file is damaged, foreign, or of a format this release cannot read.
             OSError: it cannot be opened; a missing one is a FileNotFoundError.
         """
+        published = _published()
         try:
             stored = published.load(path)
             if not isinstance(stored, published.PublishedPolicy):
@@ -208,3 +210,8 @@ def softmax(logits: Floats) -> Floats:
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities: Floats = weights / weights.sum(axis=-1, keepdims=True)
     return probabilities
+
+
+def _published() -> Any:
+    """What devices read policies with; it knows every kind of them, of which this is one."""
+    return importlib.import_module("tacit.published")

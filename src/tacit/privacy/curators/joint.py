@@ -305,6 +305,11 @@ class JointCurator(Curator):
         """Saves, from now on, also what ``extra()`` returns; loaded again it is in ``extra``."""
         self._extra = extra
 
+    @property
+    def autosaves(self) -> bool:
+        """Whether the state is written before anything is published."""
+        return self._autosave is not None
+
     def autosave_to(self, path: FilePath) -> None:
         """Writes the state to ``path`` now, and again before anything is published."""
         self.save(file_name("autosave", path))
