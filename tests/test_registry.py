@@ -12,7 +12,14 @@ import pytest
 from tacit import InvalidArgument, JointDP, NonPrivate, registry
 from tacit.core import texts
 from tacit.finite.spec import FiniteSpec
-from tacit.registry import AgentChoice, Entry, agent_entry, build_world, choose_agent, world_entry
+from tacit.registry import (
+    AgentChoice,
+    NamedMaker,
+    agent_entry,
+    build_world,
+    choose_agent,
+    world_entry,
+)
 from tacit.simulation.seeds import noise_seed
 
 
@@ -31,14 +38,14 @@ class Base:
         users: int,
         privacy: Any,
         *,
-        schedule: str | Entry = "auto",
+        schedule: str | NamedMaker = "auto",
         scale: float = 1.0,
         rounds: int | None = None,
         loud: bool = False,
         kind: Literal["soft", "hard"] = "soft",
         span: tuple[float, float] | None = None,
         levels: tuple[int, ...] = (1,),
-        entry: Entry | None = None,
+        entry: NamedMaker | None = None,
         unknown: NotImportedAnywhere = 3,  # noqa: F821
         seed: int = 0,
         noise_seed: int | None = None,

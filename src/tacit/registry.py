@@ -51,7 +51,7 @@ _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "ledger", "autosave"
 
 
 @dataclass(frozen=True)
-class Entry:
+class NamedMaker:
     """A name and what it stands for.
 
     Attributes:
@@ -211,18 +211,18 @@ def register_world(name: str, target: str) -> None:
     _REGISTERED[WORLDS][_checked_name(name)] = target
 
 
-def world_entry(name: str) -> Entry:
+def world_entry(name: str) -> NamedMaker:
     """What a world's name stands for.
 
     Raises:
         InvalidArgument: There is no such world.
     """
     if name in GYM:
-        return Entry(name, "tacit.tabular.gym:from_gymnasium", ("env_or_id",))
+        return NamedMaker(name, "tacit.tabular.gym:from_gymnasium", ("env_or_id",))
     if (found := _world_target(name)) is not None:
-        return Entry(name, found)
+        return NamedMaker(name, found)
     if (target := _dotted(name)) is not None:
-        return Entry(name, target)
+        return NamedMaker(name, target)
     raise InvalidArgument(
         f"world is {name!r}, but must be one of {', '.join(names := world_names())}"
         f"{_hint(name, names)}; or a .toml or .json file, or gym:ID for an environment of Gymnasium"
@@ -276,7 +276,7 @@ def _refused(what: str, own: bool) -> Iterator[None]:
         raise InvalidArgument(f"{what} cannot be made: {error}") from error
 
 
-def _imported(entry: Entry, text: str) -> World:
+def _imported(entry: NamedMaker, text: str) -> World:
     """An environment: its id comes first, or as ``id=``."""
     first, _, rest = text.partition(",")
     key, equals, value = first.partition("=")
@@ -298,7 +298,7 @@ def _imported(entry: Entry, text: str) -> World:
     return world
 
 
-def _entry_of_environment(entry: Entry, name: str) -> Entry:
+def _entry_of_environment(entry: NamedMaker, name: str) -> NamedMaker:
     """The family that an environment belongs to: finite, or with vectors for states."""
     import gymnasium
 
@@ -310,7 +310,7 @@ def _entry_of_environment(entry: Entry, name: str) -> Entry:
         vectors = isinstance(env.observation_space, gymnasium.spaces.Box)
     if not vectors:
         return entry
-    return Entry(entry.name, "tacit.continuous.gym:from_gymnasium", entry.given)
+    return NamedMaker(entry.name, "tacit.continuous.gym:from_gymnasium", entry.given)
 
 
 # Agents.
@@ -344,7 +344,7 @@ def agent_of_class(name: str) -> Any:
             if module.replace("_", "") == name.lower():
                 target = _built_in(family, module)
                 if target is not None and target.endswith(f":{name}"):
-                    return Entry(name, target).make
+                    return NamedMaker(name, target).make
     return None
 
 
@@ -391,16 +391,16 @@ def register_agent(name: str, target: str) -> None:
     _REGISTERED[AGENTS][_checked_name(name)] = target
 
 
-def agent_entry(name: str) -> Entry:
+def agent_entry(name: str) -> NamedMaker:
     """What an agent's name stands for.
 
     Raises:
         InvalidArgument: There is no such agent.
     """
     if (found := _agent_target(name)) is not None:
-        return Entry(name, found, _GIVEN)
+        return NamedMaker(name, found, _GIVEN)
     if (target := _dotted(name)) is not None:
-        return Entry(name, target, _GIVEN)
+        return NamedMaker(name, target, _GIVEN)
     raise InvalidArgument(
         f"agent is {name!r}, but must be one of {', '.join(names := agent_names())}"
         f"{_hint(name, names)}; or the dotted path of a class, as my_module.MyAgent"
@@ -438,7 +438,7 @@ class AgentChoice:
     @property
     def batch(self) -> bool:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
-        return bool(getattr(Entry(self.text, self.target).make, "batch", False))
+        return bool(getattr(NamedMaker(self.text, self.target).make, "batch", False))
 
     def describe(self, users: int, privacy: Any) -> dict[str, Any]:
         """The description that :func:`tacit.simulation.seeds.run_seeds` makes agents from."""
@@ -446,7 +446,7 @@ class AgentChoice:
 
     def build(self, spec: Any, users: int, privacy: Any, seed: int = 0) -> AnyAgent:
         """The agent of one seed, the same as in a run of several; its noise is simulated."""
-        make = Entry(self.text, self.target).make
+        make = NamedMaker(self.text, self.target).make
         own = _agent_target(self.text.partition(":")[0]) is not None
         with _refused(f"agent {self.text!r}", own=own):
             made: AnyAgent = make(

@@ -138,10 +138,10 @@ def maker(
     Raises:
         InvalidArgument: the agent refuses the world, the model or its options.
     """
-    from tacit.registry import Entry
+    from tacit.registry import NamedMaker
 
     options = dict(choice.options)
-    make = partial(Entry(choice.text, choice.target).make, privacy=privacy, **options)
+    make = partial(NamedMaker(choice.text, choice.target).make, privacy=privacy, **options)
     if users is not None or "schedule" in options:
         return make, users if users is not None else _BLOCK * _BLOCKS
     small = partial(make, schedule=f"fixed:size={_BLOCK}")

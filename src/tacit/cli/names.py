@@ -10,7 +10,7 @@ from tacit.cli.output import print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.registry import Entry
+    from tacit.registry import NamedMaker
 
 HELP = (
     "The worlds and agents that have names, with their options.\n\n"
@@ -33,7 +33,7 @@ def list_command(as_json: options.Json = False) -> None:
         _show(found)
 
 
-def described(entry: Entry) -> dict[str, Any]:
+def described(entry: NamedMaker) -> dict[str, Any]:
     """Name, summary and options of a world or agent, as JSON values."""
     try:
         return {
