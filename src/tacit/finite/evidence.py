@@ -12,18 +12,24 @@ weights are the same, and the sums are plain.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite.visits import VisitCounts
-from tacit.privacy.curators.gate import Release
+if TYPE_CHECKING:
+    from tacit.core.asks import State
+    from tacit.finite.visits import VisitCounts
+    from tacit.privacy.curators.gate import Release
 
 Floats = NDArray[np.float64]
 
 # Standard deviations of a cell's noise that every block is taken to have as visits.
 _FLOOR = 5.0
+# What a save keeps.
+_ARRAYS = ("transitions", "rewards", "visits", "variance", "reached")
 
 
 @dataclass(frozen=True)
@@ -121,3 +127,14 @@ class Evidence:
             noise,
             noise * ratio,
         )
+
+    def dump(self) -> State:
+        """What a save holds."""
+        noise = {"noise": self.noise, "reward_noise": self.reward_noise}
+        return noise, {name: getattr(self, name) for name in _ARRAYS}
+
+    def restore(self, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Puts back what :meth:`dump` returned."""
+        self.noise, self.reward_noise = meta["noise"], meta["reward_noise"]
+        for name in _ARRAYS:
+            setattr(self, name, arrays[name])

@@ -9,10 +9,35 @@ and the result is no longer unbiased noise, so this is for practical use, not fo
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from tacit.privacy.curators.gate import Release
+
 Floats = NDArray[np.float64]
+
+# Above this many (step, state) pairs the equations are too many to solve.
+_LARGEST_FLOW = 1500
+
+
+def conserved(release: Release, spec: Any) -> Release:
+    """Counts per step along one policy with flow conserved, where they are noisy and not too many.
+
+    Args:
+        release: its ``transitions`` are (H S, S).
+        spec: of the world.
+    """
+    H, S = spec.horizon, spec.states
+    if H * S > _LARGEST_FLOW or float(np.max(release.std["transitions"])) == 0.0:
+        return release
+    start = None if spec.start is None else np.array(spec.start)
+    counts = release["transitions"].reshape(H, S, S)
+    better = conserve(counts, float(release.users), start).reshape(H * S, S)
+    return replace(release, parts={**release.parts, "transitions": better})
 
 
 def conserve(counts: Floats, users: float, start: Floats | None) -> Floats:

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
+from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class VisitCounts(Statistic):
+class VisitCounts(LoopSums):
     """Transitions N(s, a, s') and reward sums R(s, a) of users' episodes, bounded.
 
     Reads ``states`` (users, H + 1), ``actions``, ``rewards`` (users, H) and, if there is a policy,
@@ -156,17 +156,6 @@ class VisitCounts(Statistic):
         packed: Bools = self.layout.pack(marks) > 0
         return packed
 
-    def vectors(self, block: Block) -> Floats:
-        """One dense vector per user."""
-        return self._sums(block, separate=True)
-
-    def total(self, block: Block) -> Floats:
-        """The sum over users, without making their vectors."""
-        if block.aggregate:
-            return self.aggregate(block)
-        total: Floats = self._sums(block, separate=False)[0]
-        return total
-
     def aggregate(self, block: Block) -> Floats:
         """From a simulated block's transitions and rewards.
 
@@ -219,9 +208,7 @@ class VisitCounts(Statistic):
         from tacit.finite.visit_loops import count_visits
 
         users, H = block.users, self.horizon
-        states = read_codes(block, "states", (users, H + 1))
-        actions = read_codes(block, "actions", (users, H))
-        rewards = read_rewards(block, "rewards", (users, H))
+        steps = read_steps(block, H)
         admitted = np.ones(users, dtype=bool)
         if self.policy is not None:
             admitted = read_codes(block, "versions", (users,)) == self.version
@@ -229,20 +216,19 @@ class VisitCounts(Statistic):
         transitions = np.zeros((rows, self.size, self.states))
         sums, visits = np.zeros((rows, self.size)), np.zeros((rows, self.size))
         cap = self.cap if self.pooled and self.cap is not None else H
-        count_visits(
-            states,
-            actions,
-            rewards,
-            admitted,
-            self.cells,
-            cap,
-            separate,
-            transitions,
-            sums,
-            visits,
-        )
+        count_visits(*steps, admitted, self.cells, cap, separate, transitions, sums, visits)
         values = {"transitions": transitions, "rewards": sums, "visits": visits}
         return self.layout.pack(values, users=rows)
+
+
+def read_steps(block: Block, horizon: int) -> tuple[Ints, Ints, Floats]:
+    """States (users, H + 1), actions and rewards (users, H) of a block, whatever they hold."""
+    users = block.users
+    return (
+        read_codes(block, "states", (users, horizon + 1)),
+        read_codes(block, "actions", (users, horizon)),
+        read_rewards(block, "rewards", (users, horizon)),
+    )
 
 
 def read_rewards(block: Block, name: str, shape: tuple[int, ...]) -> Floats:

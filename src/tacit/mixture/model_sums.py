@@ -8,21 +8,20 @@ from functools import cached_property
 
 import numpy as np
 
+from tacit.finite.visits import read_steps
 from tacit.mixture.sensitivity import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.mixture.statistics import (
-    LoopSums,
     RegressionSums,
     check_options,
     checked_support,
     checked_table,
     cut,
     possible_counts,
-    read_steps,
 )
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import any_features
-from tacit.privacy.statistic import Block, Bools, Floats
+from tacit.privacy.statistic import Block, Bools, Floats, LoopSums
 from tacit.privacy.symmetric import pack, packed_size
 
 # Above this many single steps bounds for any features are used.

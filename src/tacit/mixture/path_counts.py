@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.sizes import check_size
-from tacit.finite.visits import read_codes
-from tacit.mixture.statistics import LoopSums, read_steps
+from tacit.finite.visits import read_codes, read_steps
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part
+from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
 
 Ints = NDArray[np.int64]
 

@@ -11,31 +11,11 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.core.sizes import check_size
-from tacit.finite.visits import read_codes, read_rewards
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
-
-
-class LoopSums(Statistic):
-    """Sums that a compiled loop makes, of every user or of all together."""
-
-    def _sums(self, block: Block, separate: bool) -> Floats:
-        """One row per user if ``separate``, else one for all of them."""
-        raise NotImplementedError
-
-    def vectors(self, block: Block) -> Floats:
-        """One dense vector per user."""
-        return self._sums(block, separate=True)
-
-    def total(self, block: Block) -> Floats:
-        """The sum over users, without making their vectors."""
-        if block.aggregate:
-            return self.aggregate(block)
-        total: Floats = self._sums(block, separate=False)[0]
-        return total
 
 
 class RegressionSums(Statistic):
@@ -136,16 +116,6 @@ def check_options(statistic: RegressionSums, sizes: tuple[int, ...]) -> None:
             raise InvalidArgument(f"reward_features must have shape {sizes} + (m,), got {shape}")
         v = cut(checked_table("reward_features", statistic.reward_features, shape), (2,))
         object.__setattr__(statistic, "reward_features", v)
-
-
-def read_steps(block: Block, horizon: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """States (users, H + 1), actions and rewards (users, H) of a block, whatever they hold."""
-    users = block.users
-    return (
-        read_codes(block, "states", (users, horizon + 1)),
-        read_codes(block, "actions", (users, horizon)),
-        read_rewards(block, "rewards", (users, horizon)),
-    )
 
 
 def possible_counts(block: Block, horizon: int, support: Bools) -> tuple[Floats, Floats]:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tacit.finite.visits import read_steps
 from tacit.mixture.sensitivity import MOST_PAIRS, Ints, Steps, Walks, extremes
 from tacit.mixture.statistics import (
     RegressionSums,
@@ -17,7 +18,6 @@ from tacit.mixture.statistics import (
     checked_table,
     cut,
     possible_counts,
-    read_steps,
 )
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument

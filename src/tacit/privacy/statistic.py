@@ -385,3 +385,22 @@ class Statistic(ABC):
             is_array = isinstance(value, np.ndarray)
             digest.update(value.tobytes() if is_array else repr(value).encode())
         return digest.hexdigest()[:32]
+
+
+class LoopSums(Statistic):
+    """A statistic whose users a compiled loop sums."""
+
+    @abstractmethod
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        """One row per user if ``separate``, else one for all of them."""
+
+    def vectors(self, block: Block) -> Floats:
+        """One dense vector per user."""
+        return self._sums(block, separate=True)
+
+    def total(self, block: Block) -> Floats:
+        """The sum over users, without making their vectors."""
+        if block.aggregate:
+            return self.aggregate(block)
+        total: Floats = self._sums(block, separate=False)[0]
+        return total

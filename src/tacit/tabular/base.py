@@ -6,11 +6,9 @@ Plumbing: an algorithm's own file says what it estimates, how it is optimistic a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
 
 from tacit.core.algorithm import EVERY, Floats, Pace
 from tacit.core.asks import Arrays, State
@@ -18,7 +16,7 @@ from tacit.core.options import TheoryOptions
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.evidence import Evidence
-from tacit.finite.flow import conserve
+from tacit.finite.flow import conserved
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import flag, instance_of
@@ -34,10 +32,6 @@ if TYPE_CHECKING:
 # as the smallest that knows anything. By then the cap has done its work.
 _CAPPED_UP_TO = 8
 _ONE_BY_ONE = 1 << 20
-# Above this many (step, state) pairs the equations of flow conservation are too many to solve.
-_LARGEST_FLOW = 1500
-# What a save keeps of the evidence.
-_KEPT = ("transitions", "rewards", "visits", "variance", "reached")
 
 
 @dataclass(frozen=True)
@@ -186,23 +180,12 @@ class TabularAlgorithm(FiniteAlgorithm):
     def take_in(self, release: Release, statistic: VisitCounts) -> None:
         """Adds the counts of a block to the evidence, or puts a running sum in its place."""
         users = self.block_users
-        if self.counter == "blocks":
-            conserved = self._conserved(release)
-            self.evidence.add(conserved, statistic, users, self._expected)
-        else:
+        if self.counter != "blocks":
             self.evidence.replace(release, statistic, users)
-
-    def _conserved(self, release: Release) -> Release:
-        """The release with flow conserved, where its counts are per step and noisy."""
-        H, S = self.spec.horizon, self.spec.states
-        if not self.masked or self.stationary or H * S > _LARGEST_FLOW:
-            return release
-        if float(np.max(release.std["transitions"])) == 0.0:
-            return release
-        start = None if self.spec.start is None else np.array(self.spec.start)
-        counts = release["transitions"].reshape(H, S, S)
-        better = conserve(counts, float(release.users), start).reshape(H * S, S)
-        return replace(release, parts={**release.parts, "transitions": better})
+            return
+        if self.masked and not self.stationary:
+            release = conserved(release, self.spec)
+        self.evidence.add(release, statistic, users, self._expected)
 
     # Choices made before the first user comes.
 
@@ -265,17 +248,14 @@ class TabularAlgorithm(FiniteAlgorithm):
 
     def state(self) -> State:
         """The evidence."""
-        evidence = self.evidence
-        arrays: Arrays = {name: getattr(evidence, name) for name in _KEPT}
+        meta, arrays = self.evidence.dump()
         if self._expected is not None:
             arrays["expected"] = self._expected
-        return {"noise": evidence.noise, "reward_noise": evidence.reward_noise}, arrays
+        return meta, arrays
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
-        self.evidence.noise, self.evidence.reward_noise = meta["noise"], meta["reward_noise"]
-        for name in _KEPT:
-            setattr(self.evidence, name, arrays[name])
+        self.evidence.restore(meta, arrays)
         self._expected = arrays.get("expected")
 
 
