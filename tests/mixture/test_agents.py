@@ -750,7 +750,7 @@ def test_as_printed_asks_every_user_about_the_values_of_her_time() -> None:
         while agent.block_users:
             asked.append(agent.algorithm.values_asked)
             agent.learn(UNKNOWN.simulate(agent.policy, 1, rng, "episodes"))
-    scale = 4 * agent.algorithm._questions.reach
+    scale = 4 * agent.algorithm.way.reach
     for values, passage in zip(asked, gate.passages, strict=True):
         statistic: Any = passage.statistic
         centred = values - (values.max(axis=1) + values.min(axis=1))[:, np.newaxis] / 2

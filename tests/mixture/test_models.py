@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tacit import UCBVI, LinOptPO, LinOptVI, NonPrivate
 from tacit.finite.policy import Policy
 from tacit.mixture import MixtureWorld, mixture_from_tabular
-from tacit.mixture.count_estimate import CountModel
+from tacit.mixture.count_way import CountModel
 from tacit.mixture.estimate import KnownMeanRewards, PublicFeatures, Rows
 from tacit.mixture.regularisers import FixedRidge
 from tacit.privacy.statistic import Block

@@ -17,13 +17,14 @@ from scipy.optimize import nnls
 
 from tacit import Block, Relation, check_statistic
 from tacit.finite.policy import Policy
-from tacit.mixture import hard_mixture, mixture_of_models, path_counts, sensitivity, sum_loops
+from tacit.mixture import hard_mixture, mixture_of_models, path_counts, sum_loops
 from tacit.mixture import model_sums as of_models
 from tacit.mixture import statistics as of_both
 from tacit.mixture import value_sums as of_values
 from tacit.mixture.model_sums import ModelSums
 from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.value_sums import ValueSums
+from tacit.privacy.bounds import walks
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Statistic
@@ -416,7 +417,7 @@ def test_a_mean_need_not_be_a_distribution(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_several_chunks_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = bounds(model_sums(FULL, H, True)), bounds_1(PATHS[1])
-    monkeypatch.setattr(sensitivity, "_CHUNK", 7)
+    monkeypatch.setattr(walks, "_CHUNK", 7)
     assert bounds(model_sums(FULL, H, True)) == pytest.approx(first)
     again = PathCounts(SUPPORT, INFORMS, START, H, POLICY, reward=0.5)
     assert bounds_1(again) == second
@@ -454,7 +455,7 @@ def test_no_sums_oppose_each_other_more(seed: int, size: int, dimension: int, ti
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(size, dimension)) * 10.0 ** rng.uniform(-3, 3, (size, 1))
     rows += tilt * np.linalg.norm(rows, axis=1, keepdims=True)
-    theta = sensitivity.opposed(np.vstack([rows, np.zeros((1, dimension))]))
+    theta = walks.opposed(np.vstack([rows, np.zeros((1, dimension))]))
     assert 0.0 <= theta <= 1.0
     if rows.any():
         assert most_opposed(rows) <= theta + 1e-9
@@ -474,9 +475,9 @@ def cone(angle: float, rows: int = 24) -> Floats:
 @pytest.mark.parametrize("angle", [0.3, 0.78, 0.9, 1.2, 1.5])
 def test_what_opposes_is_exact_for_cones_and_for_pairs(angle: float) -> None:
     exact = max(0.0, -math.cos(2.0 * angle))
-    assert sensitivity.opposed(cone(angle)) == pytest.approx(exact, abs=2e-3)
-    assert sensitivity.opposed(cone(angle)) >= exact
-    assert sensitivity.opposed(3.0 * cone(angle, 2)) == pytest.approx(exact, abs=2e-3)
+    assert walks.opposed(cone(angle)) == pytest.approx(exact, abs=2e-3)
+    assert walks.opposed(cone(angle)) >= exact
+    assert walks.opposed(3.0 * cone(angle, 2)) == pytest.approx(exact, abs=2e-3)
 
 
 def test_what_opposes_is_seldom_far_from_what_is_found() -> None:
@@ -485,17 +486,17 @@ def test_what_opposes_is_seldom_far_from_what_is_found() -> None:
         rows = np.random.default_rng(seed).normal(size=(40, 4)) + np.array([2.5, 0.0, 0.0, 0.0])
         if rows[:, 0].min() > 0.0:
             units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-            theta, found = sensitivity.opposed(rows), most_opposed(rows)
+            theta, found = walks.opposed(rows), most_opposed(rows)
             assert found <= theta <= found + 0.1
-            kappa = float((units @ sensitivity.shared_axis(units)).min())
+            kappa = float((units @ walks.shared_axis(units)).min())
             assert theta <= max(0.0, 1.0 - 2.0 * kappa**2) + 1e-9
 
 
 def test_rows_without_a_common_side_can_be_opposite() -> None:
-    assert sensitivity.opposed(np.array([[1.0, 0.0], [-1.0, 0.1], [0.0, -1.0]])) == 1.0
-    assert sensitivity.opposed(np.array([[1.0], [-2.0]])) == 1.0
-    assert sensitivity.opposed(np.array([[0.0, 2.0], [1.0, 0.0]])) <= 1e-8
-    assert sensitivity.opposed(np.zeros((3, 2))) == 0.0
+    assert walks.opposed(np.array([[1.0, 0.0], [-1.0, 0.1], [0.0, -1.0]])) == 1.0
+    assert walks.opposed(np.array([[1.0], [-2.0]])) == 1.0
+    assert walks.opposed(np.array([[0.0, 2.0], [1.0, 0.0]])) <= 1e-8
+    assert walks.opposed(np.zeros((3, 2))) == 0.0
 
 
 def test_clipped_sums_that_cannot_oppose_each_other_are_close() -> None:

@@ -1,6 +1,13 @@
 """What all mixture algorithms share: their options, and how the sums of all blocks add up.
 
 Plumbing: an algorithm's own file says what it estimates, how it is optimistic and how it plans.
+There are three ways to ask, of which ``statistic="auto"`` chooses one:
+
+* ``"model"``: a regression on next states themselves, which serves every value function,
+* ``"values"``: the papers' value-targeted regression, with the value function of the user's block,
+* ``"counts"``: counts along the block's own policy (sparse worlds, deterministic policies).
+
+All ask every user once, with the whole budget; sums over blocks are post-processing.
 """
 
 from __future__ import annotations
@@ -8,37 +15,62 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from tacit.core.algorithm import EVERY, Floats, Pace
 from tacit.core.asks import Arrays, State, below
+from tacit.core.options import TheoryOptions
+from tacit.core.ways import way
 from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.mixture.count_estimate import CountModel, CountRewards, cell_sums
-from tacit.mixture.estimate import PublicFeatures, RewardEstimate, Rows, WidthRule
-from tacit.mixture.model_sums import ModelSums
-from tacit.mixture.path_counts import PathCounts
-from tacit.mixture.questions import Questions, choose_kind
+from tacit.mixture.estimate import MixtureModel, PublicFeatures, Rows, WidthRule
 from tacit.mixture.regularisers import FixedRidge, NoiseRidge, NoiseShift, Regulariser
-from tacit.mixture.value_sums import ValueSums
 from tacit.numerics.block_sums import BlockSums
-from tacit.privacy.arguments import flag, instance_of, one_of, positive
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.arguments import flag, instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.models import JointDP, Privacy
 from tacit.privacy.sizing import release_noise, users_above_noise
-from tacit.privacy.statistic import Statistic
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
     from tacit.mixture.spec import MixtureSpec
+    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.statistic import Statistic
 
 # Users are summed one by one, which a clip needs, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the clip has done its work.
 _CLIPPED_UP_TO = 8
 _ONE_BY_ONE = 1 << 18
+# A policy's transitions count as sparse below this many next states that inform on weights.
+_SPARSE = 3.0
+
+WAYS = {
+    "model": "tacit.mixture.regression_ways:ModelWay",
+    "values": "tacit.mixture.regression_ways:ValueWay",
+    "counts": "tacit.mixture.count_way:CountWay",
+}
+
+Sums = tuple[dict[str, Floats], dict[str, Floats], float]
+"""Sums of a block by name, the standard deviations of their noise, and that of weight 1."""
+
+
+class Way(Protocol):
+    """One way to ask; made of an algorithm, whose public knowledge it reads."""
+
+    @property
+    def form(self) -> Literal["episodes", "counts", "occupancy"]:
+        """In which form simulated users may come."""
+
+    def statistic(self, one_by_one: bool) -> Statistic:
+        """What is asked of a block, whose users are summed one by one or all at once."""
+
+    def sums(self, release: Release, statistic: Any) -> Sums:
+        """What an answer adds to what is known."""
+
+    def model(self) -> MixtureModel:
+        """The model that all answers make."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +99,7 @@ class MixtureConstants:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixtureOptions:
+class MixtureOptions(TheoryOptions):
     """Options of mixture algorithms.
 
     Attributes:
@@ -76,10 +108,6 @@ class MixtureOptions:
         stationary: one vector of weights for all steps (the world's own by default), or one each.
         growth: the number of users served grows by at most this factor from block to block.
         regulariser: see :mod:`tacit.mixture.regularisers`; chosen by bonus and privacy if ``None``.
-        bonus: ``"practical"`` or ``"theory"``, for which the confidence sets are proven.
-        scale: multiplies the practical bonus.
-        failure: with which probability the theory's confidence sets may fail.
-        calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise.
         constants: the practical constants.
     """
 
@@ -87,31 +115,28 @@ class MixtureOptions:
     stationary: bool | None = None
     growth: float | None = None
     regulariser: Regulariser | None = None
-    bonus: Literal["practical", "theory"] = "practical"
-    scale: float = 1.0
-    failure: float = 0.1
-    calibration: Literal["tight", "as_printed"] = "tight"
     constants: MixtureConstants = MixtureConstants()
 
     def __post_init__(self) -> None:
-        if self.statistic not in ("auto", "model", "values", "counts"):
+        super().__post_init__()
+        if self.statistic not in ("auto", *WAYS):
             raise InvalidArgument(
                 f"statistic must be auto, model, values or counts, got {self.statistic!r}"
             )
-        one_of("bonus", self.bonus, ("practical", "theory"))
-        one_of("calibration", self.calibration, ("tight", "as_printed"))
         if self.stationary is not None:
             flag("stationary", self.stationary)
         if self.growth is not None and positive("growth", self.growth) <= 1.0:
             raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
         if self.regulariser is not None and not callable(self.regulariser):
             raise InvalidArgument(f"regulariser must be callable, got {self.regulariser!r}")
-        positive("scale", self.scale)
-        if not 0.0 < positive("failure", self.failure) < 1.0:
-            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
         if self.constants is None:
             object.__setattr__(self, "constants", MixtureConstants())
         instance_of("constants", self.constants, MixtureConstants)
+
+    @property
+    def printed(self) -> bool:
+        """Whether the noise is the paper's own."""
+        return self.calibration == "as_printed"
 
 
 class MixtureAlgorithm(FiniteAlgorithm):
@@ -121,6 +146,8 @@ class MixtureAlgorithm(FiniteAlgorithm):
         stationary: whether one vector of weights is for all steps.
         public: features along the directions in which weights are unknown.
         statistic_kind: what is asked: ``"model"``, ``"values"`` or ``"counts"``.
+        papers: whether scales are the papers': fixed, whatever the values.
+        pooled: whether steps are summed before the gate.
         values_asked: (H, S), the next values that the current block's users are asked about.
         q_values: optimistic action values (H, S, A) of the last plan; ``None`` before the first.
     """
@@ -144,14 +171,10 @@ class MixtureAlgorithm(FiniteAlgorithm):
         self.statistic_kind, self._reason = choose_kind(
             options, setting.privacy, self.public, self.deterministic
         )
-        printed, theory = options.calibration == "as_printed", options.bonus == "theory"
-        self.papers = printed or theory
-        # Whether steps are summed before the gate.
+        theory = options.bonus == "theory"
+        self.papers = options.printed or theory
         per_step = self.statistic_kind != "model" or not self.stationary
         self.pooled = not per_step and spec.stationary_rewards
-        self._questions = Questions(
-            spec, self.public, pooled=self.pooled, papers=self.papers, printed=printed
-        )
         self.q_values: Floats | None = None
         self._sums = BlockSums(plain=theory)
         self._asked: Statistic | None = None
@@ -161,15 +184,18 @@ class MixtureAlgorithm(FiniteAlgorithm):
         self.values_asked: Floats = ramp * np.arange(H - 1, -1, -1.0)[:, np.newaxis]
         super().__init__(setting, options)
 
+    @cached_property
+    def way(self) -> Way:
+        """How is asked."""
+        made: Way = way(WAYS[self.statistic_kind])(self)
+        return made
+
     # What is public.
 
     @property
     def why(self) -> str:
         """What was chosen for this world, budget and length, in words."""
-        return (
-            f"statistic {self.statistic_kind!r}: {self._reason}; {self.schedule.releases} releases "
-            f"({self.schedule.name})"
-        )
+        return f"statistic {self.statistic_kind!r}: {self._reason}; {super().why}"
 
     @property
     def noise_std(self) -> float:
@@ -179,10 +205,7 @@ class MixtureAlgorithm(FiniteAlgorithm):
     @property
     def form(self) -> Literal["episodes", "counts", "occupancy"]:
         """Episodes where users are summed one by one, else sums."""
-        statistic = self.statistic()
-        if isinstance(statistic, PathCounts):
-            return "occupancy"
-        return "episodes" if isinstance(statistic, ModelSums) and statistic.clips else "counts"
+        return self.way.form
 
     @property
     def masked(self) -> bool:
@@ -195,17 +218,8 @@ class MixtureAlgorithm(FiniteAlgorithm):
         """What is asked of the current block."""
         if self._asked is None:
             small = self._block_size <= min(_CLIPPED_UP_TO * self._smallest_block, _ONE_BY_ONE)
-            self._asked = self._make_statistic(self.privacy.private and small)
+            self._asked = self.way.statistic(self.privacy.private and small)
         return self._asked
-
-    def _make_statistic(self, one_by_one: bool) -> Statistic:
-        if self.statistic_kind == "counts":
-            return self._questions.counts(self.policy)
-        if self.statistic_kind == "values":
-            # Targets come divided by these.
-            statistic, self._target_scales = self._questions.values(self.values_asked)
-            return statistic
-        return self._questions.model(one_by_one, self.options.constants.clip)
 
     @property
     def _block_size(self) -> int:
@@ -215,55 +229,26 @@ class MixtureAlgorithm(FiniteAlgorithm):
     def _smallest_block(self) -> int:
         """How many users a block needs to stand out of its noise."""
         constants = self.options.constants
-        first = constants.counts_first if self.statistic_kind == "counts" else constants.first
-        return users_above_noise(self._make_statistic(one_by_one=True), self.privacy, first)
+        first = constants.counts_first if self.masked else constants.first
+        return users_above_noise(self.way.statistic(one_by_one=True), self.privacy, first)
 
     # What is known.
 
     def take_in(self, release: Release, statistic: Statistic) -> None:
         """Adds the sums of a block, or puts a running sum in the place of all before."""
-        users = self.block_users
-        if isinstance(statistic, PathCounts):
-            start = self.spec.start
-            self._sums.add(*cell_sums(release, statistic, self.public, start, users), users)
-            return
-        std = {name: float(np.max(value)) for name, value in release.std.items()}
-        unit, rows = std["cross"], np.ones(len(release["cross"]))
-        parts, noise = dict(release.parts), {name: value * rows for name, value in std.items()}
-        if isinstance(statistic, ValueSums):
-            parts["cross"] = parts["cross"] * self._target_scales[:, np.newaxis]
-            noise["cross"] = noise["cross"] * self._target_scales
         if self.counter != "blocks":
             self._sums = BlockSums(plain=True)
-        self._sums.add(parts, noise, unit, users)
+        self._sums.add(*self.way.sums(release, statistic), self.block_users)
+
+    def known(self, name: str) -> tuple[Floats, Floats]:
+        """A sum over all blocks, and its noise."""
+        return self._sums.scaled(name), self._sums.noise(name)
 
     def rows(self, gram: str, cross: str) -> Rows:
         """The sums of a regression, all blocks together."""
-        rows, sums = np.ones(len(self._sums.parts[cross])), self._sums
-        return Rows(
-            sums.scaled(gram),
-            sums.scaled(cross),
-            sums.noise(gram) * rows,
-            sums.noise(cross) * rows,
-        )
-
-    def count_model(self, rewards: RewardEstimate) -> CountModel:
-        """The model of counts; cells of policies that were seldom played have less noise in it."""
-        known, scale = self.options.constants.known, self._counts_scale
-        counts, noise = self._sums.scaled("counts"), self._sums.noise("counts")
-        return CountModel(self.public, counts, noise, known, scale, rewards, self.stationary)
-
-    def count_rewards(self, features: Floats) -> CountRewards:
-        """The same for rewards."""
-        sums, known = self._sums, self.options.constants.known
-        visits = sums.scaled("visits"), sums.noise("visits")
-        paid = sums.scaled("rewards"), sums.noise("rewards")
-        pooled = self.spec.stationary_rewards
-        return CountRewards(features, visits, paid, known, self._counts_scale, pooled)
-
-    @property
-    def _counts_scale(self) -> float:
-        return self.options.scale * self.options.constants.counts_bonus
+        (G, G_noise), (g, g_noise) = self.known(gram), self.known(cross)
+        rows = np.ones(len(g))
+        return Rows(G, g, G_noise * rows, g_noise * rows)
 
     @property
     def chosen_regulariser(self) -> Regulariser:
@@ -292,43 +277,38 @@ class MixtureAlgorithm(FiniteAlgorithm):
 
     def _check(self) -> None:
         options, privacy = self.options, self.privacy
-        if self.statistic_kind == "counts" and options.regulariser is not None:
+        if self.masked and options.regulariser is not None:
             raise InvalidArgument("counts have no use for a regulariser: leave one of them out")
-        if self.statistic_kind != "counts" and privacy.needs_l1:
+        if not self.masked and privacy.needs_l1:
             raise InvalidArgument(
                 f"statistic={self.statistic_kind!r} needs Gaussian noise: delta > 0, and the "
                 "Gaussian mechanism under LocalDP"
             )
-        if options.calibration == "as_printed":
-            if self.setting.schedule not in ("auto", "every"):
-                raise InvalidArgument("as printed, a policy is published after every episode")
-            if privacy.exact:
-                raise InvalidArgument(
-                    "as printed, noise is continuous: take sampler='floating-point'"
-                )
+        if options.printed and self.setting.schedule not in ("auto", "every"):
+            raise InvalidArgument("as printed, a policy is published after every episode")
+        if options.printed and privacy.exact:
+            raise InvalidArgument("as printed, noise is continuous: take sampler='floating-point'")
 
     def _choose_counter(self) -> str:
-        return "binary tree" if self.options.calibration == "as_printed" else "blocks"
+        return "binary tree" if self.options.printed else "blocks"
 
     @property
     def gate_privacy(self) -> Privacy:
         """The caller's, or what adds exactly the paper's noise."""
-        if self.options.calibration == "tight":
+        if not self.options.printed:
             return self.privacy
-        return printed_privacy(
-            self.privacy, self.users, self.spec.horizon, self._make_statistic(one_by_one=False)
-        )
+        statistic = self.way.statistic(one_by_one=False)
+        return printed_privacy(self.privacy, self.users, self.spec.horizon, statistic)
 
     @property
     def resumable(self) -> bool:
         """Runs as printed are for comparisons only."""
-        return self.options.calibration == "tight"
+        return not self.options.printed
 
     def _pace(self) -> Pace:
-        if self.options.calibration == "as_printed":
+        if self.options.printed:
             return EVERY
-        growth = self.options.growth
-        growth = self.options.constants.growth if growth is None else growth
+        growth = self.options.growth or self.options.constants.growth
         return Pace(first=self._smallest_block, growth=growth)
 
     def advance(self, users: int) -> None:
@@ -358,6 +338,34 @@ class MixtureAlgorithm(FiniteAlgorithm):
         self.values_asked = arrays["values_asked"]
         self.q_values = arrays.get("q_values")
         self._asked = None
+
+
+def choose_kind(
+    options: MixtureOptions, privacy: Privacy, public: PublicFeatures, deterministic: bool
+) -> tuple[str, str]:
+    """What is asked, and why."""
+    asked, theory = options.statistic, options.bonus == "theory"
+    if asked == "counts" and not deterministic:
+        raise InvalidArgument("statistic='counts' needs a deterministic policy: see LinOptVI")
+    if asked == "counts" and theory:
+        raise InvalidArgument("bonus='theory' is derived for statistic 'model' and 'values'")
+    if options.printed:
+        if asked not in ("auto", "values"):
+            raise InvalidArgument("as printed, regressions are value-targeted: 'values'")
+        return "values", "as printed"
+    if asked != "auto":
+        return asked, "as asked"
+    if privacy.needs_l1 and deterministic and not theory:
+        return "counts", "of these only counts have a sensitivity in the 1-norm"
+    if options.regulariser is not None:
+        return "model", "a regulariser was given, which counts have no use for"
+    informs = public.informs.sum(axis=-1)
+    sparse = float(informs[informs > 0].mean()) <= _SPARSE if informs.any() else True
+    many = public.free > 2 * public.features.shape[0]
+    if privacy.joint and deterministic and not theory and (sparse or many):
+        reason = "few next states inform on the weights" if sparse else "there are many weights"
+        return "counts", f"{reason}, and a policy reaches one action in each state"
+    return "model", "every transition informs on all weights, for every value function"
 
 
 def printed_privacy(privacy: Privacy, users: int, horizon: int, statistic: Statistic) -> Privacy:

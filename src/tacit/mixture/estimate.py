@@ -8,6 +8,7 @@ rewards, both with widths.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -34,6 +35,8 @@ class PublicFeatures:
         scale: true features along the directions are ``scale`` times x.
         radius: |eta| is at most this; w = scale eta.
         horizon: steps of an episode.
+        support: which transitions are possible under some weights, (S, A, S).
+        reward_features: (S, A, m), in units of their largest norm, where rewards are unknown.
     """
 
     features: Floats
@@ -41,6 +44,8 @@ class PublicFeatures:
     scale: float
     radius: float
     horizon: int
+    support: NDArray[np.bool_]
+    reward_features: Floats | None
 
     @classmethod
     def of(cls, spec: MixtureSpec) -> PublicFeatures:
@@ -53,12 +58,21 @@ class PublicFeatures:
         mean = np.einsum("sadt,d->sat", spec.transition_features, spec.center, optimize=True)
         scale = max(float(np.sqrt((along**2).sum(axis=(2, 3)).max())), 1e-12)
         along /= scale
-        return cls(along, mean, scale, spec.radius, spec.horizon)
+        support = np.abs(spec.transition_features).sum(axis=2) > 0
+        paying = spec.reward_features if spec.known_rewards is None else None
+        if paying is not None:
+            paying = paying / max(float(np.sqrt((paying**2).sum(axis=2).max())), 1e-12)
+        return cls(along, mean, scale, spec.radius, spec.horizon, support, paying)
 
     @property
     def free(self) -> int:
         """How many numbers are unknown, k."""
         return int(self.features.shape[2])
+
+    @cached_property
+    def informs(self) -> NDArray[np.bool_]:
+        """Which transitions depend on the weights, (S, A, S)."""
+        return np.asarray(np.abs(self.features).sum(axis=2) > 0)
 
     def apply(self, values: Floats) -> tuple[Floats, Floats]:
         """For value functions (j, S): p0 V as (j, S, A) and x V as (j, S, A, k).
@@ -145,7 +159,6 @@ class RewardEstimate(Protocol):
 
     def at(self, step: int) -> tuple[Floats, Floats]:
         """Means (S, A) and widths at a step."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -165,7 +178,6 @@ class MixtureModel(Protocol):
 
     def rewards(self, step: int) -> tuple[Floats, Floats]:
         """Means and widths at a step, both (S, A)."""
-        ...
 
     def next_values(
         self, step: int, values: Floats, wide: int | None = None
@@ -174,4 +186,3 @@ class MixtureModel(Protocol):
 
         With ``wide`` only the first so many must have widths.
         """
-        ...

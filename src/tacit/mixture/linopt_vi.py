@@ -72,32 +72,26 @@ class LinOptVI(MixtureAlgorithm):
     # What is estimated.
 
     def model(self) -> MixtureModel:
-        """What is known now: the regression of transitions, and of rewards if they are unknown."""
-        rewards = self.reward_estimate()
-        if self.statistic_kind == "counts":
-            return self.count_model(rewards)
-        rows = self.rows("gram", "cross")
+        """What is known now, by the way that was asked: the regression, or a model of counts."""
+        return self.way.model()
+
+    def regression(self, targeted: bool = False, reach: float = 1.0) -> RegressionModel:
+        """The regression of transitions, and of rewards if they are unknown."""
+        rows, regulariser = self.rows("gram", "cross"), self.chosen_regulariser
         if self.stationary and len(rows.cross) > 1:
             # No transition of the last step was counted: its row is noise.
             rows = rows.first(self.spec.horizon - 1)
-        return RegressionModel(
-            self.public,
-            rows.pooled() if self.stationary else rows,
-            rewards,
-            self.chosen_regulariser,
-            self.width_rule(1 if self.stationary else self.spec.horizon),
-            targeted=self.statistic_kind == "values",
-            reach=self._questions.reach,
-        )
+        rows = rows.pooled() if self.stationary else rows
+        rule = self.width_rule(1 if self.stationary else self.spec.horizon)
+        rewards = self.reward_estimate()
+        return RegressionModel(self.public, rows, rewards, regulariser, rule, targeted, reach)
 
     def reward_estimate(self) -> RewardEstimate:
         """Rewards as they are known, or regressed on their features."""
-        known, features = self.spec.known_rewards, self._questions.reward_features
-        if known is not None:
-            return KnownMeanRewards(known)
-        assert features is not None  # noqa: S101
-        if self.statistic_kind == "counts":
-            return self.count_rewards(features)
+        features = self.public.reward_features
+        if features is None:
+            assert self.spec.known_rewards is not None  # noqa: S101
+            return KnownMeanRewards(self.spec.known_rewards)
         rows, pooled = self.rows("reward_gram", "rewards"), self.spec.stationary_rewards
         rule = self.width_rule(1 if pooled else self.spec.horizon)
         rows = rows.pooled() if pooled else rows

@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 
 from tacit.finite.visits import read_steps
-from tacit.mixture.sensitivity import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.mixture.statistics import (
     RegressionSums,
     check_options,
@@ -18,6 +17,7 @@ from tacit.mixture.statistics import (
     cut,
     possible_counts,
 )
+from tacit.privacy.bounds.walks import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import any_features
@@ -63,7 +63,7 @@ class ModelSums(LoopSums, RegressionSums):
       -w w' <y_h, y'_h> <= rho |w y_h| |w' y'_h|, to which Cauchy-Schwarz applies. Pooled, it is the
       sum over all pairs, so at most rho R R' with R = sum |w y|, which is at most what the longest
       steps add up to. It is also at most theta C^2, where theta bounds the -cosine of any two sums
-      of steps with weights >= 0; see :func:`~tacit.mixture.sensitivity.opposed`.
+      of steps with weights >= 0; see :func:`~tacit.privacy.bounds.walks.opposed`.
 
     The least is declared. With too many pairs to look at, rho and theta are 1 and a squared
     distance at most any_features(a, m) + any_features(b, b) for |e - p0|^2 <= m: p0 need not be a

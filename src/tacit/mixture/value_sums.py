@@ -10,7 +10,6 @@ from functools import cached_property
 import numpy as np
 
 from tacit.finite.visits import read_steps
-from tacit.mixture.sensitivity import MOST_PAIRS, Ints, Steps, Walks, extremes
 from tacit.mixture.statistics import (
     RegressionSums,
     check_options,
@@ -19,6 +18,7 @@ from tacit.mixture.statistics import (
     cut,
     possible_counts,
 )
+from tacit.privacy.bounds.walks import MOST_PAIRS, Ints, Steps, Walks, extremes
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import any_features

@@ -1,4 +1,4 @@
-"""How far apart two users can be: bounds on sums of steps, from public tables alone."""
+"""Bounds on sums of the steps that users can make one after the other."""
 
 from __future__ import annotations
 

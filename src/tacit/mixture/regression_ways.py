@@ -1,0 +1,129 @@
+"""The two ways to ask for a regression: of next states, or of one value function's next values."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from tacit.mixture.base import Sums
+from tacit.mixture.estimate import Floats, MixtureModel, input_scale
+from tacit.mixture.model_sums import ModelSums
+from tacit.mixture.value_sums import ValueSums
+
+if TYPE_CHECKING:
+    from tacit.mixture.linopt_vi import LinOptVI
+    from tacit.privacy.curators.gate import Release
+
+
+def _row_sums(release: Release) -> Sums:
+    """All parts, and the noise of their rows."""
+    std = {name: float(np.max(value)) for name, value in release.std.items()}
+    rows = np.ones(len(release["cross"]))
+    noise = {name: value * rows for name, value in std.items()}
+    return dict(release.parts), noise, std["cross"]
+
+
+class ModelWay:
+    """``"model"``: :class:`~tacit.mixture.model_sums.ModelSums`, for every value function."""
+
+    def __init__(self, algorithm: LinOptVI) -> None:
+        self._algorithm = algorithm
+        self._made: dict[bool, ModelSums] = {}
+
+    @property
+    def form(self) -> Literal["episodes", "counts"]:
+        """Episodes where a clip must see users one by one, else sums."""
+        statistic: Any = self._algorithm.statistic()
+        return "episodes" if statistic.clips else "counts"
+
+    def statistic(self, one_by_one: bool) -> ModelSums:
+        """Clipped, in typical lengths, if users come one by one."""
+        if one_by_one not in self._made:
+            clip = None
+            if one_by_one:
+                clip = self._algorithm.options.constants.clip * self._sums(None).typical
+                clip *= 1.0 if self._algorithm.pooled else math.sqrt(2.0)
+            self._made[one_by_one] = self._sums(clip)
+        return self._made[one_by_one]
+
+    def _sums(self, clip: float | None) -> ModelSums:
+        public, pooled = self._algorithm.public, self._algorithm.pooled
+        tables = public.features, public.mean, public.support
+        return ModelSums(*tables, public.horizon, public.reward_features, pooled=pooled, clip=clip)
+
+    def sums(self, release: Release, statistic: ModelSums) -> Sums:
+        """As they are."""
+        return _row_sums(release)
+
+    def model(self) -> MixtureModel:
+        """The regression of next states."""
+        return self._algorithm.regression()
+
+
+class ValueWay:
+    """``"values"``: :class:`~tacit.mixture.value_sums.ValueSums`, of the values asked about."""
+
+    form: Literal["counts"] = "counts"
+
+    def __init__(self, algorithm: LinOptVI) -> None:
+        self._algorithm = algorithm
+
+    @cached_property
+    def reach(self) -> float:
+        """The largest |x V| for |V| <= 1, for the theory; 0 in practice, where it is not used."""
+        if not self._algorithm.papers:
+            return 0.0
+        public = self._algorithm.public
+        sums = np.abs(public.features).sum(axis=-1) * public.scale
+        return float(np.sqrt((sums**2).sum(axis=-1).max()))
+
+    def statistic(self, one_by_one: bool) -> ValueSums:
+        """Inputs and targets; the targets come divided by public scales."""
+        algorithm, public = self._algorithm, self._algorithm.public
+        values, printed = algorithm.values_asked, algorithm.options.printed
+        middles = (values.max(axis=1) + values.min(axis=1)) / 2.0
+        centred = values - middles[:, np.newaxis]
+        halves = np.maximum(np.abs(centred).max(axis=1), 1e-9)
+        base, inputs = public.apply(centred)
+        inputs *= public.scale
+        scales = np.array(
+            [input_scale(x, half, self.reach) for x, half in zip(inputs, halves, strict=True)]
+        )
+        if printed:
+            # One scale for all blocks, whose sums go through one counter.
+            scales[:] = public.horizon * self.reach
+        # The largest target there can be, in units of the inputs' scale.
+        possible = np.where(public.support, 1.0, 0.0)
+        farthest = np.abs(centred[:, np.newaxis, np.newaxis] - base[..., np.newaxis]) * possible
+        reaches: Floats = np.maximum(farthest.reshape(len(values), -1).max(axis=1) / scales, 1e-9)
+        if printed:
+            reaches[:] = 1.0 / self.reach
+        elif algorithm.papers:
+            # One scale for all: noise whose size depends on earlier noise is not normal.
+            reaches[:] = (1.0 + np.abs(public.mean).sum(axis=-1).max()) / max(self.reach, 1e-9)
+        both = scales * reaches
+        self._target_scales = reaches
+        return ValueSums(
+            inputs / scales[:, np.newaxis, np.newaxis, np.newaxis],
+            base / both[:, np.newaxis, np.newaxis],
+            centred / both[:, np.newaxis],
+            public.support,
+            public.horizon,
+            public.reward_features,
+            # One counter over all blocks needs one sensitivity, whatever the values.
+            own_values=not algorithm.papers,
+        )
+
+    def sums(self, release: Release, statistic: ValueSums) -> Sums:
+        """Targets in their own units again."""
+        parts, noise, unit = _row_sums(release)
+        parts["cross"] = parts["cross"] * self._target_scales[:, np.newaxis]
+        noise["cross"] = noise["cross"] * self._target_scales
+        return parts, noise, unit
+
+    def model(self) -> MixtureModel:
+        """The value-targeted regression."""
+        return self._algorithm.regression(targeted=True, reach=self.reach)
