@@ -453,7 +453,7 @@ IMPOSSIBLE: tuple[Impossible, ...] = (
         ("RawMask",),
         "a question has no mask, and is asked before anybody looks at its users",
         f"counts that leave out what nobody did in the block before, and {_REMEMBERS}",
-        partial(Ask, None, mask={}),  # type: ignore[call-arg]
+        partial(Ask, None, mask={}),  # type: ignore[call-arg, arg-type]
         TypeError,
     ),
     Impossible(

@@ -334,10 +334,10 @@ def test_the_privacy_loss_is_looked_at_by_itself() -> None:
     A chi-square variable of 200 degrees of freedom is below half of them with a probability of
     5e-9, and what is planted makes it a quarter.
     """
-    from tacit.audit.audit_agent import _Auditor
+    from tacit.audit.audit_agent import _AgentAuditor
 
     known = HOSTS["UCBVI"]
-    auditor = _Auditor(known.make(), known.world(), 160, 0)
+    auditor = _AgentAuditor(known.make(), known.world(), 160, 0)
     pair = auditor.attack([0])[1][0]
     whole = auditor.transcript(0, pair, 100, 0.9999, lambda _: None)
     assert whole.findings == ()
@@ -378,7 +378,7 @@ def test_known_totals_are_those_of_the_same_users() -> None:
     for seed in (0, 1, 0, 2, 1):
         rng = np.random.default_rng(seed)
         block = raw_block(world.simulate(agent.policy, 40, rng, "episodes"))
-        np.testing.assert_array_equal(totals.of(statistic, 0, block), statistic.total(block))
+        np.testing.assert_array_equal(totals.of(statistic, block), statistic.total(block))
 
 
 def test_silence_shows_sums() -> None:
@@ -493,10 +493,7 @@ def test_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
     monkeypatch.setattr(
         mutation_table,
         "rows",
-        lambda: (
-            [mutation_table.FoundBug(p, p.caught) for p in some]
-            + [mutation_table.FoundBug(BUGS[0], ())]
-        ),
+        lambda: [FoundBug(p, p.caught) for p in some] + [FoundBug(BUGS[0], ())],
     )
     assert mutation_table.main([]) == 1
     out = capsys.readouterr().out

@@ -5,7 +5,6 @@ An agent that refuses must be as it was, down to the noise that it would draw ne
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,18 +22,12 @@ def agent_entries() -> list[EntryPoint]:
     """Every agent made and taught, and those of devices with reports."""
     entries = []
     for small in small_agents():
-        made = Call(small.make, partial(_all_arguments, small))
+        made = Call(small.make, lambda small=small: small.options | small.arguments())
         entries.append(made.entry(f"{small.name}: made"))
         entries.append(_learn_call(small).entry(f"{small.name}: learn"))
     for small in local_agents():
         entries.append(_reports_call(small).entry(f"{small.name}: learn_reports"))
     return entries
-
-
-def _all_arguments(small: Small) -> dict[str, Any]:
-    # This one has a statistic of its own, and refuses the default of the class it derives from.
-    own = {"statistic": None} if small.name == "ldp_ucrl_vtr" else {}
-    return small.options | small.arguments() | own
 
 
 def _state(arguments: dict[str, Any]) -> Any:

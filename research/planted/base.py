@@ -11,7 +11,7 @@ An agent is final and hands its algorithm nothing but releases, so there are thr
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cache, wraps
 from typing import Any, ClassVar
@@ -136,14 +136,14 @@ def _with_statistics(right: Asks, wrong: Callable[[Statistic], Statistic]) -> As
 
 def recast(right: Any, mixin: type[Any]) -> Any:
     """A copy of a statistic, or of a policy, with some of its methods replaced."""
-    changed = object.__new__(_mixed(mixin, type(right)))
+    changed: Any = object.__new__(_mixed(mixin, type(right)))
     changed.__dict__.update(vars(right))
     return changed
 
 
 @cache
-def _mixed(mixin: type[Any], kind: type[Any]) -> Any:
-    return type(mixin.__name__, (mixin, kind), {})
+def _mixed(mixin: Hashable, kind: Hashable) -> Any:
+    return type("Changed", (mixin, kind), {})  # type: ignore[arg-type]
 
 
 # Whom a statistic saw last, by who asked. No copy of the statistic takes that away.

@@ -160,7 +160,8 @@ class _MaskedCounts(VisitCounts):
     kept: tuple[bool, ...] = ()
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        return super()._sums(block, separate) * np.resize(self.kept or (True,), self.layout.size)
+        kept = np.array(self.kept or (True,))
+        return np.asarray(super()._sums(block, separate) * kept, dtype=np.float64)
 
 
 class RawMask(Leaking):

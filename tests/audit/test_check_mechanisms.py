@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from tacit import Relation, check_counter, check_statistic
-from tacit.audit.check_mechanisms import CheckFailed
 from tacit.privacy.counters import (
     BinaryTree,
     Blocks,
@@ -26,7 +25,7 @@ from tacit.privacy.counters import (
     SmoothTree,
     SquareRoot,
 )
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.audit.check_mechanisms import CheckFailed, check_counter
+from tacit.audit.check_counter import check_counter
 from tacit.audit.mechanisms import audit_counter, audit_linear
 from tacit.privacy.counters import (
     KINDS,
@@ -28,7 +28,13 @@ from tacit.privacy.counters import (
     SquareRoot,
 )
 from tacit.privacy.counters.toeplitz import square_root_error
-from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import (
+    CheckFailed,
+    CorruptFile,
+    DoubleSpend,
+    HorizonExceeded,
+    InvalidArgument,
+)
 from tacit.privacy.noise import Noise
 
 GAUSSIAN = [Blocks, BinaryTree, SmoothTree, SquareRoot, BufferedToeplitz, Fresh]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tacit import Relation, check_statistic
-from tacit.audit.check_mechanisms import CheckFailed
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 from tacit.privacy.symmetric import pack, unpack

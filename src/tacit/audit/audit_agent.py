@@ -2,21 +2,17 @@
 
 :func:`audit_agent` looks at an agent from outside and does not believe what it says of itself.
 
-1. **Sensitivity.** Every statistic that passed the gate is attacked; the two users whose vectors
-   are farthest apart are found by search.
-2. **Accounts.** The exact cost of the whole transcript is added up from what the gate was asked
-   for: sum of |shift|^2 / s^2, with the noise s that was claimed; for any two users within the
-   declared sensitivities, and for the two that were found.
-3. **Noise.** The agent runs again and again, with one or with the other of the two. The noise of
-   every release is measured against the claimed one, by part, release and coordinate: its size,
-   its shape, and that no two releases, parts or entries share it; see
-   :mod:`tacit.audit.noise_tests`.
+1. **Sensitivity.** Every statistic that passed the gate is attacked, in search of the two users
+   whose vectors are farthest apart.
+2. **Accounts.** What telling two users apart costs by what the gate was asked for: the sum of
+   |shift|^2 / s^2 with the claimed noise s; for any two users, and for the two that were found.
+3. **Noise.** The agent runs again and again, with one or with the other of the two, and the noise
+   of every release is put to the tests of :mod:`tacit.audit.noise_tests`.
 4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
-   two apart. The privacy loss of neighbouring runs must be N(+-mu^2 / 2, mu^2): its variance, which
-   is that of the noise in the one direction that tells them apart, is tested by itself.
-5. **Outside view.** A threshold on one number of the output, chosen on one half of the runs and
-   judged on the other, gives a lower bound on mu that holds with a stated probability, whatever
-   the agent does. It is compared with the claimed mu, never as an epsilon at a tiny delta.
+   two apart. The privacy loss must be N(+-mu^2 / 2, mu^2): its variance, which is that of the noise
+   in the one direction that matters, is tested by itself.
+5. **Outside view.** A lower bound on mu, from outputs alone (:func:`tacit.audit_samples`). It is
+   compared with the claimed mu, never as an epsilon at a tiny delta.
 6. **Behaviour.** The checks of :func:`tacit.check_agent`.
 
 A pass is no proof: the proof is in the docstrings. A fail is one, but for the stated chance of a
@@ -28,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +33,7 @@ from tacit.audit.audit_report import AgentAudit, Attacked, Transcript, Unit
 from tacit.audit.check_agent import Outcome, agent_outcomes, require_releases
 from tacit.audit.check_statistic import check_statistic
 from tacit.audit.gate_noise import Law, Measured, Totals, measured, report_blur
-from tacit.audit.made_up_users import Sample, mixed, raw_block, sampler_of
+from tacit.audit.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
 from tacit.audit.mechanisms import audit_samples
 from tacit.audit.noise_tests import Flips, NoiseRecord, Tally
 from tacit.audit.watched_gate import WatchedGate
@@ -47,7 +43,6 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import noise_scale, report
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.models import JointDP, LocalDP
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 from tacit.simulation.progress import Progress, progress_bar
 
@@ -96,7 +91,7 @@ def audit_agent(
     """
     if runs < _FEWEST_RUNS:
         raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
-    auditor = _Auditor(make_agent, world, users, seed, rounds, sample)
+    auditor = _AgentAuditor(make_agent, world, users, seed, rounds, sample)
     if behaviour:
         require_releases(auditor.make(0), auditor.releases)
     blocks = auditor.audited_blocks()
@@ -137,45 +132,39 @@ def audit_agent(
     )
 
 
-class _Auditor:
+@dataclass(eq=False)
+class _AgentAuditor:
     """One audit of one kind of agent."""
 
-    def __init__(
-        self,
-        make_agent: Callable[..., Any],
-        world: World,
-        users: int,
-        seed: int,
-        rounds: int = 80,
-        sample: Sample | None = None,
-    ) -> None:
-        self.make_agent = make_agent
-        self.world = world
-        self.users = users
-        self.seed = seed
-        self.rounds = rounds
-        self.sample = sample
+    make_agent: Callable[..., Any]
+    world: World
+    users: int
+    seed: int
+    rounds: int = 80
+    sample: Sample | None = None
+
+    def __post_init__(self) -> None:
         self._flips: Flips | None = None
         self._differences: dict[str, Floats] = {}
         self._totals = Totals()
         agent = self.make(0)
-        self.privacy = agent.privacy
-        if not isinstance(self.privacy, (JointDP, LocalDP)):
+        self.privacy: Any = agent.privacy
+        if not self.privacy.private:
             raise InvalidArgument(f"privacy is {self.privacy!r}: there is nothing to audit")
+        self.pure, self.norm = self.privacy.needs_l1, self.privacy.norm
         self.name = str(getattr(agent, "name", type(agent).__name__))
         self.guarantee: Guarantee = agent.guarantee
-        rng = np.random.default_rng(np.random.SeedSequence([11, seed]))
+        rng = np.random.default_rng(np.random.SeedSequence([11, self.seed]))
         self.blocks: list[Block] = []
         self.policies: list[Any] = []
-        with WatchedGate().open() as gate:
+        with WatchedGate().open() as self.gate:
             while agent.block_users > 0:
                 policy = agent.policy
-                served = world.simulate(policy, agent.block_users, rng, "episodes")
+                served = self.world.simulate(policy, agent.block_users, rng, "episodes")
                 agent.learn(served)
                 self.blocks.append(raw_block(served))
                 self.policies.append(policy)
-        self.gate = gate
-        self.passages = gate.passages
+        self.passages = self.gate.passages
         self.releases = len(self.blocks)
         group = max((p.statistic.group_size for p in self.passages), default=1)
         if group > 1:
@@ -190,35 +179,25 @@ class _Auditor:
         return self.make_agent(self.world.spec, users=self.users, seed=self.seed, noise_seed=own)
 
     @property
-    def pure(self) -> bool:
-        return self.privacy.delta == 0.0 or (
-            isinstance(self.privacy, LocalDP) and self.privacy.mechanism != "gaussian"
-        )
-
-    @property
     def unit(self) -> Unit:
         if self.pure:
             return "epsilon"
-        return "sqrt(2 rho)" if self.privacy.sampler == "exact" else "mu"
-
-    @property
-    def norm(self) -> Literal["l1", "l2"]:
-        return "l1" if self.pure else "l2"
+        return "sqrt(2 rho)" if self.privacy.exact else "mu"
 
     @property
     def claimed(self) -> float:
         """What one episode may cost, in mu or epsilon."""
-        if isinstance(self.privacy, LocalDP):
-            return self.privacy.report_cost
-        limit = self.privacy.episode_limit
+        if self.privacy.local:
+            return float(self.privacy.report_cost)
+        limit = float(self.privacy.episode_limit)
         return limit if self.pure else math.sqrt(limit)
 
     def bound(self, block: int) -> float:
         """What any two users of a block can cost at most, by declared sensitivities and noise."""
         relation, norm = self.privacy.relation, self.norm
-        if isinstance(self.privacy, LocalDP):
-            if self.privacy.mechanism == "randomised response":
-                return self.claimed
+        if self.privacy.reports_bits:
+            return self.claimed
+        if self.privacy.local:
             asked = next(p.statistic for p in self.passages if block in p.blocks)
             return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
         run = measured(self.gate, self._totals) or []
@@ -241,26 +220,25 @@ class _Auditor:
         A block that is asked several times has the pair that all of its questions together tell
         apart best.
         """
-        attacked: dict[str, Attacked] = {}
+        attacked: list[Attacked] = []
         pairs: dict[int, Block] = {}
-        questions: dict[str, tuple[Statistic, int]] = {}
+        distinct: dict[str, tuple[Statistic, int]] = {}
         for passage in self.passages:
             for b in passage.blocks:
                 if b in blocks:
-                    questions.setdefault(passage.statistic.fingerprint, (passage.statistic, b))
-        chosen = np.linspace(0, len(questions) - 1, min(len(questions), _ATTACKED)).astype(int)
-        for k in chosen:
-            fingerprint = list(questions)[k]
-            statistic, block = questions[fingerprint]
-            attacked[fingerprint], pair = self._attack(statistic, block)
-            pairs.setdefault(block, pair)
+                    distinct.setdefault(passage.statistic.fingerprint, (passage.statistic, b))
+        questions = list(distinct.values())
+        for k in np.linspace(0, len(questions) - 1, min(len(questions), _ATTACKED)).astype(int):
+            found, pair = self._attack(*questions[k])
+            attacked.append(found)
+            pairs.setdefault(questions[k][1], pair)
         for b in blocks:
             asked = self._asked(b)
             if b not in pairs and asked:
                 pairs[b] = self._attack(asked[0][0], b)[1]
             if len(asked) > 1:
                 pairs[b] = self._attack(_Together.of(asked), b)[1]
-        return list(attacked.values()), pairs
+        return attacked, pairs
 
     def _attack(self, statistic: Statistic, block: int) -> tuple[Attacked, Block]:
         norm, relation = self.norm, self.privacy.relation
@@ -286,7 +264,7 @@ class _Auditor:
 
     def _asked(self, block: int) -> list[tuple[Statistic, float]]:
         """What a block was asked in the first run, and how loud its answers are."""
-        if isinstance(self.privacy, LocalDP):
+        if self.privacy.local:
             return [(p.statistic, 1.0) for p in self.passages if block in p.blocks][:1]
         return [
             (one.passage.statistic, one.gains[block])
@@ -304,23 +282,20 @@ class _Auditor:
         confidence: float,
         advance: Callable[[int], None],
     ) -> Transcript:
-        measure = self._device if isinstance(self.privacy, LocalDP) else self._run
-        seen: list[list[_Seen]] = []
+        measure = self._device if self.privacy.local else self._run
+        seen: tuple[list[_Seen], list[_Seen]] = [], []
         record, self._flips = NoiseRecord(), None
         for which in (0, 1):
-            some = []
             for i in range(runs):
                 # Runs of the two kinds are independent: none shares its noise with another.
-                some.append(measure(block, pair, which, 1 + 2 * i + which, record))
+                seen[which].append(measure(block, pair, which, 1 + 2 * i + which, record))
                 advance(1)
-            seen.append(some)
         everything = [*seen[0], *seen[1]]
         values = sum(s.values for s in everything)
         scores = [np.array([s.score for s in some]) for some in seen]
-        failures = [("transcript noise", words) for words in record.sizes()[:3]]
-        if self._flips is not None:
-            failures += [("transcript noise", words) for words in self._flips.wrong()]
-        failures += [("transcript noise", words) for words in record.shapes()[:3]]
+        bits: list[str] = [] if self._flips is None else self._flips.wrong()
+        wrong = [*record.sizes()[:3], *bits, *record.shapes()[:3]]
+        failures = [("transcript noise", words) for words in wrong]
         failures += [("transcript overlap", words) for words in record.shared()[:3]]
         along = Tally("normal")
         along.add(np.array([s.along for s in everything if not math.isnan(s.along)]))
@@ -352,7 +327,8 @@ class _Auditor:
         """A run of the agent with one of the two users in the first row of a block."""
         agent = self.make(noise_seed)
         data = list(self.blocks)
-        data[block] = _with_user(data[block], pair, which)
+        # Her version is that of the block.
+        data[block] = with_row(data[block], 0, pair.take(slice(which, which + 1)))
         with WatchedGate().open() as gate:
             for raw in data:
                 if agent.block_users == 0:
@@ -399,11 +375,10 @@ class _Auditor:
         """One report of one of the two, from her device."""
         passage = next(p for p in self.passages if block in p.blocks)
         statistic, privacy = passage.statistic, self.privacy
-        assert isinstance(privacy, LocalDP)  # noqa: S101
         user = pair.take(slice(which, which + 1))
         sent = report(statistic, user, privacy, noise_seed=noise_seed)
         seen = _Seen(self.pure)
-        if privacy.mechanism == "randomised response":
+        if privacy.reports_bits:
             self._flips = self._flips or Flips.of(statistic, privacy)
             truth = statistic.contributions(pair)
             self._flips.add(sent, truth[which])
@@ -514,11 +489,3 @@ class _Together(Statistic):
         """Side by side."""
         pairs = zip(self.questions, self.gains, strict=True)
         return np.concatenate([gain * s.vectors(block) for s, gain in pairs], axis=1)
-
-
-def _with_user(block: Block, pair: Block, which: int) -> Block:
-    """The block with one of the two in its first row; her version is that of the block."""
-    arrays: dict[str, NDArray[Any]] = {name: np.array(a) for name, a in block.arrays.items()}
-    for name, array in arrays.items():
-        array[0] = pair[name][which]
-    return Block(block.users, arrays)

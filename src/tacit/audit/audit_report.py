@@ -48,6 +48,11 @@ class Attacked:
         return self.failure is None
 
     @property
+    def verdict(self) -> str:
+        """In words."""
+        return "pass" if self.failure is None else self.failure
+
+    @property
     def tightness(self) -> float:
         """Found over declared."""
         return self.found / self.declared
@@ -135,16 +140,9 @@ class Transcript:
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, without the single losses."""
-        return {
-            "block": self.block,
-            "runs": self.runs,
-            "unit": self.unit,
-            "claimed": self.claimed,
-            "bound": self.bound,
-            "accounted": self.accounted,
-            "estimate": self.estimate,
-            "noise_ratio": self.noise_ratio,
-            "noise_values": self.noise_values,
+        names = ["block", "runs", "unit", "claimed", "bound", "accounted", "estimate"]
+        names += ["noise_ratio", "noise_values"]
+        return {name: getattr(self, name) for name in names} | {
             "noise_overlap": self.overlap,
             "loss_mean": float(self.losses.mean()),
             "loss_variance": float(self.losses.var()),
@@ -188,9 +186,8 @@ class AgentAudit:
     def findings(self) -> tuple[tuple[str, str], ...]:
         """Everything that is wrong: which check found it, and what in words.
 
-        Names are those of :func:`tacit.check_agent`, and of the module: ``"attack"``,
-        ``"accounts"``, ``"transcript noise"``, ``"transcript overlap"``, ``"privacy loss"``,
-        ``"outside view"`` and ``"transcript"`` for runs that did not end as they should.
+        Names are those of :func:`tacit.check_agent`, ``"attack"``, those of transcripts, and
+        ``"transcript"`` for runs that did not end as they should.
         """
         found = [
             ("attack", f"sensitivity of {s.name}: {s.failure}")
@@ -232,20 +229,12 @@ class AgentAudit:
         bound = self.lower_bound
         return {
             "verdict": "pass" if self.passed else "fail",
-            "agent": self.agent,
-            "world": self.world,
-            "privacy": self.privacy,
+            **{name: getattr(self, name) for name in ("agent", "world", "privacy")},
             "guarantee": self.guarantee.to_dict(),
             "releases": self.releases,
             "passages": self.passages,
             "statistics": [
-                {
-                    "name": s.name,
-                    "declared": s.declared,
-                    "found": s.found,
-                    "tightness": s.tightness,
-                    "passed": s.passed,
-                }
+                {n: getattr(s, n) for n in ("name", "declared", "found", "tightness", "passed")}
                 for s in self.statistics
             ],
             "transcripts": [t.to_dict() for t in self.transcripts],
@@ -253,14 +242,7 @@ class AgentAudit:
             "mu_lower_bound": bound,
             "epsilon_lower_bound": epsilon_from_mu(bound, self.delta) if bound > 0.0 else 0.0,
             "checks": [
-                {
-                    "name": o.name,
-                    "outcome": "skipped"
-                    if o.skipped
-                    else ("failed" if o.failure is not None else "passed"),
-                    "reason": o.skipped or (str(o.failure) if o.failure is not None else None),
-                }
-                for o in self.outcomes
+                {"name": o.name, "outcome": o.verdict, "reason": o.reason} for o in self.outcomes
             ],
             "failures": list(self.failures),
             "failed": list(self.failed),

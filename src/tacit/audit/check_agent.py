@@ -3,9 +3,6 @@
 ``check_agent`` is what every agent of Tacit passes. It plays short simulations and looks at them
 from both sides of the gate: while they run, everything that enters a curator or a stream, and
 everything that comes out, is written down, or is played back in place of what would come out.
-
-It finds slips, not sabotage: an agent that recognises the check, or goes wrong only at a size that
-is not tried, passes. It does not replace the proof.
 """
 
 from __future__ import annotations
@@ -28,7 +25,6 @@ from tacit.audit.trial import Run, Trial
 from tacit.core.world import World
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import CheckFailed, InvalidArgument
-from tacit.privacy.models import NonPrivate
 
 
 @dataclass(frozen=True)
@@ -70,6 +66,16 @@ class Outcome:
     skipped: str | None
     failure: CheckFailed | None
 
+    @property
+    def verdict(self) -> str:
+        """In a word."""
+        return "skipped" if self.skipped else "passed" if self.failure is None else "failed"
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was skipped, or what it found."""
+        return self.skipped or (None if self.failure is None else str(self.failure))
+
 
 def check_agent(
     make_agent: Callable[..., Any],
@@ -83,37 +89,27 @@ def check_agent(
 ) -> AgentReport:
     """Checks everything an agent promises.
 
-    * protocol: attributes and their types; somebody is to be served until all declared users are;
-      releases count up, versions increase, and the agent runs on the form of data it asks for.
+    * protocol: attributes and their types; all declared users are served, releases count up,
+      versions increase, and the agent runs on the form of data it asks for.
     * chunks: users may come in any portions; what is published is the same.
     * refusals: more users than declared, wrong shapes, ids for some only: a typed error, and
       nothing has changed.
-    * sensitivity: the statistics that went through the gate are attacked by
-      :func:`tacit.check_statistic`; sums of very many users do not wrap; with the noise switched
-      off, what is released is the sum of the users' bounded vectors (rounded one by one, where
-      noise is exact).
+    * sensitivity: statistics are attacked by :func:`tacit.check_statistic`; sums of very many users
+      do not wrap; without noise a release is the sum of the users' bounded vectors.
     * budget: everybody enters the gate once, no block spends more than an episode may, the
-      guarantee is the declared budget; of users who return, by their ids, no more episodes count
-      than the guarantee is for, and those are their first.
-    * noise: what was released minus the true sums is as large as sensitivity and cost demand, in
-      every part, release and coordinate, neither smaller nor larger, and as releases state it; it
-      has the claimed distribution, tails included, and its values do not repeat; no two releases,
-      parts or entries share it. All of that in simulations and in real runs; and two real runs
-      with the same seed, clock and shared generators differ.
+      guarantee is the declared budget; of users who return no more episodes count than it is for.
+    * noise: it is as large as sensitivity and cost demand, in every part, release and coordinate,
+      of the claimed distribution, and shared by no two releases, parts or entries; in simulations
+      and in real runs, of which no two are alike.
     * data flow: with all releases forced to be the same, other users lead to the same policies,
-      blocks, statistics, public attributes and properties, texts (``repr``), published files,
-      return values of ``learn`` and messages (logged or printed), bit for bit; if one user changes,
-      nobody's contribution but hers does, and hers in one block only; if all users of one block
-      change, no other block's contributions do.
-    * hostile users: values that are not finite, out of range or of another policy neither raise
-      nor warn nor touch anybody else; counts that are masked by a policy count only those who
-      followed this very one.
+      questions, attributes, texts, files, return values and messages, bit for bit; a user changes
+      nobody's contribution but hers, and hers in one block.
+    * hostile users: no values raise, warn or touch anybody else; counts that are masked by a policy
+      count only those who followed this very one.
     * resume: a simulation saved in the middle of a block goes on identically in a fresh agent.
-    * real resume: a real run goes on with fresh noise; with a ledger, once, and the ledger knows
-      what was spent; with autosave, where an agent offers it, from a file that is there as soon as
-      a policy is published.
-    * ties: on rewards that are all equal and with labels in random order, every action is chosen
-      equally often.
+    * real resume: a real run goes on with fresh noise; once, and with every cost on record, where
+      there is a ledger; from a file that is there in time, where there is an autosave.
+    * ties: where nothing speaks for an action every one is chosen equally often.
     * labels: with actions named the other way round the agent earns as much.
 
     Random checks have fixed seeds, but for real noise, which has none; a correct agent fails one
@@ -137,24 +133,27 @@ def check_agent(
         CheckFailed: the message begins with the check's name.
     """
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(make_agent, world, users, seeds, seed, budget, sample, Path(folder))
-        return _Runner(trial).report()
+        trial = Trial(make_agent, world, Path(folder), users, seeds, seed, budget, sample)
+        outcomes = []
+        for outcome in _outcomes(trial):
+            if outcome.failure is not None:
+                raise outcome.failure
+            outcomes.append(outcome)
+        return AgentReport(
+            str(getattr(trial.make(), "name", "agent")),
+            tuple(o.name for o in outcomes if o.skipped is None),
+            {o.name: o.skipped for o in outcomes if o.skipped is not None},
+            len(trial.first.policies) - 1,
+            tuple(trial.tightness),
+        )
 
 
 def agent_outcomes(
-    make_agent: Callable[..., Any],
-    world: World,
-    *,
-    users: int = 1000,
-    seeds: int = 60,
-    seed: int = 0,
-    budget: Budget | None = None,
-    sample: Sample | None = None,
+    make_agent: Callable[..., Any], world: World, **options: Any
 ) -> Iterator[Outcome]:
     """The checks of :func:`check_agent` one by one, whatever they find; for reports."""
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(make_agent, world, users, seeds, seed, budget, sample, Path(folder))
-        yield from _Runner(trial).outcomes()
+        yield from _outcomes(Trial(make_agent, world, Path(folder), **options))
 
 
 def require_releases(agent: Any, releases: int) -> None:
@@ -170,60 +169,37 @@ def require_releases(agent: Any, releases: int) -> None:
         )
 
 
-class _Runner:
-    """Makes all checks, one after the other."""
-
-    def __init__(self, trial: Trial) -> None:
-        self.trial = trial
-
-    def outcomes(self) -> Iterator[Outcome]:
-        """All of them; a failed one does not end it."""
-        trial = self.trial
-        private = not isinstance(trial.privacy, NonPrivate)
-        exchangeable = isinstance(getattr(trial.world.spec, "actions", None), int) and getattr(
-            trial.world, "exchangeable_actions", True
-        )
-        unnamed = None if exchangeable else "the labels of these actions mean something"
-        noiseless = None if private else "there is no noise"
-        checks: list[tuple[str, Callable[[Trial], None], str | None]] = [
-            ("protocol", check_protocol, None),
-            ("chunks", check_chunks, None),
-            ("refusals", check_refusals, None),
-            ("sensitivity", check_sensitivity, None),
-            ("budget", check_budget, None if private else "there is no budget"),
-            ("noise", check_noise, noiseless),
-            ("data flow", check_data_flow, None),
-            ("hostile users", check_hostile, None),
-            ("resume", check_resume, None),
-            ("real resume", check_real, noiseless),
-            ("ties", check_ties, unnamed),
-            ("labels", check_labels, unnamed),
-        ]
-        first: Run = _guarded("protocol", lambda: trial.first)
-        require_releases(trial.make(), len(first.blocks))
-        for name, check, reason in checks:
-            failure = None
-            if reason is None:
-                try:
-                    _guarded(name, partial(check, trial))
-                except CheckFailed as error:
-                    failure = error
-            yield Outcome(name, reason, failure)
-
-    def report(self) -> AgentReport:
-        """What passed; the first failure is raised."""
-        outcomes = []
-        for outcome in self.outcomes():
-            if outcome.failure is not None:
-                raise outcome.failure
-            outcomes.append(outcome)
-        return AgentReport(
-            str(getattr(self.trial.make(), "name", "agent")),
-            tuple(o.name for o in outcomes if o.skipped is None),
-            {o.name: o.skipped for o in outcomes if o.skipped is not None},
-            len(self.trial.first.policies) - 1,
-            tuple(self.trial.tightness),
-        )
+def _outcomes(trial: Trial) -> Iterator[Outcome]:
+    """All checks, one after the other; a failed one does not end it."""
+    exchangeable = isinstance(getattr(trial.world.spec, "actions", None), int) and getattr(
+        trial.world, "exchangeable_actions", True
+    )
+    unnamed = None if exchangeable else "the labels of these actions mean something"
+    noiseless = None if trial.privacy.private else "there is no noise"
+    checks: list[tuple[str, Callable[[Trial], None], str | None]] = [
+        ("protocol", check_protocol, None),
+        ("chunks", check_chunks, None),
+        ("refusals", check_refusals, None),
+        ("sensitivity", check_sensitivity, None),
+        ("budget", check_budget, None if trial.privacy.private else "there is no budget"),
+        ("noise", check_noise, noiseless),
+        ("data flow", check_data_flow, None),
+        ("hostile users", check_hostile, None),
+        ("resume", check_resume, None),
+        ("real resume", check_real, noiseless),
+        ("ties", check_ties, unnamed),
+        ("labels", check_labels, unnamed),
+    ]
+    first: Run = _guarded("protocol", lambda: trial.first)
+    require_releases(trial.make(), len(first.blocks))
+    for name, check, reason in checks:
+        failure = None
+        if reason is None:
+            try:
+                _guarded(name, partial(check, trial))
+            except CheckFailed as error:
+                failure = error
+        yield Outcome(name, reason, failure)
 
 
 def _guarded(name: str, check: Callable[[], Any]) -> Any:

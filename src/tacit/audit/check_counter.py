@@ -11,11 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from tacit.audit.mechanisms import BasisNoise, ExactAudit, audit_counter, audit_linear
+from tacit.audit.mechanisms import (
+    BasisNoise,
+    ExactAudit,
+    audit_counter,
+    audit_linear,
+    linear_epsilon,
+)
 from tacit.privacy.counters import Counter
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
 from tacit.privacy.noise import Noise, NoiseSource
@@ -35,8 +41,9 @@ _SENSITIVITY = 2.0
 _SHORT = 3
 _SENSITIVITIES = (0.3, 2.0)
 _COSTS = (0.05, 0.7, 3.0)
-_SHAPES: tuple[tuple[int, ...], ...] = ((), (2,), (2, 2), (2, 2, 2), (48,))
-_SYMMETRIC_SHAPES: tuple[tuple[int, ...], ...] = ((2, 2), (2, 2, 2))
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+_SHAPES: Shapes = ((), (2,), (2, 2), (2, 2, 2), (48,))
+_SYMMETRIC_SHAPES: Shapes = ((2, 2), (2, 2, 2))
 
 
 @dataclass(frozen=True)
@@ -69,14 +76,12 @@ def check_counter(
 ) -> CounterReport:
     """Checks everything a counter promises.
 
-    Noise-free sums are exact (numbers, vectors, symmetric matrices); the exact audit of the code
-    does not exceed the claim, at several lengths, for small and large sensitivities and costs,
-    and, coordinate by coordinate, for items of all shapes; the noise is of the claimed
-    distribution and linear in what was drawn; the claimed standard deviation is the empirical
-    one, and coordinates are uncorrelated; a simulation resumes identically and a real run with
-    fresh noise; releases beyond the horizon, wrong shapes and infinite items are refused and
-    change nothing; the noise does not depend on the items, small or huge, so streams may be
-    adaptive; the state is no larger than promised and secret.
+    Noise-free sums are exact; the exact audit of the code does not exceed the claim, at several
+    lengths, sensitivities and costs, and for items of all shapes; the noise is of the claimed
+    distribution and size, linear in what was drawn, and uncorrelated between coordinates; it does
+    not depend on the items, so streams may be adaptive; a simulation resumes identically and a real
+    run with fresh noise; what is refused changes nothing; the state is no larger than promised and
+    secret.
 
     Args:
         make: a counter class, or a function with the same arguments.
@@ -98,7 +103,8 @@ def check_counter(
     if build.cost is not None:
         _check_draws(build)
         for n in (*lengths, releases):
-            audits[n] = _check_length(build, n, attained)
+            audits[n] = _audit_vectors(build, n)
+            _judge(build, audits[n], f"at {n} releases", attained)
         _check_calibrations(build, attained)
         _check_shapes(build, attained)
         _check_linear(build)
@@ -148,17 +154,15 @@ class _Builder:
             require(claim == value, f"built with {name}={value!r}, it claims {claim!r}")
         return counter
 
-    @property
-    def symmetric_too(self) -> bool:
-        return self.unit == "mu"
+    def shapes(self, plain: Shapes, symmetric: Shapes) -> list[tuple[tuple[int, ...], bool]]:
+        """Shapes of items, and whether these are symmetric; only Gaussian noise has such."""
+        also = symmetric if self.unit == "mu" else ()
+        return [(shape, False) for shape in plain] + [(shape, True) for shape in also]
 
 
 def _check_sums(build: _Builder) -> None:
     rng = np.random.default_rng(1)
-    shapes: list[tuple[tuple[int, ...], bool]] = [((), False), ((3,), False), ((2, 4), False)]
-    if build.symmetric_too:
-        shapes += [((3, 3), True), ((2, 3, 3), True)]
-    for shape, symmetric in shapes:
+    for shape, symmetric in build.shapes(((), (3,), (2, 4)), ((3, 3), (2, 3, 3))):
         items = rng.normal(size=(build.releases, *shape))
         if symmetric:
             items += np.swapaxes(items, -1, -2)
@@ -169,12 +173,6 @@ def _check_sums(build: _Builder) -> None:
 
 
 # Exact audits of what ``make`` makes.
-
-
-def _check_length(build: _Builder, releases: int, attained: float | None) -> ExactAudit:
-    audit = _audit_vectors(build, releases)
-    _judge(build, audit, f"at {releases} releases", attained)
-    return audit
 
 
 def _check_calibrations(build: _Builder, attained: float | None) -> None:
@@ -190,10 +188,7 @@ def _check_calibrations(build: _Builder, attained: float | None) -> None:
 def _check_shapes(build: _Builder, attained: float | None) -> None:
     """Every shape of item, in every direction that a user may change it."""
     reference = _tightness(_audit_vectors(build, _SHORT))
-    shapes = [(shape, False) for shape in _SHAPES]
-    if build.symmetric_too:
-        shapes += [(shape, True) for shape in _SYMMETRIC_SHAPES]
-    for shape, symmetric in shapes:
+    for shape, symmetric in build.shapes(_SHAPES, _SYMMETRIC_SHAPES):
         audit = _audit_shape(build, shape, symmetric)
         kind = "symmetric items" if symmetric else "items"
         _judge(build, audit, f"for {kind} of shape {shape}", attained, reference)
@@ -248,13 +243,14 @@ def _audit_vectors(
 def _audit_shape(build: _Builder, shape: tuple[int, ...], symmetric: bool) -> ExactAudit:
     """A short stream, scalar by scalar: nothing is assumed of coordinates."""
 
-    def mechanism(items: Floats, source: NoiseSource) -> list[Floats]:
+    def mechanism(items: Floats, source: NoiseSource) -> Any:
         counter = build(shape, source, releases=_SHORT, symmetric=symmetric)
         return [counter.release(item) for item in items]
 
     basis = _basis(shape, symmetric)
-    audit = _laplace_cost if build.unit == "epsilon" else _gaussian_cost
+    audit = linear_epsilon if build.unit == "epsilon" else _gaussian_cost
     try:
+        # Each basis item is a change of the item at one position of a stream.
         costs = [_SENSITIVITY * audit(mechanism, _changes(basis, k)) for k in range(_SHORT)]
     except InvalidArgument as error:
         raise CheckFailed(f"for items of shape {shape}: {error}") from error
@@ -271,16 +267,13 @@ def _basis(shape: tuple[int, ...], symmetric: bool) -> Floats:
     return unpack(np.eye(size).reshape(size, *shape[:-2], packed), shape[-1])
 
 
-def _changes(basis: Floats, position: int) -> Floats:
-    """Each basis item as a change of the item at ``position`` of a stream."""
+def _changes(basis: Floats, position: int) -> Any:
     changes = np.zeros((len(basis), _SHORT, *basis.shape[1:]))
     changes[:, position] = basis
     return changes
 
 
-def _gaussian_cost(
-    mechanism: Callable[[Floats, NoiseSource], list[Floats]], changes: Floats
-) -> float:
+def _gaussian_cost(mechanism: Callable[[Floats, NoiseSource], Any], changes: Any) -> float:
     """The largest mu over all unit combinations of the changes.
 
     mu^2 is a quadratic form in the change, so the costs of all e_i and e_i + e_j determine it.
@@ -295,45 +288,6 @@ def _gaussian_cost(
     squares = np.diag(form) / 4.0
     form = (np.maximum(form, form.T) - squares - squares[:, np.newaxis]) / 2.0
     return math.sqrt(float(np.linalg.eigvalsh(form)[-1]))
-
-
-def _laplace_cost(
-    mechanism: Callable[[Floats, NoiseSource], list[Floats]], changes: Floats
-) -> float:
-    """The largest epsilon over all changes of 1-norm 1, which a basis item attains.
-
-    Publishing A x + B z with B invertible is publishing B^-1 A x + z.
-    """
-    counting = _OneLaplace(None)
-    zero = np.zeros_like(changes[0])
-    size = np.ravel(mechanism(zero, counting)).size
-    if counting.draws != size:
-        raise InvalidArgument(f"{counting.draws} Laplace variables for {size} published numbers")
-    noise = np.stack([np.ravel(mechanism(zero, _OneLaplace(k))) for k in range(size)], axis=1)
-    shifts = np.stack([np.ravel(mechanism(v, _OneLaplace(None))) for v in changes], axis=1)
-    if np.linalg.matrix_rank(noise) < size:
-        return math.inf
-    return float(np.abs(np.linalg.solve(noise, shifts)).sum(axis=0).max())
-
-
-class _OneLaplace:
-    """Zeros, but for a one at the k-th Laplace variable drawn."""
-
-    simulation = True
-
-    def __init__(self, k: int | None) -> None:
-        self._k = k
-        self.draws = 0
-
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        raise InvalidArgument("the claim is epsilon, but some of the noise is gaussian")
-
-    def laplace(self, shape: tuple[int, ...]) -> Floats:
-        values = np.zeros(math.prod(shape))
-        if self._k is not None and 0 <= self._k - self.draws < values.size:
-            values[self._k - self.draws] = 1.0
-        self.draws += values.size
-        return values.reshape(shape)
 
 
 class _Multiplied:
@@ -455,10 +409,7 @@ def _refuses(error: type[Exception], call: Callable[[], object], what: str) -> N
 
 def _check_adaptive(build: _Builder) -> None:
     """With equal noise an adaptive stream and a zero stream have equal errors."""
-    shapes: list[tuple[tuple[int, ...], bool]] = [((4,), False), ((), False)]
-    if build.symmetric_too:
-        shapes += [((2, 2), True)]
-    for shape, symmetric in shapes:
+    for shape, symmetric in build.shapes(((4,), ()), ((2, 2),)):
         for size in (1.0, -1.0, 1e-6, 1e6, -1e6):
             _check_stream(build, shape, symmetric, size)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.audit.made_up_users import Sample, some_rows
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed, require
 from tacit.privacy.statistic import Block, Floats, Statistic
@@ -44,7 +45,7 @@ class StatisticReport:
 
 def check_statistic(
     statistic: Statistic,
-    sample: Callable[[np.random.Generator, int], Block],
+    sample: Sample,
     *,
     users: int = 300,
     rounds: int = 60,
@@ -94,15 +95,13 @@ class _Attack:
         self,
         statistic: Statistic,
         untouched: Statistic,
-        sample: Callable[[np.random.Generator, int], Block],
+        sample: Sample,
         rng: np.random.Generator,
         users: int,
     ) -> None:
-        self.statistic = statistic
-        self.untouched = untouched
-        self.sample = sample
-        self.rng = rng
-        self.users = users
+        self.statistic, self.untouched = statistic, untouched
+        self.sample, self.rng, self.users = sample, rng, users
+        self.changed = _ChangedUsers(sample, rng, users)
         self.declared: dict[str, float] = {}
         for relation in Relation:
             bounds = {"l2": statistic.l2(relation), "l1": statistic.l1(relation)}
@@ -123,7 +122,7 @@ class _Attack:
         if self.best is None or self.best[1].users == 0:
             return self.sample(self.rng, 2)
         parents = self.best[1]
-        return parents if parents.users == 2 else _rows(parents, np.zeros(2, dtype=np.int64))
+        return parents if parents.users == 2 else some_rows(parents, np.zeros(2, dtype=np.int64))
 
     def _check_bounds(self, norm: str) -> None:
         """0 < zero-out <= replace-one <= 2 zero-out, by the triangle inequality."""
@@ -141,7 +140,7 @@ class _Attack:
     def run(self, rounds: int) -> None:
         fingerprint = self.statistic.fingerprint
         block = self.sample(self.rng, self.users)
-        hostile = [self._corrupt(block), self._corrupt(block, whole_rows=True)]
+        hostile = [self.changed.corrupted(block), self.changed.corrupted(block, whole_rows=True)]
         for candidate in (block, *hostile):
             self._measure(candidate)
             self._check_independence(candidate)
@@ -151,7 +150,7 @@ class _Attack:
             self._check_totals(candidate)
         self._check_zero(block)
         for _ in range(rounds):
-            self._measure(self._evolve())
+            self._measure(self.changed.evolved(None if self.best is None else self.best[1]))
         require(
             self.statistic.fingerprint == fingerprint,
             f"{self.statistic.name}: its fields changed; it keeps something of the users it saw",
@@ -259,12 +258,75 @@ class _Attack:
         """The largest difference, relative to the longest vector allowed."""
         return float(np.abs(first - second).max(initial=0.0)) / self.length
 
-    def _evolve(self) -> Block:
+    def _check_zero(self, block: Block) -> None:
+        """A user all of whose numbers are NaN, or the most negative integer, counts zero."""
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, array in block.arrays.items():
+            if array.dtype.kind == "f":
+                arrays[name] = np.full(array.shape, np.nan)
+            elif array.dtype.kind == "i":
+                arrays[name] = np.full_like(array, np.iinfo(array.dtype.str).min)
+            else:
+                # Every value of an unsigned or boolean array may be a valid one.
+                return
+        require(
+            not self._vectors(Block(block.users, arrays)).any(),
+            f"{self.statistic.name}: a user of invalid values must count zero",
+        )
+
+    def _check_memory(self, block: Block) -> None:
+        """Vectors do not depend on the users that the statistic saw before."""
+        expected = self._vectors(block)
+        for first in (block.take(slice(0, 1)), self.changed.corrupted(block)):
+            other = copy.deepcopy(self.untouched)
+            self._vectors(first, other)
+            gap = self._gap(self._vectors(block, other), expected)
+            require(
+                gap < 1e-9,
+                f"{self.statistic.name}: vectors depend on users seen before ({gap:.3g})",
+            )
+
+    def _check_independence(self, block: Block) -> None:
+        """A user's vector alone, among others, and among hostile or equal others is the same."""
+        together = self._vectors(block)
+        name = self.statistic.name
+        for row in self.rng.choice(block.users, min(8, block.users), replace=False):
+            gap = self._gap(self._vectors(block.take(slice(row, row + 1)))[0], together[row])
+            require(gap < 1e-9, f"{name}: users depend on each other ({gap:.3g})")
+        shuffled = self.rng.integers(0, block.users, block.users)
+        for rows in (shuffled, np.sort(shuffled), np.full(5, shuffled[0])):
+            gap = self._gap(self._vectors(some_rows(block, rows)), together[rows])
+            require(gap < 1e-9, f"{name}: users depend on equal users or their order ({gap:.3g})")
+
+    def _check_totals(self, block: Block) -> None:
+        """What passes the gate is the sum of vectors that are within bounds already."""
+        for users in _TOTALS:
+            crowd = some_rows(block, self.rng.integers(0, block.users, users))
+            expected, scale = np.zeros(self.statistic.layout.size), self.length
+            for part in _parts(crowd):
+                vectors = self._vectors(part)
+                expected += vectors.sum(axis=0)
+                scale += float(np.abs(vectors).sum(axis=0).max(initial=0.0))
+            gap = float(np.abs(self.statistic.total(crowd) - expected).max())
+            require(
+                gap < 1e-9 * scale,
+                f"{self.statistic.name}: the total of {users} users is off by {gap:.3g}",
+            )
+
+
+@dataclass(frozen=True)
+class _ChangedUsers:
+    """Makes hostile users, and users around those that were found to be far apart."""
+
+    sample: Sample
+    rng: np.random.Generator
+    users: int
+
+    def evolved(self, parents: Block | None) -> Block:
         """A block around the best pair: its users changed a little, and fresh strangers."""
         fresh = self.sample(self.rng, self.users)
-        if self.best is None or self.best[1].users == 0:
+        if parents is None or parents.users == 0:
             return fresh
-        parents = self.best[1]
         picks = self.rng.integers(0, parents.users, self.users)
         picks[: parents.users] = np.arange(parents.users)
         steps = {array.shape[1] for array in parents.arrays.values() if array.ndim > 1}
@@ -315,7 +377,7 @@ class _Attack:
         sources = self.rng.integers(0, length, (self.users, 1))
         return np.where(copied, sources, steps)
 
-    def _corrupt(self, block: Block, whole_rows: bool = False) -> Block:
+    def corrupted(self, block: Block, whole_rows: bool = False) -> Block:
         arrays = {}
         for name, array in block.arrays.items():
             chosen = self.rng.random(array.shape) < 0.3
@@ -342,66 +404,6 @@ class _Attack:
             values += [int(ends[0]) - 1, int(ends[1]) + 1, int(ends[1]) + 2]
             values = [value for value in values if limits.min <= value <= limits.max]
         return self.rng.choice(np.array(values, dtype=array.dtype), array.shape)
-
-    def _check_zero(self, block: Block) -> None:
-        """A user all of whose numbers are NaN, or the most negative integer, counts zero."""
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, array in block.arrays.items():
-            if array.dtype.kind == "f":
-                arrays[name] = np.full(array.shape, np.nan)
-            elif array.dtype.kind == "i":
-                arrays[name] = np.full_like(array, np.iinfo(array.dtype.str).min)
-            else:
-                # Every value of an unsigned or boolean array may be a valid one.
-                return
-        require(
-            not self._vectors(Block(block.users, arrays)).any(),
-            f"{self.statistic.name}: a user of invalid values must count zero",
-        )
-
-    def _check_memory(self, block: Block) -> None:
-        """Vectors do not depend on the users that the statistic saw before."""
-        expected = self._vectors(block)
-        for first in (block.take(slice(0, 1)), self._corrupt(block)):
-            other = copy.deepcopy(self.untouched)
-            self._vectors(first, other)
-            gap = self._gap(self._vectors(block, other), expected)
-            require(
-                gap < 1e-9,
-                f"{self.statistic.name}: vectors depend on users seen before ({gap:.3g})",
-            )
-
-    def _check_independence(self, block: Block) -> None:
-        """A user's vector alone, among others, and among hostile or equal others is the same."""
-        together = self._vectors(block)
-        name = self.statistic.name
-        for row in self.rng.choice(block.users, min(8, block.users), replace=False):
-            gap = self._gap(self._vectors(block.take(slice(row, row + 1)))[0], together[row])
-            require(gap < 1e-9, f"{name}: users depend on each other ({gap:.3g})")
-        shuffled = self.rng.integers(0, block.users, block.users)
-        for rows in (shuffled, np.sort(shuffled), np.full(5, shuffled[0])):
-            gap = self._gap(self._vectors(_rows(block, rows)), together[rows])
-            require(gap < 1e-9, f"{name}: users depend on equal users or their order ({gap:.3g})")
-
-    def _check_totals(self, block: Block) -> None:
-        """What passes the gate is the sum of vectors that are within bounds already."""
-        for users in _TOTALS:
-            crowd = _rows(block, self.rng.integers(0, block.users, users))
-            expected, scale = np.zeros(self.statistic.layout.size), self.length
-            for part in _parts(crowd):
-                vectors = self._vectors(part)
-                expected += vectors.sum(axis=0)
-                scale += float(np.abs(vectors).sum(axis=0).max(initial=0.0))
-            gap = float(np.abs(self.statistic.total(crowd) - expected).max())
-            require(
-                gap < 1e-9 * scale,
-                f"{self.statistic.name}: the total of {users} users is off by {gap:.3g}",
-            )
-
-
-def _rows(block: Block, rows: NDArray[np.int64]) -> Block:
-    """Some users of a block, in this order and as often as named."""
-    return Block(len(rows), {name: array[rows] for name, array in block.arrays.items()})
 
 
 def _parts(block: Block, users: int = 300) -> Iterator[Block]:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,29 +61,20 @@ class Totals:
     """True sums over blocks, kept for runs in which the same users are asked the same again."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], list[tuple[Block, Floats]]] = {}
+        self._known: dict[tuple[Any, ...], Floats] = {}
 
-    def of(self, statistic: Statistic, number: int, block: Block) -> Floats:
-        """The sum over a block with this number."""
-        known = self._known.setdefault((statistic.fingerprint, number), [])
-        for before, total in known:
-            if _equal(before, block):
-                return total
-        total = statistic.total(block)
-        if len(self._known) > 5000:
-            self._known.clear()
-        # With one neighbour, and with the other.
-        self._known[statistic.fingerprint, number] = [*known, (block, total)][-2:]
-        return total
-
-
-def _equal(one: Block, other: Block) -> bool:
-    if one is other:
-        return True
-    if one.users != other.users or set(one.arrays) != set(other.arrays) or one.aggregate:
-        return False
-    # To the bit: some values are not numbers.
-    return all(a.tobytes() == other[name].tobytes() for name, a in one.arrays.items())
+    def of(self, statistic: Statistic, block: Block) -> Floats:
+        """The sum over a block."""
+        if block.aggregate:
+            return statistic.total(block)
+        # To the bit: some values are not numbers.
+        data = ((name, array.tobytes()) for name, array in block.arrays.items())
+        key = (statistic.fingerprint, *data)
+        if key not in self._known:
+            if len(self._known) > 5000:
+                self._known.clear()
+            self._known[key] = statistic.total(block)
+        return self._known[key]
 
 
 def measured(gate: WatchedGate, totals: Totals | None = None) -> list[Measured] | None:
@@ -97,7 +89,7 @@ def measured(gate: WatchedGate, totals: Totals | None = None) -> list[Measured] 
     streams: dict[Stream, list[tuple[int, Passage]]] = {}
     for place, passage in enumerate(gate.passages):
         if isinstance(passage.gate, LocalCurator):
-            if passage.gate.privacy.mechanism == "randomised response":
+            if passage.gate.privacy.reports_bits:
                 return None
         elif not isinstance(passage.gate, JointCurator):
             continue
@@ -116,7 +108,7 @@ def measured(gate: WatchedGate, totals: Totals | None = None) -> list[Measured] 
 
 
 def _total(gate: WatchedGate, totals: Totals, passage: Passage, number: int) -> Floats:
-    return totals.of(passage.statistic, number, gate.blocks[passage.gate, number])
+    return totals.of(passage.statistic, gate.blocks[passage.gate, number])
 
 
 def _kept(passage: Passage) -> Bools:
@@ -130,7 +122,7 @@ def _of_release(gate: WatchedGate, totals: Totals, place: int, passage: Passage)
     statistic, release, curator = passage.statistic, passage.release, passage.gate
     assert isinstance(curator, JointCurator)  # noqa: S101
     pure = curator.privacy.pure
-    sensitivity = statistic.sensitivity(curator.privacy.relation, "l1" if pure else "l2")
+    sensitivity = statistic.sensitivity(curator.privacy.relation, curator.privacy.norm)
     largest = max(abs(share) for share in passage.shares)
     scale = largest * sensitivity / float(release.cost or math.nan)
     pairs = list(zip(passage.blocks, passage.shares, strict=True))
@@ -213,17 +205,23 @@ _inverses: dict[tuple[Any, ...], tuple[Floats, Floats] | None] = {}
 
 def _of_reports(gate: WatchedGate, totals: Totals, place: int, passage: Passage) -> Measured:
     """The noise of a block's reports, added up; weights are as large as the noise's."""
-    statistic, curator = passage.statistic, passage.gate
-    assert isinstance(curator, LocalCurator)  # noqa: S101
-    scale, law = _report_scale(statistic, curator)
+    vector = passage.statistic.layout.pack(passage.release.parts)
     pairs = list(zip(passage.blocks, passage.shares, strict=True))
-    users = sum(share**2 * gate.blocks[curator, b].users for b, share in pairs)
-    scale *= math.sqrt(users)
-    total = sum(share * _total(gate, totals, passage, b) for b, share in pairs)
-    vector, kept = statistic.layout.pack(passage.release.parts), _kept(passage)
-    noise = np.where(kept, (vector - total) / scale, 0.0)
-    blur = report_blur(statistic, curator.privacy, passage.release.users, vector) / scale
-    return Measured(passage, place, noise, kept, {}, law, blur)
+    users = sum(share**2 * gate.blocks[passage.gate, b].users for b, share in pairs)
+    noise = vector - sum(share * _total(gate, totals, passage, b) for b, share in pairs)
+    return _reported(passage, place, noise, users, vector, passage.release.users)
+
+
+def _reported(
+    passage: Passage, place: int, noise: Floats, users: float, vector: Floats, terms: int
+) -> Measured:
+    """The noise of so many reports, beside a published vector that adds up so many."""
+    privacy: LocalDP = passage.gate.privacy  # type: ignore[attr-defined]
+    laplace = privacy.mechanism == "laplace"
+    law: Law = "sum of laplace" if laplace else "normal"
+    scale = math.sqrt(users * (2.0 if laplace else 1.0)) * noise_scale(passage.statistic, privacy)
+    kept, blur = _kept(passage), report_blur(passage.statistic, privacy, terms, vector) / scale
+    return Measured(passage, place, np.where(kept, noise / scale, 0.0), kept, {}, law, blur)
 
 
 def _of_report_stream(
@@ -232,36 +230,21 @@ def _of_report_stream(
     """What each release adds to the one before."""
     found, before = [], None
     for place, passage in passages:
-        statistic, curator = passage.statistic, passage.gate
-        assert isinstance(curator, LocalCurator)  # noqa: S101
-        scale, law = _report_scale(statistic, curator)
-        vector = statistic.layout.pack(passage.release.parts)
+        vector = passage.statistic.layout.pack(passage.release.parts)
         block = passage.blocks[0]
-        users = gate.blocks[curator, block].users
-        added = vector if before is None else vector - before
+        users = gate.blocks[passage.gate, block].users
+        noise = vector - (0.0 if before is None else before) - _total(gate, totals, passage, block)
         before = vector
-        scale *= math.sqrt(users)
-        noise = (added - _total(gate, totals, passage, block)) / scale
-        blur = report_blur(statistic, curator.privacy, users, vector) / scale
-        found.append(Measured(passage, place, noise, _kept(passage), {}, law, blur))
+        found.append(_reported(passage, place, noise, users, vector, users))
     return found
 
 
 def report_blur(statistic: Statistic, privacy: LocalDP, users: int, vector: Floats) -> float:
     """By how much a sum of reports may be off, by grids and floats."""
     blur = rounding(vector, users)
-    if privacy.sampler == "exact":
-        step = grid_step(statistic, "l2" if privacy.mechanism == "gaussian" else "l1")
-        blur += step * (users / 2 + 1)
+    if privacy.exact:
+        blur += grid_step(statistic, privacy.norm) * (users / 2 + 1)
     return blur
-
-
-def _report_scale(statistic: Statistic, curator: LocalCurator) -> tuple[float, Law]:
-    """The standard deviation of one report's noise, and how sums of it are distributed."""
-    scale = noise_scale(statistic, curator.privacy)
-    if curator.privacy.mechanism == "laplace":
-        return scale * math.sqrt(2.0), "sum of laplace"
-    return scale, "normal"
 
 
 # What passes the gate when nothing is added to it.
@@ -271,36 +254,19 @@ def _report_scale(statistic: Statistic, curator: LocalCurator) -> tuple[float, L
 def silence() -> Iterator[None]:
     """All sources of additive noise draw zeros for a while; for sums that should be exact."""
 
-    def zeros(self: Noise, shape: tuple[int, ...]) -> Floats:
-        return np.zeros(shape)
+    def zeros(self: Noise, *arguments: Any) -> Floats:
+        # The shape comes last.
+        return np.zeros(arguments[-1])
 
-    def sums(self: Noise, count: int, shape: tuple[int, ...]) -> Floats:
-        return np.zeros(shape)
+    def steps(self: ExactNoise, *arguments: Any) -> NDArray[np.int64]:
+        return np.zeros(arguments[-1], dtype=np.int64)
 
-    def steps(self: ExactNoise, scale: float, count: int) -> NDArray[np.int64]:
-        return np.zeros(count, dtype=np.int64)
-
-    def sum_of_steps(
-        self: ExactNoise, pure: bool, scale: float, users: int, count: int
-    ) -> NDArray[np.int64]:
-        return np.zeros(count, dtype=np.int64)
-
-    replaced: list[tuple[type, str, Any]] = [
-        (Noise, "normal", zeros),
-        (Noise, "laplace", zeros),
-        (Noise, "laplace_sum", sums),
-        (ExactNoise, "gaussian_steps", steps),
-        (ExactNoise, "laplace_steps", steps),
-        (ExactNoise, "sum_of_steps", sum_of_steps),
-    ]
-    originals = [(cls, name, cls.__dict__[name]) for cls, name, _ in replaced]
-    try:
-        for cls, name, other in replaced:
-            setattr(cls, name, other)
+    with contextlib.ExitStack() as stack:
+        for name in ("normal", "laplace", "laplace_sum"):
+            stack.enter_context(mock.patch.object(Noise, name, zeros))
+        for name in ("gaussian_steps", "laplace_steps", "sum_of_steps"):
+            stack.enter_context(mock.patch.object(ExactNoise, name, steps))
         yield
-    finally:
-        for cls, name, original in originals:
-            setattr(cls, name, original)
 
 
 def off_by(gate: WatchedGate) -> str | None:

@@ -1,18 +1,15 @@
 """Audits: what a mechanism really costs, computed from its code or measured on its output.
 
-Exact audits are for linear Gaussian mechanisms: whatever is published is A x + B z with inputs x,
-independent standard normals z and matrices that the code determines. The privacy loss of a pair
-of inputs with difference v is Gaussian with
+Exact audits are for linear mechanisms: whatever is published is A x + B z with inputs x,
+independent noise z and matrices that the code determines. Run with basis vectors in place of its
+random numbers it gives B, in place of its inputs A. For normal noise the privacy loss of a pair of
+inputs with difference v is Gaussian with
 
     mu^2 = (A v)' (B B')^+ (A v) = ||B^+ A v||^2      (infinite if A v is outside the range of B),
 
-so nobody has to believe a formula: the code is run with basis vectors in place of its random
-numbers, which gives B, and with basis vectors in place of its inputs, which gives A. The same runs
-audit Laplace counters: with B square and invertible, publishing A x + B z is publishing
-B^-1 A x + z, whose exact cost is epsilon = ||B^-1 A v||_1.
+and for Laplace noise with an invertible B the exact cost is epsilon = ||B^-1 A v||_1.
 
-The empirical audit needs no structure: from samples of any test statistic under two neighbouring
-inputs it gives a lower bound on mu that holds with a stated probability.
+The empirical audit needs no structure: it compares samples of two neighbouring inputs.
 """
 
 from __future__ import annotations
@@ -20,8 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +29,7 @@ from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.noise import NoiseSource
 
 Floats = NDArray[np.float64]
+Mechanism: TypeAlias = Callable[[Floats, NoiseSource], ArrayLike]
 
 
 class Releasing(Protocol):
@@ -91,8 +88,7 @@ class ExactAudit:
 class BasisNoise:
     """Puts basis vectors where a mechanism expects normals, along the last axis.
 
-    The j-th vector drawn overall is the j-th basis vector of ``dimension`` coordinates, so a
-    mechanism that treats all coordinates alike shows, in coordinate j of its output, the
+    So a mechanism that treats all coordinates alike shows, in coordinate j of its output, the
     coefficient of its j-th draw. With ``dimension=None`` it only counts, and returns zeros.
     """
 
@@ -143,10 +139,11 @@ def audit_counter(
     """
     make: Callable[[int, NoiseSource], Releasing]
     if isinstance(mechanism, Counter):
-        sensitivity = mechanism.sensitivity
-        claimed = mechanism.epsilon if mechanism.mu is None else mechanism.mu
-        releases = mechanism.releases if releases is None else releases
-        make = partial(_rebuild, mechanism)
+        counter = mechanism
+        sensitivity = counter.sensitivity
+        claimed = counter.epsilon if counter.mu is None else counter.mu
+        releases = counter.releases if releases is None else releases
+        make = lambda size, source: counter.rebuild((size,), source)  # noqa: E731
     else:
         make = mechanism
     if releases is None or releases < 1:
@@ -168,8 +165,7 @@ def counter_matrices(counter: Counter, releases: int) -> tuple[Floats, Floats]:
     Returns:
         Matrices A and B with a row per release: it publishes A x + B z, items x, unit noise z.
     """
-    inputs, noise, _, _ = _matrices(partial(_rebuild, counter), releases)
-    return inputs, noise
+    return _matrices(lambda size, source: counter.rebuild((size,), source), releases)[:2]
 
 
 def _matrices(
@@ -185,15 +181,14 @@ def _matrices(
 
 
 def audit_linear(
-    mechanism: Callable[[Floats, NoiseSource], ArrayLike],
+    mechanism: Mechanism,
     differences: Sequence[ArrayLike],
     *,
     claimed: float | None = None,
 ) -> ExactAudit:
     """The exact mu of any linear Gaussian mechanism, one scalar draw at a time.
 
-    Slower than :func:`audit_counter`, and free of its assumption that coordinates are alike:
-    correlated coordinates, symmetric matrices, several statistics, whole transcripts.
+    Slower than :func:`audit_counter`, and free of its assumption that coordinates are alike.
 
     Args:
         mechanism: ``mechanism(inputs, source)`` runs the code once on an array of inputs and
@@ -207,41 +202,60 @@ def audit_linear(
     >>> audit_linear(noisy_sum, [np.eye(3)]).mu.__round__(3)
     0.866
     """
+    shifts, noise = _scalar_matrices(mechanism, differences, "gaussian")
+    return ExactAudit("mu", claimed, _distances(shifts, noise), noise.shape[1])
+
+
+def linear_epsilon(mechanism: Mechanism, differences: Sequence[ArrayLike]) -> float:
+    """The exact epsilon of a linear mechanism with as many Laplace variables as published numbers.
+
+    See :func:`audit_linear` for the arguments.
+    """
+    return float(_taxicab(*_scalar_matrices(mechanism, differences, "laplace")).max())
+
+
+def _scalar_matrices(
+    mechanism: Mechanism,
+    differences: Sequence[ArrayLike],
+    law: str,
+) -> tuple[Floats, Floats]:
+    """What each difference, and each scalar that is drawn, changes in the output: its columns."""
+
+    def output(inputs: Floats, source: _OneDraw) -> Floats:
+        return np.ravel(np.asarray(mechanism(inputs, source), dtype=np.float64))
+
     pairs = [np.asarray(v, dtype=np.float64) for v in differences]
-    zero = np.zeros_like(pairs[0])
-    counting = _OneDraw(None)
-    origin = np.ravel(np.asarray(mechanism(zero, counting), dtype=np.float64))
+    zero, counting = np.zeros_like(pairs[0]), _OneDraw(law)
+    origin = output(zero, counting)
     noise = np.empty((origin.size, counting.draws))
     for k in range(counting.draws):
-        noise[:, k] = np.ravel(np.asarray(mechanism(zero, _OneDraw(k)))) - origin
-    shifts = np.stack(
-        [np.ravel(np.asarray(mechanism(v, _OneDraw(None)))) - origin for v in pairs], axis=1
-    )
-    return ExactAudit("mu", claimed, _distances(shifts, noise), counting.draws)
+        noise[:, k] = output(zero, _OneDraw(law, k)) - origin
+    return np.stack([output(v, _OneDraw(law)) - origin for v in pairs], axis=1), noise
 
 
 class _OneDraw:
-    """Zeros, but for a one at the k-th scalar drawn."""
+    """Zeros, but for a one at the k-th scalar drawn; noise of another law is refused."""
 
     simulation = True
 
-    def __init__(self, k: int | None) -> None:
-        self._k = k
+    def __init__(self, law: str, k: int = -1) -> None:
+        self._law, self._k = law, k
         self.draws = 0
 
     def normal(self, shape: tuple[int, ...]) -> Floats:
+        return self._draw("gaussian", shape)
+
+    def laplace(self, shape: tuple[int, ...]) -> Floats:
+        return self._draw("laplace", shape)
+
+    def _draw(self, law: str, shape: tuple[int, ...]) -> Floats:
+        if law != self._law:
+            raise InvalidArgument(f"this exact audit is for {self._law} noise; some is {law}")
         values = np.zeros(math.prod(shape))
-        if self._k is not None and 0 <= self._k - self.draws < values.size:
+        if 0 <= self._k - self.draws < values.size:
             values[self._k - self.draws] = 1.0
         self.draws += values.size
         return values.reshape(shape)
-
-    def laplace(self, shape: tuple[int, ...]) -> Floats:
-        raise InvalidArgument("the exact audit is for Gaussian noise; this mechanism drew Laplace")
-
-
-def _rebuild(counter: Counter, dimension: int, source: NoiseSource) -> Releasing:
-    return counter.rebuild((dimension,), source)
 
 
 def _stream(mechanism: Releasing, items: Floats) -> Floats:
@@ -266,8 +280,8 @@ def _taxicab(shifts: Floats, noise: Floats) -> Floats:
     """||B^-1 s||_1 for every column s of ``shifts``; infinite where B has no inverse."""
     if noise.shape[0] != noise.shape[1]:
         raise InvalidArgument(
-            f"a Laplace mechanism is audited exactly if it draws one vector per release; this one "
-            f"drew {noise.shape[1]} in {noise.shape[0]} releases"
+            f"a Laplace mechanism is audited exactly if it draws as much as it releases; this one "
+            f"drew {noise.shape[1]} in {noise.shape[0]}"
         )
     if np.linalg.matrix_rank(noise) < len(noise):
         return np.full(shifts.shape[1], np.inf)
@@ -277,11 +291,11 @@ def _taxicab(shifts: Floats, noise: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class EmpiricalAudit:
-    """A lower bound on mu, from samples, that holds with a stated probability.
+    """A lower bound on mu, from samples.
 
     Attributes:
         mu: the lower bound (0 if the samples show nothing).
-        confidence: the probability with which a true mu below this bound does not occur.
+        confidence: the probability with which it holds.
         threshold: the test: outputs above it (below it if ``flipped``) are called the alternative.
         false_positives: upper confidence bound on the test's false positive rate.
         true_positives: lower confidence bound on its true positive rate.

@@ -131,17 +131,13 @@ class Shape:
 
     def _tails(self, values: Floats) -> list[str]:
         """How many are far out, at least and at most."""
-        from scipy.special import bdtr, bdtrc
-
         n, sizes = values.size, np.abs(values)
         for threshold in _TAILS:
             chance = 2.0 * float(_below(self.law, np.array([-threshold]))[0])
             many = int(np.count_nonzero(sizes > threshold - self.blur))
             few = int(np.count_nonzero(sizes > threshold + self.blur))
-            too_few = bdtr(many, n, chance) < _ALARM / 2.0
-            too_many = few > 0 and bdtrc(few - 1, n, chance) < _ALARM / 2.0
-            if too_few or too_many:
-                count = many if too_few else few
+            if _unlikely(many, few, n, chance):
+                count = many if many < n * chance else few
                 return [
                     f"of {n} noise values {count} are beyond {threshold} times their scale, "
                     f"{n * chance:.0f} should be"
@@ -195,19 +191,23 @@ class Flips:
 
     def wrong(self) -> list[str]:
         """Where ones are too rare or too many, in words."""
-        from scipy.special import bdtr, bdtrc
-
         found = []
         for truth, chance in enumerate((self.flip, 0.5)):
             n, ones = self.seen[truth], self.ones[truth]
-            too_few = n > 0 and bdtr(ones, n, chance) < _ALARM / 2.0
-            too_many = ones > 0 and bdtrc(ones - 1, n, chance) < _ALARM / 2.0
-            if too_few or too_many:
+            if n > 0 and _unlikely(ones, ones, n, chance):
                 found.append(
                     f"of {n} bits that are {truth}, {ones} were reported as 1; by the claimed "
                     f"epsilon it should be {n * chance:.0f}"
                 )
         return found
+
+
+def _unlikely(most: int, least: int, trials: int, chance: float) -> bool:
+    """Whether a binomial variable is hardly ever as small as ``most``, or as large as ``least``."""
+    from scipy.special import bdtr, bdtrc
+
+    too_few = bdtr(most, trials, chance) < _ALARM / 2.0
+    return bool(too_few or (least > 0 and bdtrc(least - 1, trials, chance) < _ALARM / 2.0))
 
 
 def _below(law: Law, values: Floats) -> Floats:
@@ -327,24 +327,20 @@ class NoiseRecord:
 
     def sizes(self) -> list[str]:
         """Where noise is smaller or larger than claimed, in words."""
-        found = []
+        groups: list[tuple[str, Tally]] = []
         if self.parts:
             law = next(iter(self.parts.values())).law
-            whole = Tally(law, self.values, sum(t.total for t in self.parts.values()))
-            if whole.wrong():
-                found.append(
-                    f"the variance of {whole.values} noise values is {whole.ratio:.3f} of what "
-                    "sensitivity and cost demand"
-                )
-        groups: list[tuple[str, Tally]] = [(f"part {k}", t) for k, t in self.parts.items()]
-        groups += [(f"release {k}", t) for k, t in self.places.items()]
-        groups += [(f"the sum of part {k}", t) for k, t in self.sums.items()]
-        for what, tally in groups:
-            if tally.values and tally.wrong():
-                found.append(
-                    f"{what}: the variance of {tally.values} noise values is {tally.ratio:.3f} of "
-                    "what sensitivity and cost demand"
-                )
+            total = sum(t.total for t in self.parts.values())
+            groups.append(("", Tally(law, self.values, total)))
+        groups += [(f"part {k}: ", t) for k, t in self.parts.items()]
+        groups += [(f"release {k}: ", t) for k, t in self.places.items()]
+        groups += [(f"the sum of part {k}: ", t) for k, t in self.sums.items()]
+        found = [
+            f"{what}the variance of {tally.values} noise values is {tally.ratio:.3f} of what "
+            "sensitivity and cost demand"
+            for what, tally in groups
+            if tally.values and tally.wrong()
+        ]
         for (layout, law), (totals, counts) in self.coordinates.items():
             low, high = _limits(law, np.maximum(counts, 1.0), _ALARM_COORDINATE)
             off = (totals < low * (1.0 - _SLACK)) | (totals > high * (1.0 + _SLACK))

@@ -2,80 +2,79 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from html import escape
 
-if TYPE_CHECKING:
-    from tacit.audit.audit_report import AgentAudit, Transcript
+import numpy as np
+
+from tacit.audit.audit_report import FALSE_ALARM, AgentAudit, Transcript
+from tacit.privacy.storage import write_atomic
 
 
 def write_page(audit: AgentAudit, path: str) -> None:
     """Writes the report as one HTML file, pictures included."""
-    from tacit.privacy.storage import write_atomic
-
     write_atomic(path, page(audit).encode(), 0o644)
 
 
 def page(audit: AgentAudit) -> str:
     """The report as HTML."""
-    from html import escape
-
     verdict = "pass" if audit.passed else "fail"
-    rows = "".join(
-        f"<tr><td>{escape(s.name)}</td><td>{s.declared:.5g}</td>"
-        f"<td>{'' if math.isnan(s.found) else f'{s.found:.5g}'}</td>"
-        f"<td>{'pass' if s.passed else escape(str(s.failure))}</td></tr>"
+    attacked = [
+        (s.name, f"{s.declared:.5g}", "" if math.isnan(s.found) else f"{s.found:.5g}", s.verdict)
         for s in audit.statistics
-    )
-    parts = []
-    for t in audit.transcripts:
-        numbers = {
-            f"claimed {t.unit}": f"{t.claimed:.5g}",
-            f"{t.unit} of any two users, at most, by the claimed noise": f"{t.bound:.5g}",
-            f"{t.unit} of the worst two found, by the claimed noise": f"{t.accounted:.5g}",
-            f"{t.unit} of these two, by the measured noise": f"{t.estimate:.5g}",
-            "measured over claimed variance of the noise": f"{t.noise_ratio:.5g}",
-            "measured over claimed variance of the privacy loss": (
-                "not Gaussian" if math.isnan(t.along) else f"{t.along:.5g}"
-            ),
-            "values of noise": f"{t.noise_values:,}",
-            "lower bound from outside": str(t.outside),
-            "runs with each of the two users": f"{t.runs:,}",
-        }
-        table = "".join(
-            f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in numbers.items()
-        )
-        parts.append(
-            f"<h2>A user of block {t.block}</h2><table>{table}</table>"
-            f'<img alt="privacy losses" src="data:image/png;base64,{_picture(t)}">'
-        )
-    checks = "".join(
-        f"<tr><td>{escape(str(c['name']))}</td><td>{escape(str(c['outcome']))}</td>"
-        f"<td>{escape(str(c['reason'] or ''))}</td></tr>"
-        for c in audit.to_dict()["checks"]
-    )
-    failures = "".join(f"<li>{escape(f)}</li>" for f in audit.failures)
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        f"<title>Audit of {escape(audit.agent)}</title><style>{_STYLE}</style></head><body>"
+    ]
+    parts = [
         f"<h1>Audit of {escape(audit.agent)} on {escape(audit.world)}: "
-        f"<span class='{verdict}'>{verdict}</span></h1>"
-        f"<p>{escape(str(audit.guarantee))}</p>"
+        f"<span class='{verdict}'>{verdict}</span></h1><p>{escape(str(audit.guarantee))}</p>"
         f"<p>Audited as {escape(audit.privacy)}: {audit.passages:,} releases through the gate, "
         f"{audit.releases:,} policies published.</p>"
-        + (f"<h2>What is wrong</h2><ul>{failures}</ul>" if failures else "")
-        + "<h2>Sensitivities under attack</h2><table><tr><th>statistic</th><th>declared</th>"
-        f"<th>largest found</th><th></th></tr>{rows}</table>"
-        + "".join(parts)
-        + (
-            f"<h2>Behaviour</h2><table><tr><th>check</th><th></th><th></th></tr>{checks}</table>"
-            if checks
-            else ""
-        )
-        + "<p>A pass is no proof; the proof is in the documentation of each statistic. An agent "
-        f"that does what it says fails with a probability below {audit.to_dict()['false_alarm']:g}."
-        "</p></body></html>"
+    ]
+    if audit.failures:
+        wrong = "".join(f"<li>{escape(words)}</li>" for words in audit.failures)
+        parts.append(f"<h2>What is wrong</h2><ul>{wrong}</ul>")
+    parts.append("<h2>Sensitivities under attack</h2>")
+    parts.append(_table(attacked, ("statistic", "declared", "largest found", "")))
+    for t in audit.transcripts:
+        parts.append(f"<h2>A user of block {t.block}</h2>{_table(_numbers(t))}")
+        parts.append(f'<img alt="privacy losses" src="data:image/png;base64,{_picture(t)}">')
+    if audit.outcomes:
+        made = [(o.name, o.verdict, o.reason or "") for o in audit.outcomes]
+        parts.append("<h2>Behaviour</h2>" + _table(made, ("check", "", "")))
+    parts.append(
+        "<p>A pass is no proof; the proof is in the documentation of each statistic. An agent "
+        f"that does what it says fails with a probability below {FALSE_ALARM:g}.</p>"
     )
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        f"<title>Audit of {escape(audit.agent)}</title><style>{_STYLE}</style></head>"
+        f"<body>{''.join(parts)}</body></html>"
+    )
+
+
+def _numbers(t: Transcript) -> list[tuple[str, str]]:
+    return [
+        (f"claimed {t.unit}", f"{t.claimed:.5g}"),
+        (f"{t.unit} of any two users, at most, by the claimed noise", f"{t.bound:.5g}"),
+        (f"{t.unit} of the worst two found, by the claimed noise", f"{t.accounted:.5g}"),
+        (f"{t.unit} of these two, by the measured noise", f"{t.estimate:.5g}"),
+        ("measured over claimed variance of the noise", f"{t.noise_ratio:.5g}"),
+        (
+            "measured over claimed variance of the privacy loss",
+            "not Gaussian" if math.isnan(t.along) else f"{t.along:.5g}",
+        ),
+        ("values of noise", f"{t.noise_values:,}"),
+        ("lower bound from outside", str(t.outside)),
+        ("runs with each of the two users", f"{t.runs:,}"),
+    ]
+
+
+def _table(rows: Sequence[Sequence[object]], head: Sequence[str] = ()) -> str:
+    cells = ["".join(f"<th>{name}</th>" for name in head)] if head else []
+    cells += ["".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in rows]
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
 _STYLE = (
@@ -88,10 +87,6 @@ _STYLE = (
 
 def _picture(transcript: Transcript) -> str:
     """Losses of both kinds of runs against what is claimed, as a PNG in base64."""
-    import base64
-    import io
-
-    import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -25,7 +25,7 @@ from tacit.core.world import Data, World
 from tacit.privacy.budget import Budget
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import CheckFailed, TacitError
-from tacit.privacy.models import JointDP, LocalDP, NonPrivate
+from tacit.privacy.models import PrivacyModel
 from tacit.privacy.statistic import Block, Statistic
 
 SEED = 7
@@ -60,31 +60,23 @@ class Run:
         return [passage.release for passage in self.gate.passages]
 
 
+@dataclass(eq=False)
 class Trial:
     """One trial of one kind of agent; see :func:`tacit.check_agent` for the arguments."""
 
-    def __init__(
-        self,
-        make: Callable[..., Any],
-        world: World,
-        users: int,
-        seeds: int,
-        seed: int,
-        budget: Budget | None,
-        sample: Sample | None,
-        folder: Path,
-    ) -> None:
-        self.make_agent = make
-        self.world = world
-        self.users = users
-        self.seeds = seeds
-        self.seed = seed
-        self.budget = budget
-        self.sample = sample
-        self.folder = folder
-        self.tightness: list[float] = []
+    make_agent: Callable[..., Any]
+    world: World
+    folder: Path
+    users: int = 1000
+    seeds: int = 60
+    seed: int = 0
+    budget: Budget | None = None
+    sample: Sample | None = None
+    tightness: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
         self.privacy: Any = getattr(self.make(), "privacy", None)
-        if not isinstance(self.privacy, (JointDP, LocalDP, NonPrivate)):
+        if not isinstance(self.privacy, PrivacyModel):
             raise CheckFailed(f"protocol: privacy is {self.privacy!r}, not a privacy model")
 
     def make(self, seed: int = 0, real: bool = False, **options: Any) -> Any:
@@ -124,15 +116,15 @@ class Trial:
         show: bool = False,
         warn: Literal["always", "error"] = "always",
     ) -> Run:
-        """Serves all users.
+        """Serves all users: the world's own, or others, block by block.
 
         Args:
             agent: who serves them; a fresh one by default.
-            users: who is served, block by block; the world's own by default.
+            users: who is served.
             script: what is released instead of what would be.
             stream: which of the world's users.
             show: whether to look at everything that can be seen of the agent.
-            warn: what becomes of warnings: said every time, or raised.
+            warn: what becomes of warnings.
         """
         agent = self.make() if agent is None else agent
         rng = self.rng(stream)

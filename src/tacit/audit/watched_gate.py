@@ -142,9 +142,9 @@ class WatchedGate:
 
 def _shares(numbers: Sequence[int], newest: int, options: Mapping[str, Any]) -> tuple[float, ...]:
     """The weight of every block in a release; see :meth:`tacit.Curator.release`."""
-    decay, weights = options.get("decay"), options.get("weights")
-    if decay is not None:
-        return tuple(float(decay) ** (number - newest) for number in numbers)
+    if options.get("decay") is not None:
+        return tuple(float(options["decay"]) ** (number - newest) for number in numbers)
+    weights = options.get("weights")
     return (1.0,) * len(numbers) if weights is None else tuple(float(w) for w in weights)
 
 

@@ -1,12 +1,9 @@
 """Users who are as far apart as they can be, by family: what an attack should begin with.
 
-The farthest neighbours of a bounded statistic seldom look like anybody real. In finite worlds they
-never leave a state, and are always or never paid; with features they are where features point in
-opposite directions; in a mixture they walk as far as they can in a direction of the sums that are
-asked of them, or against it; under linear-quadratic control they are so long that nothing but the
-clip bounds them; in a box they sit in its corners. Each function makes a sampler for
-:func:`tacit.check_statistic`, ``check_agent(sample=...)`` and ``audit_agent(sample=...)``, which
-mixes it with users of the world itself.
+The farthest neighbours of a bounded statistic seldom look like anybody real. Each function makes a
+sampler for :func:`tacit.check_statistic`, ``check_agent(sample=...)`` and
+``audit_agent(sample=...)``, which mixes it with users of the world itself. Where a ``policy`` is
+given, actions (H, S), all of them follow it.
 """
 
 from __future__ import annotations
@@ -43,22 +40,21 @@ def worst_users(spec: Any, policy: Any = None) -> Sample:
     if hasattr(spec, "lows"):
         ends = spec.lows, spec.highs
         return cornered_users(*ends, spec.actions, spec.horizon, spec.reward_range)
-    sizes = tuple(getattr(spec, name, None) for name in ("states", "actions", "horizon"))
-    states, actions, horizon = sizes
-    if not all(isinstance(size, int) for size in sizes) or states is None or actions is None:
+    sizes: list[Any] = [getattr(spec, name, None) for name in ("states", "actions", "horizon")]
+    if not all(isinstance(size, int) for size in sizes):
         raise InvalidArgument(f"no worst users are known for a spec of type {type(spec).__name__}")
     table = getattr(policy, "actions", None)
     table = table if isinstance(table, np.ndarray) else None
     features = getattr(spec, "features", None)
     if isinstance(features, np.ndarray) and features.ndim == 3:
-        return opposite_users(features, int(horizon or 1), table)
+        return opposite_users(features, sizes[2], table)
+    states, actions, horizon = sizes
+    settled = settled_users(states, actions, horizon, table)
     if hasattr(spec, "transition_features"):
         # Some of what a mixture agent asks is of all users, some of those who follow its policy.
-        walkers = far_walkers(
-            spec.transition_features, int(horizon or 1), spec.center, spec.directions
-        )
-        return mixed(walkers, settled_users(states, actions, int(horizon or 1), table))
-    return settled_users(states, actions, int(horizon or 1), table)
+        psi = spec.transition_features
+        return mixed(far_walkers(psi, sizes[2], spec.center, spec.directions), settled)
+    return settled
 
 
 def settled_users(states: int, actions: int, horizon: int, policy: Ints | None = None) -> Sample:
@@ -66,51 +62,42 @@ def settled_users(states: int, actions: int, horizon: int, policy: Ints | None =
 
     Two of them in different cells, or in one cell and always or never paid, are as far apart as
     capped, pooled and plain counts allow.
-
-    Args:
-        states: S.
-        actions: A.
-        horizon: H.
-        policy: actions (H, S) that all of them follow, or ``None`` for any.
     """
 
     def sample(rng: np.random.Generator, users: int) -> Block:
         homes = rng.integers(0, states, (users, 2))
         homes[:, 1] = np.where(rng.random(users) < 0.5, homes[:, 0], homes[:, 1])
         path = homes[:, np.arange(horizon + 1) % 2]
-        chosen = np.repeat(rng.integers(0, actions, (users, 1)), horizon, axis=1)
-        if policy is not None:
-            chosen = policy[np.arange(horizon), path[:, :horizon]]
-        return _finite(rng, path, chosen)
+        return _finite(rng, path, rng.integers(0, actions, users), policy)
 
     return sample
 
 
 def opposite_users(features: ArrayLike, horizon: int, policy: Ints | None = None) -> Sample:
-    """Users who stay where features point in a direction, or against it.
-
-    Args:
-        features: phi, (S, A, d).
-        horizon: H.
-        policy: actions (H, S) that all of them follow, or ``None`` for any.
-    """
+    """Users who stay where features (S, A, d) point in a direction, or against it."""
     table = np.asarray(features, dtype=np.float64)
     S, A, d = table.shape
 
     def sample(rng: np.random.Generator, users: int) -> Block:
-        directions = rng.normal(size=(users, d))
-        some = directions @ table.reshape(S * A, d).T
-        cells = some.argmax(axis=1)
+        cells = (rng.normal(size=(users, d)) @ table.reshape(S * A, d).T).argmax(axis=1)
         path = np.repeat((cells // A)[:, np.newaxis], horizon + 1, axis=1)
         # Where they go next is often somewhere else.
         last = rng.integers(0, S, users)
         path[:, -1] = np.where(rng.random(users) < 0.5, last, path[:, -1])
-        chosen = np.repeat((cells % A)[:, np.newaxis], horizon, axis=1)
-        if policy is not None:
-            chosen = policy[np.arange(horizon), path[:, :horizon]]
-        return _finite(rng, path, chosen)
+        return _finite(rng, path, cells % A, policy)
 
     return sample
+
+
+def _finite(rng: np.random.Generator, path: Ints, action: Ints, policy: Ints | None) -> Block:
+    """With one action for ever, or the policy's, and rewards that are always 1 or never."""
+    users, horizon = path.shape[0], path.shape[1] - 1
+    actions = np.repeat(action[:, np.newaxis], horizon, axis=1)
+    if policy is not None:
+        actions = policy[np.arange(horizon), path[:, :horizon]]
+    paid = rng.integers(0, 2, (users, 1)).astype(np.float64)
+    arrays = {"states": path, "actions": actions, "rewards": np.repeat(paid, horizon, axis=1)}
+    return Block(users, {name: np.array(array) for name, array in arrays.items()})
 
 
 def far_walkers(
@@ -135,78 +122,71 @@ def far_walkers(
         directions: of the weights, (d, k): x is psi along these; all by default.
     """
     psi = np.asarray(features, dtype=np.float64)
-    S, _, d, _ = psi.shape
+    S, d = psi.shape[0], psi.shape[2]
     along = np.eye(d) if directions is None else np.asarray(directions, dtype=np.float64)
     middle = np.zeros(d) if center is None else np.asarray(center, dtype=np.float64)
     x = np.einsum("sadt,dk->sakt", psi, along, optimize=True)
     x = x / max(float(np.sqrt((x**2).sum(axis=(2, 3)).max(initial=0.0))), 1e-12)
     mean = np.einsum("sadt,d->sat", psi, middle)
-    crosses = x - (x @ mean[..., np.newaxis])
-    grams = x @ np.swapaxes(x, 2, 3)
+    sums = x - (x @ mean[..., np.newaxis]), x @ np.swapaxes(x, 2, 3)
     possible = np.abs(psi).sum(axis=2) > 0
-
-    def walk(worth: Floats) -> tuple[Ints, Ints, Floats]:
-        """States, actions and rewards of the walk that is worth most."""
-        ahead, plans = np.zeros(S), []
-        for _ in range(horizon):
-            total = np.maximum(worth, 0.0) + ahead
-            plans.append(total.reshape(S, -1).argmax(axis=1))
-            ahead = total.reshape(S, -1).max(axis=1)
-        path, chosen = np.zeros(horizon + 1, dtype=np.int64), np.zeros(horizon, dtype=np.int64)
-        rewards = np.ones(horizon)
-        path[0] = int(ahead.argmax())
-        for step, plan in enumerate(reversed(plans)):
-            chosen[step], path[step + 1] = divmod(int(plan[path[step]]), S)
-            if worth[path[step], chosen[step], path[step + 1]] <= 0.0:
-                rewards[step] = np.nan
-        return path, chosen, rewards
-
-    def worth_of(rng: np.random.Generator) -> Floats:
-        """What transitions are worth in a direction, of sums for all values or for some."""
-        slope, tilt = rng.normal(size=grams.shape[2]), rng.normal(size=grams.shape[2:])
-        shares = rng.choice([0.3, 1.0, 3.0], 2)
-        if rng.random() < 0.5:
-            across = np.einsum("sakt,k->sat", crosses, slope)
-            inside = np.einsum("sakl,kl->sa", grams, tilt)
-        else:
-            values = rng.random(S) - 0.5
-            p, q = x @ values, values - (mean @ values)[..., np.newaxis]
-            across = (p @ slope)[..., np.newaxis] * q
-            inside = np.einsum("sak,kl,sal->sa", p, tilt, p)
-        across /= max(float(np.abs(across).max(initial=0.0)), 1e-12)
-        inside /= max(float(np.abs(inside).max(initial=0.0)), 1e-12)
-        return np.asarray(shares[0] * across + shares[1] * inside[..., np.newaxis])
 
     def sample(rng: np.random.Generator, users: int) -> Block:
         walks = []
         for _ in range(_WALKS):
-            worth = worth_of(rng)
+            worth = _worth(x, mean, sums, rng)
             # What repeats itself: only steps that lead back to where they began.
             if rng.random() < 0.5:
                 worth = np.where(np.eye(S, dtype=bool)[:, np.newaxis], worth, 0.0)
             worth = np.where(possible, worth, 0.0)
-            walks += [walk(worth), walk(-worth)]
+            walks += [_best_walk(worth, horizon), _best_walk(-worth, horizon)]
         picks = rng.permutation(np.arange(users) % len(walks))
         paid = rng.integers(0, 2, (users, 1)).astype(np.float64)
         path, chosen, rewards = (
             np.array(column).reshape(len(walks), -1)[picks] for column in zip(*walks, strict=True)
         )
-        arrays: dict[str, NDArray[Any]] = {
-            "states": path,
-            "actions": chosen,
-            "rewards": rewards * paid,
-        }
+        arrays: dict[str, Any] = {"states": path, "actions": chosen, "rewards": rewards * paid}
         return Block(users, arrays)
 
     return sample
 
 
-def _finite(rng: np.random.Generator, path: Ints, actions: Ints) -> Block:
-    """With rewards that are always 1 or never."""
-    users, horizon = actions.shape
-    paid = rng.integers(0, 2, (users, 1)).astype(np.float64)
-    arrays = {"states": path, "actions": actions, "rewards": np.repeat(paid, horizon, axis=1)}
-    return Block(users, {name: np.array(array) for name, array in arrays.items()})
+def _worth(
+    x: Floats, mean: Floats, sums: tuple[Floats, Floats], rng: np.random.Generator
+) -> Floats:
+    """What transitions are worth in a direction, of sums for all values or for some."""
+    k = x.shape[2]
+    slope, tilt = rng.normal(size=k), rng.normal(size=(k, k))
+    shares = rng.choice([0.3, 1.0, 3.0], 2)
+    if rng.random() < 0.5:
+        across = np.einsum("sakt,k->sat", sums[0], slope)
+        inside = np.einsum("sakl,kl->sa", sums[1], tilt)
+    else:
+        values = rng.random(x.shape[3]) - 0.5
+        p, q = x @ values, values - (mean @ values)[..., np.newaxis]
+        across = (p @ slope)[..., np.newaxis] * q
+        inside = np.einsum("sak,kl,sal->sa", p, tilt, p)
+    across /= max(float(np.abs(across).max(initial=0.0)), 1e-12)
+    inside /= max(float(np.abs(inside).max(initial=0.0)), 1e-12)
+    return np.asarray(shares[0] * across + shares[1] * inside[..., np.newaxis])
+
+
+def _best_walk(worth: Floats, horizon: int) -> tuple[Ints, Ints, Floats]:
+    """States, actions and rewards of the walk that is worth most."""
+    S = len(worth)
+    ahead, plans = np.zeros(S), []
+    for _ in range(horizon):
+        total = (np.maximum(worth, 0.0) + ahead).reshape(S, -1)
+        plans.append(total.argmax(axis=1))
+        ahead = total.max(axis=1)
+    path, chosen = np.zeros(horizon + 1, dtype=np.int64), np.zeros(horizon, dtype=np.int64)
+    rewards = np.ones(horizon)
+    path[0] = int(ahead.argmax())
+    for step, plan in enumerate(reversed(plans)):
+        chosen[step], path[step + 1] = divmod(int(plan[path[step]]), S)
+        if worth[path[step], chosen[step], path[step + 1]] <= 0.0:
+            rewards[step] = np.nan
+    return path, chosen, rewards
 
 
 def saturating_users(states: int, controls: int, horizon: int) -> Sample:
@@ -214,11 +194,6 @@ def saturating_users(states: int, controls: int, horizon: int) -> Sample:
 
     Their outer products have rank one, so that of two orthogonal ones each is clipped to the whole
     bound; next states point along or against a direction of their own.
-
-    Args:
-        states: n.
-        controls: d.
-        horizon: H.
     """
 
     def sample(rng: np.random.Generator, users: int) -> Block:
@@ -228,12 +203,10 @@ def saturating_users(states: int, controls: int, horizon: int) -> Sample:
         path = np.repeat(inputs[:, :, :states], horizon + 1, axis=1)
         ends = _directions(rng, users, states)[:, np.newaxis] * lengths
         path[:, 1:] = np.where(rng.random((users, 1, 1)) < 0.3, ends, path[:, 1:])
-        arrays: dict[str, NDArray[Any]] = {
-            "states": path,
-            "actions": np.repeat(inputs[:, :, states:], horizon, axis=1),
-            "lengths": np.full(users, horizon + 1),
-        }
-        return Block(users, arrays)
+        actions = np.repeat(inputs[:, :, states:], horizon, axis=1)
+        return Block(
+            users, {"states": path, "actions": actions, "lengths": np.full(users, horizon + 1)}
+        )
 
     return sample
 
@@ -256,14 +229,8 @@ def cornered_users(
 ) -> Sample:
     """Users in a box who stay in a corner, or anywhere, with one action and one reward for ever.
 
-    Their residuals have the two largest sizes there are, of opposite sign.
-
-    Args:
-        lows: the lower corner of the box; infinite ends count as 100.
-        highs: the upper corner.
-        actions: how many there are.
-        horizon: H.
-        reward_range: the smallest and the largest reward.
+    Their residuals have the two largest sizes there are, of opposite sign. Infinite ends of the box
+    count as 100.
     """
     ends = [np.asarray(corner, dtype=np.float64) for corner in (lows, highs)]
     low, high = (np.nan_to_num(end, posinf=100.0, neginf=-100.0) for end in ends)
@@ -274,7 +241,7 @@ def cornered_users(
         where = np.where(rng.random((users, 1)) < 0.5, corners, anywhere)
         paid = np.array(reward_range)[rng.integers(0, 2, (users, 1))]
         chosen = rng.integers(0, actions, (users, 1))
-        arrays: dict[str, NDArray[Any]] = {
+        arrays: dict[str, Any] = {
             "states": np.repeat(where[:, np.newaxis], horizon + 1, axis=1),
             "actions": np.repeat(chosen, horizon, axis=1),
             "rewards": np.repeat(paid, horizon, axis=1),

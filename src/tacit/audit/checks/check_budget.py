@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -165,9 +165,8 @@ def _budget(trial: Trial) -> Budget:
 
 def _limit(trial: Trial) -> float | None:
     """What an episode may cost under the declared budget."""
-    if not isinstance(trial.privacy, JointDP):
+    if not trial.privacy.joint:
         return None
     budget = _budget(trial)
-    return dataclasses.replace(
-        trial.privacy, epsilon=budget.epsilon, delta=budget.delta
-    ).episode_limit
+    given: JointDP = replace(trial.privacy, epsilon=budget.epsilon, delta=budget.delta)
+    return given.episode_limit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
@@ -72,50 +71,46 @@ def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "alway
     return other
 
 
+def _changed(trial: Trial, other: Run) -> Iterator[tuple[int, int]]:
+    """Of how many users of which blocks contributions changed, release by release."""
+    for one, two in zip(trial.first.gate.passages, other.gate.passages, strict=True):
+        after = other.gate.contributions(two)
+        for number, vectors in trial.first.gate.contributions(one).items():
+            rows = int((vectors != after[number]).any(axis=1).sum())
+            if rows:
+                yield number, rows
+
+
 def _block_changed(trial: Trial, where: int, users: Sequence[Block]) -> None:
     """Whoever came in one block is in no other."""
     what = f"all users of block {where} replaced"
-    other = _replay(trial, f"with {what}", users)
-    for one, two in zip(trial.first.gate.passages, other.gate.passages, strict=True):
-        before = trial.first.gate.contributions(one)
-        after = other.gate.contributions(two)
-        for number, vectors in before.items():
-            rows = np.flatnonzero((vectors != after[number]).any(axis=1))
-            if rows.size and number != where:
-                raise CheckFailed(
-                    f"{what}: the contributions of {rows.size} users of block {number} "
-                    "changed: they are in both"
-                )
+    for number, changed in _changed(trial, _replay(trial, f"with {what}", users)):
+        if number != where:
+            raise CheckFailed(
+                f"{what}: the contributions of {changed} users of block {number} changed: they "
+                "are in both"
+            )
 
 
 def _one_changed(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "always") -> None:
     """Nobody's contribution but hers changes, and hers in one block."""
-    other = _replay(trial, f"with {what}", users, warn)
     touched: set[int] = set()
-    for one, two in zip(trial.first.gate.passages, other.gate.passages, strict=True):
-        before = trial.first.gate.contributions(one)
-        after = other.gate.contributions(two)
-        for number, vectors in before.items():
-            rows = np.flatnonzero((vectors != after[number]).any(axis=1))
-            if rows.size > 1:
-                raise CheckFailed(f"{what}: the contributions of {rows.size} users changed")
-            if rows.size:
-                touched.add(number)
+    for number, changed in _changed(trial, _replay(trial, f"with {what}", users, warn)):
+        if changed > 1:
+            raise CheckFailed(f"{what}: the contributions of {changed} users changed")
+        touched.add(number)
     if len(touched) > 1:
         raise CheckFailed(f"{what}: she is in several blocks, {sorted(touched)}")
 
 
-@contextlib.contextmanager
-def _strict() -> Iterator[None]:
-    """Every warning is an error for a while."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
-
-
-@_strict()
 def check_hostile(trial: Trial) -> None:
     """No value raises, warns, or touches what anybody else contributes."""
+    with warnings.catch_warnings(action="error"):
+        _check_values(trial)
+        _check_masks(trial)
+
+
+def _check_values(trial: Trial) -> None:
     rng = trial.rng(4)
     last = len(trial.first.blocks) - 1
     hostile = [
@@ -139,7 +134,6 @@ def check_hostile(trial: Trial) -> None:
         _one_changed(trial, "one user of an old policy", changed, "error")
         old = [of_version(block, first) for block in trial.first.blocks]
         _replay(trial, "with everybody of an old policy", old, "error")
-    _check_masks(trial)
 
 
 def _check_masks(trial: Trial) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ def check_ties(trial: Trial) -> None:
     shares: dict[int, list[Floats]] = {}
     for seed in range(trial.seeds):
         rng = np.random.default_rng(np.random.SeedSequence([SEED, trial.seed, 5, seed]))
-        world = _Constant(PermutedWorld.draw(trial.world, rng))
+        world = _Unpaid.draw(trial.world, rng)
         for r, (policy, _) in enumerate(trial.serve(seed, world, 1000 + seed, blocks=2)):
             shares.setdefault(r, []).append(_shares(trial, policy, rng))
     for r, seen in shares.items():
@@ -75,37 +74,11 @@ def check_labels(trial: Trial) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Constant:
+class _Unpaid(PermutedWorld):
     """A world in which every reward is 0."""
 
-    world: PermutedWorld
-
-    @property
-    def name(self) -> str:
-        return self.world.name
-
-    @property
-    def spec(self) -> Any:
-        return self.world.spec
-
-    @property
-    def optimal_value(self) -> float:
-        return 0.0
-
-    @property
-    def baseline_value(self) -> float:
-        return 0.0
-
-    @property
-    def reference_value(self) -> float:
-        return 0.0
-
-    def value(self, policy: Any) -> float:
-        return 0.0
-
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Block:
-        block = raw_block(self.world.simulate(policy, users, rng, form))
+        block = raw_block(super().simulate(policy, users, rng, form))
         nothing = np.zeros_like(block["rewards"])
         return Block(block.users, dict(block.arrays) | {"rewards": nothing})
 

@@ -14,7 +14,6 @@ from tacit.privacy.curators.gate import Stream
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import report
 from tacit.privacy.errors import CheckFailed
-from tacit.privacy.models import JointDP, LocalDP
 
 # Numbers of noise that are looked at, and runs that they come from.
 _NOISE_VALUES = 2000
@@ -46,14 +45,14 @@ def check_noise(trial: Trial) -> None:
     wrong = record.wrong() + _wrong_bits(trial)
     if wrong:
         raise CheckFailed("; ".join(wrong[:3]))
-    if isinstance(trial.privacy, JointDP):
+    if trial.privacy.joint:
         _check_real_noise(trial)
 
 
 def _wrong_bits(trial: Trial) -> list[str]:
     """What is wrong with reports of randomised response, which have no noise that is added."""
     privacy = trial.privacy
-    if not isinstance(privacy, LocalDP) or privacy.mechanism != "randomised response":
+    if not privacy.reports_bits:
         return []
     passage = trial.first.gate.passages[0]
     users = trial.first.gate.blocks[passage.gate, passage.blocks[0]]
@@ -91,7 +90,7 @@ def _check_real_noise(trial: Trial) -> None:
 def _audit_stream(stream: JointStream, passage: Passage) -> None:
     counter = stream.counter
     privacy = stream._curator.privacy
-    needed = stream.statistic.sensitivity(privacy.relation, "l1" if privacy.pure else "l2")
+    needed = stream.statistic.sensitivity(privacy.relation, privacy.norm)
     covered = stream.step * counter.sensitivity
     if covered < needed * (1.0 - 1e-12):
         raise CheckFailed(

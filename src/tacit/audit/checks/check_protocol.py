@@ -14,7 +14,6 @@ from tacit.audit.watched_gate import difference, snapshot
 from tacit.core.world import Form
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.models import NonPrivate
 from tacit.privacy.statistic import Block
 from tacit.simulation.run import run
 
@@ -26,7 +25,7 @@ def check_protocol(trial: Trial) -> None:
         "users": int,
         "block_users": int,
         "releases": int,
-        "guarantee": type(None) if isinstance(trial.privacy, NonPrivate) else Guarantee,
+        "guarantee": Guarantee if trial.privacy.private else type(None),
     }
     for name, kind in kinds.items():
         value = getattr(agent, name)

@@ -13,7 +13,6 @@ from tacit.audit.watched_gate import WatchedGate, difference, digest_of, snapsho
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import Block
 
 
@@ -53,7 +52,7 @@ def check_real(trial: Trial) -> None:
     """A real run goes on with fresh noise, once, and every cost is on disk."""
     block = trial.first.blocks[0]
     agent = trial.make(real=True)
-    if isinstance(trial.privacy, LocalDP):
+    if trial.privacy.local:
         trial.refuse(agent, block, InvalidArgument, "raw data for a real local curator")
         return
     path, ledger = trial.folder / "real", trial.folder / "ledger"
