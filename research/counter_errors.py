@@ -14,14 +14,8 @@ import numpy as np
 
 import tacit
 from research.command_lines import Parser
-from tacit.simulation.figures import (
-    PENS,
-    EndLabel,
-    budget_words,
-    drawing,
-    label_ends,
-    logarithmic,
-)
+from research.counter_look import PENS, budget_words, logarithmic
+from tacit.simulation.figures import EndLabel, drawing, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

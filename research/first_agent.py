@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import tacit
 from research.command_lines import Parser, whole
-from tacit.simulation.figures import budget_words
+from research.counter_look import budget_words
 
 if TYPE_CHECKING:
     from tacit.simulation.result import Result

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from research.command_lines import Parser, whole
 from research.continuous_held_out import PAPER, PAPER_USERS
+from research.counter_look import budget_words
 from research.linear_comparison import footnote
 from tacit import FittedFunctionalQ
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.world import BoxWorld
 from tacit.continuous.worlds import line, plane
 from tacit.core.agent import Agent
-from tacit.simulation.figures import EndLabel, Pen, budget_words, label_ends
-from tacit.simulation.plots import _sheet
+from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
 from tacit.simulation.seeds import noise_seed
 
 if TYPE_CHECKING:
@@ -160,11 +160,12 @@ def measure(line_users: int = PAPER_USERS, plane_users: int = PLANE_USERS) -> Me
 
 def paint(path: Path, measured: Measured) -> None:
     """The line on the left, the plane on the right."""
-    with _sheet(
+    with drawing(
         path,
         "Published value functions",
         f"FittedFunctionalQ at {budget_words(PAPER.budget)} for whole episodes, one run each. "
         "Anybody may look at these functions anywhere, as often as they like.",
+        sharey=False,
     ) as (left, right):
         labels = _draw_line(left, measured)
         _draw_plane(right, measured)

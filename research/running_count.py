@@ -21,14 +21,8 @@ from numpy.typing import NDArray
 
 import tacit
 from research.command_lines import Parser, whole
-from tacit.simulation.figures import (
-    PENS,
-    EndLabel,
-    budget_words,
-    drawing,
-    label_ends,
-    logarithmic,
-)
+from research.counter_look import PENS, budget_words, logarithmic
+from tacit.simulation.figures import EndLabel, drawing, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

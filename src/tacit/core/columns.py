@@ -26,17 +26,18 @@ INVALID = -1
 class UserRows:
     """One row per user. Its text has no values, since texts end up in logs."""
 
+    actions: NDArray[Any]
     user_ids: tuple[int | str, ...] | None
 
     @property
     def users(self) -> int:
         """How many rows there are."""
-        raise NotImplementedError
+        return int(self.actions.shape[0])
 
     @property
     def horizon(self) -> int:
         """Steps of an episode, H."""
-        raise NotImplementedError
+        return int(self.actions.shape[1])
 
     def __len__(self) -> int:
         return self.users
@@ -116,6 +117,13 @@ def require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> Non
         raise InvalidArgument(f"{name} has shape {array.shape}, but must have {shape}")
 
 
+def optional_codes(name: str, values: ArrayLike | None, users: int, default: int = INVALID) -> Ints:
+    """An integer per user: the default where nothing is given."""
+    column = np.full(users, default, np.int64) if values is None else as_codes(name, values)
+    require_shape(name, column, (users,))
+    return column
+
+
 def read_only_views(columns: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, NDArray[Any]]]:
     """The same arrays, not copied, so that nobody changes them by way of these."""
     for name, array in columns.items():
@@ -135,12 +143,7 @@ def checked_ids(user_ids: Sequence[int | str] | None, users: int) -> tuple[int |
     ids = tuple(user_ids.tolist() if isinstance(user_ids, np.ndarray) else user_ids)
     if len(ids) != users:
         raise InvalidArgument(f"user_ids has {len(ids)} entries, but there are {users} users")
-    for user in ids:
-        if isinstance(user, bool) or not isinstance(user, (int, str, np.integer)):
-            # The id itself stays out of the message.
-            raise InvalidArgument(
-                f"user_ids holds a {type(user).__name__}, but ids must be integers or text"
-            )
+    _check_ids(ids, "user_ids", "ids must be")
     return ids
 
 
@@ -150,9 +153,14 @@ def id_column(name: str, values: ArrayLike) -> list[int | str]:
     fitting(name, values)
     column = values if isinstance(values, (list, tuple)) else one_column(name, np.asarray(values))
     ids = list(column.tolist() if isinstance(column, np.ndarray) else column)
-    for value in ids:
-        if isinstance(value, bool) or not isinstance(value, (int, str, np.integer)):
-            raise InvalidArgument(
-                f"{name} holds a {type(value).__name__}, but must hold integers or text"
-            )
+    _check_ids(ids, name, "must hold")
     return ids
+
+
+def _check_ids(ids: Iterable[object], name: str, must: str) -> None:
+    for user in ids:
+        if isinstance(user, bool) or not isinstance(user, (int, str, np.integer)):
+            # The id itself stays out of the message.
+            raise InvalidArgument(
+                f"{name} holds a {type(user).__name__}, but {must} integers or text"
+            )

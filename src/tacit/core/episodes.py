@@ -24,6 +24,7 @@ from tacit.core.columns import (
     checked_ids,
     id_column,
     one_column,
+    optional_codes,
     read_only_views,
     require_shape,
 )
@@ -36,6 +37,7 @@ Floats: TypeAlias = NDArray[np.float64]
 # Steps of all users together, of which so many for each entry of a log may be empty: a horizon far
 # beyond the data is a slip, and must not fill the memory of the machine.
 _MOST_CELLS, _MOST_EMPTY = 1 << 24, 64
+_COLUMNS = ("states", "actions", "rewards", "versions")
 
 
 class FiniteSpace(Protocol):
@@ -44,22 +46,18 @@ class FiniteSpace(Protocol):
     @property
     def states(self) -> int:
         """How many states there are."""
-        ...
 
     @property
     def actions(self) -> int:
         """How many actions there are."""
-        ...
 
     @property
     def horizon(self) -> int:
         """Steps of an episode."""
-        ...
 
     @property
     def reward_values(self) -> Sequence[float]:
         """The values that a reward can take."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,36 +111,14 @@ class Episodes(UserRows):
             raise InvalidArgument("actions has no columns, but an episode has at least one step")
         require_shape("states", columns["states"], (users, steps + 1))
         require_shape("rewards", columns["rewards"], (users, steps))
-        if versions is None:
-            columns["versions"] = np.full(users, INVALID, dtype=np.int64)
-        else:
-            columns["versions"] = as_codes("versions", versions)
-        require_shape("versions", columns["versions"], (users,))
+        columns["versions"] = optional_codes("versions", versions, users)
         for name, view in read_only_views(columns):
             object.__setattr__(self, name, view)
         object.__setattr__(self, "user_ids", checked_ids(user_ids, users))
 
-    @property
-    def users(self) -> int:
-        """How many rows there are."""
-        return int(self.actions.shape[0])
-
-    @property
-    def horizon(self) -> int:
-        """Steps of an episode, H."""
-        return int(self.actions.shape[1])
-
     def block(self) -> Block:
         """The same for a curator: arrays "states", "actions", "rewards" and "versions", raw."""
-        return Block(
-            self.users,
-            {
-                "states": self.states,
-                "actions": self.actions,
-                "rewards": self.rewards,
-                "versions": self.versions,
-            },
-        )
+        return Block(self.users, {name: getattr(self, name) for name in _COLUMNS})
 
     def take(self, rows: slice | NDArray[np.bool_] | Ints) -> Episodes:
         """Some of the rows.
@@ -151,20 +127,13 @@ class Episodes(UserRows):
         >>> episodes.take(slice(0, 2))
         <Episodes of 2 users, horizon 1>
         """
-        return Episodes(
-            self.states[rows],
-            self.actions[rows],
-            self.rewards[rows],
-            self.versions[rows],
-            self._ids_of(rows),
-        )
+        columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
+        return Episodes(**columns, user_ids=self._ids_of(rows))
 
     @classmethod
     def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> Episodes:
         """The inverse of :meth:`block`."""
-        names = ("states", "actions", "rewards", "versions")
-        states, actions, rewards, versions = (block[name] for name in names)
-        return cls(states, actions, rewards, versions, user_ids)
+        return cls(**{name: block[name] for name in _COLUMNS}, user_ids=user_ids)
 
     @classmethod
     def from_records(
@@ -247,20 +216,10 @@ class Episodes(UserRows):
         version: str | None = None,
         episode: str | None = None,
     ) -> Episodes:
-        """Episodes from a table: a data frame, or a mapping of names to columns.
+        """Episodes from a table: :meth:`from_records` with the names of its columns.
 
-        Args:
-            frame: anything whose ``frame[name]`` is a column: a pandas or Polars frame, a
-                structured array, a dictionary.
-            horizon: steps of an episode; see :meth:`from_records` for all columns.
-            user: the name of the column of users.
-            step: the name of the column of steps.
-            state: the name of the column of states.
-            action: the name of the column of actions.
-            reward: the name of the column of rewards.
-            next_state: the name of the column of next states.
-            version: the name of the column of policy versions, if there is one.
-            episode: the name of the column of episodes, if there is one.
+        A table is anything whose ``frame[name]`` is a column: a pandas or Polars frame, a
+        structured array, a dictionary.
 
         >>> table = {"user": [7, 7], "step": [0, 1], "s": [0, 1], "a": [1, 1], "reward": [0, 1],
         ...          "next": [1, 0]}
@@ -289,13 +248,8 @@ class Episodes(UserRows):
 class EpisodesReport:
     """What :func:`validate_episodes` counted. Raw facts about users: not for publication.
 
-    Attributes:
-        users: how many episodes there are.
-        steps: how many steps they have in all.
-        invalid_states: entries that are no state of the space, the last of an episode included.
-        invalid_actions: entries that are no action of the space.
-        invalid_rewards: entries that are not finite or outside the range of rewards.
-        affected_users: episodes with at least one of these.
+    Invalid states are entries that are no state of the space, the last of an episode included;
+    invalid rewards are not finite or outside their range; affected users have any of these.
     """
 
     users: int
@@ -328,14 +282,7 @@ def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
 
     A curator's tool for finding mistakes in a log. **The counts are raw data, outside any
     guarantee: do not publish them, and do not let anything that is published depend on them.** An
-    agent never calls this; it takes episodes as they are.
-
-    Args:
-        episodes: what to look at.
-        spec: the space: states, actions, horizon and reward values.
-
-    Raises:
-        InvalidArgument: The horizons differ. That is public.
+    agent never calls this; it takes episodes as they are. A wrong horizon is public, and raises.
     """
     if episodes.horizon != spec.horizon:
         raise InvalidArgument(

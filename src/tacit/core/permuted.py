@@ -20,13 +20,7 @@ _ACTION_AXES = {"transitions": -2, "rewards": -1}
 
 @dataclass(frozen=True)
 class PermutedWorld:
-    """A world whose actions have other labels.
-
-    Attributes:
-        world: the world.
-        permutation: ``permutation[a]`` is the world's own label of the action that this one
-            calls ``a``.
-    """
+    """A world whose actions have other labels: what this one calls ``a``, it ``permutation[a]``."""
 
     world: World
     permutation: tuple[int, ...]

@@ -21,13 +21,7 @@ _LARGEST_DIGITS = 18
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a world or an agent.
-
-    Attributes:
-        name: its key.
-        annotation: its type.
-        default: its value if not given; ``inspect.Parameter.empty`` if it must be given.
-    """
+    """One option of a world or an agent; ``inspect.Parameter.empty`` where it has no default."""
 
     name: str
     annotation: Any
@@ -49,11 +43,7 @@ class Option:
         return "" if self.required else _text(self.default)
 
     def read(self, text: str, owner: str) -> Any:
-        """The value that a text stands for.
-
-        Raises:
-            InvalidArgument: It is not of this option's type; the message names all of it.
-        """
+        """The value that a text stands for."""
         try:
             return _convert(self.annotation, text)
         except _Unfit:
@@ -209,19 +199,12 @@ def _number(text: str) -> float:
 
 
 def _guess(text: str) -> Any:
-    for read in (_none, _boolean, _integer, _number):
+    for read in (_none, _boolean, int, _number):
         try:
             return read(text)
-        except _Unfit:
+        except (_Unfit, ValueError):
             continue
     return text
-
-
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise _Unfit from None
 
 
 def _words(annotation: Any) -> str:

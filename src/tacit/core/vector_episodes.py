@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.columns import (
-    INVALID,
     UserRows,
     as_codes,
     as_numbers,
     checked_ids,
+    optional_codes,
     read_only_views,
     require_shape,
 )
@@ -28,6 +28,8 @@ from tacit.privacy.statistic import Block
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+
+_COLUMNS = ("states", "actions", "rewards", "lengths", "versions")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,29 +90,17 @@ class VectorEpisodes(UserRows):
         if rewards is not None:
             columns["rewards"] = as_numbers("rewards", rewards)
             require_shape("rewards", columns["rewards"], (users, steps))
-        columns["lengths"] = _column("lengths", lengths, users, steps + 1)
-        columns["versions"] = _column("versions", versions, users, INVALID)
+        columns["lengths"] = optional_codes("lengths", lengths, users, steps + 1)
+        columns["versions"] = optional_codes("versions", versions, users)
         object.__setattr__(self, "rewards", None)
         for name, view in read_only_views(columns):
             object.__setattr__(self, name, view)
         object.__setattr__(self, "user_ids", checked_ids(user_ids, users))
 
-    @property
-    def users(self) -> int:
-        """How many rows there are."""
-        return int(self.states.shape[0])
-
-    @property
-    def horizon(self) -> int:
-        """Steps of an episode, H."""
-        return int(self.states.shape[1]) - 1
-
     def block(self) -> Block:
         """The same for a curator: arrays by the names of the attributes, raw."""
-        arrays: dict[str, NDArray[Any]] = {"states": self.states, "actions": self.actions}
-        if self.rewards is not None:
-            arrays["rewards"] = self.rewards
-        return Block(self.users, arrays | {"lengths": self.lengths, "versions": self.versions})
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        return Block(self.users, {name: c for name, c in columns.items() if c is not None})
 
     def take(self, rows: slice | NDArray[np.bool_] | Ints) -> VectorEpisodes:
         """Some of the rows.
@@ -119,26 +109,11 @@ class VectorEpisodes(UserRows):
         >>> episodes.take(slice(0, 2))
         <VectorEpisodes of 2 users, horizon 1>
         """
-        return VectorEpisodes(
-            self.states[rows],
-            self.actions[rows],
-            None if self.rewards is None else self.rewards[rows],
-            self.lengths[rows],
-            self.versions[rows],
-            self._ids_of(rows),
-        )
+        columns = {name: array[rows] for name, array in self.block().arrays.items()}
+        return VectorEpisodes(**columns, user_ids=self._ids_of(rows))
 
     @classmethod
     def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> VectorEpisodes:
         """The inverse of :meth:`block`."""
-        names = ("states", "actions", "rewards", "lengths", "versions")
-        arrays = {name: block[name] for name in names if name in block.arrays}
+        arrays = {name: block[name] for name in _COLUMNS if name in block.arrays}
         return cls(**arrays, user_ids=user_ids)
-
-
-def _column(name: str, values: ArrayLike | None, users: int, default: int) -> Ints:
-    if values is None:
-        return np.full(users, default, dtype=np.int64)
-    column = as_codes(name, values)
-    require_shape(name, column, (users,))
-    return column

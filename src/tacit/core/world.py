@@ -30,27 +30,22 @@ class World(Protocol):
     @property
     def name(self) -> str:
         """A text that rebuilds the world, such as "riverswim:states=6,horizon=20"."""
-        ...
 
     @property
     def spec(self) -> Any:
         """What an agent may know: sizes, horizon, bounds."""
-        ...
 
     @property
     def optimal_value(self) -> float:
         """The best that any policy reaches."""
-        ...
 
     @property
     def baseline_value(self) -> float:
         """The value of not having learnt anything."""
-        ...
 
     @property
     def reference_value(self) -> float:
         """The zero point of losses."""
-        ...
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
         """What happens to so many new users who follow the policy.
@@ -69,11 +64,9 @@ class World(Protocol):
                 ``actions``, (H, S), come with them. A world may refuse forms that it has no use
                 for.
         """
-        ...
 
     def value(self, policy: Any) -> float:
         """The exact expected return of a user who follows the policy."""
-        ...
 
 
 class ServedPart(Protocol):
@@ -82,11 +75,9 @@ class ServedPart(Protocol):
     @property
     def users(self) -> int:
         """How many."""
-        ...
 
     def values(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """By user, the exact values of her policy and of the greedy one published beside it."""
-        ...
 
 
 class ClosedLoop(Protocol):
@@ -101,4 +92,3 @@ class ClosedLoop(Protocol):
 
         Returns ``None``, with nothing done, where it is not for this agent or this world.
         """
-        ...

@@ -37,15 +37,12 @@ class NoiseSource(Protocol):
     @property
     def simulation(self) -> bool:
         """Whether the noise is reproducible and hence protects nobody."""
-        ...
 
     def normal(self, shape: tuple[int, ...]) -> Floats:
         """Independent standard normals."""
-        ...
 
     def laplace(self, shape: tuple[int, ...]) -> Floats:
         """Independent Laplace variables of scale 1 (standard deviation sqrt 2)."""
-        ...
 
 
 class Noise:

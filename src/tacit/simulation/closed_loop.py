@@ -49,12 +49,9 @@ _NO_TABLE = np.zeros((1, 1, 1))
 
 @dataclass(frozen=True, eq=False)
 class ServedUsers:
-    """Users who were served in one go, each by a policy of her own.
+    """Users of a world who were served in one go, each by a policy of her own.
 
-    Attributes:
-        model: their world.
-        policies: (n, H, S), the policy that served each user, in the world's own labels.
-        greedy: (n, H, S), the greedy policy that was published beside it.
+    ``policies`` served them and ``greedy`` were published beside: (n, H, S), in the world's labels.
     """
 
     model: FiniteModel
@@ -153,10 +150,9 @@ def _serve(
     policies: Actions,
     greedy: Actions,
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Serves as many users as ``policies`` has room for; returns their counts.
+    """Serves as many users as ``policies`` has room for.
 
-    Returns:
-        Transitions, sums of rewards, and what any policy so far could reach.
+    Returns their transitions, sums of rewards, and what any policy so far could reach.
     """
     from tacit.simulation.serve_loops import serve
 

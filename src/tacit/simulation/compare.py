@@ -16,14 +16,14 @@ from typing import Any
 
 from tacit.core.world import World
 from tacit.finite.world import FiniteWorld
-from tacit.privacy.arguments import whole_number
+from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.registry import AgentChoice, build_world
 from tacit.simulation.progress import Progress
-from tacit.simulation.result import Result
-from tacit.simulation.run import run
+from tacit.simulation.result import WORLD_VALUES, Result, or_none
+from tacit.simulation.run import require, run
 from tacit.simulation.seeds import WorldMaker, run_seeds, seed_list
 
 _FORMAT = "tacit-runs"
@@ -32,13 +32,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Contender:
-    """One of those that are compared.
-
-    Attributes:
-        label: what it is called.
-        agent: the agent and its options.
-        privacy: its model and budget.
-    """
+    """One of those that are compared, under a label."""
 
     label: str
     agent: AgentChoice
@@ -47,15 +41,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of several entries on one world.
-
-    Attributes:
-        world: its name.
-        users: how many users each run is declared for.
-        entries: what was compared.
-        results: one result per seed for each entry, in the order of the entries.
-        seconds: how long all of it took.
-    """
+    """Runs of several entries on one world: one result per seed for each, in their order."""
 
     world: str
     users: int
@@ -74,9 +60,7 @@ class Comparison:
         return {
             "world": self.world,
             "users": self.users,
-            "optimal_value": first.optimal_value,
-            "baseline_value": first.baseline_value,
-            "reference_value": first.reference_value,
+            **{name: getattr(first, name) for name in WORLD_VALUES},
             "entries": [
                 {
                     "label": entry.label,
@@ -96,7 +80,7 @@ class Comparison:
         return {
             "world": self.world,
             "agent": entry["agent"],
-            **{key: whole[key] for key in ("users", *_VALUES)},
+            **{key: whole[key] for key in ("users", *WORLD_VALUES)},
             **{key: entry[key] for key in ("guarantee", "runs", *_MEDIANS)},
             "seconds": self.seconds,
         }
@@ -120,17 +104,11 @@ class Comparison:
         write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), 0o644)
 
 
-_VALUES = ("optimal_value", "baseline_value", "reference_value")
 _MEDIANS = ("users_to_90_median", "greedy_users_to_90_median", "score_median")
 
 
 def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
-    """The results of each label in a file that :meth:`Comparison.save` wrote.
-
-    Raises:
-        InvalidArgument: The file is no such file, or of another version.
-        OSError: It cannot be opened.
-    """
+    """The results of each label in a file that :meth:`Comparison.save` wrote."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -163,20 +141,19 @@ def compare(
     cost the time of the others. Results do not depend on the number of workers.
 
     Args:
-        world: the world.
+        world: where they run.
         entries: with different labels.
         users: how many users each agent serves.
         seeds: one run each per entry.
         workers: processes at a time.
-        progress: whether to show a progress bar, on standard error.
+        progress: see :func:`tacit.run`.
         text: what :func:`tacit.registry.build_world` makes the world from; its name by default.
     """
     if not isinstance(entries, Iterable):
         raise InvalidArgument(f"entries must be a list of entries, got {entries!r}")
     entries, seeds = tuple(entries), seed_list(seeds)
     for entry in entries:
-        if not isinstance(entry, Contender):
-            raise InvalidArgument(f"entries must hold entries, got {entry!r}")
+        instance_of("every one of entries", entry, Contender)
     users, workers = whole_number("users", users), whole_number("workers", workers)
     check_world(world)
     if not entries or not seeds:
@@ -194,13 +171,8 @@ def compare(
 
 
 def check_world(world: World) -> None:
-    """Refuses a world without a known optimum: there is no regret in it.
-
-    Raises:
-        InvalidArgument: Its optimum is not known.
-    """
-    if isinstance(world, type) or not hasattr(world, "optimal_value"):
-        raise InvalidArgument(f"world must be a world, got {world!r}")
+    """Refuses a world without a known optimum: there is no regret in it."""
+    require("world", world, "a world", ("optimal_value",))
     if not math.isfinite(world.optimal_value):
         raise InvalidArgument(
             f"world {world.name} has no known optimum, so there is nothing to compare with: give "
@@ -264,7 +236,7 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
         "runs": [run_summary(result) for result in results],
         "users_to_90_median": median(result.users_to_90 for result in results),
         "greedy_users_to_90_median": median(result.greedy_users_to_90 for result in results),
-        "score_median": median(_number(result.score) for result in results),
+        "score_median": median(or_none(result.score) for result in results),
     }
 
 
@@ -276,12 +248,8 @@ def run_summary(result: Result) -> dict[str, Any]:
         "users_to_90": result.users_to_90,
         "greedy_users_to_90": result.greedy_users_to_90,
         "final_value": result.final_value,
-        "score": _number(result.score),
+        "score": or_none(result.score),
     }
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
@@ -297,7 +265,7 @@ def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
                 label,
                 users_words(median(result.users_to_90 for result in results)),
                 users_words(median(result.greedy_users_to_90 for result in results)),
-                number_words(median(_number(result.score) for result in results)),
+                number_words(median(or_none(result.score) for result in results)),
                 number_words(regret),
                 "none" if guarantee is None else guarantee.short.partition(" per ")[0],
             )

@@ -1,7 +1,7 @@
-"""One look for all figures: style, a colour and a marker per counter, labels at the lines' ends.
+"""One look for all figures: style, colours and markers, labels at the lines' ends.
 
-The palette is Okabe and Ito's, which stays apart for colour-blind readers; a marker per kind
-tells the lines apart without any colour. Matplotlib is imported where it is used, because it is
+The palette is Okabe and Ito's, which stays apart for colour-blind readers; markers
+tell lines apart without any colour. Matplotlib is imported where it is used, because it is
 slow to import, and figures are drawn without its global state or a display.
 """
 
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -56,23 +55,11 @@ _STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Pen:
-    """How one kind of counter is drawn."""
+    """How one line is drawn."""
 
     colour: str
     marker: str
     dash: str = "-"
-
-
-PENS = {
-    # Dashed where a line lies on top of another one, which has to show through: the square root's
-    # almost everywhere, the blocks' at the end of a stream.
-    "fresh": Pen("#666666", "P", "--"),
-    "blocks": Pen("#E69F00", "s"),
-    "binary tree": Pen("#CC79A7", "^"),
-    "smooth tree": Pen("#009E73", "D"),
-    "square root": Pen("#D55E00", "o"),
-    "blt": Pen("#0072B2", "v", "--"),
-}
 
 
 @dataclass(frozen=True)
@@ -87,7 +74,13 @@ class EndLabel:
 
 @contextmanager
 def drawing(
-    path: Path, title: str, subtitle: str, *, panels: int = 2, size: tuple[float, float] = (11, 5.2)
+    path: Path,
+    title: str,
+    subtitle: str,
+    *,
+    panels: int = 2,
+    size: tuple[float, float] = (11, 5.2),
+    sharey: bool = True,
 ) -> Iterator[Sequence[Axes]]:
     """Panels side by side under a title, to draw on; saved as a PNG at the end.
 
@@ -95,15 +88,16 @@ def drawing(
         path: where the picture goes.
         title: what it shows, in words.
         subtitle: the line below, in smaller type.
-        panels: how many panels, with a common vertical axis.
+        panels: how many.
         size: inches.
+        sharey: whether they have a common vertical axis.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=size, dpi=130, layout="constrained")
-        axes = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
+        axes = figure.subplots(1, panels, sharey=sharey, squeeze=False)[0]
         # An empty line keeps the subtitle's place in the layout.
         figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
         figure.text(0.012, 0.918, subtitle, ha="left", va="center", fontsize=10.5, color=INK)
@@ -112,23 +106,10 @@ def drawing(
         figure.savefig(path, format="png", metadata={"Software": None})
 
 
-def logarithmic(axes: Axes) -> None:
-    """Both axes logarithmic, with a labelled tick per factor of ten and no others."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    axes.set(xscale="log", yscale="log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: short_number(value)))
-        axis.set_minor_formatter(NullFormatter())
-
-
 def label_ends(axes: Axes, labels: Sequence[EndLabel], *, gap: float = 13.0) -> None:
-    """Writes labels right of the lines' ends, moved apart where they would overlap.
+    """Writes labels right of the lines' ends, at least ``gap`` points apart.
 
-    Args:
-        axes: the panel, with its scales and limits already set.
-        labels: one per line.
-        gap: the least distance between two labels, in points.
+    The panel must have its scales and limits.
     """
     figure = axes.get_figure(root=True)
     if figure is None or not labels:
@@ -154,25 +135,6 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel], *, gap: float = 13.0) -> 
                 "relpos": (0.0, 0.5),
             },
         )
-
-
-def short_number(value: float) -> str:
-    """A tick label that is read at a glance.
-
-    >>> short_number(0.5), short_number(100_000), short_number(1e6)
-    ('0.5', '100,000', '1M')
-    """
-    return f"{value / 1e6:,.6g}M" if value >= 1e6 else f"{value:,.6g}"
-
-
-def budget_words(budget: Budget) -> str:
-    """A budget as a panel's title has it.
-
-    >>> budget_words(Budget(1.0, 1e-6)), budget_words(Budget(0.5, 0.0))
-    ('ε = 1, δ = 1e-6', 'ε = 0.5, δ = 0 (pure)')
-    """
-    delta = "0 (pure)" if budget.pure else f"{budget.delta:g}".replace("e-0", "e-")
-    return f"ε = {budget.epsilon:g}, δ = {delta}"
 
 
 def _apart(ends: Floats, gap: float) -> Floats:

@@ -11,7 +11,6 @@ runs are ten times as long as the median run took.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,13 +40,7 @@ MOST_USERS = 10**10
 
 @dataclass(frozen=True)
 class Sizes:
-    """Worlds of which nothing but their sizes is known.
-
-    Attributes:
-        states: S.
-        actions: A.
-        horizon: H.
-    """
+    """Worlds of which nothing but their sizes is known."""
 
     states: int
     actions: int
@@ -72,16 +65,12 @@ class Plan:
     """What to expect.
 
     Attributes:
-        world: the world's name.
-        agent: the agent's text.
-        privacy: model and budget.
         users: how many users the simulated agents were declared for.
         results: one per seed.
         baseline: the same without privacy, one per seed.
         noise_std: standard deviation of the noise in one count after the last release; ``None`` if
             the agent does not say.
         why: what the agent chose, in its own words.
-        seconds: how long the simulation took.
         random: whether the worlds were drawn at random, of the given sizes.
         batch: whether the agent learns from one batch of users, whom a fixed behaviour serves.
             Then the users needed are those of the smallest batch tried whose policy is good.
@@ -113,9 +102,8 @@ class Plan:
     def spread(self) -> tuple[int | None, int | None]:
         """The fewest and the most users that a run took; ``None`` is more than there were."""
         needed = [r.greedy_users_to_90 if self.batch else r.users_to_90 for r in self.results]
-        ordered = sorted(math.inf if users is None else users for users in needed)
-        least, most = (None if math.isinf(end) else int(end) for end in (ordered[0], ordered[-1]))
-        return least, most
+        reached = [users for users in needed if users is not None]
+        return min(reached, default=None), None if None in needed else max(reached)
 
     @property
     def settled(self) -> bool:
@@ -171,8 +159,8 @@ def plan(
     """Simulates what an agent will need.
 
     Args:
-        world: the world, or its sizes.
-        agent: the agent.
+        world: where it will serve, or its sizes.
+        agent: which one.
         privacy: model and budget.
         users: how many there will be; if not given, as many as it takes are tried.
         seeds: one run each.

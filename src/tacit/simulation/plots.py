@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation import figures
-from tacit.simulation.figures import INK, PALE, EndLabel, Pen, label_ends
+from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-SERVING = Pen("#0072B2", "o")
-GREEDY = Pen("#D55E00", "D", "--")
 PALETTE = (
     Pen("#0072B2", "o"),
     Pen("#D55E00", "s"),
@@ -40,6 +36,7 @@ PALETTE = (
     Pen("#56B4E9", "P"),
     Pen("#222222", "X"),
 )
+SERVING, GREEDY = PALETTE[0], Pen("#D55E00", "D", "--")
 # Points of a curve whose seeds do not share their releases, or have more than a picture can show.
 _GRID = 1000
 
@@ -48,11 +45,8 @@ _GRID = 1000
 class _Curves:
     """Several runs on one axis of users, a row per run, in common units.
 
-    Attributes:
-        users: where the curves are given.
-        regret: cumulative regret of that many users.
-        serving: value of the policy that serves the user of that number.
-        greedy: value of the greedy policy published beside it.
+    The regret of so many users, and the values of the policy that serves the user of that number
+    and of the greedy one published beside it.
     """
 
     users: Floats
@@ -62,15 +56,10 @@ class _Curves:
 
 
 def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
-    """Draws one run: regret on the left, values of its policies on the right.
-
-    Args:
-        result: the run.
-        path: the PNG file to write.
-    """
+    """Draws one run as a PNG: regret on the left, values of its policies on the right."""
     curves = _curves([result], relative=False)
     title = f"{result.agent} on {_world_words(result.world)}: {_short(result.users)} users"
-    with _sheet(Path(path), title, _promise([result])) as (left, right):
+    with drawing(Path(path), title, _promise([result]), sharey=False) as (left, right):
         left.set(title="Regret", ylabel="regret of all users so far")
         right.set(title="Value of the released policies", ylabel="expected return of a user")
         for axes in (left, right):
@@ -99,12 +88,9 @@ def plot_results(
     If the runs are not all in worlds of the same optimum, regret and values are relative to it.
 
     Args:
-        results: the runs of each label, usually one per seed.
+        results: the runs of each label, usually one per seed; at most as many labels as colours.
         path: the PNG file to write.
         title: what is compared; made from the results if not given.
-
-    Raises:
-        InvalidArgument: There are no runs, or more labels than colours.
     """
     runs = [run for several in results.values() for run in several]
     if not runs or not all(results.values()):
@@ -114,7 +100,8 @@ def plot_results(
             f"results has {len(results)} labels, but a figure shows at most {len(PALETTE)}"
         )
     relative = len({(run.optimal_value, run.reference_value) for run in runs}) > 1
-    with _sheet(Path(path), title or _worlds(runs), _caption(results)) as (left, right):
+    title, caption = title or _worlds(runs), _caption(results)
+    with drawing(Path(path), title, caption, sharey=False) as (left, right):
         left.set(
             title="Regret, in optimal returns" if relative else "Regret",
             ylabel="regret of all users so far",
@@ -135,23 +122,6 @@ def plot_results(
             labels += _draw_levels(right, runs)
         label_ends(left, ends)
         label_ends(right, labels)
-
-
-@contextmanager
-def _sheet(path: Path, title: str, subtitle: str) -> Iterator[tuple[Axes, Axes]]:
-    """Two panels with axes of their own, in the style of all figures; saved at the end."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(figures._STYLE):
-        figure = Figure(figsize=(11, 5.2), dpi=130, layout="constrained")
-        left, right = figure.subplots(1, 2)
-        # An empty line keeps the subtitle's place in the layout.
-        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
-        figure.text(0.012, 0.918, subtitle, ha="left", va="center", fontsize=10.5, color=INK)
-        yield left, right
-        # Without the name and version of the software, equal pictures are equal files.
-        figure.savefig(path, format="png", metadata={"Software": None})
 
 
 def _curves(results: Sequence[Result], relative: bool) -> _Curves:
@@ -317,8 +287,7 @@ def _short(number: float) -> str:
     >>> [_short(n) for n in (0.01, 2500, 12_345, 1e6, 3e9)]
     ['0.01', '2,500', '12.3k', '1M', '3B']
     """
-    units = {"B": 1e9, "M": 1e6, "k": 1e3}
-    for unit, size in units.items():
+    for unit, size in {"B": 1e9, "M": 1e6, "k": 1e3}.items():
         # Four digits need no unit.
         if number >= max(size, 1e4):
             return f"{number / size:,.3g}{unit}"

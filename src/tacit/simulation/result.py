@@ -29,6 +29,9 @@ Ints: TypeAlias = NDArray[np.int64]
 GOOD_LOSS = 0.1
 """A policy with a loss below this is good: it has 90 % of what there is to gain."""
 
+WORLD_VALUES = ("optimal_value", "baseline_value", "reference_value")
+"""What a result says of its world."""
+
 _FORMAT = "tacit-result"
 _VERSION = 1
 
@@ -204,10 +207,7 @@ class Result:
 
     @property
     def settled(self) -> bool:
-        """Whether the run went on for 10 times ``users_to_90``, so that "for good" means something.
-
-        Only then is ``users_to_90`` comparable between agents.
-        """
+        """Whether it went on for 10 times ``users_to_90``: only then that is comparable."""
         users = self.users_to_90
         return users is not None and self.users >= 10 * users
 
@@ -241,7 +241,7 @@ class Result:
 
     def __str__(self) -> str:
         guarantee = "none" if self.guarantee is None else self.guarantee.short
-        rows = {"guarantee": guarantee}
+        rows, regret = {"guarantee": guarantee}, self.regret[-1]
         if math.isnan(self.optimal_value):
             rows["value"] = (
                 f"{self.final_value:.4g} after the last release (without learning "
@@ -253,10 +253,7 @@ class Result:
                     f"{self.final_value:.4g} of {self.optimal_value:.4g} after the last release "
                     f"(score {self.score:.3f}; without learning {self.baseline_value:.4g})"
                 ),
-                "regret": (
-                    f"{self.regret[-1]:,.4g}, or {self.regret[-1] / max(1, self.users):.4g} per "
-                    "user"
-                ),
+                "regret": f"{regret:,.4g}, or {regret / max(1, self.users):.4g} per user",
                 "users to 90 %": (
                     f"{_or_never(self.users_to_90)} (greedy policy: "
                     f"{_or_never(self.greedy_users_to_90)})"
@@ -277,24 +274,19 @@ class Result:
         return {
             "format": _FORMAT,
             "version": _VERSION,
-            "agent": self.agent,
-            "world": self.world,
-            "privacy": self.privacy,
-            "seed": self.seed,
+            **{name: getattr(self, name) for name in self.__dataclass_fields__},
             "served": self.served.tolist(),
             "values": self.values.tolist(),
             "greedy_values": self.greedy_values.tolist(),
-            "optimal_value": _or_none(self.optimal_value),
-            "baseline_value": self.baseline_value,
-            "reference_value": self.reference_value,
+            "optimal_value": or_none(self.optimal_value),
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
             "seconds": dict(self.seconds),
             "summary": {
                 "users": self.users,
                 "releases": self.releases,
                 "final_value": self.final_value,
-                "score": _or_none(self.score),
-                "regret": _or_none(float(self.regret[-1])),
+                "score": or_none(self.score),
+                "regret": or_none(float(self.regret[-1])),
                 "users_to_90": self.users_to_90,
                 "settled": self.settled,
                 "greedy_users_to_90": self.greedy_users_to_90,
@@ -303,11 +295,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Result:
-        """The inverse of :meth:`to_dict`.
-
-        Raises:
-            CorruptFile: The format, its version, a key or a value is not what it should be.
-        """
+        """The inverse of :meth:`to_dict`; a CorruptFile where anything is not as it should be."""
         if not isinstance(values, Mapping) or values.get("format") != _FORMAT:
             raise CorruptFile(f"this is not a result: format must be {_FORMAT!r}")
         version = values.get("version")
@@ -325,23 +313,14 @@ class Result:
             raise CorruptFile(f"a result holds a value that is not valid: {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes JSON, atomically, for everybody to read. :meth:`load` gives back an equal result.
-
-        It holds values of published policies and nothing about any user's data, but true values
-        are known in simulations only.
-        """
+        """Writes JSON, atomically, for everybody to read: it has nothing of any user's data."""
         content = self.to_dict()
         content["sha256"] = _digest(content)
         write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), 0o644)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
-        """Reads what :meth:`save` wrote.
-
-        Raises:
-            CorruptFile: The file is foreign, damaged, or newer than this release.
-            OSError: The file cannot be opened.
-        """
+        """Reads what :meth:`save` wrote; a CorruptFile is foreign, damaged, or newer than this."""
         with open(path, "rb") as file:
             data = file.read()
         try:
@@ -395,7 +374,8 @@ def _known(optimal_value: float | None) -> float:
     return float(_finite("optimal_value", optimal_value))
 
 
-def _or_none(value: float) -> float | None:
+def or_none(value: float) -> float | None:
+    """A number, or ``None`` where it is not known: JSON has no word for NaN."""
     return None if math.isnan(value) else value
 
 

@@ -21,7 +21,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.agents import AnyAgent
 from tacit.simulation.closed_loop import play
 from tacit.simulation.progress import Clock, Progress, progress_bar
-from tacit.simulation.result import Result
+from tacit.simulation.result import WORLD_VALUES, Result
 
 # Independent streams of randomness from one seed.
 _LABELS, _WORLD = 1, 2
@@ -93,9 +93,7 @@ def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True)
         served=served,
         values=values,
         greedy_values=greedy_values,
-        optimal_value=world.optimal_value,
-        baseline_value=world.baseline_value,
-        reference_value=world.reference_value,
+        **{name: getattr(world, name) for name in WORLD_VALUES},
         guarantee=agent.guarantee,
         seconds=clock.seconds(),
     )

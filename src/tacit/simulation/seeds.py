@@ -32,11 +32,7 @@ _MOST_RUNS = 10**6
 
 
 class SeedFailed(TacitError):
-    """One of several runs failed.
-
-    Attributes:
-        seed: which one.
-    """
+    """One of several runs failed: that with this ``seed``."""
 
     def __init__(self, seed: int, reason: str) -> None:
         super().__init__(seed, reason)  # both, so that it can be pickled
@@ -81,8 +77,7 @@ def run_seeds(
         workers: processes; 1 runs them in this one, one after another.
         progress: whether to show a progress bar, on standard error.
 
-    Returns:
-        One result per seed, in the order of the seeds.
+    Returns one result per seed, in the order of the seeds.
 
     Raises:
         SeedFailed: A run failed; the message says which seed and why. No further runs are started.

@@ -159,8 +159,8 @@ def serve(
     index = np.zeros((steps, cells, room), dtype=np.uint32)
     probability = np.zeros((steps, cells, room))
     begin = np.zeros((steps, cells + 1), dtype=np.int64)
-    all_indices = np.zeros(index.size, dtype=np.uint32)
-    all_probabilities = np.zeros(index.size)
+    indices = np.zeros(index.size, dtype=np.uint32)
+    chances = np.zeros(index.size)
     value, square, plain = np.zeros(n_states), np.zeros(n_states), np.zeros(n_states)
     mean, second, mean_plain = np.zeros(cells), np.zeros(cells), np.zeros(cells)
     q_values, plain_values = np.zeros((n_actions, n_states)), np.zeros((n_actions, n_states))
@@ -245,8 +245,8 @@ def serve(
                 for c in range(cells):
                     begin[at, c] = end
                     for i in range(size[at, c]):
-                        all_indices[end] = index[at, c, i]
-                        all_probabilities[end] = probability[at, c, i]
+                        indices[end] = index[at, c, i]
+                        chances[end] = probability[at, c, i]
                         end += 1
                 begin[at, cells] = end
         value[:] = 0.0
@@ -262,15 +262,7 @@ def serve(
                 mean[:], second[:], mean_plain[:] = 0.0, 0.0, 0.0
             elif not dense:
                 _listed_moments(
-                    begin[at],
-                    all_indices,
-                    all_probabilities,
-                    value,
-                    square,
-                    plain,
-                    mean,
-                    second,
-                    mean_plain,
+                    begin[at], indices, chances, value, square, plain, mean, second, mean_plain
                 )
             else:
                 _moments(table[at], value, square, plain, mean, second, mean_plain)
