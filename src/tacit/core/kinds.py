@@ -9,9 +9,11 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from tacit.core.agent import Agent
@@ -58,7 +60,10 @@ class AgentKind:
         self.algorithm = algorithm
         self.__name__ = self.__qualname__ = algorithm.__name__
         self.__module__ = algorithm.__module__
-        self.__doc__ = algorithm.__doc__
+        texts = _option_texts(algorithm.Options) | _option_texts(Serving)
+        lines = [f"    {n}: {text}" for n, text in texts.items() if n not in algorithm.refuses]
+        document = inspect.cleandoc(algorithm.__doc__ or "").partition("\n>>>")[0].rstrip()
+        self.__doc__ = "\n".join([document, "", "Options:", *lines])
 
     @property
     def name(self) -> str:
@@ -140,6 +145,19 @@ class AgentKind:
 
 def maker(found: Any) -> Any:
     """What makes agents, given an algorithm's class; anything else makes what it makes."""
-    if isinstance(found, type) and issubclass(found, Algorithm):
-        return AgentKind(found)
-    return found
+    return _kind(found) if isinstance(found, type) and issubclass(found, Algorithm) else found
+
+
+@cache
+def _kind(algorithm: type[Algorithm[Any]]) -> AgentKind:
+    return AgentKind(algorithm)
+
+
+def _option_texts(options: type[Any]) -> dict[str, str]:
+    """What a class of options and its bases say of each of them."""
+    texts: dict[str, str] = {}
+    for base in reversed(options.__mro__):
+        section = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2]
+        for found in re.finditer(r"^    (\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE):
+            texts[found[1]] = " ".join(found[2].split())
+    return texts

@@ -37,7 +37,7 @@ from tacit.privacy.errors import CorruptFile, InvalidArgument
 JSON: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 """What metadata may hold. Integers have any size; NaN and infinities are refused."""
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 # The line ending and the high bit make a transfer in text mode visible at once, as in PNG.
 _MAGIC = b"\x89TACIT\r\n"
