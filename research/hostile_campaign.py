@@ -1,4 +1,4 @@
-"""Hostile input on every public entry point: wrong arguments, strange users, damaged files.
+"""Hostile input on every public entry point: wrong arguments, strange users, corrupted files.
 
 ``python -m research.hostile_campaign --examples 200`` draws inputs with Hypothesis and
 prints a line per entry point: how many inputs were tried, how many were refused with an error of
@@ -10,12 +10,12 @@ What breaks an entry point:
   does not name the argument, or changes something although it is refused;
 * a wrong type is accepted where no reading of it makes sense;
 * a user's *values* raise or warn, or change what anybody else contributes;
-* a file that was damaged, forged or holds a pickle is read as if it were whole, or executed;
+* a file that was corrupted, forged or holds a pickle is read as if it were whole, or executed;
 * after a failure a file is half-written, a temporary one is left, or a secret one is readable;
 * the command line shows a traceback, or says a mistake in anything but one line with exit code 2;
 * an absurd size takes memory or time before it is refused.
 
-What is thrown, and at what, is in :mod:`research.hostile`.
+What is tried, and where, is in :mod:`research.hostile`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from research.command_lines import Parser, whole
 from research.hostile.argument_entries import argument_entries
 from research.hostile.commands import command_entries
 from research.hostile.files import file_entries
-from research.hostile.throwing import HEADING, EntryPoint, Tally, throw
+from research.hostile.fuzzing import HEADING, EntryPoint, Tally, fuzz
 from research.hostile.values import value_entries
 
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for entry in entry_points():
         if options.only not in entry.name:
             continue
-        tally = throw(entry, options.examples, options.seed)
+        tally = fuzz(entry, options.examples, options.seed)
         print(tally, flush=True)
         for found in tally.broken[:3]:
             print(f"    {found}")

@@ -1,7 +1,7 @@
 """Hostile input: the campaign's own generators, a few inputs per entry point, and known mistakes.
 
 The campaign is ``python -m research.hostile_campaign``; here its seeds are fixed, so a
-test fails always or never. More inputs are thrown in ``test_hostile_slow.py``.
+test fails always or never. More inputs are in ``test_hostile_slow.py``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from research.hostile.argument_entries import argument_entries
 from research.hostile.calls import Call, junk
 from research.hostile.commands import command, command_entries
 from research.hostile.files import file_entries
+from research.hostile.fuzzing import EntryPoint, fuzz
 from research.hostile.small import Small, small_agents
-from research.hostile.throwing import EntryPoint, throw
 from research.hostile.values import value_entries
 from tacit import InvalidArgument, LocalDP, registry
 from tacit.audit.watched_gate import difference, snapshot
@@ -45,12 +45,12 @@ def _fast() -> list[EntryPoint]:
 
 @pytest.mark.parametrize("entry", _fast(), ids=lambda entry: entry.name)
 def test_nothing_breaks(entry: EntryPoint) -> None:
-    assert throw(entry, EXAMPLES).broken == []
+    assert fuzz(entry, EXAMPLES).broken == []
 
 
 @pytest.mark.parametrize("entry", command_entries(), ids=lambda entry: entry.name)
 def test_no_command_breaks(entry: EntryPoint) -> None:
-    assert throw(entry, 15).broken == []
+    assert fuzz(entry, 15).broken == []
 
 
 # The campaign itself: what it must attack, and what it must see.
@@ -81,13 +81,13 @@ def test_every_agent_is_attacked(name: str) -> None:
         (lambda value, folder: (folder / ".tacit-1.tmp").write_text(""), "temporary files"),
         (lambda value, folder: bytes(3 << 30), "raises MemoryError"),
         (lambda value, folder: np.float64(1e308) * 10, "raises RuntimeWarning"),
-        (lambda value, folder: (_ for _ in ()).throw(TacitError()), "without a word"),
+        (lambda value, folder: (_ for _ in ()).fuzz(TacitError()), "without a word"),
     ],
     ids=["untyped", "left over", "memory", "warning", "silent"],
 )
 def test_the_campaign_sees_what_breaks(attempt, found) -> None:
     entry = EntryPoint("planted", junk, attempt)
-    tally = throw(entry, 2)
+    tally = fuzz(entry, 2)
     assert tally.tried == len(tally.broken) >= 1
     assert all(found in line for line in tally.broken)
 
@@ -112,7 +112,7 @@ def test_the_campaign_sees_changes_and_names() -> None:
         (Call(takes_all, lambda: {"cost": 1}), "was accepted"),
     ):
         entry = EntryPoint("planted", call.inputs, call.attempt)
-        assert any(found in line for line in throw(entry, 40).broken)
+        assert any(found in line for line in fuzz(entry, 40).broken)
 
 
 # Mistakes that were once accepted, or answered with a traceback.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from research.hostile.throwing import HEADING, EntryPoint, throw
+from research.hostile.fuzzing import HEADING, EntryPoint, fuzz
 from research.hostile_campaign import entry_points, main
 
 pytestmark = pytest.mark.slow
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("entry", entry_points(), ids=lambda entry: entry.name)
 def test_nothing_breaks(entry: EntryPoint) -> None:
-    assert throw(entry, 300, seed=1).broken == []
+    assert fuzz(entry, 300, seed=1).broken == []
 
 
 def test_the_command_counts_nothing_broken(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,14 @@
-"""What the campaign of hostile input throws, and at what.
+"""What the campaign of hostile input tries, and where.
 
 :mod:`research.hostile_campaign` is its command line. In here:
 
-* :mod:`~research.hostile.throwing` throws inputs at an entry point and counts what breaks;
+* :mod:`~research.hostile.fuzzing` tries inputs on an entry point and counts what breaks;
 * :mod:`~research.hostile.calls` turns arguments of a call into junk;
 * :mod:`~research.hostile.small` makes small worlds, agents, curators and logs;
 * :mod:`~research.hostile.argument_entries` lists what takes arguments; worlds, curators
   and agents have modules of their own;
 * :mod:`~research.hostile.values` has users whose values are anything at all;
-* :mod:`~research.hostile.damage` and :mod:`~research.hostile.files` damage files
+* :mod:`~research.hostile.corruption` and :mod:`~research.hostile.files` corrupt files
   that are read, and let writes fail;
 * :mod:`~research.hostile.commands` attacks the command line.
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from research.hostile.calls import Call
+from research.hostile.fuzzing import EntryPoint, Strategy
 from research.hostile.small import Small, local_agents, small_agents
-from research.hostile.throwing import EntryPoint, Strategy
 from tacit.audit.watched_gate import snapshot
 from tacit.privacy.statistic import Block
 
@@ -22,7 +22,7 @@ def agent_entries() -> list[EntryPoint]:
     """Every agent made and taught, and those of devices with reports."""
     entries = []
     for small in small_agents():
-        made = Call(small.make, lambda small=small: small.options | small.arguments())
+        made = Call(small.make, small.all_arguments)
         entries.append(made.entry(f"{small.name}: made"))
         entries.append(_learn_call(small).entry(f"{small.name}: learn"))
     for small in local_agents():
@@ -52,7 +52,7 @@ def _misshapen(small: Small) -> Strategy:
     block = small.episodes(small(), 5)
 
     @st.composite
-    def damaged(draw: Any) -> Any:
+    def corrupted(draw: Any) -> Any:
         arrays: dict[str, NDArray[Any]] = {k: np.array(a) for k, a in block.arrays.items()}
         name = draw(st.sampled_from(sorted(arrays)))
         how = draw(st.integers(0, 6))
@@ -73,7 +73,7 @@ def _misshapen(small: Small) -> Strategy:
             arrays["versions"] = np.full(5, draw(st.integers(1, 2**62)))
         return Block(5, arrays)
 
-    return damaged()
+    return corrupted()
 
 
 def _reports_call(small: Small) -> Call:

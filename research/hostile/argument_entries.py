@@ -15,6 +15,7 @@ import tacit
 from research.hostile.agent_entries import agent_entries
 from research.hostile.calls import Call, constant
 from research.hostile.curator_entries import curator_entries
+from research.hostile.fuzzing import EntryPoint
 from research.hostile.small import (
     JOINT,
     LOCAL,
@@ -23,7 +24,6 @@ from research.hostile.small import (
     small_ucbvi,
     small_world,
 )
-from research.hostile.throwing import EntryPoint
 from research.hostile.world_entries import world_entries
 from tacit import registry
 from tacit.core.episodes import Episodes

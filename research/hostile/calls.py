@@ -17,7 +17,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import tacit
-from research.hostile.throwing import Broken, EntryPoint, Stranger, Strategy
+from research.hostile.fuzzing import Broken, EntryPoint, Stranger, Strategy
 from tacit.privacy.errors import TacitError
 
 # What every argument of every function refuses.
@@ -59,7 +59,7 @@ class Call:
     Attributes:
         function: what is called.
         good: makes the arguments, afresh.
-        fixed: arguments that stay good: whom the others are thrown at.
+        fixed: arguments that stay good: whom the others go to.
         free: arguments that take anything, such as a name that is only shown.
         watched: gives what must not change if the call is refused.
         paths: arguments that are files; they may be refused with an ``OSError``.
@@ -77,7 +77,7 @@ class Call:
     absurd: bool = False
 
     def entry(self, name: str) -> EntryPoint:
-        """The entry point at which such junk is thrown."""
+        """The entry point at which such junk goes."""
         return EntryPoint(name, self.inputs, self.attempt)
 
     def inputs(self) -> Strategy:
@@ -96,7 +96,7 @@ class Call:
     def attempt(self, changed: dict[str, Any], folder: Path) -> None:
         """Calls it, and checks what it makes of the junk."""
         arguments = self.good()
-        changed = {name: self._thrown(name, value, folder) for name, value in changed.items()}
+        changed = {name: self._given(name, value, folder) for name, value in changed.items()}
         before = self.watched(arguments)
         try:
             self.function(**arguments | changed)
@@ -114,7 +114,7 @@ class Call:
             if name not in self.free and self._senseless(name, value):
                 raise Broken(f"{name} was accepted")
 
-    def _thrown(self, name: str, value: Any, folder: Path) -> Any:
+    def _given(self, name: str, value: Any, folder: Path) -> Any:
         """What an argument becomes: what was drawn, but for files and sizes."""
         if name in self.paths and value is _A_FILE:
             return str(folder / "file")

@@ -1,4 +1,4 @@
-"""The command line: any words in any place, and ledgers that are damaged.
+"""The command line: any words in any place, and ledgers that are corrupted.
 
 A mistake is one line that begins with ``tacit:`` and exit code 2, never a traceback.
 """
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import tacit
-from research.hostile.damage import damage, damaged
+from research.hostile.corruption import corrupted, corruption
 from research.hostile.files import LEDGER, write_ledger, written
-from research.hostile.throwing import Broken, EntryPoint, Strategy
+from research.hostile.fuzzing import Broken, EntryPoint, Strategy
 from tacit.cli import app as cli
 
 _TEXTS = (
@@ -66,7 +66,7 @@ def command_entries() -> list[EntryPoint]:
     """The command line, in this process."""
     return [
         EntryPoint("command line", _command_lines, _attempt_command),
-        EntryPoint("tacit ledger on damaged files", damage, _attempt_damaged_ledger),
+        EntryPoint("tacit ledger on corrupted files", corruption, _attempt_corrupted_ledger),
     ]
 
 
@@ -119,8 +119,8 @@ def _attempt_command(line: list[str], folder: Path) -> None:
         raise tacit.InvalidArgument(error)
 
 
-def _attempt_damaged_ledger(done: tuple[Any, ...], folder: Path) -> None:
-    (folder / "ledger").write_bytes(damaged(written(LEDGER), done, [b"x"], LEDGER.forge))
+def _attempt_corrupted_ledger(done: tuple[Any, ...], folder: Path) -> None:
+    (folder / "ledger").write_bytes(corrupted(written(LEDGER), done, [b"x"], LEDGER.forge))
     for words in (["ledger", "verify", "ledger"], ["ledger", "report", "ledger"]):
         code, error, raised = command(words)
         if raised or "Traceback" in error or code not in (0, 1, 2):

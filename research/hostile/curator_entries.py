@@ -11,8 +11,8 @@ import numpy as np
 
 import tacit
 from research.hostile.calls import Call
+from research.hostile.fuzzing import EntryPoint
 from research.hostile.small import JOINT, LOCAL, PAIRS, small_curator
-from research.hostile.throwing import EntryPoint
 from tacit.privacy.statistic import Block
 
 

@@ -1,6 +1,6 @@
-"""Files: damaged ones that are read back, and writes that fail halfway.
+"""Files: corrupted ones that are read back, and writes that fail halfway.
 
-A damaged file must be refused with nothing executed and nothing changed. A write that fails must
+A corrupted file must be refused with nothing executed and nothing changed. A write that fails must
 leave the old file or none, and a secret file must never be readable by others.
 """
 
@@ -22,10 +22,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 import tacit
-from research.hostile.damage import (
+from research.hostile.corruption import (
     Forger,
-    damage,
-    damaged,
+    corrupted,
+    corruption,
     forged_archive,
     forged_ledger,
     forged_result,
@@ -33,6 +33,7 @@ from research.hostile.damage import (
     forged_text,
     not_forged,
 )
+from research.hostile.fuzzing import Broken, EntryPoint, Strategy
 from research.hostile.small import (
     JOINT,
     Small,
@@ -41,7 +42,6 @@ from research.hostile.small import (
     small_result,
     small_ucbvi,
 )
-from research.hostile.throwing import Broken, EntryPoint, Strategy
 from tacit import published
 from tacit.audit.watched_gate import difference, snapshot
 from tacit.privacy.errors import TacitError
@@ -49,7 +49,7 @@ from tacit.tabular.world import load_world
 
 
 def file_entries() -> list[EntryPoint]:
-    """Files that are read back, damaged, forged or swapped, and writes that fail."""
+    """Files that are read back, corrupted, forged or swapped, and writes that fail."""
     return [
         *(case.entry for case in _file_cases()),
         EntryPoint("writes that fail", _failures, _attempt_write, (OSError, TacitError)),
@@ -84,13 +84,13 @@ class FileCase:
     @property
     def entry(self) -> EntryPoint:
         """Damaged copies of the file, read again."""
-        return EntryPoint(self.name, damage, self.attempt, self.typed)
+        return EntryPoint(self.name, corruption, self.attempt, self.typed)
 
     def attempt(self, done: tuple[Any, ...], folder: Path) -> None:
-        """Writes, damages and reads."""
+        """Writes, corrupts and reads."""
         whole = written(self)
         others = [written(case) for case in _file_cases() if case.name != self.name]
-        data = damaged(whole, done, others, self.forge)
+        data = corrupted(whole, done, others, self.forge)
         path = folder / f"file{self.suffix}"
         path.write_bytes(data)
         try:
@@ -100,7 +100,7 @@ class FileCase:
                 raise Broken("a pickle was executed")
         # Bytes that mean nothing may change; a different file may not pass for the whole one.
         if self.exact and done[0] in ("cut", "flip", "insert", "zero") and data != whole:
-            raise Broken("a damaged file was read")
+            raise Broken("a corrupted file was read")
 
 
 @cache

@@ -75,6 +75,10 @@ class Small:
         found = {p.name: p.default for _, p in entry._parameters() if p.name != "args"}
         return {k: v for k, v in found.items() if v is not inspect.Parameter.empty}
 
+    def all_arguments(self) -> dict[str, Any]:
+        """What it is made with, and everything else it takes."""
+        return self.options | self.arguments()
+
     def episodes(self, agent: Any, users: int) -> Block:
         """Raw episodes of users whom its policy served."""
         rng = np.random.default_rng(0)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from research.hostile.fuzzing import Broken, EntryPoint, Stranger, Strategy
 from research.hostile.small import Small, local_agents, small_agents, small_log
-from research.hostile.throwing import Broken, EntryPoint, Stranger, Strategy
 from tacit.audit.watched_gate import difference, snapshot
 from tacit.core.episodes import Episodes
 from tacit.core.vector_episodes import VectorEpisodes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from research.hostile.calls import Call, constant
+from research.hostile.fuzzing import EntryPoint
 from research.hostile.small import small_world
-from research.hostile.throwing import EntryPoint
 from tacit import registry
 from tacit.continuous import BoxWorld, QPolicy
 from tacit.continuous.features import Grid

@@ -11,9 +11,9 @@ An agent is final and hands its algorithm nothing but releases, so there are thr
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, ClassVar
 
 import numpy as np
@@ -136,14 +136,9 @@ def _with_statistics(right: Asks, wrong: Callable[[Statistic], Statistic]) -> As
 
 def recast(right: Any, mixin: type[Any]) -> Any:
     """A copy of a statistic, or of a policy, with some of its methods replaced."""
-    changed: Any = object.__new__(_mixed(mixin, type(right)))
+    changed: Any = object.__new__(type("Changed", (mixin, type(right)), {}))
     changed.__dict__.update(vars(right))
     return changed
-
-
-@cache
-def _mixed(mixin: Hashable, kind: Hashable) -> Any:
-    return type("Changed", (mixin, kind), {})  # type: ignore[arg-type]
 
 
 # Whom a statistic saw last, by who asked. No copy of the statistic takes that away.

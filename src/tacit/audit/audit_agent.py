@@ -99,23 +99,17 @@ def audit_agent(
     transcripts: list[Transcript] = []
     outcomes: list[Outcome] = []
     broken: list[str] = []
+    same: dict[str, Any] = {"users": users, "seeds": seeds, "seed": seed, "sample": sample}
     with progress_bar(f"auditing {auditor.name}", units, progress) as advance:
         statistics, pairs = auditor.attack(blocks)
-        for block in blocks:
-            if block not in pairs:
-                continue
+        for block, pair in sorted(pairs.items()):
             try:
-                transcripts.append(
-                    auditor.transcript(block, pairs[block], runs, confidence, advance)
-                )
+                transcripts.append(auditor.transcript(block, pair, runs, confidence, advance))
             except Exception as error:
                 broken.append(f"block {block}: {type(error).__name__}: {error}")
-        if behaviour:
-            for outcome in agent_outcomes(
-                make_agent, world, users=users, seeds=seeds, seed=seed, sample=sample
-            ):
-                outcomes.append(outcome)
-                advance(runs // 10)
+        for outcome in agent_outcomes(make_agent, world, **same) if behaviour else ():
+            outcomes.append(outcome)
+            advance(runs // 10)
     privacy = auditor.privacy
     return AgentAudit(
         agent=auditor.name,

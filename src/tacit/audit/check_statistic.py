@@ -301,13 +301,13 @@ class _Attack:
     def _check_totals(self, block: Block) -> None:
         """What passes the gate is the sum of vectors that are within bounds already."""
         for users in _TOTALS:
-            crowd = some_rows(block, self.rng.integers(0, block.users, users))
+            many = some_rows(block, self.rng.integers(0, block.users, users))
             expected, scale = np.zeros(self.statistic.layout.size), self.length
-            for part in _parts(crowd):
+            for part in _parts(many):
                 vectors = self._vectors(part)
                 expected += vectors.sum(axis=0)
                 scale += float(np.abs(vectors).sum(axis=0).max(initial=0.0))
-            gap = float(np.abs(self.statistic.total(crowd) - expected).max())
+            gap = float(np.abs(self.statistic.total(many) - expected).max())
             require(
                 gap < 1e-9 * scale,
                 f"{self.statistic.name}: the total of {users} users is off by {gap:.3g}",

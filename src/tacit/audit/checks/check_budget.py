@@ -20,7 +20,7 @@ from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block, Bools, Statistic
 
 # More users than 16 bits can count.
-_CROWD = (1 << 15) + 7
+_MANY = (1 << 15) + 7
 # Statistics that are attacked.
 _STATISTICS = 3
 
@@ -43,7 +43,7 @@ def check_sensitivity(trial: Trial) -> None:
         trial.tightness.append(max(report.tightness.values()))
         # What adds up vectors in floats does not wrap; a fast sum of its own may.
         if place == places[0] and type(passage.statistic).total is not Statistic.total:
-            _check_crowd(passage.statistic, report.pair)
+            _check_many(passage.statistic, report.pair)
     with silence():
         quiet = trial.play()
     wrong = off_by(quiet.gate)
@@ -51,16 +51,14 @@ def check_sensitivity(trial: Trial) -> None:
         raise CheckFailed(wrong)
 
 
-def _check_crowd(statistic: Statistic, pair: Block) -> None:
+def _check_many(statistic: Statistic, pair: Block) -> None:
     """The sum over more users than 16 bits can count is still what they add up to."""
     vectors = statistic.contributions(pair)
     longest = int(np.linalg.norm(vectors, axis=1).argmax())
-    crowd = some_rows(pair, np.full(_CROWD, longest))
-    gap = np.abs(statistic.total(crowd) - _CROWD * vectors[longest]).max()
-    if gap > 1e-9 * _CROWD * statistic.l2(Relation.ZERO_OUT):
-        raise CheckFailed(
-            f"{statistic.name}: the total of {_CROWD} equal users is off by {gap:.4g}"
-        )
+    many = some_rows(pair, np.full(_MANY, longest))
+    gap = np.abs(statistic.total(many) - _MANY * vectors[longest]).max()
+    if gap > 1e-9 * _MANY * statistic.l2(Relation.ZERO_OUT):
+        raise CheckFailed(f"{statistic.name}: the total of {_MANY} equal users is off by {gap:.4g}")
 
 
 def check_budget(trial: Trial) -> None:

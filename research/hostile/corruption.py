@@ -57,8 +57,8 @@ _JSON = st.recursive(
 
 
 @st.composite
-def damage(draw: Any) -> tuple[Any, ...]:
-    """What is done to a file, as :func:`damaged` takes it: how, where, and with what."""
+def corruption(draw: Any) -> tuple[Any, ...]:
+    """What is done to a file, as :func:`corrupted` takes it: how, where, and with what."""
     how = draw(
         st.sampled_from(["cut", "flip", "insert", "zero", "whole", "other", "forge", "forge"])
     )
@@ -74,12 +74,12 @@ def damage(draw: Any) -> tuple[Any, ...]:
     return how, where, draw(st.integers(0, 100))
 
 
-def damaged(data: bytes, done: tuple[Any, ...], others: Sequence[bytes], forge: Forger) -> bytes:
-    """A file after some damage was done to it.
+def corrupted(data: bytes, done: tuple[Any, ...], others: Sequence[bytes], forge: Forger) -> bytes:
+    """A file after it was corrupted.
 
     Args:
         data: what it holds.
-        done: what :func:`damage` drew.
+        done: what :func:`corruption` drew.
         others: files that it may be swapped for.
         forge: how a file of this kind is forged.
     """

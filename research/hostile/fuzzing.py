@@ -48,7 +48,7 @@ class Stranger:
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """One public entry point and what is thrown at it.
+    """One public entry point and what it is fuzzed with.
 
     Attributes:
         name: how it is called in the report.
@@ -92,7 +92,7 @@ HEADING = f"{'entry point':<44}{'tried':>7}{'refused':>9}{'accepted':>10}{'broke
 """What stands above the lines of tallies."""
 
 
-def throw(entry: EntryPoint, examples: int, seed: int = 0) -> Tally:
+def fuzz(entry: EntryPoint, examples: int, seed: int = 0) -> Tally:
     """Throws so many inputs at an entry point; collects what broke in place of stopping."""
     tally = Tally(entry.name)
 
