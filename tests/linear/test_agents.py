@@ -513,7 +513,7 @@ def test_policies_are_replaced_when_enough_was_learnt(
     while agent.block_users:
         before = (agent.policy, agent.greedy_policy, agent.q_values, agent.switches)
         agent.learn(SIMPLEX.simulate(agent.policy, 20, rng, "episodes"))
-        new = agent.algorithm.model().precision()
+        new = agent.algorithm.way.model().precision()
         if old is None:
             switch = True
         elif switching == "determinant":

@@ -30,11 +30,14 @@ from tacit import (
 from tacit.core.agent import Agent
 from tacit.finite.evidence import Counts
 from tacit.finite.visits import VisitCounts
-from tacit.linear import LinearWorld, linear_from_tabular, lsvi_ucb
-from tacit.linear.estimate import CellModel, KnownRewardModel, LinearWidths, Sums
-from tacit.linear.lsvi_ucb import AnswerModel, SumModel
+from tacit.linear import LinearWorld, linear_from_tabular
+from tacit.linear import features as feature_way
+from tacit.linear.counts import CellModel
+from tacit.linear.estimate import LinearWidths, Sums
+from tacit.linear.features import SumModel
 from tacit.linear.options import LinearConstants
 from tacit.linear.statistics import FeatureSums, TargetSums
+from tacit.linear.targets import AnswerModel
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 
@@ -536,7 +539,7 @@ def test_features_and_targets_agree(seed: int, noise: float, **sizes: int) -> No
         return targets @ sums.following[step].T, 0.0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lsvi_ucb, "_MOST_PROBABILITIES", 0)
+        patch.setattr(feature_way, "_MOST_PROBABILITIES", 0)
         features_model = SumModel(features, sums, sums, widths, H)
         values = value_functions(rng, sizes["S"])
         for h in range(sizes["L"]):
@@ -615,22 +618,6 @@ def test_one_hot_cells_become_plain_frequencies() -> None:
         assert found[3] < found[2] < found[1] < found[0]
 
 
-def test_known_rewards_are_certain() -> None:
-    features, sums, rng = noisy_sums(1, 3, 2, 2, 1, 0.5)
-    base = SumModel(features, sums, sums, LinearWidths(scale=0.7, bias=0.6, ridge=1.0), H)
-    table = rng.random((H, 3, 2))
-    model = KnownRewardModel(base, table)
-    for h in range(H):
-        rewards, widths = model.rewards(h)
-        assert (rewards == table[h]).all()
-        assert not widths.any()
-    same = KnownRewardModel(base, table[:1])
-    assert (same.rewards(2)[0] == table[0]).all()
-    values = value_functions(rng, 3)
-    assert_pair(model.next_values(1, values), base.next_values(1, values))
-    assert (model.precision() == base.precision()).all()
-
-
 # Agents.
 
 NAMES = {
@@ -690,6 +677,29 @@ def assert_planned(agent: Agent, Q: dict[str, Floats]) -> None:
     assert is_greedy(agent.greedy_policy, Q["greedy"])
     if isinstance(agent.algorithm, LSVIUCBPlusPlus.algorithm):
         np.testing.assert_allclose(agent.lower_values, Q["pessimistic"], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+def test_known_rewards_are_certain(stationary: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are taken as they are, without a width; next values are those of the model."""
+    world = random_world(1, S=3, A=2, d=2, H=H, stationary=(True, stationary), known=True)
+    table, algorithm = world.spec.known_rewards, made(world, JOINT, "features").algorithm
+    assert table is not None
+    assert len(table) == (1 if stationary else H)
+    _, sums, _ = noisy_sums(1, 3, 2, 2, 1, 0.5)
+    widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.0)
+    model = SumModel(algorithm.features, sums, sums, widths, H)
+    monkeypatch.delattr(SumModel, "rewards")
+    with pytest.raises(StopIteration) as end:
+        next(algorithm.backward_induction(model))
+    optimistic, greedy = end.value.value
+    values = np.zeros((2, 3))
+    for h in reversed(range(H)):
+        means, wide = model.next_values(h, values) if h < H - 1 else np.zeros((2, 2, 3, 2))
+        rewards = table[min(h, len(table) - 1)]
+        assert (optimistic[h] == np.clip(rewards + means[0] + wide[0], 0.0, H - h)).all()
+        assert (greedy[h] == np.clip(rewards + means[1], 0.0, H - h)).all()
+        values = np.array([optimistic[h].max(axis=1), greedy[h].max(axis=1)])
 
 
 WORLDS = {

@@ -27,8 +27,8 @@ from tacit.core.kinds import AgentKind
 from tacit.linear import LinearWorld, simplex, statistics, two_state
 from tacit.linear.base import TargetRound
 from tacit.linear.estimate import feature_sums
-from tacit.linear.spec import check_features
 from tacit.linear.statistics import FeatureSums, TargetSums
+from tacit.linear.tables import check_features
 from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
@@ -141,7 +141,7 @@ def sums_have_the_noise_they_state(cls: Any, runs: int = 30, **options: Any) -> 
     found: dict[str, list[Floats]] = {}
     for seed in range(runs):
         agent, _ = played(cls, "features", seed, **options)
-        sums = feature_sums(agent.algorithm._sums)
+        sums = feature_sums(agent.algorithm.way.known)
         parts = {
             "gram": entries(sums.gram / sums.gram_noise, symmetric=True),
             "next": entries(sums.following / sums.noise, symmetric=False),
@@ -496,8 +496,8 @@ class ForgetsBounds(LSVIUCBPlusPlus.algorithm):
 class ForgetsHowMuchBlocksWeigh(LSVIUCB.algorithm):
     def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
         super().restore(meta, arrays)
-        halved = {name: 0.5 * v for name, v in self._sums.variances.items()}
-        self._sums.variances = halved
+        halved = {name: 0.5 * v for name, v in self.way.known.variances.items()}
+        self.way.known.variances = halved
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit import Block, Relation, check_statistic
-from tacit.linear import feature_bounds, simplex, statistics, sum_loops, two_state
+from tacit.linear import simplex, statistics, sum_loops, two_state
 from tacit.linear.statistics import (
     FeatureSums,
     TargetSums,
@@ -23,6 +23,7 @@ from tacit.linear.statistics import (
     unit_features,
     weighted_grams,
 )
+from tacit.privacy.bounds import features as of_features
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Statistic
@@ -211,7 +212,7 @@ def test_bounds_without_pairs(
     options["clip"] = None if share is None else share * statistic.bound
     few = FeatureSums(features, horizon, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feature_bounds, "MOST_PAIRS", 0)
+        patch.setattr(of_features, "MOST_PAIRS", 0)
         many = FeatureSums(features, horizon, **options)
         assert bounds(many)[0] == bounds(few)[0]
         assert bounds(few)[1] <= bounds(many)[1] <= 2.0 * bounds(many)[0]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tacit import LSVIUCB, JointDP, LocalDP, LSVIUCBPlusPlus, NonPrivate
 from tacit.finite.model import optimal
 from tacit.linear import LinearWorld, simplex, two_state
-from tacit.linear.lsvi_ucb import SumModel
+from tacit.linear.features import SumModel
 
 Floats = NDArray[np.float64]
 

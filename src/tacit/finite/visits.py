@@ -106,6 +106,11 @@ class VisitCounts(LoopSums):
         return rows, states, actions
 
     @property
+    def clips(self) -> bool:
+        """Whether users must be counted one by one."""
+        return self.cap is not None
+
+    @property
     def layout(self) -> Layout:
         """``transitions``, ``rewards`` and perhaps ``visits``."""
         parts = [

@@ -1,42 +1,43 @@
-"""What all linear algorithms share: what is asked of a block, how blocks add up, when they end.
+"""What all linear algorithms share: which way they ask, what it costs, when blocks end.
 
-Plumbing: an algorithm's own file says what it estimates, how it is optimistic and how it plans.
-Three ways to ask, of which ``statistic="auto"`` chooses one (see :attr:`LinearAlgorithm.why`):
-
-* ``"features"``: sums of features for every value function at once (any finite world),
-* ``"counts"``: counts along the block's own policy (few states),
-* ``"targets"``: the values themselves, of all recent users again after every block, older ones
-  with less weight (many states).
+Plumbing: an algorithm's own file says how it is optimistic and how it plans.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from tacit.core.algorithm import Floats, Pace
-from tacit.core.asks import Arrays, Kept, State, below
-from tacit.core.sizes import check_bytes
+from tacit.core.asks import Arrays, Ask, Kept, State, below
+from tacit.core.ways import way
 from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.evidence import Evidence
-from tacit.finite.flow import conserve
-from tacit.finite.policy import Policy
-from tacit.finite.visits import VisitCounts
-from tacit.linear.estimate import LinearWidths, add_features
+from tacit.linear.estimate import LinearModel, LinearWidths
 from tacit.linear.options import LinearOptions, Switching, check_together, choose_statistic
-from tacit.linear.spec import LinearSpec
-from tacit.linear.statistics import FeatureSums, unit_features
-from tacit.numerics.block_sums import BlockSums
-from tacit.privacy.curators.gate import Release
+from tacit.linear.tables import unit_features
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise, users_above_noise
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
+    from tacit.linear.spec import LinearSpec
+    from tacit.privacy.curators.gate import Release
+
+WAYS = {
+    "features": "tacit.linear.features:FeatureWay",
+    "counts": "tacit.linear.counts:CellWay",
+    "targets": "tacit.linear.targets:TargetWay",
+}
+"""Ways to ask, of which ``statistic="auto"`` chooses one (see :attr:`LinearAlgorithm.why`).
+
+Sums of features know every value function at once, in any finite world. Counts along the block's
+own policy are for few states; the values themselves, asked again after every block, for many.
+"""
 
 # Users are summed one by one, which a clip needs, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the clip has done its work.
@@ -44,11 +45,8 @@ _CLIPPED_UP_TO = 8
 _ONE_BY_ONE = 1 << 18
 # Blocks whose weight is below this are no longer asked.
 _FORGOTTEN = 1e-3
-# Above this many (step, state) pairs the equations of flow conservation are too many to solve.
-_LARGEST_FLOW = 1500
 # What a save keeps.
 _KEPT = ("q_values", "_variances", "_last_precision")
-_COUNTS = ("transitions", "rewards", "visits", "variance", "reached")
 
 
 @dataclass(frozen=True)
@@ -84,6 +82,37 @@ class TargetRound:
         return self.gram_mu**2 + self.steps * self.target_mu**2
 
 
+class LinearWay(ABC):
+    """How a block is asked, and what its answers say.
+
+    Attributes:
+        known: what all blocks so far add up to.
+    """
+
+    known: Any
+    _algorithm: LinearAlgorithm
+
+    @abstractmethod
+    def statistic(self, one_by_one: bool) -> Any:
+        """What is asked of a block whose users are summed one by one, or all at once."""
+
+    def ask(self, statistic: Any) -> Ask:
+        """The first question about a block."""
+        return Ask(statistic)
+
+    @abstractmethod
+    def take_in(self, release: Release, statistic: Any) -> None:
+        """Learns from its answer."""
+
+    @abstractmethod
+    def model(self) -> LinearModel:
+        """What is known now."""
+
+    def question(self, step: int, values: Floats) -> Ask | None:
+        """What must be asked about value functions (k, S) after a step; nothing if sums know."""
+        return None
+
+
 class LinearAlgorithm(FiniteAlgorithm):
     """An algorithm for linear MDPs on private sums."""
 
@@ -98,7 +127,7 @@ class LinearAlgorithm(FiniteAlgorithm):
 
     def __init__(self, setting: Setting, options: LinearOptions) -> None:
         spec: LinearSpec = setting.spec
-        if not isinstance(spec, LinearSpec):
+        if not hasattr(spec, "weight_bound"):
             raise InvalidArgument(
                 "this agent needs features: spec must be a LinearSpec, as of simplex or two_state, "
                 "or of tacit.linear.linear_from_tabular(world) for any finite world; got "
@@ -123,18 +152,15 @@ class LinearAlgorithm(FiniteAlgorithm):
         self.switching: Switching = own if options.switching == "auto" else options.switching
         # One factor for all keeps them linear; statistics cut to length 1 whatever comes.
         self._factor = max(1.0, float(np.sqrt((spec.features**2).sum(axis=-1).max())))
-        self._features = unit_features(spec.features / self._factor)
+        self.features = unit_features(spec.features / self._factor)
         self.pooled = (
             self.stationary and spec.stationary_rewards and self.statistic_kind != "targets"
         )
-        self._sums = BlockSums(plain=options.bonus == "theory")
-        self._counts: Evidence | None = None
-        if self.statistic_kind == "counts":
-            shape = (1 if self.pooled else spec.horizon, spec.states, spec.actions)
-            check_bytes("counts of a linear agent", (*shape, spec.states))
-            self._counts = Evidence(shape, plain=not setting.privacy.joint)
-        self._asked: FeatureSums | VisitCounts | None = None
-        self._fixed: dict[bool, FeatureSums | VisitCounts] = {}
+        # What the way reads from the start.
+        self.spec, self.options, self.privacy = spec, options, setting.privacy
+        self.way: LinearWay = way(WAYS[self.statistic_kind])(self)
+        self._asked: Any = None
+        self._fixed: dict[bool, Any] = {}
         self._variances: Floats | None = None
         self._last_precision: Floats | None = None
         self._planned: tuple[Floats, Floats] | None = None
@@ -155,10 +181,7 @@ class LinearAlgorithm(FiniteAlgorithm):
     @property
     def form(self) -> Literal["episodes", "occupancy"]:
         """Episodes where users are summed one by one, else what followed the policy."""
-        statistic = self.statistic()
-        capped = isinstance(statistic, VisitCounts) and statistic.cap is not None
-        clipped = isinstance(statistic, FeatureSums) and statistic.clips
-        return "episodes" if capped or clipped else "occupancy"
+        return "episodes" if self.statistic().clips else "occupancy"
 
     @property
     def masked(self) -> bool:
@@ -174,20 +197,16 @@ class LinearAlgorithm(FiniteAlgorithm):
 
     # What is asked.
 
-    def statistic(self) -> FeatureSums | VisitCounts:
+    def statistic(self) -> Any:
         """What is asked first of the current block."""
         if self._asked is None:
-            self._asked = self._current_statistic()
+            one_by_one = self._one_by_one
+            # Kept where it does not depend on what was learnt: bounds by all pairs take time.
+            made = {} if self.masked or self._variances is not None else self._fixed
+            if one_by_one not in made:
+                made[one_by_one] = self.make_statistic(one_by_one)
+            self._asked = made[one_by_one]
         return self._asked
-
-    def _current_statistic(self) -> FeatureSums | VisitCounts:
-        one_by_one = self._one_by_one
-        if self.statistic_kind == "counts" or self._variances is not None:
-            return self.make_statistic(one_by_one)
-        # It does not depend on what was learnt, and bounds by all pairs of a table take time.
-        if one_by_one not in self._fixed:
-            self._fixed[one_by_one] = self.make_statistic(one_by_one)
-        return self._fixed[one_by_one]
 
     @property
     def _scheduled(self) -> int:
@@ -201,37 +220,14 @@ class LinearAlgorithm(FiniteAlgorithm):
             return False
         return self._scheduled <= min(_CLIPPED_UP_TO * self._smallest_block, _ONE_BY_ONE)
 
-    def make_statistic(self, one_by_one: bool) -> FeatureSums | VisitCounts:
+    def make_statistic(self, one_by_one: bool) -> Any:
         """What is asked of a block whose users are summed one by one, or all at once."""
-        spec, constants = self.spec, self.options.constants
-        if self.statistic_kind == "counts":
-            cap = min(constants.cap, spec.horizon) if self.pooled and one_by_one else None
-            return VisitCounts(
-                spec.states,
-                spec.actions,
-                spec.horizon,
-                pooled=self.pooled,
-                cap=cap,
-                policy=self.policy.actions,
-                version=self.policy.version,
-            )
-        return FeatureSums(
-            self._features,
-            spec.horizon,
-            pooled=self.pooled,
-            clip=self._clip if one_by_one else None,
-            reward=0.0 if spec.known_rewards is not None else 1.0,
-            weights=self.step_weights,
-            following=self.statistic_kind == "features",
-            triangle=self.options.gram_noise == "triangle",
-        )
+        return self.way.statistic(one_by_one)
 
     @property
     def _clip(self) -> float | None:
         """What typical users' vectors are shorter than; features are public."""
-        if self.statistic_kind == "targets":
-            return None
-        q = (self._features**2).sum(axis=-1)
+        q = (self.features**2).sum(axis=-1)
         rewards = 0.0 if self.spec.known_rewards is not None else 0.25
         typical = math.sqrt(self.spec.horizon * float((q * q + (1.0 + rewards) * q).mean()))
         if not self.pooled:
@@ -262,14 +258,6 @@ class LinearAlgorithm(FiniteAlgorithm):
 
     # What is known.
 
-    def take_in(self, release: Release, statistic: FeatureSums | VisitCounts) -> None:
-        """Adds the sums of a block to those of all before it."""
-        if isinstance(statistic, FeatureSums):
-            add_features(self._sums, release, statistic, self.block_users)
-        elif self._counts is not None:
-            counts = release if self.pooled else conserved(release, self.spec)
-            self._counts.add(counts, statistic, self.block_users)
-
     @property
     def widths(self) -> LinearWidths:
         """How widths are made."""
@@ -287,7 +275,7 @@ class LinearAlgorithm(FiniteAlgorithm):
 
     def weigh_by(self, variances: Floats) -> None:
         """Later blocks weigh their steps by these variances (H, S, A) of next values."""
-        pooled = self.pooled or (self._counts is not None and self.stationary)
+        pooled = self.pooled or (self.masked and self.stationary)
         self._variances = variances.mean(axis=0, keepdims=True) if pooled else variances
 
     @property
@@ -297,17 +285,12 @@ class LinearAlgorithm(FiniteAlgorithm):
         A step's weight falls with the variance of its next value, from where that is above its
         median.
         """
-        if self._variances is None or self._counts is not None:
+        if self._variances is None or self.masked:
             return None
         flat = self._variances.reshape(len(self._variances), -1)
         typical = np.median(flat, axis=1)[:, np.newaxis, np.newaxis]
         safe = np.where(self._variances > 0.0, self._variances, 1.0)
         return np.where(self._variances > typical, typical / safe, 1.0).clip(0.05, 1.0)
-
-    def _renamed(self, policy: Policy) -> Policy:
-        """The same actions, under the version that the next block will follow."""
-        assert policy.actions is not None  # noqa: S101
-        return Policy.deterministic(policy.actions, self.spec.actions, version=self.releases)
 
     # Choices made before the first user comes.
 
@@ -349,15 +332,10 @@ class LinearAlgorithm(FiniteAlgorithm):
         return super().identity() | chosen | {"statistic": self.statistic_kind}
 
     def state(self) -> State:
-        """Sums or counts, values, weights and precisions."""
-        meta: dict[str, Any] = {"switches": self.switches}
-        arrays: Arrays = {}
-        if self._counts is not None:
-            meta |= {"noise": self._counts.noise, "reward_noise": self._counts.reward_noise}
-            arrays |= {f"counts/{name}": getattr(self._counts, name) for name in _COUNTS}
-        else:
-            meta["sums"], parts = self._sums.dump()
-            arrays |= {f"sums/{name}": array for name, array in parts.items()}
+        """What is known, values, weights and precisions."""
+        known, parts = self.way.known.dump()
+        meta: dict[str, Any] = {"switches": self.switches, "known": known}
+        arrays: Arrays = {f"known/{name}": array for name, array in parts.items()}
         for name in _KEPT:
             if getattr(self, name) is not None:
                 arrays[name.lstrip("_")] = getattr(self, name)
@@ -366,22 +344,6 @@ class LinearAlgorithm(FiniteAlgorithm):
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
         self.switches, self._asked, self._planned = meta["switches"], None, None
-        if self._counts is not None:
-            self._counts.noise, self._counts.reward_noise = meta["noise"], meta["reward_noise"]
-            for name in _COUNTS:
-                setattr(self._counts, name, arrays[f"counts/{name}"])
-        else:
-            self._sums.restore(meta["sums"], below(arrays, "sums/"))
+        self.way.known.restore(meta["known"], below(arrays, "known/"))
         for name in _KEPT:
             setattr(self, name, arrays.get(name.lstrip("_")))
-
-
-def conserved(release: Release, spec: LinearSpec) -> Release:
-    """Counts per step with flow conserved, where they are noisy and not too many."""
-    H, S = spec.horizon, spec.states
-    if H * S > _LARGEST_FLOW or np.max(release.std["transitions"]) == 0.0:
-        return release
-    start = None if spec.start is None else np.array(spec.start)
-    counts = release["transitions"].reshape(H, S, S)
-    better = conserve(counts, float(release.users), start).reshape(H * S, S)
-    return replace(release, parts={**release.parts, "transitions": better})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from tacit.linear.spec import LinearSpec
-from tacit.privacy.arguments import flag, instance_of, one_of, positive
+from tacit.core.options import TheoryOptions
+from tacit.privacy.arguments import flag, instance_of, positive
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import Privacy
+
+if TYPE_CHECKING:
+    from tacit.linear.spec import LinearSpec
+    from tacit.privacy.models import Privacy
 
 Kind = Literal["features", "counts", "targets"]
 Switching = Literal["schedule", "determinant", "rayleigh"]
@@ -57,7 +60,7 @@ class LinearConstants:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearOptions:
+class LinearOptions(TheoryOptions):
     """Options of linear algorithms.
 
     Attributes:
@@ -73,10 +76,6 @@ class LinearOptions:
             upper ``"triangle"`` as in the papers.
         weight_bound: for the theory, a bound on the length of regression weights of values and
             rewards in [-1, 1]; the spec's, or sqrt(d) as the papers assume, by default.
-        bonus: ``"practical"`` or ``"theory"``, for which optimism is proven.
-        scale: multiplies the practical bonus.
-        failure: with which probability the theory's bounds may fail.
-        calibration: ``"tight"``, or ``"as_printed"`` for a paper's own noise, where there is one.
         constants: the practical constants.
     """
 
@@ -87,10 +86,6 @@ class LinearOptions:
     switching: Literal["auto", "schedule", "determinant", "rayleigh"] = "auto"
     gram_noise: Literal["frobenius", "triangle"] = "frobenius"
     weight_bound: float | None = None
-    bonus: Literal["practical", "theory"] = "practical"
-    scale: float = 1.0
-    failure: float = 0.1
-    calibration: Literal["tight", "as_printed"] = "tight"
     constants: LinearConstants = LinearConstants()
 
     def __post_init__(self) -> None:
@@ -108,11 +103,7 @@ class LinearOptions:
                 raise InvalidArgument(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
         if self.weight_bound is not None:
             positive("weight_bound", self.weight_bound)
-        one_of("bonus", self.bonus, ("practical", "theory"))
-        one_of("calibration", self.calibration, ("tight", "as_printed"))
-        positive("scale", self.scale)
-        if not 0.0 < positive("failure", self.failure) < 1.0:
-            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
+        super().__post_init__()
         if self.constants is None:
             object.__setattr__(self, "constants", LinearConstants())
         instance_of("constants", self.constants, LinearConstants)

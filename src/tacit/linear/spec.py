@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tacit.core.sizes import check_bytes, numbers, read_only
 from tacit.finite.feature_spec import FeatureSpec, fingerprint
+from tacit.linear.tables import check_features
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -84,19 +84,3 @@ class LinearSpec(FeatureSpec):
 
     def __repr__(self) -> str:
         return self._text(self.digest, dimension=self.dimension)
-
-
-def check_features(values: ArrayLike) -> Floats:
-    """A read-only copy of features, (S, A, d)."""
-    array = numbers("features", values)
-    if array.ndim != 3 or 0 in array.shape:
-        raise InvalidArgument(f"features must have shape (S, A, d), got {array.shape}")
-    check_bytes("features", array.shape)
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        state, action, entry = bad[0].tolist()
-        raise InvalidArgument(
-            f"features at state {state}, action {action} must be finite, but entry {entry} is "
-            f"{array[state, action, entry]}"
-        )
-    return read_only(array)

@@ -7,8 +7,6 @@ that they are short, and a few long ones would set the noise for all.
 from __future__ import annotations
 
 import math
-import weakref
-from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,37 +14,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.sizes import check_seed, check_size, numbers
-from tacit.finite.visits import read_codes, read_rewards
-from tacit.linear.feature_bounds import MOST_PAIRS, SHORTEST, BoundedSteps, inner_products
-from tacit.linear.spec import check_features
+from tacit.finite.visits import read_codes, read_rewards, read_steps
+from tacit.linear.tables import unit_features
+from tacit.privacy.bounds.features import MOST_PAIRS, SHORTEST, BoundedSteps, inner_products
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
+from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 
 # The largest table of all phi phi' that is made.
 _OUTER = 1 << 22
 # Rounding of the running length; a billionth of the budget is nobody's loss.
 _ROUNDING = 1e-9
-
-
-# Tables that were cut here: an agent makes many statistics of one.
-_CUT: weakref.WeakValueDictionary[int, Floats] = weakref.WeakValueDictionary()
-
-
-def unit_features(features: ArrayLike) -> Floats:
-    """Features (S, A, d), read-only, each cut to length 1."""
-    if isinstance(features, np.ndarray) and _CUT.get(id(features)) is features:
-        return features
-    table = check_features(features)
-    largest = np.abs(table).max(axis=-1, keepdims=True)
-    # Squares of the longest features would be infinite.
-    scaled = table / np.where(largest > 0, largest, 1.0)
-    length = np.linalg.norm(scaled, axis=-1, keepdims=True)
-    long = length > 1.0 / np.maximum(largest, SHORTEST)
-    table = np.where(long, scaled / np.maximum(length, 1.0), table)
-    table.setflags(write=False)
-    _CUT[id(table)] = table
-    return table
 
 
 def weighted_grams(features: Floats, weights: Floats) -> Floats:
@@ -91,27 +69,8 @@ def _unit_weights(weights: ArrayLike, features: Floats, horizon: int) -> Floats:
     return cut
 
 
-class StepSums(Statistic):
-    """A statistic whose users are summed in a compiled loop."""
-
-    @abstractmethod
-    def _sums(self, block: Block, separate: bool) -> Floats:
-        """One row per user, or one for all of them."""
-
-    def vectors(self, block: Block) -> Floats:
-        """One dense vector per user."""
-        return self._sums(block, separate=True)
-
-    def total(self, block: Block) -> Floats:
-        """The sum over users, without making their vectors."""
-        if block.aggregate:
-            return self.aggregate(block)
-        total: Floats = self._sums(block, separate=False)[0]
-        return total
-
-
 @dataclass(frozen=True, eq=False)
-class FeatureSums(StepSums, BoundedSteps):
+class FeatureSums(LoopSums, BoundedSteps):
     """Sums over a user's steps of w phi phi', w phi e_{s'}' and w r phi, bounded.
 
     Everything that linear value iteration needs of a finite world, for every value function at
@@ -128,7 +87,7 @@ class FeatureSums(StepSums, BoundedSteps):
     So w depends on the past and the present state and action only, and what follows a weighted
     step is still an unbiased sample: a clip that biases nothing.
 
-    Sensitivity, and what the arguments are: :class:`~tacit.linear.feature_bounds.BoundedSteps`.
+    Sensitivity, and what the arguments are: :class:`~tacit.privacy.bounds.features.BoundedSteps`.
     """
 
     def __post_init__(self) -> None:
@@ -217,19 +176,14 @@ class FeatureSums(StepSums, BoundedSteps):
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.linear.sum_loops import sum_features
 
-        users, H = block.users, self.horizon
-        states = read_codes(block, "states", (users, H + 1))
-        actions = read_codes(block, "actions", (users, H))
-        rewards = read_rewards(block, "rewards", (users, H))
-        rows, L, d = users if separate else 1, self.rows, self.dimension
+        steps = read_steps(block, self.horizon)
+        rows, L, d = block.users if separate else 1, self.rows, self.dimension
         visits = np.zeros((rows, L, *self.features.shape[:2]))
         following = np.zeros((rows, L, d, self.states if self.following else 1))
         paid = np.zeros((rows, L, d))
         limit = self.bound**2 * (1.0 - _ROUNDING) if self.clips else math.inf
         sum_features(
-            states,
-            actions,
-            rewards,
+            *steps,
             self.features,
             self._weights,
             self._lengths,
@@ -253,7 +207,7 @@ class FeatureSums(StepSums, BoundedSteps):
 
 
 @dataclass(frozen=True, eq=False)
-class TargetSums(StepSums):
+class TargetSums(LoopSums):
     """Sums at one step of w phi v_j(s') for k public functions v_j of the next state.
 
     For any number of states: nothing here has one entry per state. A new function is a new

@@ -11,7 +11,8 @@ from tacit.core.sizes import check_bytes, check_size, numbers, read_only
 from tacit.finite.model import FiniteModel
 from tacit.finite.spec import check_distributions
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
-from tacit.linear.spec import LinearSpec, check_features
+from tacit.linear.spec import LinearSpec
+from tacit.linear.tables import check_features
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 

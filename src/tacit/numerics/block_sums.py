@@ -47,7 +47,7 @@ class BlockSums:
         for name, part in parts.items():
             self.parts[name] = self.parts.get(name, np.zeros(1)) + weight * part
             variance = (weight * np.asarray(noise[name], dtype=np.float64)) ** 2
-            self.variances[name] = self.variances.get(name, np.zeros(())) + variance
+            self.variances[name] = np.asarray(self.variances.get(name, 0.0) + variance)
         self.top = max(self.top, weight)
 
     def scaled(self, name: str) -> Floats:
@@ -62,7 +62,7 @@ class BlockSums:
     def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a save holds."""
         arrays: dict[str, NDArray[Any]] = {f"parts/{n}": a for n, a in self.parts.items()}
-        arrays |= {f"variances/{n}": np.asarray(a) for n, a in self.variances.items()}
+        arrays |= {f"variances/{n}": a for n, a in self.variances.items()}
         return {"top": self.top}, arrays
 
     def restore(self, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""How far two users can be apart in sums of features: the bounds of :class:`FeatureSums`."""
+"""How far two users can be apart in sums over steps of features and of what followed them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,172 @@
+"""The way to ask for counts along the block's own policy: regression on single cells."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.algorithm import Floats
+from tacit.core.sizes import check_bytes
+from tacit.finite.evidence import Counts, Evidence
+from tacit.finite.flow import conserved
+from tacit.finite.visits import VisitCounts
+from tacit.linear.base import LinearAlgorithm, LinearWay
+from tacit.linear.estimate import (
+    REWARD_VARIANCE,
+    LinearWidths,
+    distributions,
+    middle_of,
+    spread_of,
+)
+
+if TYPE_CHECKING:
+    from tacit.linear.estimate import Answer
+    from tacit.privacy.curators.gate import Release
+
+# The ridge of a reward regression, in units of the variance of rewards.
+_REWARD_RIDGE = 4.0
+
+
+class CellWay(LinearWay):
+    """Each user is asked once, with the whole budget, for what her policy can reach."""
+
+    known: Evidence
+
+    def __init__(self, algorithm: LinearAlgorithm) -> None:
+        self._algorithm, spec = algorithm, algorithm.spec
+        shape = (1 if algorithm.pooled else spec.horizon, spec.states, spec.actions)
+        check_bytes("counts of a linear agent", (*shape, spec.states))
+        self.known = Evidence(shape, plain=not algorithm.privacy.joint)
+
+    def statistic(self, one_by_one: bool) -> VisitCounts:
+        """Transitions and rewards, with a cap where steps are pooled."""
+        of, spec = self._algorithm, self._algorithm.spec
+        capped = of.pooled and one_by_one
+        return VisitCounts(
+            spec.states,
+            spec.actions,
+            spec.horizon,
+            pooled=of.pooled,
+            cap=min(of.options.constants.cap, spec.horizon) if capped else None,
+            policy=of.policy.actions,
+            version=of.policy.version,
+        )
+
+    def take_in(self, release: Release, statistic: VisitCounts) -> None:
+        """Adds the counts of a block to those of all before it."""
+        of = self._algorithm
+        counts = release if of.pooled else conserved(release, of.spec)
+        self.known.add(counts, statistic, of.block_users)
+
+    def model(self) -> CellModel:
+        """What all blocks so far say."""
+        of, counts = self._algorithm, self.known.counts()
+        pooled, known = (of.stationary, of.spec.stationary_rewards), of.options.constants.known
+        return CellModel(of.features, counts, known, of.widths, pooled, of._variances)
+
+
+class CellModel:
+    """Regression on the counts of single cells (s, a), each with its own noise.
+
+    A cell with n visits and noise s per entry says about V: N (V - c) = n phi'w + error, whose
+    variance is n var(V) + s^2 |V - c|^2. Cells are weighted by its inverse; those whose visits do
+    not stand out of their noise are left out. ``variances`` (L, S, A) of next values are used where
+    they are given, else one guess serves all cells.
+    """
+
+    def __init__(
+        self,
+        features: Floats,
+        counts: Counts,
+        known: float,
+        widths: LinearWidths,
+        pooled: tuple[bool, bool],
+        variances: Floats | None = None,
+    ) -> None:
+        self._table = features.reshape(-1, features.shape[2])
+        self._shape = features.shape[:2]
+        self._widths = widths
+        self._pooled = pooled[0]
+        S = self._shape[0]
+        totals = counts.transitions.sum(axis=-1)
+        used = counts.reached & (totals > known * counts.noise * math.sqrt(S)) & (totals > 0)
+        self._row, state, action = np.nonzero(used)
+        self._cells = features[state, action]
+        self._visits = totals[used]
+        self._moves = counts.transitions[used]
+        self._noise = counts.noise[used]
+        self._variances = None
+        if variances is not None:
+            self._variances = variances[np.minimum(self._row, len(variances) - 1), state, action]
+        self._rows = len(totals)
+        self._precisions: list[Floats] = []
+        self._rewards = self._fit_rewards(counts, used, pooled[1])
+
+    @property
+    def _dimension(self) -> int:
+        return int(self._table.shape[1])
+
+    def _fit_rewards(
+        self, counts: Counts, used: NDArray[np.bool_], pooled: bool
+    ) -> list[tuple[Floats, Floats]]:
+        S, d = self._shape[0], self._dimension
+        paid, noise = counts.rewards[used], counts.reward_noise[used]
+        of_visits = REWARD_VARIANCE * S * self._noise**2
+        weights = 1.0 / (self._visits * REWARD_VARIANCE + noise**2 + of_visits)
+        fits = []
+        for row in range(1 if pooled else self._rows):
+            here = np.ones(len(weights), dtype=bool) if pooled else self._row == row
+            phi, w, n = self._cells[here], weights[here], self._visits[here]
+            precision = (phi * (w * n * n)[:, np.newaxis]).T @ phi
+            precision = precision + np.eye(d) * _REWARD_RIDGE / d
+            inverse = np.linalg.inv(precision)
+            theta = inverse @ (phi.T @ (w * n * paid[here]))
+            width = self._width(inverse, _REWARD_RIDGE / d)
+            fits.append(((self._table @ theta).reshape(self._shape), width.reshape(self._shape)))
+            self._precisions.append(precision)
+        return fits
+
+    def _width(self, inverse: Floats, ridge: float) -> Floats:
+        """The posterior variance, split into what data leaves open and what the prior does."""
+        x = self._table @ inverse
+        leverage = np.maximum(np.einsum("nd,nd->n", x, self._table), 0.0)
+        of_ridge = ridge * np.einsum("nd,nd->n", x, x)
+        return self._widths.practical(np.maximum(leverage - of_ridge, 0.0), of_ridge)
+
+    def rewards(self, step: int) -> tuple[Floats, Floats]:
+        """See :class:`~tacit.linear.estimate.LinearModel`."""
+        return self._rewards[min(step, len(self._rewards) - 1)]
+
+    def next_values(
+        self, step: int, values: Floats, answer: Answer | None = None
+    ) -> tuple[Floats, Floats]:
+        """As in a model; the first value function decides how cells are weighted."""
+        S, d = self._shape[0], self._dimension
+        here = np.ones(len(self._row), dtype=bool)
+        if not self._pooled and self._rows > 1:
+            here = self._row == step
+        phi, n, noise = self._cells[here], self._visits[here], self._noise[here]
+        middle, half = middle_of(values[0])
+        centred = values[0] - middle
+        variance: float | Floats = spread_of(centred, half)
+        if self._variances is not None:
+            variance = np.maximum(self._variances[here], 0.1 * variance)
+        w = 1.0 / (n * variance + noise**2 * (centred @ centred) + 1e-300)
+        precision = (phi * (w * n * n)[:, np.newaxis]).T @ phi + np.eye(d) / (d * half**2)
+        inverse = np.linalg.inv(precision)
+        weights = inverse @ (
+            (phi * (w * n)[:, np.newaxis]).T @ (self._moves[here] - n[:, np.newaxis] / S)
+        )
+        probabilities = distributions(self._table @ weights + 1.0 / S)
+        width = self._width(inverse, 1.0 / (d * half**2))
+        ratios = np.array([middle_of(value)[1] for value in values]) / half
+        shape = (len(values), *self._shape)
+        means = (values @ probabilities.T).reshape(shape)
+        return means, (ratios[:, np.newaxis] * width).reshape(shape)
+
+    def precision(self) -> Floats:
+        """Those of the reward regressions."""
+        return np.array(self._precisions)

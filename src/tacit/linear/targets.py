@@ -1,0 +1,123 @@
+"""The way to ask for the values themselves, of all recent users again after every block.
+
+A round asks for Grams and rewards, and then, last step first, for the very values that planning has
+arrived at. Older blocks have less weight, and pay less.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.core.algorithm import Floats
+from tacit.core.asks import Ask
+from tacit.linear.estimate import (
+    LinearWidths,
+    Sums,
+    add_features,
+    feature_sums,
+    middle_of,
+    spread_of,
+)
+from tacit.linear.features import FeatureWay, SumModel
+from tacit.linear.statistics import FeatureSums, TargetSums
+from tacit.numerics.block_sums import BlockSums
+
+if TYPE_CHECKING:
+    from tacit.linear.estimate import Answer
+    from tacit.privacy.curators.gate import Release
+
+# What later value functions are multiplied by when users are asked about several.
+_LATER_QUESTIONS = 0.5
+
+
+class TargetWay(FeatureWay):
+    """Nothing is kept from round to round: users are."""
+
+    following = False
+    _model: AnswerModel
+
+    def ask(self, statistic: FeatureSums) -> Ask:
+        """Grams and rewards."""
+        round_ = self._algorithm.round
+        return Ask(statistic, mu=round_.gram_mu, decay=round_.decay)
+
+    def take_in(self, release: Release, statistic: FeatureSums) -> None:
+        """What the Grams and rewards of a round say; about next values users must be asked."""
+        of, sums = self._algorithm, BlockSums()
+        add_features(sums, release, statistic, of.block_users)
+        pooled_rewards = of.spec.stationary_rewards
+        self._model = AnswerModel(of.features, feature_sums(sums), of.widths, pooled_rewards)
+
+    def model(self) -> AnswerModel:
+        """That of the round."""
+        return self._model
+
+    def question(self, step: int, values: Floats) -> Ask | None:
+        """What came of a step, for targets in [-1, 1] of its next state."""
+        targets = self._model.targets(values)
+        if targets is None:
+            return None
+        of, weights = self._algorithm, self._algorithm.step_weights
+        here = None if weights is None else weights[min(step, len(weights) - 1)]
+        statistic = TargetSums(of.features, of.spec.horizon, step, targets, here)
+        return Ask(statistic, mu=of.round.target_mu, decay=of.round.decay)
+
+
+class AnswerModel(SumModel):
+    """Regression on sums for exactly the value functions that planning asks about.
+
+    Targets are values around their middle, in units of half their range. All of a step share one
+    budget, of which the first gets most.
+
+    Args:
+        features: (S, A, d).
+        sums: Grams and rewards of all steps, without next states.
+        widths: practical ones.
+        pooled_rewards: whether one reward function serves all steps.
+    """
+
+    def __init__(
+        self, features: Floats, sums: Sums, widths: LinearWidths, pooled_rewards: bool
+    ) -> None:
+        rewards = sums.pooled() if pooled_rewards else sums
+        super().__init__(features, sums, rewards, widths, len(sums.gram))
+
+    def targets(self, values: Floats) -> Floats | None:
+        """What users are asked; values that are the same everywhere need no question."""
+        targets, _, _, shares = _in_units(values)
+        return targets * shares[:, np.newaxis] if targets.any() else None
+
+    def next_values(
+        self, step: int, values: Floats, answer: Answer | None = None
+    ) -> tuple[Floats, Floats]:
+        """See :class:`~tacit.linear.estimate.LinearModel`."""
+        targets, middles, halves, shares = _in_units(values)
+        shape = (len(values), *self._shape)
+        if answer is None:
+            known = np.broadcast_to(middles[:, np.newaxis, np.newaxis], shape)
+            return known, np.zeros(shape)
+        answers, noise = answer[0] / shares[:, np.newaxis], answer[1]
+        inverse = self.inverse[step]
+        weights = answers @ inverse  # in units of half the range
+        leverage, length = self.lengths(step)
+        means = np.clip(weights @ self._features.T, -1.0, 1.0)
+        variance = np.array([spread_of(target, 1.0) for target in targets])
+        long = np.minimum((weights**2).sum(axis=1), self._features.shape[1])
+        noises = (noise / shares) ** 2 + self._sums.gram_noise**2 * long
+        squares = variance[:, np.newaxis] * leverage + noises[:, np.newaxis] * length
+        of_ridge = variance[:, np.newaxis] * self.ridge**2 * length
+        back = halves[:, np.newaxis]
+        return (
+            (means * back + middles[:, np.newaxis]).reshape(shape),
+            (self._widths.practical(squares, of_ridge) * back).reshape(shape),
+        )
+
+
+def _in_units(values: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Value functions in [-1, 1], their middles, half ranges, and shares of the budget."""
+    middles, halves = np.array([middle_of(value) for value in values]).T
+    targets = (values - middles[:, np.newaxis]) / halves[:, np.newaxis]
+    shares = np.array([1.0] + [_LATER_QUESTIONS] * (len(values) - 1))
+    return targets, middles, halves, shares
