@@ -81,7 +81,7 @@ def test_every_agent_is_attacked(name: str) -> None:
         (lambda value, folder: (folder / ".tacit-1.tmp").write_text(""), "temporary files"),
         (lambda value, folder: bytes(3 << 30), "raises MemoryError"),
         (lambda value, folder: np.float64(1e308) * 10, "raises RuntimeWarning"),
-        (lambda value, folder: (_ for _ in ()).fuzz(TacitError()), "without a word"),
+        (lambda value, folder: (_ for _ in ()).throw(TacitError()), "without a word"),
     ],
     ids=["untyped", "left over", "memory", "warning", "silent"],
 )
