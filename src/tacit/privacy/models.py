@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tacit.privacy.arguments import one_of
 from tacit.privacy.budget import Budget, Relation, checked_relation
@@ -31,22 +31,16 @@ class PrivacyModel(ABC):
 
     ``private``, ``joint`` and ``local`` are typed by their values in the three models: after
     ``if privacy.private:`` a type checker knows that there is an epsilon.
+
+    Attributes:
+        private: whether there is a guarantee at all.
+        joint: whether a trusted curator sees raw data and adds the noise.
+        local: whether each user's device adds the noise, once, to what it reports.
     """
 
-    @property
-    @abstractmethod
-    def private(self) -> bool:
-        """Whether there is a guarantee at all."""
-
-    @property
-    @abstractmethod
-    def joint(self) -> bool:
-        """Whether a trusted curator sees raw data and adds the noise."""
-
-    @property
-    @abstractmethod
-    def local(self) -> bool:
-        """Whether each user's device adds the noise, once, to what it reports."""
+    private: ClassVar[bool]
+    joint: ClassVar[bool]
+    local: ClassVar[bool]
 
     @property
     def pure(self) -> bool:
@@ -98,8 +92,60 @@ class PrivacyModel(ABC):
         """
 
 
-@dataclass(frozen=True)
-class JointDP(PrivacyModel):
+class _Budgeted(PrivacyModel):
+    """A model with a budget for each user."""
+
+    private: ClassVar[Literal[True]] = True
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    epsilon: float
+    delta: float
+    episodes_per_user: int
+    sampler: Sampler
+
+    def __post_init__(self) -> None:
+        Budget(self.epsilon, self.delta)
+        one_of("sampler", self.sampler, ("floating-point", "exact"))
+        g = self.episodes_per_user
+        if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= 10**9:
+            raise InvalidArgument(f"episodes_per_user must be an integer from 1 to 1e9, got {g!r}")
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of one user."""
+        return Budget(self.epsilon, self.delta)
+
+    @property
+    def pure(self) -> bool:
+        """Whether delta is 0."""
+        return self.budget.pure
+
+    @property
+    def exact(self) -> bool:
+        """Whether the sampler is ``"exact"``."""
+        return self.sampler == "exact"
+
+    def _check_gaussian(self) -> None:
+        if self.needs_l1:
+            raise InvalidArgument("functional noise is Gaussian: it needs delta > 0")
+
+    @property
+    def _squared_mu(self) -> float:
+        """What a user may spend in mu^2. Exact noise is accounted by zCDP: mu^2 = 2 rho."""
+        if self.exact:
+            return 2.0 * rho_from_budget(self.epsilon, self.delta)
+        return self.budget.mu**2
+
+    def __repr__(self) -> str:
+        # What it was made with; the sampler only where it is not the usual one.
+        shown = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if self.sampler == "floating-point":
+            del shown["sampler"]
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+
+
+@dataclass(frozen=True, repr=False)
+class JointDP(_Budgeted):
     """Joint differential privacy: a trusted curator sees raw data and publishes with noise.
 
     Everything published, and so everything that all *other* users ever see, is differentially
@@ -122,6 +168,9 @@ class JointDP(PrivacyModel):
     Budget(epsilon=1.0, delta=1e-06)
     """
 
+    joint: ClassVar[Literal[True]] = True
+    local: ClassVar[Literal[False]] = False
+
     epsilon: float
     delta: float
     relation: Relation = Relation.REPLACE_ONE
@@ -130,46 +179,16 @@ class JointDP(PrivacyModel):
     sampler: Sampler = "floating-point"
 
     def __post_init__(self) -> None:
-        _check(self)
+        super().__post_init__()
         # A name in place of the member would compare unequal to both, and halve the noise.
         object.__setattr__(self, "relation", checked_relation(self.relation))
         if not isinstance(self.disjoint, bool):
             raise InvalidArgument(f"disjoint must be True or False, got {self.disjoint!r}")
 
     @property
-    def budget(self) -> Budget:
-        """The budget of one user."""
-        return Budget(self.epsilon, self.delta)
-
-    @property
-    def private(self) -> Literal[True]:
-        """There is a guarantee."""
-        return True
-
-    @property
-    def joint(self) -> Literal[True]:
-        """A trusted curator adds the noise."""
-        return True
-
-    @property
-    def local(self) -> Literal[False]:
-        """No device adds noise."""
-        return False
-
-    @property
-    def pure(self) -> bool:
-        """Whether delta is 0 and the noise Laplace."""
-        return self.budget.pure
-
-    @property
     def needs_l1(self) -> bool:
         """Whether the noise is Laplace: of pure DP."""
         return self.pure
-
-    @property
-    def exact(self) -> bool:
-        """Whether the sampler is ``"exact"``."""
-        return self.sampler == "exact"
 
     @property
     def separate_blocks(self) -> bool:
@@ -188,12 +207,12 @@ class JointDP(PrivacyModel):
         g = float(self.episodes_per_user)
         if self.pure:
             return self.epsilon / g
-        return _squared_mu(self) / (g if self.disjoint else g * g)
+        return self._squared_mu / (g if self.disjoint else g * g)
 
     @property
     def episode_mu(self) -> float:
         """What one episode may cost in mu, over all releases: sqrt(:attr:`episode_limit`)."""
-        _check_gaussian(self)
+        self._check_gaussian()
         return math.sqrt(self.episode_limit)
 
     def curator(self, **options: Any) -> JointCurator:
@@ -202,12 +221,9 @@ class JointDP(PrivacyModel):
 
         return JointCurator(self, **options)
 
-    def __repr__(self) -> str:
-        return _shown(self)
 
-
-@dataclass(frozen=True)
-class LocalDP(PrivacyModel):
+@dataclass(frozen=True, repr=False)
+class LocalDP(_Budgeted):
     """Local differential privacy: each user's device adds the noise; nobody sees raw data.
 
     Local DP is replace-one by definition. A user sends one report per episode.
@@ -223,6 +239,12 @@ class LocalDP(PrivacyModel):
             (:mod:`tacit.privacy.exact`); randomised response reports bits either way.
     """
 
+    joint: ClassVar[Literal[False]] = False
+    local: ClassVar[Literal[True]] = True
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+    # Reports have noise of their own, so there is nothing to declare.
+    disjoint: ClassVar[bool] = False
+
     epsilon: float
     delta: float
     mechanism: LocalMechanism | None = None
@@ -230,7 +252,7 @@ class LocalDP(PrivacyModel):
     sampler: Sampler = "floating-point"
 
     def __post_init__(self) -> None:
-        _check(self)
+        super().__post_init__()
         if self.mechanism is None:
             object.__setattr__(self, "mechanism", "laplace" if self.delta == 0 else "gaussian")
         one_of("mechanism", self.mechanism, ("gaussian", "laplace", "randomised response"))
@@ -238,36 +260,6 @@ class LocalDP(PrivacyModel):
             raise InvalidArgument("Gaussian noise has no pure guarantee: use laplace, or delta > 0")
         if self.reports_bits and self.exact:
             raise InvalidArgument("randomised response reports bits; it has no exact noise")
-
-    @property
-    def budget(self) -> Budget:
-        """The budget of one user."""
-        return Budget(self.epsilon, self.delta)
-
-    @property
-    def relation(self) -> Relation:
-        """Replace-one, always."""
-        return Relation.REPLACE_ONE
-
-    @property
-    def private(self) -> Literal[True]:
-        """There is a guarantee."""
-        return True
-
-    @property
-    def joint(self) -> Literal[False]:
-        """No curator adds noise."""
-        return False
-
-    @property
-    def local(self) -> Literal[True]:
-        """Devices add the noise."""
-        return True
-
-    @property
-    def pure(self) -> bool:
-        """Whether delta is 0."""
-        return self.budget.pure
 
     @property
     def needs_l1(self) -> bool:
@@ -280,27 +272,17 @@ class LocalDP(PrivacyModel):
         return self.mechanism == "randomised response"
 
     @property
-    def exact(self) -> bool:
-        """Whether the sampler is ``"exact"``."""
-        return self.sampler == "exact"
-
-    @property
-    def disjoint(self) -> bool:
-        """Reports have noise of their own, so there is nothing to declare."""
-        return False
-
-    @property
     def report_cost(self) -> float:
         """What one report costs: mu under Gaussian noise, epsilon for the pure mechanisms."""
         g = self.episodes_per_user
         if self.mechanism == "gaussian":
-            return math.sqrt(_squared_mu(self) / g)
+            return math.sqrt(self._squared_mu / g)
         return self.epsilon / g
 
     @property
     def episode_mu(self) -> float:
         """What one episode may cost in mu: the budget's, shared by a user's g reports."""
-        _check_gaussian(self)
+        self._check_gaussian()
         return self.budget.mu / math.sqrt(self.episodes_per_user)
 
     def curator(self, **options: Any) -> LocalCurator:
@@ -309,48 +291,19 @@ class LocalDP(PrivacyModel):
 
         return LocalCurator(self, **options)
 
-    def __repr__(self) -> str:
-        return _shown(self)
-
 
 @dataclass(frozen=True)
 class NonPrivate(PrivacyModel):
     """No noise and no guarantee: the baseline that every private agent is measured against."""
 
-    @property
-    def private(self) -> Literal[False]:
-        """There is no guarantee."""
-        return False
-
-    @property
-    def joint(self) -> Literal[False]:
-        """No curator adds noise."""
-        return False
-
-    @property
-    def local(self) -> Literal[False]:
-        """No device adds noise."""
-        return False
-
-    @property
-    def relation(self) -> Relation:
-        """The default. Nothing is hidden; it names the sensitivity a statistic is asked for."""
-        return Relation.REPLACE_ONE
-
-    @property
-    def sampler(self) -> Sampler:
-        """The usual one. Nothing is drawn from it."""
-        return "floating-point"
-
-    @property
-    def episodes_per_user(self) -> int:
-        """One: users may return, and nothing has to be paid for it."""
-        return 1
-
-    @property
-    def disjoint(self) -> bool:
-        """Nothing is declared."""
-        return False
+    private: ClassVar[Literal[False]] = False
+    joint: ClassVar[Literal[False]] = False
+    local: ClassVar[Literal[False]] = False
+    # The sensitivity a statistic is asked for; nothing is hidden, drawn, paid for or declared.
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+    sampler: ClassVar[Sampler] = "floating-point"
+    episodes_per_user: ClassVar[int] = 1
+    disjoint: ClassVar[bool] = False
 
     @property
     def episode_mu(self) -> float:
@@ -365,31 +318,3 @@ class NonPrivate(PrivacyModel):
 
 
 Privacy = JointDP | LocalDP | NonPrivate
-
-
-def _check(model: JointDP | LocalDP) -> None:
-    Budget(model.epsilon, model.delta)
-    one_of("sampler", model.sampler, ("floating-point", "exact"))
-    g = model.episodes_per_user
-    if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= 10**9:
-        raise InvalidArgument(f"episodes_per_user must be an integer from 1 to 1e9, got {g!r}")
-
-
-def _check_gaussian(model: JointDP | LocalDP) -> None:
-    if model.needs_l1:
-        raise InvalidArgument("functional noise is Gaussian: it needs delta > 0")
-
-
-def _squared_mu(model: JointDP | LocalDP) -> float:
-    """What a user may spend in mu^2. Exact noise is accounted by zCDP: mu^2 = 2 rho."""
-    if model.exact:
-        return 2.0 * rho_from_budget(model.epsilon, model.delta)
-    return model.budget.mu**2
-
-
-def _shown(model: JointDP | LocalDP) -> str:
-    """What it was made with; the sampler only where it is not the usual one."""
-    shown = {field.name: getattr(model, field.name) for field in fields(model)}
-    if model.sampler == "floating-point":
-        del shown["sampler"]
-    return f"{type(model).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
