@@ -145,7 +145,8 @@ class MixtureAlgorithm(FiniteAlgorithm):
     Attributes:
         stationary: whether one vector of weights is for all steps.
         public: features along the directions in which weights are unknown.
-        statistic_kind: what is asked: ``"model"``, ``"values"`` or ``"counts"``.
+        statistic_kind: what is asked: ``"model"``, ``"values"`` or ``"counts"``,
+        way: and how that is done.
         papers: whether scales are the papers': fixed, whatever the values.
         pooled: whether steps are summed before the gate.
         values_asked: (H, S), the next values that the current block's users are asked about.
@@ -175,6 +176,7 @@ class MixtureAlgorithm(FiniteAlgorithm):
         self.papers = options.printed or theory
         per_step = self.statistic_kind != "model" or not self.stationary
         self.pooled = not per_step and spec.stationary_rewards
+        self.way: Way = way(WAYS[self.statistic_kind])(self)
         self.q_values: Floats | None = None
         self._sums = BlockSums(plain=theory)
         self._asked: Statistic | None = None
@@ -183,12 +185,6 @@ class MixtureAlgorithm(FiniteAlgorithm):
         ramp = np.random.default_rng(np.random.SeedSequence([setting.seed, 9])).random((H, S))
         self.values_asked: Floats = ramp * np.arange(H - 1, -1, -1.0)[:, np.newaxis]
         super().__init__(setting, options)
-
-    @cached_property
-    def way(self) -> Way:
-        """How is asked."""
-        made: Way = way(WAYS[self.statistic_kind])(self)
-        return made
 
     # What is public.
 

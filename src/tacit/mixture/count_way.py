@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from tacit.core.sizes import check_bytes
 from tacit.mixture.base import Sums
-from tacit.mixture.estimate import Floats, KnownMeanRewards, PublicFeatures, RewardEstimate
+from tacit.mixture.estimate import (
+    REWARD_VARIANCE,
+    Floats,
+    KnownMeanRewards,
+    PublicFeatures,
+    RewardEstimate,
+)
 from tacit.mixture.path_counts import PathCounts
 
 if TYPE_CHECKING:
@@ -18,8 +24,6 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
-# Rewards in [0, 1] have at most this variance.
-_REWARD_VARIANCE = 0.25
 # How often a regression on counts is repeated with the variances that it implies.
 _ROUNDS = 2
 
@@ -135,14 +139,14 @@ class CountRewards:
         used = (n > known * visit_noise) & (n > 0)
         step, state, action = np.nonzero(used)
         m = features.shape[2]
-        error = n * _REWARD_VARIANCE + reward_noise**2 + _REWARD_VARIANCE * visit_noise**2
+        error = n * REWARD_VARIANCE + reward_noise**2 + REWARD_VARIANCE * visit_noise**2
         weights = 1.0 / error[used]
         groups = [np.ones(len(step), bool)] if pooled else [step == h for h in range(len(n))]
         self._fits: list[tuple[Floats, Floats]] = []
         for here in groups:
             v, w, count = features[state[here], action[here]], weights[here], n[used][here]
             precision = (v * (w * count * count)[:, np.newaxis]).T @ v
-            inverse = np.linalg.inv(precision + np.eye(m) / (m * _REWARD_VARIANCE))
+            inverse = np.linalg.inv(precision + np.eye(m) / (m * REWARD_VARIANCE))
             omega = inverse @ (v.T @ (w * count * paid[used][here]))
             square = np.maximum(((features @ inverse) * features).sum(axis=-1), 0.0)
             self._fits.append((features @ omega, scale * np.sqrt(square)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+REWARD_VARIANCE = 0.25
+"""Rewards in [0, 1] have at most this variance."""
 # So many numbers are multiplied at a time, half a megabyte.
 _CACHED = 1 << 16
 
@@ -104,8 +106,7 @@ def input_scale(x: Floats, half: float, reach: float) -> float:
     return max(float(np.sqrt((x**2).sum(axis=-1).max())), 1e-9)
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """Noisy sums of a regression, row by row, and the standard deviations of their noise.
 
     Attributes:
@@ -122,8 +123,7 @@ class Rows:
 
     def first(self, rows: int) -> Rows:
         """The first rows only."""
-        arrays = (self.gram, self.cross, self.gram_noise, self.cross_noise)
-        return Rows(*(array[:rows] for array in arrays))
+        return Rows(*(array[:rows] for array in self))
 
     def pooled(self) -> Rows:
         """Summed over rows."""

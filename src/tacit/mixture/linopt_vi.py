@@ -20,6 +20,7 @@ from tacit.core.asks import Ask, Asks
 from tacit.finite.policy import Policy
 from tacit.mixture.base import MixtureAlgorithm
 from tacit.mixture.estimate import (
+    REWARD_VARIANCE,
     KnownMeanRewards,
     MixtureModel,
     PublicFeatures,
@@ -30,8 +31,7 @@ from tacit.mixture.estimate import (
 )
 from tacit.mixture.regularisers import Regulariser
 
-# Rewards in [0, 1] have at most this variance, and <v, e - p> at most |v|^2 times it doubled.
-_REWARD_VARIANCE = 0.25
+# <v, e - p> has at most |v|^2 times this variance, twice that of a reward.
 _MODEL_VARIANCE = 0.5
 
 
@@ -127,12 +127,8 @@ class LinOptVI(MixtureAlgorithm):
             q_values[h] = np.clip(rewards + widths + above, 0.0, H - h)
             greedy[h] = np.clip(rewards + means[1], 0.0, H - h)
             best = q_values[h].max(axis=1)
-            values = np.array(
-                [
-                    best if policy is None else (policy[h] * q_values[h]).sum(axis=1),
-                    greedy[h].max(axis=1),
-                ]
-            )
+            own = best if policy is None else (policy[h] * q_values[h]).sum(axis=1)
+            values = np.array([own, greedy[h].max(axis=1)])
         self.q_values, self.values_asked = q_values, asked
         return q_values, greedy
 
@@ -212,30 +208,25 @@ class RegressedRewards:
         self, features: Floats, rows: Rows, regulariser: Regulariser, rule: WidthRule
     ) -> None:
         self._features = features
-        bound = math.sqrt(features.shape[2])
-        self.fits = [
-            Regression(rows, row, regulariser, rule, _REWARD_VARIANCE, bound)
-            for row in range(len(rows.gram))
-        ]
+        how = regulariser, rule, REWARD_VARIANCE, math.sqrt(features.shape[2])
+        self.fits = [Regression(rows, row, *how) for row in range(len(rows.gram))]
 
     def at(self, step: int) -> tuple[Floats, Floats]:
         """See :class:`~tacit.mixture.estimate.RewardEstimate`."""
         fit = self.fits[min(step, len(self.fits) - 1)]
-        return self._features @ fit.weights, fit.width(self._features, _REWARD_VARIANCE)
+        return self._features @ fit.weights, fit.width(self._features, REWARD_VARIANCE)
 
 
 class RegressionModel:
     """P V = p0 V + phi' w: next states, or their values, regressed on features (equation 1).
 
     Weights are coordinates times the features' scale in the value-free regression, and coordinates
-    in the value-targeted one, whose inputs x V come divided by a scale of their own.
+    in the value-targeted one, whose inputs x V come divided by a scale of their own. What a
+    :class:`Regression` takes comes beside:
 
     Args:
         public: p0 and x.
-        rows: noisy sums.
         rewards: what is known of rewards.
-        regulariser: makes Lambda of a noisy Gram matrix.
-        rule: how widths are made.
         targeted: whether sums are of the value-targeted regression.
         reach: in theory, the largest |x V| for |V| <= 1.
     """
@@ -256,10 +247,8 @@ class RegressionModel:
         bound = public.radius if targeted else public.radius * public.scale
         # In units of the inputs' squared length.
         variance = 1.0 / max(reach, 1e-9) ** 2 if targeted else _MODEL_VARIANCE
-        self.fits = [
-            Regression(rows, row, regulariser, rule, variance, bound)
-            for row in range(len(rows.gram))
-        ]
+        how = regulariser, rule, variance, bound
+        self.fits = [Regression(rows, row, *how) for row in range(len(rows.gram))]
 
     def rewards(self, step: int) -> tuple[Floats, Floats]:
         """Means and widths at a step."""
@@ -281,22 +270,20 @@ class RegressionModel:
         base, inputs = public.apply(centred[:wide])
         means, widths = [], []
         for j, value in enumerate(values):
-            if j >= wide:
-                mean = self._probabilities(at) @ centred[j] + middles[j]
-                means.append(np.clip(mean, value.min(), value.max()))
-                widths.append(np.zeros(mean.shape))
-                continue
-            x = inputs[j]
             half = max(float(np.abs(centred[j]).max()), 1e-9)
-            if self._targeted:
+            if j >= wide:
+                mean = self._probabilities(at) @ centred[j]
+                width = np.zeros(mean.shape)
+            elif self._targeted:
                 # Inputs and targets were divided by the same scale, so weights are coordinates.
-                x = x * public.scale
+                x = inputs[j] * public.scale
                 size = input_scale(x, half, self._reach)
+                mean = base[j] + x @ fit.weights
                 width = size * fit.width(x / size, (0.5 * half / size) ** 2)
             else:
-                width = fit.width(x, _MODEL_VARIANCE * half**2)
-            mean = base[j] + x @ fit.weights + middles[j]
-            means.append(np.clip(mean, value.min(), value.max()))
+                mean = base[j] + inputs[j] @ fit.weights
+                width = fit.width(inputs[j], _MODEL_VARIANCE * half**2)
+            means.append(np.clip(mean + middles[j], value.min(), value.max()))
             widths.append(width)
         return np.array(means), np.array(widths)
 

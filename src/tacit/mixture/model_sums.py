@@ -5,21 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from tacit.finite.visits import read_steps
-from tacit.mixture.statistics import (
-    RegressionSums,
-    check_options,
-    checked_support,
-    checked_table,
-    cut,
-    possible_counts,
-)
+from tacit.mixture.statistics import RegressionSums, checked_table, cut, possible_counts
 from tacit.privacy.bounds.walks import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_steps
 from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Block, Bools, Floats, LoopSums
 from tacit.privacy.symmetric import pack, packed_size
@@ -97,14 +91,15 @@ class ModelSums(LoopSums, RegressionSums):
             raise InvalidArgument(f"features must have shape (S, A, k, S), got {shape}")
         S, A, _, _ = shape
         x = cut(checked_table("features", self.features, shape), (2, 3))
-        object.__setattr__(self, "features", x)
         mean = checked_table("mean", self.mean, (S, A, S))
         if np.abs(mean).max() > _LARGEST:
             raise InvalidArgument(f"mean must be probabilities, or at most {_LARGEST:g} in size")
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "support", checked_support(self.support, (S, A, S)))
-        check_options(self, (S, A))
-        object.__setattr__(self, "name", "model sums")
+        self._set(features=x, mean=mean, name="model sums")
+        self._check(S, A)
+        if self.clip is not None:
+            if not (math.isfinite(self.clip) and self.clip > 0):
+                raise InvalidArgument(f"clip must be > 0, got {self.clip!r}")
+            self._set(clip=float(self.clip))
 
     @property
     def free(self) -> int:
@@ -161,11 +156,17 @@ class ModelSums(LoopSums, RegressionSums):
             return self.horizon * math.sqrt(step)
         return math.sqrt((self.horizon - 1) * step + last)
 
+    @property
+    def _steps(self) -> tuple[Floats, Floats]:
+        """All possible steps but for what rewards pay, and what a reward of 1 adds."""
+        s, a, t = np.nonzero(self.support)
+        crosses = self.features[s, a, :, t] - self._offsets[s, a]
+        return np.hstack([self._grams[s, a], crosses]), self._paid[s, a]
+
     @cached_property
     def _pairs(self) -> tuple[float, float]:
         """What distances of steps add up to, and rho."""
-        s, a, t = np.nonzero(self.support)
-        if len(s) > _MOST_STEPS:
+        if self.support.sum() > _MOST_STEPS:
             squares = self._lengths.max(), self._last_lengths.max()
             rewards = any_features(self.reward, self.reward) if self._paying else 0.0
             squares_of_mean = (self.mean**2).sum(-1, keepdims=True)
@@ -175,8 +176,7 @@ class ModelSums(LoopSums, RegressionSums):
             most = any_features(self.gram, float(targets.max())) + rewards
             step, last = min(most, 4.0 * float(squares[0])), min(rewards, 4.0 * float(squares[1]))
             return self._add_up(step, last), 1.0
-        crosses = self.features[s, a, :, t] - self._offsets[s, a]
-        step, rho = extremes(np.hstack([self._grams[s, a], crosses]), self._paid[s, a])
+        step, rho = extremes(*self._steps)
         s, a = np.nonzero(self.support.any(axis=-1))
         own = self._grams[s, a, packed_size(self.free) :]
         last, rho_last = extremes(own, self._paid[s, a])
@@ -188,23 +188,20 @@ class ModelSums(LoopSums, RegressionSums):
         apart, walks = self._pairs[0], Walks(self.support)
         if self.clips or self.horizon * len(walks.now) ** 2 > MOST_PAIRS:
             return apart
-        s, a, t = walks.now, walks.action, walks.after
-        own = packed_size(self.free)
-        crosses = self.features[s, a, :, t] - self._offsets[s, a]
-        steps = np.hstack([self._grams[s, a], crosses])
-        last = steps if self.pooled else self._grams[s, a, own:]
+        steps, paid = self._steps
+        last = steps
+        if not self.pooled:
+            last = self._grams[walks.now, walks.action, packed_size(self.free) :]
         every = [last, *[steps] * (self.horizon - 1)]
-        most = walks.farthest(((step, self._paid[s, a]) for step in every), self.pooled)
+        most = walks.farthest(((step, paid) for step in every), self.pooled)
         return min(apart, most if self.pooled else math.sqrt(most))
 
     @cached_property
     def _opposition(self) -> float:
         """The theta of the class."""
-        s, a, t = np.nonzero(self.support)
-        if len(s) > _MOST_STEPS:
+        if self.support.sum() > _MOST_STEPS:
             return 1.0
-        crosses = self.features[s, a, :, t] - self._offsets[s, a]
-        steps, paid = np.hstack([self._grams[s, a], crosses]), self._paid[s, a]
+        steps, paid = self._steps
         # Other rewards are between these two.
         ends = (0.0, 1.0) if paid.shape[1] else (0.0,)
         theta = opposed(np.vstack([np.hstack([steps, r * paid]) for r in ends]))
@@ -221,10 +218,9 @@ class ModelSums(LoopSums, RegressionSums):
         at = walks.now, walks.action
         step = (self._grams[at] ** 2).sum(axis=-1) + (self._paid[at] ** 2).sum(axis=-1)
         step += self._crosses[(*at, walks.after)]
-        every = [step] * self.horizon
         if self.pooled:
             return walks.longest([np.sqrt(step)] * self.horizon)
-        every[0] = self._last_lengths[at]
+        every = [self._last_lengths[at], *[step] * (self.horizon - 1)]
         # One step without rewards tells nothing, but a release of nothing has its noise.
         return math.sqrt(walks.longest(every)) or math.sqrt(top)
 
@@ -236,7 +232,7 @@ class ModelSums(LoopSums, RegressionSums):
     @property
     def bound(self) -> float:
         """C."""
-        return float(self.clip) if self.clips and self.clip is not None else self._longest
+        return self._longest if self.clip is None else min(self.clip, self._longest)
 
     @property
     def typical(self) -> float:
@@ -247,8 +243,7 @@ class ModelSums(LoopSums, RegressionSums):
         """See the class."""
         if checked_relation(relation) is Relation.ZERO_OUT:
             return self.bound
-        C = self.bound
-        rho = self._pairs[1]
+        C, rho = self.bound, self._pairs[1]
         against = rho * C**2
         if self.pooled:
             against = min(rho * self._longest**2, self._opposition * C**2)
@@ -260,19 +255,17 @@ class ModelSums(LoopSums, RegressionSums):
             raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
         counts, rewards = possible_counts(block, self.horizon, self.support)
         visits = counts.sum(axis=-1)
-        H, last = self.horizon, self.last
-        own = packed_size(self.free)
+        last, crosses = self.last, np.zeros((self.horizon, self.free))
         grams = np.einsum("hsa,sag->hg", visits, self._grams, optimize=True)
-        crosses = np.zeros((H, self.free))
         crosses[:last] = np.einsum(
             "hsat,sakt->hk", counts[:last], self.features, optimize=True
         ) - np.einsum("hsa,sak->hk", visits[:last], self._offsets, optimize=True)
-        grams[last:, :own] = 0.0
+        grams[last:, : packed_size(self.free)] = 0.0
         paid = np.einsum("hsa,sam->hm", rewards, self._paid, optimize=True)
+        sums = [grams, crosses, paid]
         if self.pooled:
-            grams, crosses = grams.sum(axis=0, keepdims=True), crosses.sum(axis=0, keepdims=True)
-            paid = paid.sum(axis=0, keepdims=True)
-        joined: Floats = self._joined(grams[np.newaxis], crosses[np.newaxis], paid[np.newaxis])[0]
+            sums = [part.sum(axis=0, keepdims=True) for part in sums]
+        joined: Floats = self._joined(*(part[np.newaxis] for part in sums))[0]
         return joined
 
     def _joined(self, grams: Floats, crosses: Floats, paid: Floats) -> Floats:
@@ -285,27 +278,12 @@ class ModelSums(LoopSums, RegressionSums):
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.mixture.sum_loops import sum_steps
 
-        users, H = block.users, self.horizon
-        states, actions, rewards = read_steps(block, H)
-        rows, L = users if separate else 1, self.rows
+        rows, L = block.users if separate else 1, self.rows
         sums = np.zeros((rows, L, self._grams.shape[2]))
         crosses, paid = np.zeros((rows, L, self.free)), np.zeros((rows, L, self._paying))
         limit = self.bound**2 * (1.0 - ROUNDING) if self.clips else math.inf
-        sum_steps(
-            states,
-            actions,
-            rewards,
-            self.support,
-            self._grams,
-            self.features,
-            self._offsets,
-            self._paid,
-            limit,
-            self.pooled,
-            self.last,
-            separate,
-            sums,
-            crosses,
-            paid,
-        )
+        tables = self.support, self._grams, self.features, self._offsets, self._paid
+        how = limit, self.pooled, self.last, separate
+        given: Any = (*read_steps(block, self.horizon), *tables, *how, sums, crosses, paid)
+        sum_steps(*given)
         return self._joined(sums, crosses, paid)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.sizes import check_size
-from tacit.finite.visits import read_codes, read_steps
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_codes, read_steps
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
 
 Ints = NDArray[np.int64]
@@ -93,21 +93,21 @@ class PathCounts(LoopSums):
         if np.asarray(self.policy).dtype.kind not in "iu":
             raise InvalidArgument("policy must be a table of integers")
         table = np.array(self.policy, dtype=np.int64)
+        table.setflags(write=False)
         if table.shape != (self.horizon, S) or table.min() < 0 or table.max() >= A:
             raise InvalidArgument(
                 f"policy must name actions 0..{A - 1} in a table {(self.horizon, S)}"
             )
-        table.setflags(write=False)
-        object.__setattr__(self, "policy", table)
         if self.reward != 0.0 and not 1e-12 <= self.reward <= 1e12:
             raise InvalidArgument(f"reward must be 0 or in [1e-12, 1e12], got {self.reward!r}")
-        object.__setattr__(self, "reward", float(self.reward))
-        object.__setattr__(self, "name", "path counts")
+        given = {"policy": table, "reward": float(self.reward), "name": "path counts"}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
     @property
     def states(self) -> int:
         """S."""
-        return int(self.support.shape[0])
+        return len(self.start)
 
     @cached_property
     def moves(self) -> Bools:
@@ -204,35 +204,33 @@ class PathCounts(LoopSums):
         longest = float(alone[first].max())
         return longest, float(pair[np.ix_(first, first)].max()) if both else 2.0 * longest
 
-    def _bounds(self, reward: float) -> tuple[float, float]:
-        """At least 1, so that a release of nothing has its noise."""
-        if reward not in self._found:
-            zero, replace = self._farthest(reward)
-            self._found[reward] = max(1.0, zero), max(1.0, replace)
-        return self._found[reward]
-
     @cached_property
     def _found(self) -> dict[float, tuple[float, float]]:
         return {}
 
+    def _bound(self, reward: float, relation: Relation) -> float:
+        """At least 1, so that a release of nothing has its noise."""
+        if reward not in self._found:
+            self._found[reward] = self._farthest(reward)
+        replace = checked_relation(relation) is not Relation.ZERO_OUT
+        return max(1.0, self._found[reward][replace])
+
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        replace = checked_relation(relation) is not Relation.ZERO_OUT
-        return math.sqrt(self._bounds(self.reward)[replace])
+        return math.sqrt(self._bound(self.reward, relation))
 
     def l1(self, relation: Relation) -> float:
         """See the class."""
-        replace = checked_relation(relation) is not Relation.ZERO_OUT
-        return self._bounds(math.sqrt(self.reward))[replace]
+        return self._bound(math.sqrt(self.reward), relation)
 
     def aggregate(self, block: Block) -> Floats:
         """From a simulated block of what followed this policy, (H, S, S) and (H, S)."""
         counts = np.asarray(block["transitions"], dtype=np.float64)
         rewards = np.asarray(block["rewards"], dtype=np.float64)
         shape = (self.horizon, self.states)
-        if counts.shape != (*shape, self.states) or rewards.shape != shape:
+        if counts.shape != (*shape, shape[1]) or rewards.shape != shape:
             raise InvalidArgument(
-                f"an aggregate block must have transitions of shape {(*shape, self.states)} and "
+                f"an aggregate block must have transitions of shape {(*shape, shape[1])} and "
                 f"rewards of shape {shape}, got {counts.shape} and {rewards.shape}"
             )
         actions: NDArray[np.generic] = block["actions"]
@@ -246,8 +244,7 @@ class PathCounts(LoopSums):
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.mixture.sum_loops import count_paths
 
-        users, H = block.users, self.horizon
-        states, actions, rewards = read_steps(block, H)
+        users, steps = block.users, read_steps(block, self.horizon)
         admitted = read_codes(block, "versions", (users,)) == self.version
         first = self.layout.parts[0].shape[0]
         places = np.full(self.counted.shape, -1, dtype=np.int64)
@@ -255,18 +252,7 @@ class PathCounts(LoopSums):
         visits = np.full(self.paying.shape, -1, dtype=np.int64)
         visits[self.paying] = first + np.arange(int(self.paying.sum()))
         sums = np.zeros((users if separate else 1, self.layout.size))
-        count_paths(
-            states,
-            actions,
-            rewards,
-            admitted,
-            self.start,
-            self.policy,
-            self.support,
-            places,
-            visits,
-            separate,
-            sums,
-        )
+        public = self.start, self.policy, self.support
+        count_paths(*steps, admitted, *public, places, visits, separate, sums)
         sums[:, first:] *= math.sqrt(self.reward)
         return sums

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -64,21 +63,20 @@ class ModelWay:
 
 
 class ValueWay:
-    """``"values"``: :class:`~tacit.mixture.value_sums.ValueSums`, of the values asked about."""
+    """``"values"``: :class:`~tacit.mixture.value_sums.ValueSums`, of the values asked about.
+
+    Attributes:
+        reach: the largest |x V| for |V| <= 1, for the theory; 0 in practice, where it is not used.
+    """
 
     form: Literal["counts"] = "counts"
 
     def __init__(self, algorithm: LinOptVI) -> None:
         self._algorithm = algorithm
-
-    @cached_property
-    def reach(self) -> float:
-        """The largest |x V| for |V| <= 1, for the theory; 0 in practice, where it is not used."""
-        if not self._algorithm.papers:
-            return 0.0
-        public = self._algorithm.public
-        sums = np.abs(public.features).sum(axis=-1) * public.scale
-        return float(np.sqrt((sums**2).sum(axis=-1).max()))
+        self.reach = 0.0
+        if algorithm.papers:
+            sums = np.abs(algorithm.public.features).sum(axis=-1) * algorithm.public.scale
+            self.reach = float(np.sqrt((sums**2).sum(axis=-1).max()))
 
     def statistic(self, one_by_one: bool) -> ValueSums:
         """Inputs and targets; the targets come divided by public scales."""

@@ -53,7 +53,6 @@ class Regulariser(Protocol):
             cross_noise: standard deviation of the noise in an entry of the targets' sums.
             failure: with which probability the numbers returned may be wrong.
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -24,19 +24,13 @@ class MixtureSpec(FeatureSpec):
     knows: P_h(s' | s, a) = <psi(s' | s, a), theta_h>. The d weights theta_h are unknown. Public is
     only that they are center + directions @ eta_h, where nobody knows eta_h in R^k, and that
     |eta_h| <= radius. Mean rewards are known, or <varphi(s, a), omega_h> with m known features
-    varphi and unknown omega_h, or both. It is a :class:`~tacit.finite.spec.FiniteSpec` too, so
-    that agents which make no use of features run on the same worlds.
+    varphi and unknown omega_h, or both. Agents which make no use of features run on the same
+    worlds.
 
     Specs are equal if all they say is equal. Their arrays are read-only; those that the caller
-    can still change are copied.
+    can still change are copied. They have what a :class:`~tacit.finite.spec.FiniteSpec` has, and:
 
     Attributes:
-        states: how many.
-        actions: how many.
-        horizon: steps of an episode, H.
-        stationary: whether transitions and rewards are the same at every step.
-        reward_values: the values that a reward can have, in [0, 1].
-        start: the distribution of the first state, or ``None`` if it is not known.
         transition_features: psi, (S, A, d, S), indexed [s, a, i, s'].
         stationary_transitions: whether theta is the same at every step.
         stationary_rewards: whether mean rewards are the same at every step.
@@ -69,19 +63,19 @@ class MixtureSpec(FeatureSpec):
         super().__post_init__()
         S, A = self.states, self.actions
         features = check_transition_features(self.transition_features)
+        varphi = self.reward_features
         if features.shape[:2] != (S, A):
             raise InvalidArgument(
                 f"transition_features must have shape ({S}, {A}, d, {S}), got {features.shape}"
             )
-        object.__setattr__(self, "transition_features", features)
-        if self.reward_features is None and self.known_rewards is None:
+        if varphi is None and self.known_rewards is None:
             raise InvalidArgument("reward_features and known_rewards must not both be None")
-        if self.reward_features is not None:
-            varphi = check_reward_features(self.reward_features, S, A)
-            object.__setattr__(self, "reward_features", varphi)
+        varphi = None if varphi is None else check_reward_features(varphi, S, A)
         self._check_known_rewards()
-        known = check_weight_set(self.dimension, self.center, self.directions, self.radius)
-        for name, value in zip(("center", "directions", "radius"), known, strict=True):
+        d = features.shape[2]
+        of_weights = check_weight_set(d, self.center, self.directions, self.radius)
+        names = ("transition_features", "reward_features", "center", "directions", "radius")
+        for name, value in zip(names, (features, varphi, *of_weights), strict=True):
             object.__setattr__(self, name, value)
 
     @property
@@ -97,16 +91,9 @@ class MixtureSpec(FeatureSpec):
     @cached_property
     def digest(self) -> str:
         """A fingerprint of all that the short form does not show."""
-        return fingerprint(
-            self.transition_features,
-            self.reward_features,
-            self.start,
-            self.reward_values,
-            self.known_rewards,
-            self.center,
-            self.directions,
-            self.radius,
-        )
+        rewards = self.start, self.reward_values, self.known_rewards
+        weights = self.center, self.directions, self.radius
+        return fingerprint(self.transition_features, self.reward_features, *rewards, *weights)
 
     def __repr__(self) -> str:
         return self._text(self.digest, dimension=self.dimension, free=self.free)
@@ -137,13 +124,9 @@ def check_reward_features(values: ArrayLike, states: int, actions: int) -> Float
 
 
 def check_weight_set(
-    dimension: int,
-    center: ArrayLike | None,
-    directions: ArrayLike | None,
-    radius: float | None,
+    d: int, center: ArrayLike | None, directions: ArrayLike | None, radius: float | None
 ) -> tuple[Floats, Floats, float]:
     """What is public of the weights; what is not given says nothing, but for a norm of sqrt(d)."""
-    d = dimension
     middle = numbers("center", np.zeros(d) if center is None else center)
     if middle.shape != (d,) or not np.isfinite(middle).all():
         raise InvalidArgument(
@@ -151,18 +134,14 @@ def check_weight_set(
         )
     if directions is None:
         check_bytes("directions", (d, d))
-        directions = np.eye(d)
-    basis = numbers("directions", directions)
+    basis = numbers("directions", np.eye(d) if directions is None else directions)
     if basis.ndim != 2 or len(basis) != d or basis.shape[1] == 0 or not np.isfinite(basis).all():
         raise InvalidArgument(
             f"directions must be finite numbers of shape ({d}, k), got shape {basis.shape}"
         )
-    if radius is None:
-        radius = math.sqrt(d)
-    good = isinstance(radius, (int, float, np.integer, np.floating)) and not isinstance(
-        radius, bool
-    )
-    if not good or not 0.0 < radius < math.inf:
+    radius = math.sqrt(d) if radius is None else radius
+    kinds = (int, float, np.integer, np.floating)
+    if isinstance(radius, bool) or not isinstance(radius, kinds) or not 0.0 < radius < math.inf:
         raise InvalidArgument(f"radius must be a number > 0 and finite, got {radius!r}")
     return read_only(middle), read_only(basis), float(radius)
 

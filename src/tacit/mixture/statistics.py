@@ -8,7 +8,9 @@ that the features give no probability under any weights is impossible, so it is 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,11 +28,40 @@ class RegressionSums(Statistic):
     gram: float
     reward: float
     reward_features: Floats | None
+    support: Bools
 
     @property
+    @abstractmethod
     def free(self) -> int:
         """How many numbers are unknown, k."""
-        raise NotImplementedError
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _check(self, S: int, A: int) -> None:
+        """What both regressions check, and cut reward features to length 1."""
+        self._set(horizon=check_size("horizon", self.horizon), pooled=bool(self.pooled))
+        for name in ("gram", "reward"):
+            value = getattr(self, name)
+            if not 1e-12 <= value <= 1e12:
+                raise InvalidArgument(f"{name} must be in [1e-12, 1e12], got {value!r}")
+            self._set(**{name: float(value)})
+        support = np.array(self.support, dtype=bool)
+        if support.shape != (S, A, S):
+            raise InvalidArgument(f"support must have shape {(S, A, S)}, got {support.shape}")
+        if not support.any():
+            raise InvalidArgument("support must allow some transition")
+        support.setflags(write=False)
+        self._set(support=support)
+        if self.reward_features is not None:
+            shape, sizes = np.shape(self.reward_features), (S, A)
+            if len(shape) != 3 or shape[:2] != sizes or 0 in shape:
+                raise InvalidArgument(
+                    f"reward_features must have shape {sizes} + (m,), got {shape}"
+                )
+            table = checked_table("reward_features", self.reward_features, shape)
+            self._set(reward_features=cut(table, (2,)))
 
     @property
     def rows(self) -> int:
@@ -83,39 +114,6 @@ def cut(vectors: Floats, axes: tuple[int, ...]) -> Floats:
     cut: Floats = scaled / np.maximum(length, 1.0 / np.maximum(largest, 1.0))
     cut.setflags(write=False)
     return cut
-
-
-def checked_support(values: ArrayLike, shape: tuple[int, int, int]) -> Bools:
-    """A read-only copy of which transitions are possible."""
-    array = np.array(values, dtype=bool)
-    if array.shape != shape:
-        raise InvalidArgument(f"support must have shape {shape}, got {array.shape}")
-    if not array.any():
-        raise InvalidArgument("support must allow some transition")
-    array.setflags(write=False)
-    return array
-
-
-def check_options(statistic: RegressionSums, sizes: tuple[int, ...]) -> None:
-    """What both regressions check, and cut reward features to length 1."""
-    object.__setattr__(statistic, "horizon", check_size("horizon", statistic.horizon))
-    object.__setattr__(statistic, "pooled", bool(statistic.pooled))
-    clip = getattr(statistic, "clip", None)
-    if clip is not None and not (math.isfinite(clip) and clip > 0):
-        raise InvalidArgument(f"clip must be > 0, got {clip!r}")
-    if clip is not None:
-        object.__setattr__(statistic, "clip", float(clip))
-    for name in ("gram", "reward"):
-        value = getattr(statistic, name)
-        if not 1e-12 <= value <= 1e12:
-            raise InvalidArgument(f"{name} must be in [1e-12, 1e12], got {value!r}")
-        object.__setattr__(statistic, name, float(value))
-    if statistic.reward_features is not None:
-        shape = np.shape(statistic.reward_features)
-        if len(shape) != 3 or shape[:2] != sizes or 0 in shape:
-            raise InvalidArgument(f"reward_features must have shape {sizes} + (m,), got {shape}")
-        v = cut(checked_table("reward_features", statistic.reward_features, shape), (2,))
-        object.__setattr__(statistic, "reward_features", v)
 
 
 def possible_counts(block: Block, horizon: int, support: Bools) -> tuple[Floats, Floats]:

@@ -9,18 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.finite.visits import read_steps
-from tacit.mixture.statistics import (
-    RegressionSums,
-    check_options,
-    checked_support,
-    checked_table,
-    cut,
-    possible_counts,
-)
+from tacit.mixture.statistics import RegressionSums, checked_table, cut, possible_counts
 from tacit.privacy.bounds.walks import MOST_PAIRS, Ints, Steps, Walks, extremes
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_steps
 from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Block, Bools, Floats
 from tacit.privacy.symmetric import pack
@@ -86,21 +79,19 @@ class ValueSums(RegressionSums):
         shape = np.shape(self.inputs)
         if len(shape) != 4 or 0 in shape:
             raise InvalidArgument(f"inputs must have shape (H, S, A, k), got {shape}")
-        check_options(self, shape[1:3])
+        self._check(*shape[1:3])
         if shape[0] != self.horizon:
             raise InvalidArgument(f"inputs must have shape (H, S, A, k), got {shape}")
         H, S, A, _ = shape
         if self.pooled:
             raise InvalidArgument("value-targeted sums are per step; sum them after the gate")
-        object.__setattr__(self, "inputs", cut(checked_table("inputs", self.inputs, shape), (3,)))
+        inputs = cut(checked_table("inputs", self.inputs, shape), (3,))
+        self._set(inputs=inputs, own_values=bool(self.own_values), name="value sums")
         # Targets are cut in the end, whatever they are; their differences must not overflow.
         for name, size in (("means", (H, S, A)), ("values", (H, S))):
             table = np.clip(checked_table(name, getattr(self, name), size), -_HUGE, _HUGE)
             table.setflags(write=False)
-            object.__setattr__(self, name, table)
-        object.__setattr__(self, "support", checked_support(self.support, (S, A, S)))
-        object.__setattr__(self, "own_values", bool(self.own_values))
-        object.__setattr__(self, "name", "value sums")
+            self._set(**{name: table})
 
     @property
     def free(self) -> int:

@@ -51,15 +51,12 @@ class MixtureWorld(FiniteWorld):
         radius: |eta_h| <= radius; sqrt(d) if not given.
         name: what it is called; the built-in worlds have names that rebuild them.
 
+    What is given are attributes too, read-only.
+
     Attributes:
-        transition_features: as given, read-only like all of them.
-        weights: as given.
         coordinates: eta, (1 or H, k); the shortest where there are several.
-        rewards: as given.
-        reward_features: as given.
         reward_weights: omega, (1 or H, m), or ``None`` without reward features.
         model: the probabilities that they make, checked.
-        name: as given.
 
     >>> models = [[[[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]]]] * 2
     >>> world = MixtureWorld(models, weights=[[0.75, 0.25]], rewards=[[[0, 0], [1, 1]]], horizon=3)
@@ -111,8 +108,7 @@ class MixtureWorld(FiniteWorld):
     @cached_property
     def spec(self) -> MixtureSpec:
         """What an agent may know."""
-        of_model = self.model.spec
-        center, directions, radius = self._weight_set
+        of_model, (center, directions, radius) = self.model.spec, self._weight_set
         return MixtureSpec(
             states=of_model.states,
             actions=of_model.actions,

@@ -73,7 +73,7 @@ def hard_mixture(
     >>> round(world.optimal_value, 4), world.spec.actions, world.spec.dimension, world.spec.free
     (2.9712, 16, 5, 4)
     """
-    d, H = _at_least(2, "dimension", dimension), _at_least(2, "horizon", horizon)
+    d, H = _at_least_2("dimension", dimension), _at_least_2("horizon", horizon)
     seed, per_step = check_seed("seed", seed), flag("per_step", per_step)
     known = flag("known_rewards", known_rewards)
     bits = d - 1
@@ -154,10 +154,8 @@ def mixture_of_models(
     >>> world.baseline_value < 0.5 * world.optimal_value
     True
     """
-    d = _at_least(2, "dimension", dimension)
-    S = _at_least(2, "states", states)
-    A = _at_least(2, "actions", actions)
-    H = _at_least(2, "horizon", horizon)
+    d, S = _at_least_2("dimension", dimension), _at_least_2("states", states)
+    A, H = _at_least_2("actions", actions), _at_least_2("horizon", horizon)
     seed, known = check_seed("seed", seed), flag("known_rewards", known_rewards)
     check_bytes("transition_features", (S, A, d, S))
     check_bytes("values of all steps (horizon)", (H + 1, S))
@@ -174,7 +172,6 @@ def mixture_of_models(
     models, weights, goal = found
     rewards = np.zeros((1, S, A))
     rewards[:, goal] = 1.0
-    center, directions = _sum_to_one(d)
     name = f"mixture_of_models:dimension={d},states={S},actions={A},horizon={H},seed={seed}"
     return MixtureWorld(
         _frozen(models),
@@ -183,10 +180,8 @@ def mixture_of_models(
         H,
         reward_features=np.repeat(np.eye(S)[:, np.newaxis], A, axis=1),
         known_rewards=known,
-        center=center,
-        directions=directions,
-        radius=1.0,
         name=name + _named(known),
+        **_simplex(d),
     )
 
 
@@ -226,7 +221,7 @@ def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> Mix
     >>> round(world.optimal_value, 4), round(world.baseline_value, 4)
     (3.3808, 1.645)
     """
-    H = _at_least(2, "horizon", horizon)
+    H = _at_least_2("horizon", horizon)
     seed, known = check_seed("seed", seed), flag("known_rewards", known_rewards)
     models = _styles()
     S, A, d, _ = models.shape
@@ -241,7 +236,6 @@ def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> Mix
             break
     else:
         raise InvalidArgument(f"no weights were found with horizon={H}: take a shorter one")
-    center, directions = _sum_to_one(d)
     return MixtureWorld(
         _frozen(models),
         weights[np.newaxis],
@@ -250,10 +244,8 @@ def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> Mix
         reward_features=np.stack([taken, 1.0 - taken], axis=-1),
         start=_KEYBOARD_START,
         known_rewards=known,
-        center=center,
-        directions=directions,
-        radius=1.0,
         name=f"keyboard:horizon={H},seed={seed}{_named(known)}",
+        **_simplex(d),
     )
 
 
@@ -294,7 +286,7 @@ class _MixtureTable(MixtureWorld):
         features = np.zeros((S * A, d, S))
         for row in range(S * A):
             features[row, row * S : (row + 1) * S] = np.eye(S)
-        center, directions = _sum_to_one(S)
+        of_row = _simplex(S)
         super().__init__(
             features.reshape(S, A, d, S),
             model.transitions.reshape(-1, d),
@@ -303,8 +295,8 @@ class _MixtureTable(MixtureWorld):
             reward_features=np.eye(S * A).reshape(S, A, S * A),
             start=model.start,
             known_rewards=known_rewards,
-            center=np.tile(center, S * A),
-            directions=np.kron(np.eye(S * A), directions),
+            center=np.tile(of_row["center"], S * A),
+            directions=np.kron(np.eye(S * A), of_row["directions"]),
             # That of worlds without chance, which no row exceeds.
             radius=math.sqrt(S * A * (1.0 - 1.0 / S)),
             name=f"mixture_from_tabular({getattr(world, 'name', 'model')})",
@@ -318,19 +310,17 @@ class _MixtureTable(MixtureWorld):
         return self._reference
 
 
-# What agents know of weights that add up to 1.
+def _simplex(d: int) -> dict[str, Any]:
+    """What agents know of d weights that add up to 1.
 
-
-def _sum_to_one(d: int) -> tuple[Floats, Floats]:
-    """The middle of the simplex, (d,), and an orthonormal basis of its directions, (d, d - 1).
-
-    Column j is (1, .., 1, -j, 0, ..), normalised, with j ones: Helmert's. No weights on the
-    simplex are further than 1 from its middle.
+    They are at most 1 from the middle of the simplex, (d,), in its directions, (d, d - 1), whose
+    orthonormal basis is Helmert's: column j is (1, .., 1, -j, 0, ..), normalised, with j ones.
     """
     basis = np.triu(np.ones((d, d - 1)))
     j = np.arange(1, d)
     basis[j, j - 1] = -j
-    return np.full(d, 1.0 / d), basis / np.sqrt(j * (j + 1.0))
+    directions = basis / np.sqrt(j * (j + 1.0))
+    return {"center": np.full(d, 1.0 / d), "directions": directions, "radius": 1.0}
 
 
 # Mixtures of base models.
@@ -446,13 +436,12 @@ def _named(known_rewards: bool) -> str:
     return "" if known_rewards else ",known_rewards=False"
 
 
-def _at_least(least: int, name: str, value: int) -> int:
-    size = check_size(name, value)
-    if size < least:
+def _at_least_2(name: str, value: int) -> int:
+    if check_size(name, value) < 2:
         raise InvalidArgument(
-            f"{name} must be >= {least}, got {value!r}: with less there is nothing to learn"
+            f"{name} must be >= 2, got {value!r}: with less there is nothing to learn"
         )
-    return size
+    return int(value)
 
 
 WORLDS = ("hard_mixture", "keyboard", "mixture_of_models")
