@@ -28,8 +28,7 @@ from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import seconds
 from tacit import OFU, Agent, CertaintyEquivalence
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.lq.ofu import ConfidenceSet
-from tacit.lq.optimism import OptimisticModel, optimistic_model
+from tacit.lq.optimism import ConfidenceSet, OptimisticModel, optimistic_model
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 from tacit.lq.world import LQWorld, Sphere, UniformBall

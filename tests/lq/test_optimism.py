@@ -4,12 +4,8 @@ from scipy.optimize import minimize
 
 from tacit import InvalidArgument
 from tacit.lq import riccati
-from tacit.lq.optimism import (
-    optimistic_model,
-    project_ball,
-    project_ellipsoid,
-    project_intersection,
-)
+from tacit.lq.optimism import optimistic_model
+from tests.lq.models import cost_gradient, project_ball, project_ellipsoid, project_intersection
 
 
 def instance(seed, n=2, d=1, spread=2.0):
@@ -142,7 +138,7 @@ COSTS = {
 def cost(theta):
     c = COSTS
     rest = c["Q"], c["R"], c["H"], c["start_moment"], c["noise_covariance"]
-    return riccati.cost_gradient(theta, *rest)[0]
+    return cost_gradient(theta, *rest)[0]
 
 
 def lq_instance(seed):

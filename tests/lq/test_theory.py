@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tacit import OFU, Agent, Block, Budget, JointDP, LocalDP, NonPrivate
 from tacit.lq import LQWorld, random_system
-from tacit.lq.ofu import ConfidenceSet
+from tacit.lq.optimism import ConfidenceSet
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import InvalidArgument

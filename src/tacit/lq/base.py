@@ -1,15 +1,10 @@
 """What linear-quadratic algorithms share: what is asked, what is believed, and how to explore.
 
 Plumbing: an algorithm's own file says which gains it publishes. Every user is in one block, which
-is asked once with the whole budget. Users' controls have noise of known size, without which a good
-controller would never learn what other controls do. From a posterior of the model
-(:mod:`tacit.lq.estimate`) follows what the next block is asked:
-
-* residuals against the posterior mean, cut where the posterior and the bound of the noise end,
-* in units of inputs in which directions that are seldom visited weigh more,
-* with the weight of residuals that leaves least noise.
-
-Published gains pass a safeguard (:mod:`tacit.lq.safeguard`).
+is asked once with the whole budget. Users' controls have noise of known size
+(:mod:`tacit.lq.exploration`). From a posterior of the model (:mod:`tacit.lq.estimate`) follows what
+the next block is asked (:mod:`tacit.lq.questions`). Published gains pass a safeguard
+(:mod:`tacit.lq.safeguard`).
 """
 
 from __future__ import annotations
@@ -22,21 +17,25 @@ import numpy as np
 
 from tacit.core.algorithm import Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State, below
-from tacit.lq.energy import EnergyHistogram
+from tacit.core.ways import way
 from tacit.lq.estimate import BlockEvidence, ModelPosterior, ModelRegression
 from tacit.lq.exploration import first_noise, later_noise, most_noise
 from tacit.lq.policy import GainPolicy
 from tacit.lq.questions import LEAST_ENERGY, next_sums
 from tacit.lq.safeguard import Safeguard
-from tacit.lq.spec import LQSpec
 from tacit.lq.statistics import TrajectorySums
-from tacit.privacy.arguments import instance_of
+from tacit.privacy.arguments import instance_of, one_of
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise, users_above_noise
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
+    from tacit.lq.energy import EnergyHistogram
+    from tacit.lq.spec import LQSpec
+
+WAYS = {"private": "tacit.lq.energy:EnergyHistogram"}
+"""What a block that warms up is asked, by how the first clip level is chosen."""
 
 # Blocks of more users are simulated part by part.
 _IN_MEMORY = 1 << 15
@@ -97,8 +96,7 @@ class LQOptions:
     """Options of linear-quadratic algorithms.
 
     Attributes:
-        clip: how a user's trajectory is bounded; see
-            :class:`~tacit.lq.statistics.TrajectorySums`. The posterior is honest for
+        clip: of :class:`~tacit.lq.statistics.TrajectorySums`. The posterior is honest for
             ``"predictable"`` only; the other is for comparison.
         level: how the first clip level is chosen. ``"public"``: so that a few steps of a user
             count, by what is known of first states. ``"private"``: from a private histogram of
@@ -112,10 +110,8 @@ class LQOptions:
     constants: LQConstants = LQConstants()
 
     def __post_init__(self) -> None:
-        if self.clip not in ("predictable", "trajectory"):
-            raise InvalidArgument(f"clip must be predictable or trajectory, got {self.clip!r}")
-        if self.level not in ("public", "private"):
-            raise InvalidArgument(f"level must be public or private, got {self.level!r}")
+        one_of("clip", self.clip, ("predictable", "trajectory"))
+        one_of("level", self.level, ("public", "private"))
         if self.constants is None:
             object.__setattr__(self, "constants", LQConstants())
         instance_of("constants", self.constants, LQConstants)
@@ -126,7 +122,6 @@ class LQAlgorithm(Algorithm[GainPolicy]):
 
     Attributes:
         energy: under ``level="private"``, what most users' trajectories have, by the histogram.
-        regression: makes the posterior.
     """
 
     spec: LQSpec
@@ -135,7 +130,7 @@ class LQAlgorithm(Algorithm[GainPolicy]):
 
     def __init__(self, setting: Setting, options: LQOptions) -> None:
         spec = setting.spec
-        if not isinstance(spec, LQSpec):
+        if not hasattr(spec, "control_cost"):
             raise InvalidArgument(
                 "this agent is for linear-quadratic control: spec must be an LQSpec, as of "
                 f"random_system or dosing, got {type(spec).__name__}"
@@ -153,18 +148,17 @@ class LQAlgorithm(Algorithm[GainPolicy]):
 
     @property
     def uncertainty(self) -> ModelPosterior | None:
-        """What the releases tell of the model: a mean, and a covariance of its columns.
+        """What the releases tell of the model, from a prior of independent normal entries.
 
-        It counts the noise of the world and of privacy, and starts from a prior of independent
-        normal entries. It is measured, not proven: with the predictable clip and true public bounds
-        the squared distance of the truth is on average within a factor of 2 of what it should be,
-        from the first thousand users to a million (docs/lq.md has the table).
+        It is measured, not proven: with the predictable clip and true public bounds the squared
+        distance of the truth is on average within a factor of 2 of what it should be, from the
+        first thousand users to a million (docs/lq.md has the table).
         """
         return self._known
 
     @property
     def why(self) -> str:
-        """What was chosen for this world, budget and length, in words."""
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
         return (
             f"{self.options.clip} clip, {self.options.level} first level; "
             f"{self.schedule.releases} releases ({self.schedule.name}); control noise "
@@ -178,7 +172,7 @@ class LQAlgorithm(Algorithm[GainPolicy]):
         return release_noise(asked, self.privacy, self._block_size)
 
     @property
-    def form(self) -> Literal["episodes", "streamed"]:
+    def form(self) -> str:
         """Part by part, where blocks are large."""
         return "streamed" if self._block_size > _IN_MEMORY else "episodes"
 
@@ -202,12 +196,13 @@ class LQAlgorithm(Algorithm[GainPolicy]):
 
     @property
     def _warming_up(self) -> bool:
-        return self.options.level == "private" and self.energy is None
+        return self.options.level in WAYS and self.energy is None
 
     def histogram(self) -> EnergyHistogram:
         """Of the energies of users without control: bins around those of a single step."""
         sizes = self.spec.states, self.spec.controls, self.spec.horizon
-        return EnergyHistogram(*sizes, least=0.1 * self._step_energy)
+        histogram: EnergyHistogram = way(WAYS["private"])(*sizes, least=0.1 * self._step_energy)
+        return histogram
 
     @property
     def _step_energy(self) -> float:
@@ -225,15 +220,9 @@ class LQAlgorithm(Algorithm[GainPolicy]):
 
     def statistic(self) -> TrajectorySums:
         """The sums over the current block; see :mod:`tacit.lq.questions`."""
-        return next_sums(
-            self.regression,
-            self._known,
-            self.policy,
-            None if self._evidence else self._first_steps,
-            self.options.clip,
-            self.options.constants,
-            private=self.privacy.private,
-        )
+        steps = None if self._evidence else self._first_steps
+        known, private = self._known, self.privacy.private
+        return next_sums(self.regression, known, self.policy, steps, self.options, private)
 
     # What is known.
 
@@ -255,8 +244,8 @@ class LQAlgorithm(Algorithm[GainPolicy]):
     @property
     def safeguard(self) -> Safeguard:
         """What published gains must pass."""
-        c = self.options.constants
-        return Safeguard(self.spec, c.samples, c.caution, c.confidence, c.worst)
+        constants = self.options.constants
+        return Safeguard(self.spec, constants, constants.caution)
 
     def possible_models(self) -> Floats:
         """Models that gains are tried on, drawn anew."""

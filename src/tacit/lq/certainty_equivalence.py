@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
 from tacit.lq.base import LQAlgorithm, LQOptions
-from tacit.lq.estimate import ModelPosterior
 from tacit.lq.policy import GainPolicy
-from tacit.lq.safeguard import Safeguard, optimal_gains
+from tacit.lq.safeguard import Safeguard, candidates
 from tacit.privacy.arguments import positive
-
-if TYPE_CHECKING:
-    from tacit.lq.spec import LQSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +70,3 @@ class CertaintyEquivalence(LQAlgorithm):
         costs, tried = self.safeguard.try_out(gains, self.possible_models())
         best = tried[int(np.argmin(costs))]
         return self.policies(best, best)
-
-
-def candidates(spec: LQSpec, known: ModelPosterior, last: Floats) -> list[Floats]:
-    """Gains for the posterior mean, less of them, cautious ones, and those of the last time."""
-    certain = optimal_gains(spec, known.mean, np.zeros_like(known.covariance))
-    cautious = optimal_gains(spec, known.mean, known.covariance)
-    shares = (0.125, 0.25, 0.5, 0.75, 1.0)
-    return [*(share * certain for share in shares), cautious, 0.5 * cautious, last]

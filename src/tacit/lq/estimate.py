@@ -31,6 +31,8 @@ Floats = NDArray[np.float64]
 _MOST = 50.0
 # Below this share of the average, no direction of a Gram counts as visited.
 _LEAST = 1e-6
+# What is kept of a question.
+_ASKED = ("centre", "inputs", "spread", "floor", "weight", "tau")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +72,7 @@ class BlockEvidence:
         gram_std: of the diagonal of N_G; other entries have half of its variance.
         cross_std: of N_C.
         users: how many.
-        centre: T, (p, n).
-        inputs: M, (p, p).
-        spread: of the caps.
-        floor: of the caps.
-        weight: of the cross sums.
-        tau: how much of a user counts.
+        centre: T, as all until ``tau`` of :class:`~tacit.lq.statistics.TrajectorySums`.
         gains: that users followed, (H, d, n).
         control_noise: that their controls had.
     """
@@ -99,22 +96,10 @@ class BlockEvidence:
         cls, release: Release, asked: TrajectorySums, users: int, policy: GainPolicy
     ) -> BlockEvidence:
         """What users of a policy released, who were asked a statistic."""
-        assert asked.tau is not None  # noqa: S101
-        return cls(
-            gram=release["gram"],
-            cross=release["cross"],
-            gram_std=float(np.max(release.std["gram"])),
-            cross_std=float(np.max(release.std["cross"])),
-            users=users,
-            centre=asked.centre,
-            inputs=asked.inputs,
-            spread=asked.spread,
-            floor=asked.floor,
-            weight=asked.weight,
-            tau=asked.tau,
-            gains=policy.gains,
-            control_noise=policy.noise,
-        )
+        given: dict[str, Any] = {name: getattr(asked, name) for name in _ASKED}
+        for name in ("gram", "cross"):
+            given |= {name: release[name], f"{name}_std": float(np.max(release.std[name]))}
+        return cls(users=users, gains=policy.gains, control_noise=policy.noise, **given)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All fields, for a save."""
@@ -165,25 +150,13 @@ class ModelRegression:
         """The Gram of one user, (p, p), and energies by step, (H, 2); see ``expected_gram``."""
         from tacit.lq.sum_loops import expected_gram
 
-        spec = self.spec
+        spec, moments = self.spec, (self.spec.start_moment, self.spec.noise_covariance)
         energies = np.empty((spec.horizon, 2))
         added = float(np.trace(spec.noise_covariance)) + spec.controls * control_noise**2
         most = _MOST * (float(np.trace(spec.start_moment)) + spec.horizon * added)
-        gram = expected_gram(
-            known.mean,
-            gains,
-            control_noise**2,
-            spec.start_moment,
-            spec.noise_covariance,
-            most,
-            inputs,
-            spread,
-            spec.noise_bound,
-            0.5 * weight**2,
-            tau,
-            energies,
-        )
-        return gram, energies
+        model: tuple[Any, ...] = known.mean, gains, control_noise**2, *moments, most
+        question: tuple[Any, ...] = inputs, spread, spec.noise_bound, 0.5 * weight**2, tau, energies
+        return expected_gram(*model, *question), energies
 
     def posterior(
         self, evidence: list[BlockEvidence], trust: list[float], known: ModelPosterior
@@ -199,9 +172,11 @@ class ModelRegression:
                 precision += weight * (design.T @ pulled)
                 moved += weight * (pulled.T @ (block.cross + design @ block.centre))
             covariance = np.linalg.inv(0.5 * (precision + precision.T))
-            known = ModelPosterior(
-                self._bounded(covariance @ moved), 0.5 * (covariance + covariance.T)
-            )
+            mean = covariance @ moved
+            # No longer than the public bound on its norm.
+            mean = mean * min(1.0, self.spec.norm_bound / max(float(np.linalg.norm(mean)), 1e-300))
+            symmetric = 0.5 * (covariance + covariance.T)
+            known = ModelPosterior(np.ascontiguousarray(mean), symmetric)
         return known
 
     def surprise(self, block: BlockEvidence, before: ModelPosterior) -> float:
@@ -216,16 +191,9 @@ class ModelRegression:
         return float((ahead * np.linalg.solve(spread, ahead)).sum()) / ahead.size
 
     def _expected(self, block: BlockEvidence, known: ModelPosterior) -> Floats:
-        gram, _ = self.expected(
-            known,
-            block.gains,
-            block.control_noise,
-            block.inputs,
-            block.spread,
-            block.weight,
-            block.tau,
-        )
-        return gram
+        followed = known, block.gains, block.control_noise
+        question: tuple[Any, ...] = block.inputs, block.spread, block.weight, block.tau
+        return self.expected(*followed, *question)[0]
 
     def _noise(self, block: BlockEvidence, gram: Floats) -> Floats:
         """Covariance of a column of N_C and of the sum of s p w', given the Gram."""
@@ -255,9 +223,3 @@ class ModelRegression:
         spread = back @ (error @ error.T / n + known.covariance) @ back.T
         noise = self._noise(block, gram) + np.diag(unsure @ np.diag(spread))
         return gram @ back, noise
-
-    def _bounded(self, theta: Floats) -> Floats:
-        """No longer than the public bound on its norm."""
-        length = float(np.linalg.norm(theta))
-        bounded: Floats = theta * min(1.0, self.spec.norm_bound / max(length, 1e-300))
-        return np.ascontiguousarray(bounded)

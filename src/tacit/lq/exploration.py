@@ -41,17 +41,8 @@ def later_noise(gains: Floats, mean: Floats, models: Floats, spec: LQSpec, explo
     is known, which is the sooner the more noise there is. Spending about as much on noise as
     is lacking has the right rates: with N users the lack is as 1 / (N variance) where data are
     scarce, and as its square where the noise of privacy is what counts, so the variance
-    decreases as N^(-1/2) and N^(-2/3), as the least sum of both does.
-
-    Args:
-        gains: (H, d, n).
-        mean: the likeliest model.
-        models: possible ones.
-        spec: what is public of the world.
-        explore: noise may cost so many times what the gains are expected to lack.
-
-    Returns:
-        Infinity where nothing can be said.
+    decreases as N^(-1/2) and N^(-2/3), as the least sum of both does. Noise may cost ``explore``
+    times what the gains are expected to lack, and is infinite where nothing can be said.
     """
     twice, noises = gains[np.newaxis].repeat(2, 0), np.array([0.0, 1.0])
     one = expected_costs(spec, twice, mean[np.newaxis], noises)

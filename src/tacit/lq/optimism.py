@@ -2,8 +2,7 @@
 
 Models Theta = [A, B]' lie in an ellipsoid {|Theta - centre|_V <= beta}, where |X|_V^2 = tr(X'VX),
 and in a public Frobenius ball. Among those :func:`optimistic_model` finds one of least optimal
-cost, averaged over first states. That is post-processing of what was released: any solver is as
-private as any other, and a poor one costs optimism only.
+cost, averaged over first states. Any solver is as private as any other; a poor one costs optimism.
 """
 
 from __future__ import annotations
@@ -14,10 +13,30 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.sizes import check_seed, check_size
-from tacit.lq.spec import check_array, check_definite, check_positive, check_semidefinite
+from tacit.lq.arguments import check_array, check_definite, check_positive, check_semidefinite
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ConfidenceSet:
+    """Models Theta with tr((Theta - centre)' V (Theta - centre)) <= beta^2, equation (8).
+
+    Attributes:
+        centre: (n + d, n).
+        V: (n + d, n + d).
+        beta: the radius.
+    """
+
+    centre: Floats
+    V: Floats
+    beta: float
+
+    def holds(self, theta: Floats) -> bool:
+        """Whether a model is in it."""
+        error = theta - self.centre
+        return float((error * (self.V @ error)).sum()) <= self.beta**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,57 +55,6 @@ class OptimisticModel:
     cost: float
     gains: Floats
     consistent: bool
-
-
-def project_ellipsoid(theta: ArrayLike, centre: ArrayLike, V: ArrayLike, beta: float) -> Floats:
-    """The nearest model, in the Frobenius norm, with |. - centre|_V <= beta.
-
-    >>> project_ellipsoid([[3.0], [0.0]], [[0.0], [0.0]], np.eye(2), beta=1.0).round(12).tolist()
-    [[1.0], [0.0]]
-    """
-    from tacit.lq import optimism_loops
-
-    middle, eigenvalues, basis = _ellipsoid(centre, V)
-    point = check_array("theta", theta, *middle.shape)
-    out = np.empty(middle.shape)
-    turned = np.ascontiguousarray(basis.T @ point)
-    size = check_positive("beta", beta)
-    optimism_loops.project_ellipsoid(turned, 1.0, basis.T @ middle, eigenvalues, size, out)
-    return basis @ out
-
-
-def project_ball(theta: ArrayLike, radius: float) -> Floats:
-    """The nearest model with a Frobenius norm of at most ``radius``.
-
-    >>> project_ball([[3.0], [4.0]], radius=1.0).round(12).tolist()
-    [[0.6], [0.8]]
-    """
-    point = check_array("theta", theta, None, None)
-    length = float(np.linalg.norm(point))
-    most = check_positive("radius", radius)
-    return point * (most / length) if length > most else point.copy()
-
-
-def project_intersection(
-    theta: ArrayLike, centre: ArrayLike, V: ArrayLike, beta: float, radius: float
-) -> Floats | None:
-    """The nearest model in both, the ellipsoid and the ball; ``None`` if they do not meet.
-
-    Alternating projections (Dykstra) only converge to it. Here it is found exactly: it is the
-    projection of t theta on the ellipsoid for the t in [0, 1] at which the ball is reached.
-
-    >>> corner = project_intersection([[9.0], [9.0]], [[2.0], [0.0]], np.eye(2), 1.0, radius=2.0)
-    >>> corner.round(4).tolist()
-    [[1.75], [0.9682]]
-    """
-    from tacit.lq import optimism_loops
-
-    middle, eigenvalues, basis = _ellipsoid(centre, V)
-    point = np.ascontiguousarray(basis.T @ check_array("theta", theta, *middle.shape))
-    out = np.empty(middle.shape)
-    sizes = check_positive("beta", beta), check_positive("radius", radius)
-    meets = optimism_loops.project_both(point, basis.T @ middle, eigenvalues, *sizes, out)
-    return basis @ out if meets else None
 
 
 def optimistic_model(
@@ -110,14 +78,14 @@ def optimistic_model(
     centre, where a linear cost would be least, and at random models on the ellipsoid.
 
     Args:
-        centre: the estimate, (n + d, n).
-        V: (n + d, n + d), symmetric and positive semidefinite.
-        beta: the size of the ellipsoid.
+        centre: of the ellipsoid, (n + d, n).
+        V: (n + d, n + d).
+        beta: its size.
         radius: of the Frobenius ball around zero.
-        Q: cost of states, (n, n).
+        Q: cost of states, (n, n); for these see :class:`~tacit.lq.spec.LQSpec`.
         R: cost of controls, (d, d).
         H: steps of an episode.
-        start_moment: the mean of x x' of first states x, (n, n).
+        start_moment: (n, n).
         noise_covariance: (n, n).
         restarts: in how many places it begins.
         iterations: steps from each of them, at most.
@@ -125,8 +93,12 @@ def optimistic_model(
     """
     from tacit.lq import optimism_loops, riccati_loops
 
-    middle, eigenvalues, basis = _ellipsoid(centre, V)
+    middle = check_array("centre", centre, None, None)
     p, n = middle.shape
+    if p <= n:
+        raise InvalidArgument(f"centre must be of shape (n + d, n), got {middle.shape}")
+    eigenvalues, basis = np.linalg.eigh(check_semidefinite("V", V, p))
+    eigenvalues, basis = np.maximum(eigenvalues, 0.0), np.ascontiguousarray(basis)
     d, horizon = p - n, check_size("H", H)
     size, bound = check_positive("beta", beta), check_positive("radius", radius)
     places, steps = check_size("restarts", restarts), check_size("iterations", iterations)
@@ -165,13 +137,3 @@ def optimistic_model(
     theta = np.ascontiguousarray(basis @ best)
     cost = riccati_loops.cost_gradient(theta, *costs, P, K, gradient)
     return OptimisticModel(theta, float(cost), K, consistent=True)
-
-
-def _ellipsoid(centre: ArrayLike, V: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """The centre, and V's eigenvalues and eigenvectors."""
-    middle = check_array("centre", centre, None, None)
-    p, n = middle.shape
-    if p <= n:
-        raise InvalidArgument(f"centre must be of shape (n + d, n), got {middle.shape}")
-    eigenvalues, basis = np.linalg.eigh(check_semidefinite("V", V, p))
-    return middle, np.maximum(eigenvalues, 0.0), np.ascontiguousarray(basis)

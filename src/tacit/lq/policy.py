@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.public_file import write_published
 from tacit.core.sizes import check_seed
-from tacit.lq.spec import check_array, check_number
+from tacit.lq.arguments import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -100,10 +100,7 @@ class GainPolicy:
         return cls(arrays["gains"], float(arrays["noise"]), version)
 
     def publish(self, path: str | os.PathLike[str]) -> None:
-        """Writes the public file, atomically, for everybody to read (mode 0644).
-
-        It is read with NumPy alone by :mod:`tacit.published`.
-        """
+        """Writes the public file, atomically (mode 0644); :mod:`tacit.published` reads it."""
         write_published(path, self.version, self.arrays(), kind="gains")
 
     def __repr__(self) -> str:

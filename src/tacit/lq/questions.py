@@ -1,12 +1,12 @@
 """What the next block is asked: second moments, in the units and around the centre that serve best.
 
-Everything that the question is made of was released before, or is public.
+All that the question is made of was released before, or is public.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 
 if TYPE_CHECKING:
-    from tacit.lq.base import LQConstants
+    from tacit.lq.base import LQOptions
 
 LEAST_ENERGY = 1e-9
 """Where nothing moves."""
@@ -30,8 +30,7 @@ def next_sums(
     known: ModelPosterior,
     policy: GainPolicy,
     first_steps: float | None,
-    clip: Literal["predictable", "trajectory"],
-    constants: LQConstants,
+    options: LQOptions,
     private: bool,
 ) -> TrajectorySums:
     """The sums over a block that follows ``policy``.
@@ -40,16 +39,9 @@ def next_sums(
     end. Directions that are seldom visited weigh more. The weight of residuals is that which leaves
     least noise.
 
-    Args:
-        regression: predicts what users do.
-        known: the posterior.
-        policy: of the block.
-        first_steps: how many steps of a user are to count, while nothing is known; then ``None``.
-        clip: see :class:`~tacit.lq.statistics.TrajectorySums`.
-        constants: of the practical recipe.
-        private: whether there is any noise.
+    While nothing is known, ``first_steps`` of a user are to count; then it is ``None``.
     """
-    spec = regression.spec
+    spec, constants = regression.spec, options.constants
     root = np.asarray(np.linalg.cholesky(known.covariance), dtype=np.float64)
     cap = constants.cap if first_steps is None else constants.first_cap
     spread = cap * math.sqrt(spec.states) * root
@@ -62,7 +54,11 @@ def next_sums(
         _, energies = regression.expected(*following, inputs, spread, 1.0, math.inf)
         of_inputs, of_caps = (float(energy) for energy in energies.mean(axis=0))
     else:
-        gram, steps = _first_gram(regression, policy.noise), first_steps
+        # Only of first states is it known where they are.
+        n, steps = spec.states, first_steps
+        gram = np.zeros((n + spec.controls, n + spec.controls))
+        gram[:n, :n] = spec.start_moment
+        gram[n:, n:] = policy.noise**2 * np.eye(spec.controls)
         inputs = scaled_inputs(gram, constants.shape)
         reach = float(np.trace(spread.T @ gram @ spread))
         of_inputs = float(np.trace(inputs @ gram @ inputs.T))
@@ -75,7 +71,7 @@ def next_sums(
         spec.states,
         spec.controls,
         spec.horizon,
-        clip=clip,
+        clip=options.clip,
         tau=tau if private else tau * _UNCLIPPED,
         weight=weight,
         centre=known.mean,
@@ -83,15 +79,6 @@ def next_sums(
         floor=spec.noise_bound,
         spread=spread,
     )
-
-
-def _first_gram(regression: ModelRegression, control_noise: float) -> Floats:
-    """Of first steps: only of first states is it known where they are."""
-    spec, n = regression.spec, regression.spec.states
-    gram = np.zeros((n + spec.controls, n + spec.controls))
-    gram[:n, :n] = spec.start_moment
-    gram[n:, n:] = control_noise**2 * np.eye(spec.controls)
-    return gram
 
 
 def scaled_inputs(gram: Floats, shape: float) -> Floats:

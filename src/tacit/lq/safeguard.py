@@ -2,7 +2,6 @@
 
 Gains must beat zero control in nine of ten models that the posterior holds possible, widened by a
 margin, and must not be much worse in any of them. Until some do, nothing but noise is applied.
-Models are drawn from what was released: all of this is post-processing.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from tacit.core.sizes import read_only
 from tacit.lq.estimate import ModelPosterior
 
 if TYPE_CHECKING:
+    from tacit.lq.base import LQConstants
     from tacit.lq.spec import LQSpec
 
 
@@ -27,21 +27,17 @@ class Safeguard:
 
     Attributes:
         spec: what is public of the world.
-        samples: how many models.
-        caution: how much wider than the posterior they are.
-        confidence: in which share of them gains must beat zero control;
-        worst: and how much more than it they may cost in any of them.
+        constants: how many models, and what gains must pass there.
+        caution: how much wider than the posterior models are.
     """
 
     spec: LQSpec
-    samples: int
+    constants: LQConstants
     caution: float
-    confidence: float
-    worst: float
 
     def models(self, known: ModelPosterior, rng: np.random.Generator) -> Floats:
         """Models that are possible by what is known, and a margin, within the public bound."""
-        models = known.draw(rng, self.samples, self.caution)
+        models = known.draw(rng, self.constants.samples, self.caution)
         norms = np.linalg.norm(models, axis=(1, 2))
         models *= np.minimum(1.0, self.spec.norm_bound / norms)[:, np.newaxis, np.newaxis]
         return models
@@ -56,36 +52,32 @@ class Safeguard:
         # Where zero control exceeds all numbers, nothing is known of what is better.
         ratios = np.where(np.isfinite(costs), costs, np.inf) / np.maximum(costs[0], 1e-300)
         ratios[np.isnan(ratios)] = np.inf
-        fails = np.quantile(ratios, self.confidence, axis=1) > 1.0
-        fails |= ratios.max(axis=1) > self.worst
+        fails = np.quantile(ratios, self.constants.confidence, axis=1) > 1.0
+        fails |= ratios.max(axis=1) > self.constants.worst
         fails[0] = False
         return np.where(fails, np.inf, ratios.mean(axis=1)), gains
+
+
+def candidates(spec: LQSpec, known: ModelPosterior, last: Floats) -> list[Floats]:
+    """Gains for the posterior mean, less of them, cautious ones, and those of the last time."""
+    certain = optimal_gains(spec, known.mean, np.zeros_like(known.covariance))
+    cautious = optimal_gains(spec, known.mean, known.covariance)
+    shares = (0.125, 0.25, 0.5, 0.75, 1.0)
+    return [*(share * certain for share in shares), cautious, 0.5 * cautious, last]
 
 
 def expected_costs(
     spec: LQSpec, gains: Floats, models: Floats, control_noise: float | Floats
 ) -> Floats:
-    """What an episode costs on average with gains (M, H, d, n), in each model, (M, L).
+    """What episodes cost on average with finite gains (M, H, d, n) in models (L, n + d, n): (M, L).
 
-    Args:
-        spec: first states, noise and costs.
-        gains: all finite.
-        models: [A, B]', (L, n + d, n).
-        control_noise: a standard deviation for all gains, or one for each.
+    The noise of controls has one standard deviation for all gains, or one for each.
     """
     from tacit.lq.riccati_loops import expected_costs as fill
 
     costs = np.empty((len(gains), len(models)))
-    fill(
-        read_only(gains),
-        read_only(models),
-        np.square(np.broadcast_to(control_noise, len(gains))),
-        spec.start_moment,
-        spec.noise_covariance,
-        spec.state_cost,
-        spec.control_cost,
-        costs,
-    )
+    variances = np.square(np.broadcast_to(control_noise, len(gains)))
+    fill(read_only(gains), read_only(models), variances, *_known(spec), costs)
     # Infinities of both signs meet where an unstable loop exceeds all numbers.
     costs[np.isnan(costs)] = math.inf
     return costs
@@ -96,24 +88,19 @@ def optimal_cost(spec: LQSpec, model: Floats) -> float:
     from tacit.lq.riccati_loops import cost_gradient
 
     H, n, d = spec.horizon, spec.states, spec.controls
-    cost = cost_gradient(
-        read_only(model),
-        spec.start_moment,
-        spec.noise_covariance,
-        spec.state_cost,
-        spec.control_cost,
-        np.empty((H + 1, n, n)),
-        np.empty((H, d, n)),
-        np.empty((n + d, n)),
-    )
-    return float(cost)
+    room = np.empty((H + 1, n, n)), np.empty((H, d, n)), np.empty((n + d, n))
+    return float(cost_gradient(read_only(model), *_known(spec), *room))
+
+
+def _known(spec: LQSpec) -> tuple[Floats, Floats, Floats, Floats]:
+    """Moments and costs, as compiled loops take them."""
+    return spec.start_moment, spec.noise_covariance, spec.state_cost, spec.control_cost
 
 
 def optimal_gains(spec: LQSpec, theta: Floats, covariance: Floats) -> Floats:
-    """Gains of least average cost where columns of the model have a covariance, within the bound.
+    """Gains of least average cost, within the bound, if the model were drawn anew at every step.
 
-    Without covariance they are Riccati's. With it they are cautious: the model is as if drawn anew
-    at every step.
+    Its columns have a covariance; without it they are Riccati's.
     """
     from tacit.lq.sum_loops import cautious_gains
 

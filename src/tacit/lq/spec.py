@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tacit.core.sizes import check_size, numbers
+from tacit.core.sizes import check_size
 from tacit.core.spec import ArraySpec
-from tacit.privacy.errors import InvalidArgument
+from tacit.lq.arguments import check_definite, check_number, check_positive, check_semidefinite
 
 Floats = NDArray[np.float64]
-
-# What a symmetric or semidefinite matrix may lack by rounding, relative to its size.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,72 +79,3 @@ def _text(value: int | float | Floats) -> str:
     if isinstance(value, np.ndarray):
         return repr((value + 0.0).tolist())
     return repr(value if isinstance(value, int) else value + 0.0)
-
-
-# Arguments.
-
-
-def check_array(name: str, values: ArrayLike, *shape: int | None) -> Floats:
-    """A read-only copy of finite numbers of a shape, in which ``None`` stands for any size."""
-    array = np.array(numbers(name, values), dtype=np.float64, order="C")
-    fits = array.ndim == len(shape) and all(
-        size >= 1 and wanted in (None, size)
-        for size, wanted in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
-        wanted_shape = ", ".join("any" if size is None else str(size) for size in shape)
-        raise InvalidArgument(f"{name} must have shape ({wanted_shape}), got {array.shape}")
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        at = bad[0].tolist()
-        raise InvalidArgument(f"{name}{at} must be finite, got {array[tuple(at)]}")
-    array.setflags(write=False)
-    return array
-
-
-def check_semidefinite(name: str, values: ArrayLike, size: int) -> Floats:
-    """A read-only copy of a symmetric, positive semidefinite matrix."""
-    array = check_array(name, values, size, size)
-    least = _least_eigenvalue(name, array)
-    if least < -_ROUNDING * np.abs(array).max():
-        raise InvalidArgument(
-            f"{name} must be positive semidefinite, got the eigenvalue {least:.6g}"
-        )
-    return array
-
-
-def check_definite(name: str, values: ArrayLike, size: int) -> Floats:
-    """A read-only copy of a symmetric, positive definite matrix."""
-    array = check_array(name, values, size, size)
-    least = _least_eigenvalue(name, array)
-    if least <= _ROUNDING * np.abs(array).max():
-        raise InvalidArgument(f"{name} must be positive definite, got the eigenvalue {least:.6g}")
-    return array
-
-
-def _least_eigenvalue(name: str, array: Floats) -> float:
-    if (np.abs(array - array.T) > _ROUNDING * np.abs(array).max()).any():
-        i, j = np.argwhere(array != array.T)[0].tolist()
-        raise InvalidArgument(
-            f"{name} must be symmetric, got {array[i, j]} at [{i}, {j}] and {array[j, i]} "
-            f"at [{j}, {i}]"
-        )
-    return float(np.linalg.eigvalsh(array)[0])
-
-
-def check_number(name: str, value: float, least: float) -> float:
-    """A finite number of at least something."""
-    if not _is_number(value) or not least <= value < math.inf:
-        raise InvalidArgument(f"{name} must be a finite number >= {least:g}, got {value!r}")
-    return float(value)
-
-
-def check_positive(name: str, value: float) -> float:
-    """A finite number above zero."""
-    if not _is_number(value) or not 0.0 < value < math.inf:
-        raise InvalidArgument(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -18,9 +18,8 @@ from tacit.privacy.statistic import Block, Floats, Layout, Statistic, StreamedBl
 Clip = Literal["predictable", "trajectory", "step"]
 
 
-def _not_given() -> Floats:
-    """Stands for an array that was not given, whose shape depends on other fields."""
-    return np.empty(0)
+# Stands for an array that was not given, whose shape depends on other fields.
+_NOT_GIVEN = partial(np.empty, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +77,10 @@ class TrajectorySums(Statistic):
     clip: Clip = "predictable"
     tau: float | None = None
     weight: float = 1.0
-    centre: Floats = field(default_factory=_not_given)
-    inputs: Floats = field(default_factory=_not_given)
+    centre: Floats = field(default_factory=_NOT_GIVEN)
+    inputs: Floats = field(default_factory=_NOT_GIVEN)
     floor: float = 0.0
-    spread: Floats = field(default_factory=_not_given)
+    spread: Floats = field(default_factory=_NOT_GIVEN)
     p_bound: float = 1.0
     r_bound: float = 1.0
 
@@ -119,7 +118,7 @@ class TrajectorySums(Statistic):
         """Coordinates of z, n + d."""
         return self.states + self.controls
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``gram`` and ``cross``."""
         return self._moments.layout
@@ -149,41 +148,20 @@ class TrajectorySums(Statistic):
     @cached_property
     def _moments(self) -> GramCross:
         """The layout of all three clips, and all of two."""
-        whole = self.clip != "step"
-        return GramCross(
-            self.rows,
-            self.states,
-            self.steps,
-            p_bound=self.p_bound,
-            q_bound=self.r_bound,
-            weight=self.weight,
-            pooled=True,
-            clip="trajectory" if whole else "step",
-            tau=self.tau,
-        )
+        clip: Literal["trajectory", "step"] = "step" if self.clip == "step" else "trajectory"
+        sizes, bounds = (self.rows, self.states, self.steps), (self.p_bound, self.r_bound)
+        return GramCross(*sizes, *bounds, self.weight, pooled=True, clip=clip, tau=self.tau)
 
     def _sum(self, block: Block, separate: bool) -> tuple[Floats, Floats]:
         from tacit.lq.sum_loops import add_predictable
 
         assert self.tau is not None  # noqa: S101
-        states, actions, lengths = self._raw(block)
         p, lead = self.rows, block.users if separate else 1
         grams, crosses = np.zeros((lead, p, p)), np.zeros((lead, p, self.states))
+        public = self.centre, self.inputs, self.spread
+        bounds = self.floor, 0.5 * self.weight**2, self.tau
         with np.errstate(all="ignore"):
-            add_predictable(
-                states,
-                actions,
-                lengths,
-                self.centre,
-                self.inputs,
-                self.spread,
-                self.floor,
-                0.5 * self.weight**2,
-                self.tau,
-                separate,
-                grams,
-                crosses,
-            )
+            add_predictable(*self._raw(block), *public, *bounds, separate, grams, crosses)
         lower = np.tril_indices(p, -1)
         grams[:, lower[0], lower[1]] = grams[:, lower[1], lower[0]]
         return grams, crosses

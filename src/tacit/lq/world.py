@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,15 +15,16 @@ from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.world import Form
 from tacit.lq import riccati
-from tacit.lq.policy import GainPolicy
-from tacit.lq.spec import (
-    LQSpec,
+from tacit.lq.arguments import (
     check_array,
     check_definite,
     check_number,
     check_positive,
     check_semidefinite,
 )
+from tacit.lq.policy import GainPolicy
+from tacit.lq.safeguard import expected_costs
+from tacit.lq.spec import LQSpec
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
 
@@ -66,11 +67,9 @@ class UniformBall:
         """``radius^2 / (n + 2)`` times the identity."""
         return self.radius**2 / (states + 2) * np.eye(states)
 
-    def drawing(self, states: int) -> tuple[int, float, float]:
+    def drawing(self, states: int) -> tuple[str, float, float]:
         """How the roll-out draws it: a kind, a standard deviation and a radius."""
-        from tacit.lq.world_loops import UNIFORM
-
-        return UNIFORM, 1.0, self.radius
+        return "UNIFORM", 1.0, self.radius
 
 
 @dataclass(frozen=True)
@@ -112,12 +111,10 @@ class TruncatedGaussian:
             return self.radius**2 / (n + 2) * np.eye(n)
         return self.std**2 * float(gammainc(0.5 * n + 1.0, half)) / whole * np.eye(n)
 
-    def drawing(self, states: int) -> tuple[int, float, float]:
+    def drawing(self, states: int) -> tuple[str, float, float]:
         """How the roll-out draws it: by the proposal of which more are accepted."""
-        from tacit.lq.world_loops import GAUSSIAN, TILTED
-
         wide = self.radius**2 >= states * self.std**2
-        return GAUSSIAN if wide else TILTED, self.std, self.radius
+        return "GAUSSIAN" if wide else "TILTED", self.std, self.radius
 
 
 # Starts.
@@ -143,15 +140,11 @@ class Sphere(_Round):
     [[0.5, 0.0], [0.0, 0.5]]
     """
 
+    kind: ClassVar[str] = "SPHERE"
+
     def moment(self) -> Floats:
         """The mean of x x': ``radius^2 / n`` times the identity, and what the centre adds."""
         return _moment(self.centre, self.radius**2 / len(self.centre))
-
-    def drawing(self) -> tuple[int, float]:
-        """How the roll-out draws it: a kind and a radius."""
-        from tacit.lq.world_loops import SPHERE
-
-        return SPHERE, self.radius
 
 
 @dataclass(frozen=True)
@@ -162,15 +155,11 @@ class Ball(_Round):
     [[2.0, 0.0], [0.0, 1.0]]
     """
 
+    kind: ClassVar[str] = "BALL"
+
     def moment(self) -> Floats:
         """The mean of x x': ``radius^2 / (n + 2)`` times the identity, and the centre's."""
         return _moment(self.centre, self.radius**2 / (len(self.centre) + 2))
-
-    def drawing(self) -> tuple[int, float]:
-        """How the roll-out draws it: a kind and a radius."""
-        from tacit.lq.world_loops import BALL
-
-        return BALL, self.radius
 
 
 @dataclass(frozen=True)
@@ -181,6 +170,8 @@ class Point:
     [[1.0, 2.0], [2.0, 4.0]]
     """
 
+    kind: ClassVar[str] = "POINT"
+    radius: ClassVar[float] = 0.0
     centre: tuple[float, ...]
 
     def __post_init__(self) -> None:
@@ -189,12 +180,6 @@ class Point:
     def moment(self) -> Floats:
         """The mean of x x', which is that of the point."""
         return _moment(self.centre, 0.0)
-
-    def drawing(self) -> tuple[int, float]:
-        """How the roll-out draws it: a kind and a radius."""
-        from tacit.lq.world_loops import POINT
-
-        return POINT, 0.0
 
 
 def _centre(values: ArrayLike) -> tuple[float, ...]:
@@ -234,15 +219,7 @@ class LQWorld:
             times the largest of the optimal gains, but at least 1, if not given.
         name: what it is called; the built-in worlds have names that rebuild them.
 
-    Attributes:
-        A: as given, read-only like all of them.
-        B: as given.
-        Q: as given.
-        R: as given.
-        horizon: as given.
-        noise: as given.
-        start: as given.
-        name: as given.
+    All of them but the bounds are attributes; arrays are read-only.
 
     >>> world = LQWorld([[1.0]], [[1.0]], [[1.0]], [[1.0]], horizon=2,
     ...                 noise=UniformBall(0.0), start=Point((1.0,)))
@@ -340,18 +317,9 @@ class LQWorld:
 
     def value(self, policy: GainPolicy) -> float:
         """Minus the expected cost of an episode under a policy, its noise included, exactly."""
-        followed = self._checked(policy)
-        spec = self.spec
-        return -riccati.expected_cost(
-            self.A,
-            self.B,
-            followed.gains,
-            followed.noise,
-            spec.start_moment,
-            spec.noise_covariance,
-            self.Q,
-            self.R,
-        )
+        followed, model = self._checked(policy), self.theta[np.newaxis]
+        costs = expected_costs(self.spec, followed.gains[np.newaxis], model, followed.noise)
+        return -float(costs[0, 0])
 
     @cached_property
     def optimal_policy(self) -> GainPolicy:
@@ -405,17 +373,21 @@ class LQWorld:
     def _roll_out(
         self, policy: GainPolicy, drawn: int, part: int, states: Floats, actions: Floats
     ) -> None:
-        from tacit.lq.world_loops import roll_out
+        from tacit.lq import world_loops
 
         seed = np.random.SeedSequence([drawn, part]).generate_state(4, np.uint64)
-        roll_out(
+        kind, std, radius = self.noise.drawing(len(self.A))
+        world_loops.roll_out(
             seed.astype(np.uint64),
             self.A,
             self.B,
             policy.gains,
             policy.noise,
-            *self.noise.drawing(len(self.A)),
-            *self.start.drawing(),
+            getattr(world_loops, kind),
+            std,
+            radius,
+            getattr(world_loops, self.start.kind),
+            self.start.radius,
             np.array(self.start.centre),
             states,
             actions,

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.lq import riccati
-from tacit.lq.spec import check_array, check_number, check_positive
+from tacit.lq.arguments import check_array, check_number, check_positive
 from tacit.lq.world import Ball, LQWorld, Noise, Sphere, Start, UniformBall
 from tacit.privacy.errors import InvalidArgument
 
@@ -55,6 +55,7 @@ def random_system(n: int = 3, d: int = 2, horizon: int = 15, seed: int = 0) -> L
         check_bytes(name, shape)
     check_bytes("gains over the horizon", (H, d, n))
     check_bytes("values over the horizon", (H + 1, n, n))
+    name = f"random_system:n={n},d={d},horizon={H},seed={seed}"
     Q, R = np.eye(n), _CONTROL_COST * np.eye(d)
     noise, start = UniformBall(_NOISE), Sphere(1.0, (0.0,) * n)
     rng = np.random.default_rng(seed)
@@ -68,23 +69,9 @@ def random_system(n: int = 3, d: int = 2, horizon: int = 15, seed: int = 0) -> L
         _, K = riccati.optimal_gains(A, B, Q, R, H)
         if np.linalg.norm(K, 2, axis=(1, 2)).max() > _LARGEST_GAIN:
             continue
-        gains, theta = np.stack([K, np.zeros_like(K)]), riccati.model(A, B)
-        optimal, still = riccati.expected_costs(
-            gains, theta[np.newaxis], 0.0, start.moment(), noise.covariance(n), Q, R
-        )[:, 0]
-        if still >= _LEAST_RATIO * optimal:
-            return LQWorld(
-                A,
-                B,
-                Q,
-                R,
-                H,
-                noise,
-                start,
-                norm_bound=_PUBLIC_BOUND,
-                gain_bound=_PUBLIC_BOUND,
-                name=f"random_system:n={n},d={d},horizon={H},seed={seed}",
-            )
+        world = LQWorld(A, B, Q, R, H, noise, start, _PUBLIC_BOUND, _PUBLIC_BOUND, name)
+        if world.baseline_value <= _LEAST_RATIO * world.optimal_value:
+            return world
     raise InvalidArgument(
         f"no system with n={n}, d={d}, horizon={H} was accepted of {_ATTEMPTS:,}: take a smaller "
         "n, a larger d or a longer horizon"
@@ -235,19 +222,9 @@ def from_control(
     b = check_array("B", B, len(a), None)
     if continuous and step is not None:
         a, b = _held(a, b, check_positive("step", step))
-    n, d = b.shape
-    return LQWorld(
-        a,
-        b,
-        np.eye(n) if Q is None else Q,
-        np.eye(d) if R is None else R,
-        horizon,
-        noise,
-        start,
-        norm_bound=norm_bound,
-        gain_bound=gain_bound,
-        name=name,
-    )
+    Q = np.eye(len(b)) if Q is None else Q
+    R = np.eye(b.shape[1]) if R is None else R
+    return LQWorld(a, b, Q, R, horizon, noise, start, norm_bound, gain_bound, name)
 
 
 def to_control(world: LQWorld) -> tuple[Floats, Floats, Floats, Floats, bool]:
