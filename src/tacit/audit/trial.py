@@ -15,16 +15,16 @@ from tacit.audit.checks.check_frozen import frozen_clock
 from tacit.audit.made_up_users import Sample, raw_block
 from tacit.audit.watched_gate import (
     WatchedGate,
-    difference,
     digest_of,
     on_show,
     overheard,
+    require_same,
     snapshot,
 )
 from tacit.core.world import Data, World
 from tacit.privacy.budget import Budget
 from tacit.privacy.curators.gate import Release
-from tacit.privacy.errors import CheckFailed, TacitError
+from tacit.privacy.errors import CheckFailed, TacitError, require
 from tacit.privacy.models import PrivacyModel
 from tacit.privacy.statistic import Block, Statistic
 
@@ -182,15 +182,11 @@ class Trial:
         """Everything public at every release is that of the first run."""
         expected = self.first if expected is None else expected
         for r, (mine, theirs) in enumerate(zip(expected.snapshots, other.snapshots, strict=False)):
-            differing = difference(mine, theirs)
-            if differing:
-                raise CheckFailed(f"{what}: {', '.join(differing)} differ at release {r}")
-        if expected.guarantee != other.guarantee:
-            raise CheckFailed(f"{what}: the guarantee differs, {other.guarantee}")
-        if len(expected.snapshots) != len(other.snapshots):
-            raise CheckFailed(
-                f"{what}: {len(other.snapshots) - 1} releases, not {len(expected.snapshots) - 1}"
-            )
+            require_same(mine, theirs, f"{what}:", f"differ at release {r}")
+        same = expected.guarantee == other.guarantee
+        require(same, f"{what}: the guarantee differs, {other.guarantee}")
+        releases = len(other.snapshots) - 1, len(expected.snapshots) - 1
+        require(releases[0] == releases[1], f"{what}: {releases[0]} releases, not {releases[1]}")
 
     def refuse(self, agent: Any, data: Data, error: type[TacitError], what: str = "") -> None:
         """The agent refuses the data with this error, and nothing has changed."""
@@ -205,6 +201,4 @@ class Trial:
             raise CheckFailed(f"{what}: {other!r}, not {error.__name__}") from other
         else:
             raise CheckFailed(f"{what}: must raise {error.__name__}, but was accepted")
-        differing = difference(before, snapshot(agent))
-        if differing:
-            raise CheckFailed(f"{what}: refused, and yet {', '.join(differing)} changed")
+        require_same(before, snapshot(agent), f"{what}: refused, and yet", "changed")

@@ -19,6 +19,7 @@ import numpy as np
 
 from tacit.privacy.curators.gate import Curator, Release, Stream
 from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.errors import require
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 
@@ -81,7 +82,7 @@ class WatchedGate:
                 return original(gate, *args, **options)
             self.inside = True
             try:
-                curator: Curator = gate if isinstance(gate, Curator) else gate._curator  # type: ignore[attr-defined]
+                curator: Curator = gate if isinstance(gate, Curator) else gate._curator
                 here = curator.blocks
                 result = original(gate, *args, **options)
             finally:
@@ -257,6 +258,14 @@ def _properties(kind: type[Any]) -> list[str]:
 def difference(first: dict[str, str], second: dict[str, str]) -> list[str]:
     """What differs between two snapshots."""
     return [name for name in first if first[name] != second.get(name)]
+
+
+def require_same(
+    first: dict[str, str], second: dict[str, str], where: str, how: str = "differ"
+) -> None:
+    """Fails with the names of what differs between two snapshots."""
+    differing = difference(first, second)
+    require(not differing, f"{where} {', '.join(differing)} {how}")
 
 
 # Libraries that talk of themselves.

@@ -17,7 +17,7 @@ from tacit.audit.made_up_users import (
     with_row,
 )
 from tacit.audit.trial import Run, Trial
-from tacit.audit.watched_gate import difference
+from tacit.audit.watched_gate import require_same
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.statistic import Block
 
@@ -63,11 +63,8 @@ def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "alway
             f"the releases were the same {what}, and yet what was logged or printed differs"
         )
     for r, (one, two) in enumerate(zip(trial.again.shown, other.shown, strict=True), start=1):
-        differing = difference(one, two)
-        if differing:
-            raise CheckFailed(
-                f"the releases were the same {what}: {', '.join(differing)} differ at release {r}"
-            )
+        where = f"the releases were the same {what}:"
+        require_same(one, two, where, f"differ at release {r}")
     return other
 
 

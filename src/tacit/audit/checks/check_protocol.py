@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.audit.made_up_users import joined, some_rows, with_ids
 from tacit.audit.trial import Trial
-from tacit.audit.watched_gate import difference, snapshot
+from tacit.audit.watched_gate import require_same, snapshot
 from tacit.core.world import Form
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
@@ -75,12 +75,9 @@ def check_chunks(trial: Trial) -> None:
             for array in part.arrays.values():
                 array.setflags(write=True)
                 array.fill(0)
-        differing = difference(trial.first.snapshots[r + 1], snapshot(agent))
-        if differing:
-            raise CheckFailed(
-                f"users in {pieces} portions instead of one: {', '.join(differing)} differ at "
-                f"release {r + 1}"
-            )
+        where = f"users in {pieces} portions instead of one:"
+        after = trial.first.snapshots[r + 1]
+        require_same(after, snapshot(agent), where, f"differ at release {r + 1}")
     if len(trial.first.blocks) == 1:
         return
     # Some come late, after the next policy was published.
@@ -90,9 +87,7 @@ def check_chunks(trial: Trial) -> None:
     apart.learn(block)
     apart.learn(late)
     together.learn(joined([block, late]))
-    differing = difference(snapshot(apart), snapshot(together))
-    if differing:
-        raise CheckFailed(f"users of two blocks at once: {', '.join(differing)} differ")
+    require_same(snapshot(apart), snapshot(together), "users of two blocks at once:")
 
 
 def check_refusals(trial: Trial) -> None:
@@ -118,12 +113,9 @@ def check_refusals(trial: Trial) -> None:
         rest_of_run = trial.play(agent, users=users)
     else:
         rest_of_run = trial.play(agent, users=trial.first.blocks)
-    for mine, theirs in zip(
-        reversed(trial.first.snapshots), reversed(rest_of_run.snapshots), strict=False
-    ):
-        differing = difference(mine, theirs)
-        if differing:
-            raise CheckFailed(f"after refusals {', '.join(differing)} differ")
+    both = reversed(trial.first.snapshots), reversed(rest_of_run.snapshots)
+    for mine, theirs in zip(*both, strict=False):
+        require_same(mine, theirs, "after refusals")
     trial.refuse(agent, block.take(slice(0, 1)), HorizonExceeded)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.audit.trial import Trial
-from tacit.audit.watched_gate import WatchedGate, difference, digest_of, snapshot
+from tacit.audit.watched_gate import WatchedGate, digest_of, require_same, snapshot
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.ledger import Ledger
@@ -35,13 +35,10 @@ def check_resume(trial: Trial) -> None:
     fresh.load(path)
     after = snapshot(fresh)
     # What is made by planning need not be in the file.
-    differing = [name for name in difference(before, after) if name in after]
-    if differing:
-        raise CheckFailed(f"right after loading, {', '.join(differing)} differ")
+    known = {name: value for name, value in before.items() if name in after}
+    require_same(known, after, "right after loading,")
     fresh.learn(block.take(slice(half, block.users)))
-    differing = difference(trial.first.snapshots[middle + 1], snapshot(fresh))
-    if differing:
-        raise CheckFailed(f"one release after loading, {', '.join(differing)} differ")
+    require_same(trial.first.snapshots[middle + 1], snapshot(fresh), "one release after loading,")
     rest = trial.play(fresh, users=trial.first.blocks[middle + 1 :])
     expected = dataclasses.replace(trial.first, snapshots=trial.first.snapshots[middle + 1 :])
     trial.same("going on after loading", rest, expected)
