@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from research.blt_table import write_table
 from tacit.privacy.counters import blt_fit
 from tacit.privacy.counters.blt_fit import BLT, fit_blt, fit_blt_from_scratch
 from tacit.privacy.errors import InvalidArgument
@@ -31,6 +32,31 @@ def square_root_errors(n: int) -> np.ndarray:
     return np.cumsum(f * f)
 
 
+def powers(scales: np.ndarray, nodes: np.ndarray, n: int) -> np.ndarray:
+    """``sum_i scales_i (1 - y_i)^k`` for ``k = 0 .. n - 1``."""
+    k = np.arange(n, dtype=np.float64)
+    total = np.zeros(n)
+    for scale, node in zip(scales, nodes, strict=True):
+        total += scale * np.exp(k * math.log1p(-node))
+    return total
+
+
+def coefficients(blt: BLT, n: int | None = None) -> np.ndarray:
+    """``c_0 .. c_(n-1)``, the first column of ``C``."""
+    return np.concatenate(([1.0], powers(blt.weights, np.array(blt.u), (n or blt.releases) - 1)))
+
+
+def inverse_coefficients(blt: BLT) -> np.ndarray:
+    """The first column of ``C^-1``."""
+    return np.concatenate(([1.0], powers(blt.inverse_weights, np.array(blt.v), blt.releases - 1)))
+
+
+def prefix_coefficients(blt: BLT) -> np.ndarray:
+    """``beta_0 .. beta_(n-1)``, the first column of ``B = A C^-1``; it decreases."""
+    nodes, g = blt._prefix_mixture()
+    return powers(g, nodes, blt.releases)
+
+
 @pytest.fixture(scope="module")
 def square_root() -> np.ndarray:
     return square_root_errors(2**20)
@@ -51,8 +77,8 @@ def interlacing(max_buffers: int = 5) -> st.SearchStrategy[tuple[tuple[float, ..
 def brute_force(u: tuple[float, ...], v: tuple[float, ...], n: int) -> tuple[float, np.ndarray]:
     """Column norm and row norms from the coefficients, summed in extended precision."""
     blt = BLT(n, u, v)
-    column = math.sqrt(math.fsum(blt.coefficients() ** 2))
-    beta = blt.prefix_coefficients().astype(np.longdouble)
+    column = math.sqrt(math.fsum(coefficients(blt) ** 2))
+    beta = prefix_coefficients(blt).astype(np.longdouble)
     return column, np.sqrt(np.cumsum(beta * beta)).astype(np.float64)
 
 
@@ -61,7 +87,7 @@ def brute_force(u: tuple[float, ...], v: tuple[float, ...], n: int) -> tuple[flo
 
 @pytest.mark.parametrize(("u", "v"), HAND_MADE)
 def test_closed_forms_equal_brute_force_at_every_length(u, v):
-    c = BLT(2048, u, v).coefficients()
+    c = coefficients(BLT(2048, u, v))
     columns = np.sqrt(np.cumsum(c.astype(np.longdouble) ** 2)).astype(np.float64)
     _, rows = brute_force(u, v, 2048)
     fits = [BLT(n, u, v) for n in range(1, 2049)]
@@ -98,8 +124,8 @@ def test_coefficients_are_those_of_the_product(u, v):
     for a, b in zip(blt.a, blt.b, strict=True):
         c = divide_by_linear(c - b * np.concatenate(([0.0], c[:-1])), a)
         inverse = divide_by_linear(inverse - a * np.concatenate(([0.0], inverse[:-1])), b)
-    np.testing.assert_allclose(blt.coefficients(), c, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(blt.inverse_coefficients(), inverse, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(coefficients(blt), c, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(inverse_coefficients(blt), inverse, rtol=0, atol=1e-12)
 
 
 def divide_by_linear(series: np.ndarray, rate: float) -> np.ndarray:
@@ -125,9 +151,9 @@ def test_one_release_costs_one(parameters):
 def test_inverse_and_product(parameters, n):
     blt = BLT(n, *parameters)
     c, inverse, beta = (
-        blt.coefficients(),
-        blt.inverse_coefficients(),
-        blt.prefix_coefficients(),
+        coefficients(blt),
+        inverse_coefficients(blt),
+        prefix_coefficients(blt),
     )
     np.testing.assert_allclose(np.convolve(c, inverse)[:n], np.eye(1, n)[0], atol=1e-12)
     np.testing.assert_allclose(np.convolve(c, beta)[:n], np.ones(n), rtol=1e-12)  # A = B C
@@ -142,7 +168,7 @@ def test_buffers_stream_the_prefix_noise():
         total += x + wh @ buffers
         buffers = b * buffers + x
         noise.append(total)
-    np.testing.assert_allclose(noise, np.convolve(blt.prefix_coefficients(), z)[:200], atol=1e-12)
+    np.testing.assert_allclose(noise, np.convolve(prefix_coefficients(blt), z)[:200], atol=1e-12)
 
 
 @given(interlacing(), st.integers(2, 200))
@@ -151,11 +177,11 @@ def test_signs_and_order(parameters, n):
     blt = BLT(n, *parameters)
     assert np.all(blt.weights > 0)
     assert np.all(blt.inverse_weights < 0)
-    beta = blt.prefix_coefficients()
+    beta = prefix_coefficients(blt)
     assert np.all(beta > 0)
     assert np.all(np.diff(beta) <= 0)
     assert np.all(np.diff(blt.row_norms()) > 0)
-    c = blt.coefficients()
+    c = coefficients(blt)
     matrix = np.array([np.concatenate((np.zeros(s), c[: n - s])) for s in range(n)]).T
     columns = np.linalg.norm(matrix, axis=0)
     assert np.all(np.diff(columns) <= 1e-15)
@@ -171,7 +197,7 @@ def test_no_parameters_beat_the_square_root(parameters, n):
 def test_fewer_rows(parameters, n):
     blt = BLT(50, *parameters)
     np.testing.assert_array_equal(blt.row_norms(n), blt.row_norms()[:n])
-    np.testing.assert_array_equal(blt.coefficients(n), blt.coefficients()[:n])
+    np.testing.assert_array_equal(coefficients(blt, n), coefficients(blt)[:n])
 
 
 # Fits --------------------------------------------------------------------------------------------
@@ -255,8 +281,8 @@ def test_table_has_every_fitted_length(tmp_path, monkeypatch):
     table = blt_fit._table()
     expected = {(2**k, d) for k in range(1, 25) for d in range(1, 6) if 2**k > 2 * d + 1}
     assert set(table) == expected
-    monkeypatch.setattr(blt_fit, "_TABLE_RELEASES", (2, 512))
-    blt_fit.write_table(tmp_path / "table.json")
+    monkeypatch.setattr(blt_fit, "TABLE_RELEASES", (2, 512))
+    write_table(tmp_path / "table.json")
     lines = (tmp_path / "table.json").read_text().splitlines()
     assert len(lines) == 2 + 5  # brackets, and 512 releases with 1 to 5 buffers
 

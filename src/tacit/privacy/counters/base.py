@@ -68,6 +68,8 @@ class Counter(Uncopyable, ABC):
     kind: ClassVar[str]
     distributions: ClassVar[tuple[Distribution, ...]] = ("gaussian",)
     horizon_free: ClassVar[bool] = False
+    kept: ClassVar[tuple[str, ...]] = ()
+    """The arrays of drawn noise that the kind keeps between releases."""
 
     why_single = "a counter cannot be copied: two copies would go on from the same noise"
 
@@ -125,20 +127,21 @@ class Counter(Uncopyable, ABC):
     def memory(self) -> int:
         """How many vectors of an item's size are held at most, the running sum included."""
 
-    @abstractmethod
     def _start(self) -> None:
         """Sets up the state before the first release."""
 
-    @abstractmethod
     def _advance(self, fresh: Floats) -> Floats:
         """The next row of B z, given the fresh vector z_t; called once per release."""
+        return fresh
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """What the kind keeps between releases: JSON values and arrays of drawn noise."""
-        return {}, {}
+        return {}, {name: getattr(self, f"_{name}") for name in self.kept}
 
     def _restore(self, values: dict[str, Any], arrays: dict[str, Floats]) -> None:
         """Takes back what :meth:`_state` gave."""
+        for name in self.kept:
+            setattr(self, f"_{name}", arrays[name])
 
     # What every counter offers.
 
@@ -162,8 +165,7 @@ class Counter(Uncopyable, ABC):
     def noise_unit(self) -> float:
         """What drawn noise is multiplied by: the scale, or 1 if the source draws at its scale.
 
-        It follows the scale until it is set: a kind that calibrates itself sets one number only,
-        and what is claimed and what is drawn cannot differ.
+        It follows the scale until it is set, so that what is claimed and drawn cannot differ.
         """
         return self.scale if self._noise_unit is None else self._noise_unit
 
@@ -191,12 +193,7 @@ class Counter(Uncopyable, ABC):
         )
 
     def release(self, item: ArrayLike) -> Floats:
-        """Adds one item (the sum of a block's users) and publishes the private running sum.
-
-        Raises:
-            HorizonExceeded: all declared releases were made. Nothing changes.
-            InvalidArgument: wrong shape, or not finite. Nothing changes.
-        """
+        """Adds one item (the sum of a block's users) and publishes the private running sum."""
         vector = self._items.packed(item)
         self._owner.check("counter")
         if self.releases is not None and self.released >= self.releases:
@@ -215,7 +212,7 @@ class Counter(Uncopyable, ABC):
         self.released += 1
         published: Floats = self._sum + self.noise_unit * self._advance(fresh)
         self._interrupted = False
-        return self._shaped(published)
+        return self._items.shaped(published)
 
     def rebuild(self, shape: tuple[int, ...], source: NoiseSource) -> Self:
         """A new counter of the same calibration for plain vectors, with another noise source."""
@@ -289,13 +286,8 @@ class Counter(Uncopyable, ABC):
 
     def _draw(self) -> Floats:
         """The fresh vector z_t of a release."""
-        shape = (self.size,)
-        if self.distribution == "laplace":
-            return self.source.laplace(shape)
-        return self.source.normal(shape)
-
-    def _shaped(self, vector: Floats) -> Floats:
-        return self._items.shaped(vector)
+        draw = self.source.laplace if self.distribution == "laplace" else self.source.normal
+        return draw((self.size,))
 
     def _check_releases(self, releases: int | None) -> int | None:
         if releases is None:

@@ -44,7 +44,7 @@ columns as coefficients, so that ``b c`` begins with ``n`` ones. For every analy
 coefficients ``f_0 .. f_2d``, so ``d`` buffers reach the optimum as long as ``n <= 2 d + 1``; longer
 streams are fitted numerically.
 
-Running this module (``python -m tacit.privacy.counters.blt_fit``) fits the shipped table anew.
+In a clone of the repository ``python -m research.blt_table`` fits the shipped table anew.
 
 References:
     Landau (1913), Abschaetzung der Koeffizientensumme einer Potenzreihe.
@@ -60,20 +60,17 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.errors import InvalidArgument
 
-__all__ = ["BLT", "fit_blt", "fit_blt_from_scratch", "write_table"]
-
 Array = NDArray[np.float64]
 
-_TABLE_NAME = "blt_table.json"
-_TABLE_BUFFERS = range(1, 6)
-_TABLE_RELEASES = tuple(2**k for k in range(1, 25))
+TABLE_NAME = "blt_table.json"
+TABLE_BUFFERS = range(1, 6)
+TABLE_RELEASES = tuple(2**k for k in range(1, 25))
 
 _MOST_RELEASES = 2**40
 _MOST_BUFFERS = 10
@@ -92,12 +89,7 @@ class BLT:
         InvalidArgument: ``releases`` is not a positive integer, or the parameters do not interlace
             (in floating point: ``1 - u`` and ``1 - v`` must interlace as well).
 
-    >>> blt = BLT(releases=3, u=(0.25,), v=(0.75,))
-    >>> blt.coefficients()
-    array([1.   , 0.5  , 0.375])
-    >>> blt.prefix_coefficients()
-    array([1.   , 0.5  , 0.375])
-    >>> round(blt.max_error, 6)
+    >>> round(BLT(releases=3, u=(0.25,), v=(0.75,)).max_error, 6)
     1.390625
     """
 
@@ -185,19 +177,6 @@ class BLT:
                 squares -= twice * g[i] * g[j] / gap * np.expm1(log_ratio * t)
         return np.asarray(np.sqrt(squares))
 
-    def coefficients(self, n: int | None = None) -> Array:
-        """``c_0 .. c_(n-1)``, the first column of ``C``."""
-        return _toeplitz_column(self.weights, np.array(self.u), self._length(n))
-
-    def inverse_coefficients(self, n: int | None = None) -> Array:
-        """The first column of ``C^-1``."""
-        return _toeplitz_column(self.inverse_weights, np.array(self.v), self._length(n))
-
-    def prefix_coefficients(self, n: int | None = None) -> Array:
-        """``beta_0 .. beta_(n-1)``, the first column of ``B = A C^-1``; it decreases."""
-        nodes, g = self._prefix_mixture()
-        return _powers(g, nodes, self._length(n))
-
     def _prefix_mixture(self) -> tuple[Array, Array]:
         """``1 - b_i`` and ``g_i`` for ``i = 0 .. d``; the ``g_i`` are positive and sum to one."""
         nodes = np.array((0.0, *self.v))
@@ -251,23 +230,14 @@ def fit_blt_from_scratch(releases: int, buffers: int = 4) -> BLT:
     return min(_descend(spread), _descend(_pade(n, d)), key=_error)
 
 
-def write_table(path: Path) -> None:
-    """Fits every entry of the shipped table from scratch and writes it, one entry per line."""
-    entries = [
-        fit_blt_from_scratch(n, d) for d in _TABLE_BUFFERS for n in _TABLE_RELEASES if n > 2 * d + 1
-    ]
-    lines = [json.dumps({"releases": e.releases, "u": e.u, "v": e.v}) for e in entries]
-    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
-
-
 @lru_cache(maxsize=1024)
 def _fit(n: int, d: int) -> BLT:
-    if n <= 2 * d + 1 or d not in _TABLE_BUFFERS:
+    if n <= 2 * d + 1 or d not in TABLE_BUFFERS:
         return fit_blt_from_scratch(n, d)
-    if n in _TABLE_RELEASES:
+    if n in TABLE_RELEASES:
         return _table()[n, d]
-    below = max(m for m in _TABLE_RELEASES if m < n)
-    if below == _TABLE_RELEASES[-1]:
+    below = max(m for m in TABLE_RELEASES if m < n)
+    if below == TABLE_RELEASES[-1]:
         last = _from_sequence(n, _sequence(_table()[below, d]))
         return min(fit_blt_from_scratch(n, d), last, key=_error)
     # A Pade approximant is the fit of every length below the shortest one in the table.
@@ -282,7 +252,7 @@ def _fit(n: int, d: int) -> BLT:
 @cache
 def _table() -> dict[tuple[int, int], BLT]:
     """The shipped fits by releases and buffers."""
-    text = files("tacit.privacy.counters").joinpath(_TABLE_NAME).read_text(encoding="utf-8")
+    text = files("tacit.privacy.counters").joinpath(TABLE_NAME).read_text(encoding="utf-8")
     fits = [BLT(entry["releases"], entry["u"], entry["v"]) for entry in json.loads(text)]
     return {(fit.releases, fit.buffers): fit for fit in fits}
 
@@ -414,27 +384,9 @@ def _geometric_sums(nodes: Array, m: int) -> Array:
     return np.asarray(np.divide(sums, gaps, out=np.full_like(gaps, m), where=gaps > 0.0))
 
 
-def _powers(scales: Array, nodes: Array, n: int) -> Array:
-    """``sum_i scales_i (1 - y_i)^k`` for ``k = 0 .. n - 1``."""
-    k = np.arange(n, dtype=np.float64)
-    total = np.zeros(n)
-    for scale, node in zip(scales, nodes, strict=True):
-        total += scale * np.exp(k * math.log1p(-node))
-    return total
-
-
-def _toeplitz_column(weights: Array, nodes: Array, n: int) -> Array:
-    """One, then ``sum_i weights_i (1 - y_i)^(k-1)`` for ``k = 1 .. n - 1``."""
-    return np.concatenate(([1.0], _powers(weights, nodes, n - 1)))
-
-
 def _integer(name: str, value: int, most: int | None = None) -> int:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < 1 or (most is not None and value > most):
         bound = "" if most is None else f" and at most {most}"
         raise InvalidArgument(f"{name} must be an integer, at least 1{bound}, got {value!r}")
     return int(value)
-
-
-if __name__ == "__main__":
-    write_table(Path(__file__).with_name(_TABLE_NAME))

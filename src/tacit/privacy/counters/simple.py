@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -24,20 +23,13 @@ class Blocks(Counter):
     kind = "blocks"
     distributions = ("gaussian", "laplace")
     horizon_free = True
-
-    @property
-    def column_norm(self) -> float:
-        """Each user is in one block, noised once."""
-        return 1.0
+    kept = ("noise",)
+    column_norm = 1.0  # each user is in one block, noised once
+    memory = 2  # the running sum and its noise
 
     def row_norms(self, upto: int) -> Floats:
         """Independent noises of the blocks so far add up."""
         return np.sqrt(np.arange(1, upto + 1, dtype=np.float64))
-
-    @property
-    def memory(self) -> int:
-        """The running sum and its noise."""
-        return 2
 
     def _start(self) -> None:
         self._noise = np.zeros(self.size)
@@ -45,12 +37,6 @@ class Blocks(Counter):
     def _advance(self, fresh: Floats) -> Floats:
         self._noise += fresh
         return self._noise
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        return {}, {"noise": self._noise}
-
-    def _restore(self, values: dict[str, Any], arrays: dict[str, Floats]) -> None:
-        self._noise = arrays["noise"]
 
 
 class Fresh(Counter):
@@ -64,6 +50,7 @@ class Fresh(Counter):
     """
 
     kind = "fresh"
+    memory = 1  # the running sum
 
     @property
     def column_norm(self) -> float:
@@ -73,17 +60,6 @@ class Fresh(Counter):
     def row_norms(self, upto: int) -> Floats:
         """One independent draw per release."""
         return np.ones(upto)
-
-    @property
-    def memory(self) -> int:
-        """The running sum."""
-        return 1
-
-    def _start(self) -> None:
-        pass
-
-    def _advance(self, fresh: Floats) -> Floats:
-        return fresh
 
 
 class Noiseless(Counter):
@@ -96,26 +72,12 @@ class Noiseless(Counter):
     kind = "noiseless"
     distributions = ("none",)
     horizon_free = True
-
-    @property
-    def column_norm(self) -> float:
-        """Nothing is hidden."""
-        return 0.0
+    column_norm = 0.0
+    memory = 1  # the running sum
 
     def row_norms(self, upto: int) -> Floats:
         """Nothing is added."""
         return np.zeros(upto)
-
-    @property
-    def memory(self) -> int:
-        """The running sum."""
-        return 1
-
-    def _start(self) -> None:
-        pass
-
-    def _advance(self, fresh: Floats) -> Floats:
-        return fresh
 
     def _draw(self) -> Floats:
         return np.zeros(self.size)

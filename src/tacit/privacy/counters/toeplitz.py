@@ -11,7 +11,6 @@ import numpy as np
 from tacit.privacy.counters.base import Counter, Floats
 from tacit.privacy.counters.blt_fit import BLT, fit_blt
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.noise import NoiseSource
 
 # Above this the square root is no choice: its coefficients alone would fill a gigabyte.
 _MOST_RELEASES = 1 << 27
@@ -101,6 +100,7 @@ class BufferedToeplitz(Counter):
     """
 
     kind = "blt"
+    kept = ("noise", "buffers")
 
     def __init__(
         self,
@@ -108,12 +108,9 @@ class BufferedToeplitz(Counter):
         releases: int | None = None,
         shape: tuple[int, ...] = (),
         *,
-        symmetric: bool = False,
-        mu: float | None = None,
-        epsilon: float | None = None,
-        source: NoiseSource | None = None,
         buffers: int = 4,
         parameters: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
+        **options: Any,
     ) -> None:
         checked = self._check_releases(releases) or 1
         self.fit = (
@@ -121,15 +118,7 @@ class BufferedToeplitz(Counter):
             if parameters is None
             else BLT(checked, tuple(parameters[0]), tuple(parameters[1]))
         )
-        super().__init__(
-            sensitivity,
-            releases,
-            shape,
-            symmetric=symmetric,
-            mu=mu,
-            epsilon=epsilon,
-            source=source,
-        )
+        super().__init__(sensitivity, releases, shape, **options)
 
     @property
     def column_norm(self) -> float:
@@ -163,13 +152,6 @@ class BufferedToeplitz(Counter):
     def _options(self) -> dict[str, Any]:
         # The parameters themselves, so that a saved counter does not depend on a later fit.
         return {"parameters": [list(self.fit.u), list(self.fit.v)]}
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        return {}, {"noise": self._noise, "buffers": self._buffers}
-
-    def _restore(self, values: dict[str, Any], arrays: dict[str, Floats]) -> None:
-        self._noise = arrays["noise"]
-        self._buffers = arrays["buffers"]
 
 
 def sqrt_coefficients(length: int) -> Floats:

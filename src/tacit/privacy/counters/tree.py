@@ -21,6 +21,8 @@ class _Tree(Counter):
     """Shared by both trees: noisy nodes by level, the norm of a node count."""
 
     distributions = ("gaussian", "laplace")
+    kept = ("nodes",)
+    _nodes: Floats
 
     def _node_norm(self, nodes: int) -> float:
         return float(nodes) if self.distribution == "laplace" else math.sqrt(nodes)
@@ -31,12 +33,6 @@ class _Tree(Counter):
         self._nodes[level] = fresh
         total: Floats = self._nodes.sum(axis=0)
         return total
-
-    def _restore(self, values: dict[str, Any], arrays: dict[str, Floats]) -> None:
-        self._nodes = arrays["nodes"]
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        return {}, {"nodes": self._nodes}
 
 
 class BinaryTree(_Tree):

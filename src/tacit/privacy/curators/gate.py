@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,6 +53,17 @@ class Release:
 
     def __getitem__(self, part: str) -> Floats:
         return self.parts[part]
+
+
+class Wanted(NamedTuple):
+    """What is asked for in a release; see :meth:`Curator.release`."""
+
+    blocks: Iterable[int] | None
+    weights: ArrayLike | None
+    mask: Mapping[str, ArrayLike] | None
+    mu: float | None
+    epsilon: float | None
+    decay: float | None
 
 
 class Curator(Uncopyable, ABC):
@@ -190,7 +201,6 @@ class Curator(Uncopyable, ABC):
         """Refuses in a forked process: parent and child would both go on from one state."""
         self._owner.check("curator")
 
-    @abstractmethod
     def release(
         self,
         statistic: Statistic,
@@ -202,7 +212,31 @@ class Curator(Uncopyable, ABC):
         epsilon: float | None = None,
         decay: float | None = None,
     ) -> Release:
-        """Publishes the weighted sum of a statistic over blocks; see the subclasses."""
+        """Publishes sum over blocks of weight * statistic, with noise, and charges the users.
+
+        A local report carries a user's whole budget, so the local model refuses ``mu`` and
+        ``epsilon``, and weights are post-processing there. Without privacy there is nothing to
+        spend.
+
+        Args:
+            statistic: what to sum.
+            blocks: which blocks; all that are here by default.
+            weights: one number per block (1 by default). Users of a block with weight w pay
+                (w / the largest)^2 of the cost.
+            mask: per part, which entries to release. The others are dropped before the gate and
+                get no noise: use it where they are zero for every user, as for counts of actions
+                that a block's public policy never takes.
+            mu: what the release costs users with the largest weight. By default all that is left.
+            epsilon: the same under pure DP.
+            decay: weights decay^-age, the newest block having age 0, and by default a cost such
+                that releasing again after every block, for ever, stays within budget:
+                mu^2 (1 - decay^-2), since the squares of the weights add up to 1 / (1 - decay^-2).
+
+        Raises:
+            BudgetExceeded: some block cannot afford it, or reported another statistic. Nothing is
+                published or changed.
+        """
+        return self._release(statistic, Wanted(blocks, weights, mask, mu, epsilon, decay))
 
     @abstractmethod
     def stream(
@@ -215,7 +249,19 @@ class Curator(Uncopyable, ABC):
         mu: float | None = None,
         epsilon: float | None = None,
     ) -> Stream:
-        """A running sum over blocks, published after each; see the subclasses."""
+        """A running sum over blocks, published after each; a block pays once, when it enters.
+
+        Args:
+            statistic: what to sum.
+            releases: how many blocks will enter, at most.
+            name: under which it is saved and resumed.
+            kind: a counter's kind, or ``"auto"``; see :func:`tacit.counter`.
+            mu: what a block pays; all of an episode's budget by default.
+            epsilon: the same under pure DP.
+        """
+
+    @abstractmethod
+    def _release(self, statistic: Statistic, wanted: Wanted) -> Release: ...
 
     @property
     @abstractmethod
@@ -259,15 +305,9 @@ class Curator(Uncopyable, ABC):
             )
         return self._blocks[block]
 
-    def _selection(
-        self,
-        blocks: Iterable[int] | None,
-        weights: ArrayLike | None,
-        known: Iterable[int],
-        decay: float | None,
-    ) -> dict[int, float]:
+    def _selection(self, wanted: Wanted, known: Iterable[int]) -> dict[int, float]:
         """Weight by block: finite, not all zero, no block twice."""
-        known = list(known)
+        known, (blocks, weights, decay) = list(known), (wanted.blocks, wanted.weights, wanted.decay)
         if blocks is not None and not isinstance(blocks, Iterable):
             raise InvalidArgument(f"blocks must be a list of numbers of blocks, got {blocks!r}")
         # Not longer than it can be: what is asked for must not fill the memory.
@@ -317,10 +357,12 @@ class Curator(Uncopyable, ABC):
 class Stream(ABC):
     """A private running sum over blocks, published after each block."""
 
-    name: str
-    statistic: Statistic
+    def __init__(self, curator: Curator, name: str, statistic: Statistic) -> None:
+        self.name = name
+        self.statistic = statistic
+        self.entered: set[int] = set()
+        self._curator = curator
 
-    @abstractmethod
     def release(
         self,
         block: Block | int,
@@ -334,7 +376,26 @@ class Stream(ABC):
             block: raw data, or the number of a block that the curator already has.
             keep: whether a block given as raw data stays for later queries.
             user_ids: who the users of a block given as raw data are; see :meth:`Curator.add`.
+
+        Raises:
+            BudgetExceeded: the block has spent its budget elsewhere.
+            HorizonExceeded: all declared releases were made.
+            InvalidArgument: the block entered before (a user is in one leaf).
         """
+        with self._curator._lock:
+            return self._release(block, keep, user_ids)
+
+    @abstractmethod
+    def _release(
+        self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
+    ) -> Release: ...
+
+    def _enter(self, block: Block | int, user_ids: Sequence[int | str] | None) -> int:
+        """The number of a block that enters, for the first time."""
+        number = self._curator.enter(self.statistic, block, user_ids)
+        if number in self.entered:
+            raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
+        return number
 
     @property
     @abstractmethod

@@ -23,11 +23,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tacit.privacy.arguments import FilePath, file_name, instance_of
 from tacit.privacy.curators.accounts import BlockAccounts
-from tacit.privacy.curators.gate import Curator, Release
+from tacit.privacy.curators.gate import Curator, Release, Wanted
 from tacit.privacy.curators.joint_stream import JointStream, JointStreams
 from tacit.privacy.curators.saves import Extra, SaveMark, read_curator, reopen, save_curator
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
@@ -148,48 +148,19 @@ class JointCurator(Curator):
         """What each user of a block may still spend."""
         return self.accounts.remaining(block)
 
-    def release(
-        self,
-        statistic: Statistic,
-        *,
-        blocks: Iterable[int] | None = None,
-        weights: ArrayLike | None = None,
-        mask: Mapping[str, ArrayLike] | None = None,
-        mu: float | None = None,
-        epsilon: float | None = None,
-        decay: float | None = None,
-    ) -> Release:
-        """Publishes sum over blocks of weight * statistic, with noise, and charges the users.
-
-        Args:
-            statistic: what to sum.
-            blocks: which blocks; all that are here by default.
-            weights: one number per block (1 by default). Users of a block with weight w pay
-                (w / the largest)^2 of the cost.
-            mask: per part, which entries to release. The others are dropped before the gate and
-                get no noise: use it where they are zero for every user, as for counts of actions
-                that a block's public policy never takes.
-            mu: what the release costs users with the largest weight. By default all that is left.
-            epsilon: the same under pure DP.
-            decay: weights decay^-age, the newest block having age 0, and by default a cost such
-                that releasing again after every block, for ever, stays within budget:
-                mu^2 (1 - decay^-2), since the squares of the weights add up to 1 / (1 - decay^-2).
-
-        Raises:
-            BudgetExceeded: some block cannot afford it. Nothing is published or changed.
-        """
+    def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
         with self._lock:
             self.check_ready()
             self._check_unit(statistic)
-            selection = self._selection(blocks, weights, self._blocks, decay)
+            selection = self._selection(wanted, self._blocks)
             if self.privacy.separate_blocks and len(selection) > 1:
                 raise InvalidArgument("disjoint=True was declared: release one block at a time")
-            kept = None if mask is None else statistic.layout.pack_mask(mask)
+            kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
             largest, shares, smallest = _shares(selection, self.privacy.exact)
             step = self._step(statistic, smallest)
             sensitivity = self._sensitivity(statistic, step)
             sensitivity += uneven_rounding(statistic, self.privacy.norm, smallest)
-            cost = self.accounts.cost(mu, epsilon, decay, shares)
+            cost = self.accounts.cost(wanted.mu, wanted.epsilon, wanted.decay, shares)
             scale = safe_scale(sensitivity, cost)
             costs = self.accounts.costs(cost, shares)
             self.accounts.check(costs)
@@ -223,16 +194,7 @@ class JointCurator(Curator):
         mu: float | None = None,
         epsilon: float | None = None,
     ) -> JointStream:
-        """A counter over blocks: each block enters once and pays ``mu`` (all, by default).
-
-        Args:
-            statistic: what to sum.
-            releases: how many blocks will enter, at most.
-            name: under which it is saved and resumed.
-            kind: a counter's kind, or ``"auto"``; see :func:`tacit.counter`.
-            mu: what a block pays; all of an episode's budget by default.
-            epsilon: the same under pure DP.
-        """
+        """A counter over blocks: each block enters once and pays ``mu`` (all, by default)."""
         return self._streams.start(self, statistic, releases, name, kind, mu, epsilon)
 
     def resume_stream(self, name: str, statistic: Statistic) -> JointStream:

@@ -103,6 +103,8 @@ class JointStreams:
 class JointStream(Stream):
     """A counter over blocks, under the joint curator's accounts."""
 
+    _curator: JointCurator
+
     def __init__(
         self,
         curator: JointCurator,
@@ -117,15 +119,12 @@ class JointStream(Stream):
             made.noise_unit = 1.0
             # Where the number of users is known, sums that will not fit are refused now.
             check_reach(reach(statistic, step, curator.declared_users or 0), floats=True)
-        self.name = name
-        self.statistic = statistic
+        super().__init__(curator, name, statistic)
         self.counter = made
         self.cost = cost
         self.step = step
         self.users = 0
         self.reach = 0.0
-        self.entered: set[int] = set()
-        self._curator = curator
 
     @property
     def std(self) -> Floats:
@@ -152,23 +151,6 @@ class JointStream(Stream):
             )
         self.statistic = statistic
 
-    def release(
-        self,
-        block: Block | int,
-        *,
-        keep: bool = False,
-        user_ids: Sequence[int | str] | None = None,
-    ) -> Release:
-        """See :meth:`Stream.release`.
-
-        Raises:
-            BudgetExceeded: the block has spent its budget elsewhere.
-            HorizonExceeded: all declared releases were made.
-            InvalidArgument: the block entered before (a user is in one leaf).
-        """
-        with self._curator._lock:
-            return self._release(block, keep, user_ids)
-
     def _release(
         self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
     ) -> Release:
@@ -178,10 +160,8 @@ class JointStream(Stream):
             raise HorizonExceeded(
                 f"stream {self.name!r} was declared for {self.counter.releases} releases"
             )
-        number = curator.enter(self.statistic, block, user_ids)
+        number = self._enter(block, user_ids)
         try:
-            if number in self.entered:
-                raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
             steps = 0.0
             if curator.privacy.exact:
                 steps = reach(self.statistic, self.step, curator._block_users[number])

@@ -23,14 +23,14 @@ are exact in distribution, at a cost that does not grow with n.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.gate import Curator, Release, Stream
+from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import (
     ExactNoise,
@@ -192,38 +192,22 @@ class LocalCurator(Curator):
         self._block_users[number] = self._blocks[number].users
         return number
 
-    def release(
-        self,
-        statistic: Statistic,
-        *,
-        blocks: Iterable[int] | None = None,
-        weights: ArrayLike | None = None,
-        mask: Mapping[str, ArrayLike] | None = None,
-        mu: float | None = None,
-        epsilon: float | None = None,
-        decay: float | None = None,
-    ) -> Release:
+    def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
         """The weighted sum of reports, unbiased, with the standard deviation of its noise.
 
-        A report carries a user's whole budget, so ``mu`` and ``epsilon`` are refused; weights and
-        ``decay`` are post-processing.
-
-        For randomised response the standard deviation differs between entries and is estimated
-        from the reports themselves; for fractional values it is an upper bound, since how much
-        their rounding adds is not known.
-
-        Raises:
-            BudgetExceeded: a block has reported another statistic. Nothing is published.
+        For randomised response that differs between entries and is estimated from the reports
+        themselves; for fractional values it is an upper bound, since how much their rounding adds
+        is not known.
         """
         self._owner.check("curator")
         self._check_unit(statistic)
         known = [
             b for b in range(len(self._block_users)) if b in self._reports or b in self._blocks
         ]
-        if mu is not None or epsilon is not None:
+        if wanted.mu is not None or wanted.epsilon is not None:
             raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
-        selection = self._selection(blocks, weights, known, decay)
-        kept = None if mask is None else statistic.layout.pack_mask(mask)
+        selection = self._selection(wanted, known)
+        kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
         for block in selection:
             if block in self._reports and self._reports[block][0] != statistic.fingerprint:
                 raise BudgetExceeded(
@@ -348,34 +332,27 @@ class LocalStream(Stream):
     def __init__(
         self, curator: LocalCurator, name: str, statistic: Statistic, releases: int
     ) -> None:
-        self.name = name
-        self.statistic = statistic
-        self.entered: list[int] = []
+        super().__init__(curator, name, statistic)
+        self._order: list[int] = []
         self._releases = releases
-        self._curator = curator
 
     @property
     def std(self) -> None:
         """Grows with the number of users, which is not known ahead: see each release."""
         return None
 
-    def release(
-        self,
-        block: Block | int,
-        *,
-        keep: bool = False,
-        user_ids: Sequence[int | str] | None = None,
+    def _release(
+        self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
     ) -> Release:
         """Adds a block's reports; raw data is never kept."""
         if len(self.entered) >= self._releases:
             raise HorizonExceeded(
                 f"stream {self.name!r} was declared for {self._releases} releases"
             )
-        number = self._curator.enter(self.statistic, block, user_ids)
-        if number in self.entered:
-            raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
-        release = self._curator.release(self.statistic, blocks=[*self.entered, number])
-        self.entered.append(number)
+        number = self._enter(block, user_ids)
+        release = self._curator.release(self.statistic, blocks=[*self._order, number])
+        self.entered.add(number)
+        self._order.append(number)
         return release
 
 

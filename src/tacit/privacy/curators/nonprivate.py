@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.counters import Noiseless
-from tacit.privacy.curators.gate import Curator, Release, Stream
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
@@ -31,23 +29,12 @@ class NonPrivateCurator(Curator):
         super().__init__(users=users, noise_seed=noise_seed, source=source, protects=protects)
         self.privacy = privacy
 
-    def release(
-        self,
-        statistic: Statistic,
-        *,
-        blocks: Iterable[int] | None = None,
-        weights: ArrayLike | None = None,
-        mask: Mapping[str, ArrayLike] | None = None,
-        mu: float | None = None,
-        epsilon: float | None = None,
-        decay: float | None = None,
-    ) -> Release:
-        """The exact weighted sum; there is nothing to spend."""
+    def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
         instance_of("statistic", statistic, Statistic)
-        selection = self._selection(blocks, weights, self._blocks, decay)
+        selection = self._selection(wanted, self._blocks)
         total = np.asarray(sum(w * statistic.total(self._blocks[b]) for b, w in selection.items()))
-        if mask is not None:
-            total = np.where(statistic.layout.pack_mask(mask), total, 0.0)
+        if wanted.mask is not None:
+            total = np.where(statistic.layout.pack_mask(wanted.mask), total, 0.0)
         users = sum(self._block_users[b] for b in selection)
         return self._publish_sum(statistic, total, statistic.layout.stds(0.0), users, None)
 
@@ -75,30 +62,21 @@ class _NonPrivateStream(Stream):
     def __init__(
         self, curator: NonPrivateCurator, name: str, statistic: Statistic, releases: int
     ) -> None:
-        self.name = name
-        self.statistic = statistic
+        super().__init__(curator, name, statistic)
         self.users = 0
-        self._curator = curator
-        self._entered: set[int] = set()
         self._counter = Noiseless(releases=releases, shape=(statistic.layout.size,))
 
     @property
     def std(self) -> Floats:
         return self._counter.std
 
-    def release(
-        self,
-        block: Block | int,
-        *,
-        keep: bool = False,
-        user_ids: Sequence[int | str] | None = None,
+    def _release(
+        self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
     ) -> Release:
-        number = self._curator.enter(self.statistic, block, user_ids)
-        if number in self._entered:
-            raise InvalidArgument(f"block {number} entered stream {self.name!r} before")
+        number = self._enter(block, user_ids)
         raw = self._curator._raw(number)
         vector = self._counter.release(self.statistic.total(raw))
-        self._entered.add(number)
+        self.entered.add(number)
         self.users += raw.users
         if isinstance(block, Block) and not keep:
             self._curator.forget(number)
