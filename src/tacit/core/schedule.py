@@ -184,7 +184,7 @@ class Schedule:
         """The users of all blocks."""
         return self.ends[-1]
 
-    @property
+    @cached_property
     def releases(self) -> int:
         """How many blocks there are; each ends with a release."""
         return len(self.blocks)

@@ -72,20 +72,11 @@ class Evidence:
         self.reward_noise = 0.0
 
     def add(
-        self,
-        release: Release,
-        statistic: VisitCounts,
-        users: int,
-        expected: Floats | None = None,
+        self, release: Release, statistic: VisitCounts, users: int, expected: Floats | None = None
     ) -> None:
         """Adds the release of a block of ``users`` users.
 
-        Args:
-            release: the noisy counts.
-            statistic: what was counted.
-            users: of the block.
-            expected: (L, S, A), visits that are expected of one user; the same everywhere if
-                nothing is known.
+        ``expected`` (L, S, A) are the visits expected of one user; without, the same everywhere.
         """
         at = statistic.where
         self.noise = float(np.max(release.std["transitions"]))
@@ -95,12 +86,11 @@ class Evidence:
             visits = users * (weight if expected is None else expected[at])
             few = _FLOOR * self.noise * np.sqrt(self.transitions.shape[-1])
             weight = (visits + few) / self.noise**2
-        self.transitions[at] += weight[:, np.newaxis] * release["transitions"]
-        self.rewards[at] += weight * release["rewards"]
-        own = "visits" in release.parts
-        self.visits[at] += weight * (
-            release["visits"] if own else release["transitions"].sum(axis=-1)
-        )
+        parts = release.parts
+        self.transitions[at] += weight[:, np.newaxis] * parts["transitions"]
+        self.rewards[at] += weight * parts["rewards"]
+        own = parts.get("visits")
+        self.visits[at] += weight * (parts["transitions"].sum(axis=-1) if own is None else own)
         self.variance[at] += (weight * self.noise) ** 2
         self.reached[at] = True
 

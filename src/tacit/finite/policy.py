@@ -49,7 +49,10 @@ class Policy:
     def __post_init__(self) -> None:
         probabilities = _frozen(self.probabilities, "probabilities", np.float64, "iuf")
         actions = _frozen(self.actions, "actions", np.int64, "iu")
-        n_actions = _integer("n_actions", self.n_actions, 0)
+        n_actions, version = (
+            _integer("n_actions", self.n_actions, 0),
+            _integer("version", self.version, 0),
+        )
         if n_actions == 0:
             if probabilities is None:
                 raise InvalidArgument("n_actions must be given, and >= 1, beside actions")
@@ -62,12 +65,12 @@ class Policy:
         object.__setattr__(self, "probabilities", probabilities)
         object.__setattr__(self, "actions", actions)
         object.__setattr__(self, "n_actions", n_actions)
-        object.__setattr__(self, "version", _integer("version", self.version, 0))
+        object.__setattr__(self, "version", version)
 
     @classmethod
     def deterministic(cls, actions: ArrayLike, n_actions: int, version: int = 0) -> Policy:
         """One action per step and state, from an array of shape (horizon, states)."""
-        return cls(None, np.asarray(fitting("actions", actions)), version, n_actions)
+        return cls(None, actions, version, n_actions)  # type: ignore[arg-type]
 
     @classmethod
     def stochastic(cls, probabilities: ArrayLike, version: int = 0) -> Policy:
@@ -126,9 +129,17 @@ class Policy:
         [[1, 0]]
         """
         order = np.array(permutation)
-        if self.actions is not None:
-            return Policy.deterministic(order[self.actions], self.n_actions, self.version)
-        return Policy.stochastic(self.table()[..., np.argsort(order)], self.version)
+        if self.actions is None:
+            return Policy.stochastic(self.table()[..., np.argsort(order)], self.version)
+        new = order[self.actions]
+        if not np.array_equal(np.sort(order), np.arange(self.n_actions)):
+            return Policy.deterministic(new, self.n_actions, self.version)
+        new.setflags(write=False)
+        # It was checked as it was, and other labels are as good.
+        policy = object.__new__(Policy)
+        kept = {"version": self.version, "n_actions": self.n_actions}
+        vars(policy).update(probabilities=None, actions=new, **kept)
+        return policy
 
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:
         """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies."""
@@ -191,7 +202,7 @@ def _frozen(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArr
     """A read-only copy, or ``None``."""
     if array is None:
         return None
-    given = np.asarray(fitting(name, array))
+    given = array if isinstance(array, np.ndarray) else np.asarray(fitting(name, array))
     if given.dtype.kind not in kinds:
         raise InvalidArgument(
             f"{name} must be numbers of dtype {dtype.__name__}, got {given.dtype}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_codes, read_steps
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
 
 Ints = NDArray[np.int64]
@@ -110,7 +112,7 @@ class VisitCounts(LoopSums):
         """Whether users must be counted one by one."""
         return self.cap is not None
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``transitions``, ``rewards`` and perhaps ``visits``."""
         parts = [
@@ -125,17 +127,19 @@ class VisitCounts(LoopSums):
         """See the class."""
         extra = self.weight**2 + self.visits
         once, twice = self._most(self.horizon, 2), self._most(2 * self.horizon, 2)
-        if checked_relation(relation) is Relation.ZERO_OUT:
-            return math.sqrt((1.0 + extra) * once)
-        return math.sqrt(2.0 * once + extra * twice)
+        if relation is Relation.REPLACE_ONE:
+            return math.sqrt(2.0 * once + extra * twice)
+        checked_relation(relation)
+        return math.sqrt((1.0 + extra) * once)
 
     def l1(self, relation: Relation) -> float:
         """See the class."""
         extra = self.weight + self.visits
         once, twice = self._most(self.horizon, 1), self._most(2 * self.horizon, 1)
-        if checked_relation(relation) is Relation.ZERO_OUT:
-            return (1.0 + extra) * once
-        return 2.0 * once + extra * twice
+        if relation is Relation.REPLACE_ONE:
+            return 2.0 * once + extra * twice
+        checked_relation(relation)
+        return (1.0 + extra) * once
 
     def _most(self, steps: int, power: int) -> float:
         """The largest sum of n_i^power when ``steps`` steps fall into cells."""
@@ -149,16 +153,14 @@ class VisitCounts(LoopSums):
 
     @property
     def one_hots(self) -> int | None:
-        """One per step and part; pooled counts are not one-hots."""
+        """One per step and part, unless they are pooled."""
         return None if self.pooled else self.horizon * len(self.layout.parts)
 
     @property
     def fractional(self) -> Bools:
         """The reward sums."""
-        marks = {
-            part.name: np.full(part.shape, part.name == "rewards") for part in self.layout.parts
-        }
-        packed: Bools = self.layout.pack(marks) > 0
+        layout = self.layout
+        packed: Bools = layout.pack({p.name: p.name == "rewards" for p in layout.parts}) > 0
         return packed
 
     def aggregate(self, block: Block) -> Floats:
@@ -194,13 +196,7 @@ class VisitCounts(LoopSums):
     def _of_occupancy(
         self, actions: NDArray[np.generic], counts: Floats, sums: Floats
     ) -> tuple[Floats, Floats]:
-        shape = (self.horizon, self.states)
-        if actions.shape != shape or counts.shape != (*shape, self.states) or sums.shape != shape:
-            raise InvalidArgument(
-                f"what followed a policy must have actions and rewards of shape {shape} and "
-                f"transitions of shape {(*shape, self.states)}, got {actions.shape}, {sums.shape} "
-                f"and {counts.shape}"
-            )
+        check_occupancy((self.horizon, self.states), actions, counts, sums)
         steps = np.arange(self.horizon)[:, np.newaxis]
         cells = self.cells[steps, np.arange(self.states), np.asarray(actions, dtype=np.int64)]
         kept = cells >= 0
@@ -226,34 +222,11 @@ class VisitCounts(LoopSums):
         return self.layout.pack(values, users=rows)
 
 
-def read_steps(block: Block, horizon: int) -> tuple[Ints, Ints, Floats]:
-    """States (users, H + 1), actions and rewards (users, H) of a block, whatever they hold."""
-    users = block.users
-    return (
-        read_codes(block, "states", (users, horizon + 1)),
-        read_codes(block, "actions", (users, horizon)),
-        read_rewards(block, "rewards", (users, horizon)),
-    )
-
-
-def read_rewards(block: Block, name: str, shape: tuple[int, ...]) -> Floats:
-    """Numbers cut to [0, 1]; what is not finite is NaN."""
-    array = block[name]
-    if array.shape != shape:
-        raise InvalidArgument(f"{name!r} must have shape {shape}, got {array.shape}")
-    with np.errstate(all="ignore"):
-        values = np.ascontiguousarray(array, dtype=np.float64)
-        return np.clip(np.where(np.isfinite(values), values, np.nan), 0.0, 1.0)
-
-
-def read_codes(block: Block, name: str, shape: tuple[int, ...]) -> Ints:
-    """Integers as they are; numbers that are none as -1."""
-    array = block[name]
-    if array.shape != shape:
-        raise InvalidArgument(f"{name!r} must have shape {shape}, got {array.shape}")
-    if array.dtype.kind in "bi":
-        return np.ascontiguousarray(array, dtype=np.int64)
-    with np.errstate(all="ignore"):
-        values = np.asarray(array, dtype=np.float64)
-        whole = (values == np.floor(values)) & (np.abs(values) < 2.0**53)
-        return np.where(whole, values, -1.0).astype(np.int64)
+def check_occupancy(shape: tuple[int, int], *given: NDArray[Any]) -> None:
+    """Raises unless actions, transitions and rewards are those of one policy's users, (H, S)."""
+    shapes = [array.shape for array in given]
+    if shapes != [shape, (*shape, shape[1]), shape]:
+        raise InvalidArgument(
+            f"an aggregate block must have actions and rewards of shape {shape} and transitions "
+            f"of shape {(*shape, shape[1])}, got {shapes[0]}, {shapes[2]}, {shapes[1]}"
+        )

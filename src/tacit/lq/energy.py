@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ class EnergyHistogram(Statistic):
             )
         object.__setattr__(self, "name", "energy histogram")
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``users`` by bin."""
         return Layout((Part("users", (self.bins,)),))

@@ -260,14 +260,9 @@ class MixtureAlgorithm(FiniteAlgorithm):
 
     def width_rule(self, rows: int) -> WidthRule:
         """How widths are made of sums in so many rows."""
-        options, steps = self.options, self.users * self.spec.horizon
-        return WidthRule(
-            scale=options.scale * options.constants.bonus,
-            theory=options.bonus == "theory",
-            failure=options.failure,
-            samples=steps // rows,
-            releases=self.schedule.releases,
-        )
+        options, samples = self.options, self.users * self.spec.horizon // rows
+        scale, theory = options.scale * options.constants.bonus, options.bonus == "theory"
+        return WidthRule(scale, theory, options.failure, samples, self.schedule.releases)
 
     # Choices made before the first user comes.
 

@@ -42,15 +42,9 @@ class CountWay:
         policy = self._algorithm.policy
         start = np.ones(spec.states) if spec.start is None else np.array(spec.start)
         assert policy.actions is not None  # noqa: S101
-        return PathCounts(
-            public.support,
-            public.informs,
-            start > 0,
-            spec.horizon,
-            policy.actions,
-            version=policy.version,
-            reward=0.0 if public.reward_features is None else 1.0,
-        )
+        tables = public.support, public.informs, start > 0
+        reward = 0.0 if public.reward_features is None else 1.0
+        return PathCounts(*tables, spec.horizon, policy.actions, policy.version, reward)
 
     def sums(self, release: Release, statistic: PathCounts) -> Sums:
         """Counts by step, state and the action that the policy took there."""
@@ -106,13 +100,9 @@ class CountWay:
             rewards = KnownMeanRewards(spec.known_rewards)
         else:
             assert public.reward_features is not None  # noqa: S101
+            sums = algorithm.known("visits"), algorithm.known("rewards")
             rewards = CountRewards(
-                public.reward_features,
-                algorithm.known("visits"),
-                algorithm.known("rewards"),
-                constants.known,
-                scale,
-                spec.stationary_rewards,
+                public.reward_features, *sums, constants.known, scale, spec.stationary_rewards
             )
         counts = algorithm.known("counts")
         return CountModel(public, *counts, constants.known, scale, rewards, algorithm.stationary)

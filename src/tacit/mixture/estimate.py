@@ -127,16 +127,11 @@ class Rows(NamedTuple):
 
     def pooled(self) -> Rows:
         """Summed over rows."""
-        return Rows(
-            self.gram.sum(axis=0, keepdims=True),
-            self.cross.sum(axis=0, keepdims=True),
-            np.sqrt((self.gram_noise**2).sum(keepdims=True)),
-            np.sqrt((self.cross_noise**2).sum(keepdims=True)),
-        )
+        sums = (part.sum(axis=0, keepdims=True) for part in self[:2])
+        return Rows(*sums, *(np.sqrt((noise**2).sum(keepdims=True)) for noise in self[2:]))
 
 
-@dataclass(frozen=True)
-class WidthRule:
+class WidthRule(NamedTuple):
     """How widths are made.
 
     Attributes:
@@ -148,10 +143,10 @@ class WidthRule:
     """
 
     scale: float
-    theory: bool = False
-    failure: float = 0.1
-    samples: int = 1
-    releases: int = 1
+    theory: bool
+    failure: float
+    samples: int
+    releases: int
 
 
 class RewardEstimate(Protocol):

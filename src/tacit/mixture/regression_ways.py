@@ -102,18 +102,13 @@ class ValueWay:
         elif algorithm.papers:
             # One scale for all: noise whose size depends on earlier noise is not normal.
             reaches[:] = (1.0 + np.abs(public.mean).sum(axis=-1).max()) / max(self.reach, 1e-9)
-        both = scales * reaches
         self._target_scales = reaches
-        return ValueSums(
-            inputs / scales[:, np.newaxis, np.newaxis, np.newaxis],
-            base / both[:, np.newaxis, np.newaxis],
-            centred / both[:, np.newaxis],
-            public.support,
-            public.horizon,
-            public.reward_features,
-            # One counter over all blocks needs one sensitivity, whatever the values.
-            own_values=not algorithm.papers,
-        )
+        inputs = inputs / scales[:, np.newaxis, np.newaxis, np.newaxis]
+        both = (scales * reaches)[:, np.newaxis]
+        tables = inputs, base / both[..., np.newaxis], centred / both, public.support
+        # One counter over all blocks needs one sensitivity, whatever the values.
+        own = not algorithm.papers
+        return ValueSums(*tables, public.horizon, public.reward_features, own_values=own)
 
     def sums(self, release: Release, statistic: ValueSums) -> Sums:
         """Targets in their own units again."""

@@ -110,7 +110,7 @@ def check_transition_features(values: ArrayLike) -> Floats:
             f"transition_features must have shape (S, A, d, S), got {array.shape}"
         )
     check_bytes("transition_features", array.shape)
-    return _finite("transition_features", array)
+    return finite("transition_features", array, "state", "action")
 
 
 def check_reward_features(values: ArrayLike, states: int, actions: int) -> Floats:
@@ -120,7 +120,7 @@ def check_reward_features(values: ArrayLike, states: int, actions: int) -> Float
         raise InvalidArgument(
             f"reward_features must have shape ({states}, {actions}, m), got {array.shape}"
         )
-    return _finite("reward_features", array)
+    return finite("reward_features", array, "state", "action")
 
 
 def check_weight_set(
@@ -146,12 +146,14 @@ def check_weight_set(
     return read_only(middle), read_only(basis), float(radius)
 
 
-def _finite(name: str, array: NDArray[np.generic]) -> Floats:
+def finite(name: str, array: NDArray[np.generic], *axes: str) -> Floats:
+    """Read-only finite numbers; where they are not, the first axes are named."""
     good = np.isfinite(array)
     if not good.all():
-        state, action, *entry = np.argwhere(~good)[0].tolist()
+        bad = np.argwhere(~good)[0].tolist()
+        where = ", ".join(f"{axis} {at}" for axis, at in zip(axes, bad, strict=False))
+        entry = ", ".join(map(str, bad[len(axes) :]))
         raise InvalidArgument(
-            f"{name} at state {state}, action {action} must be finite, but entry "
-            f"{', '.join(map(str, entry))} is {array[state, action][tuple(entry)]}"
+            f"{name} at {where} must be finite, but entry {entry} is {array[tuple(bad)]}"
         )
     return read_only(array)

@@ -17,6 +17,7 @@ from tacit.mixture.spec import (
     check_reward_features,
     check_transition_features,
     check_weight_set,
+    finite,
 )
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
@@ -45,10 +46,8 @@ class MixtureWorld(FiniteWorld):
             ``known_rewards``.
         start: the first state, or the distribution of it, (S,).
         known_rewards: whether agents are told the mean rewards.
-        center: (d,), public like the next two: theta_h = center + directions @ eta_h. Zero if not
-            given.
-        directions: (d, k); the identity if not given.
-        radius: |eta_h| <= radius; sqrt(d) if not given.
+        center, directions, radius: what is public of the weights; see
+            :class:`~tacit.mixture.spec.MixtureSpec`.
         name: what it is called; the built-in worlds have names that rebuild them.
 
     What is given are attributes too, read-only.
@@ -132,13 +131,7 @@ def _weights(values: ArrayLike, horizon: int, dimension: int) -> Floats:
         raise InvalidArgument(
             f"weights must have shape (1 or {horizon}, {dimension}), got {array.shape}"
         )
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        step, entry = bad[0].tolist()
-        raise InvalidArgument(
-            f"weights at step {step} must be finite, but entry {entry} is {array[step, entry]}"
-        )
-    return read_only(array)
+    return finite("weights", array, "step")
 
 
 def _transitions(features: Floats, weights: Floats) -> Floats:

@@ -97,11 +97,13 @@ def hard_mixture(
         features[x, :, bits, H + 1] = 1.0 / H
     for x in (H, H + 1):
         features[x, :, bits, x] = 1.0
+    # Not to be changed, and so not to be copied either.
+    features.setflags(write=False)
     in_goal = np.zeros((S, A))
     in_goal[H + 1] = 1.0
     name = f"hard_mixture:dimension={d},horizon={H},per_step={per_step},gap={float(gap)}"
     return MixtureWorld(
-        _frozen(features),
+        features,
         np.concatenate([gap * signs, np.ones((len(signs), 1))], axis=1),
         in_goal[np.newaxis],
         H,
@@ -170,11 +172,12 @@ def mixture_of_models(
                 "the optimum: take four actions"
             )
     models, weights, goal = found
+    models.setflags(write=False)
     rewards = np.zeros((1, S, A))
     rewards[:, goal] = 1.0
     name = f"mixture_of_models:dimension={d},states={S},actions={A},horizon={H},seed={seed}"
     return MixtureWorld(
-        _frozen(models),
+        models,
         weights[np.newaxis],
         rewards,
         H,
@@ -224,6 +227,7 @@ def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> Mix
     H = _at_least_2("horizon", horizon)
     seed, known = check_seed("seed", seed), flag("known_rewards", known_rewards)
     models = _styles()
+    models.setflags(write=False)
     S, A, d, _ = models.shape
     check_bytes("values of all steps (horizon)", (H + 1, S))
     taken = np.zeros((S, A))
@@ -237,7 +241,7 @@ def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> Mix
     else:
         raise InvalidArgument(f"no weights were found with horizon={H}: take a shorter one")
     return MixtureWorld(
-        _frozen(models),
+        models,
         weights[np.newaxis],
         taken[np.newaxis],
         H,
@@ -420,15 +424,6 @@ def _styles() -> Floats:
         to[1] += (wants - looks) * recovers
         to[0] += (wants - looks) * (1.0 - recovers)
     return P.reshape(C * L, C, d, C * L)
-
-
-# Arguments.
-
-
-def _frozen(features: Floats) -> Floats:
-    """Not to be changed, and so not to be copied either."""
-    features.setflags(write=False)
-    return features
 
 
 def _named(known_rewards: bool) -> str:

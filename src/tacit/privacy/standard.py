@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -34,7 +35,7 @@ class ClippedSum(Statistic):
         object.__setattr__(self, "radius", positive("radius", self.radius))
         object.__setattr__(self, "name", "clipped sum")
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """One vector, ``sum``."""
         return Layout((Part("sum", (self.dimension,)),))
@@ -78,7 +79,7 @@ class OneHotCounts(Statistic):
         object.__setattr__(self, "valued", flag("valued", self.valued))
         object.__setattr__(self, "name", "one-hot counts")
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``counts`` and, if valued, ``sums``."""
         names = ("counts", "sums") if self.valued else ("counts",)
@@ -182,7 +183,7 @@ class GramCross(Statistic):
             object.__setattr__(self, "tau", positive("tau", self.tau))
         object.__setattr__(self, "name", "gram and cross moments")
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``gram`` and ``cross``, per step unless pooled."""
         lead = () if self.pooled else (self.steps,)

@@ -21,6 +21,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -342,14 +343,21 @@ class Statistic(ABC):
             total += self.contributions(block.take(slice(start, start + step))).sum(axis=0)
         return total
 
+    @cached_property
+    def _l1_bounds(self) -> tuple[float | None, float | None]:
+        return self.l1(Relation.ZERO_OUT), self.l1(Relation.REPLACE_ONE)
+
+    @cached_property
+    def _l2_bounds(self) -> tuple[float | None, float | None]:
+        return self.l2(Relation.ZERO_OUT), self.l2(Relation.REPLACE_ONE)
+
     def sensitivity(self, relation: Relation, norm: Literal["l1", "l2"]) -> float:
         """The declared bound, refused if it cannot be one.
 
         Zero is a neighbour of everybody, so zero-out <= replace-one <= 2 zero-out: a wrong
         declaration is off by a factor of 2 at most, because the gate enforces the first.
         """
-        declare = self.l2 if norm == "l2" else self.l1
-        zero, replace = declare(Relation.ZERO_OUT), declare(Relation.REPLACE_ONE)
+        zero, replace = self._l2_bounds if norm == "l2" else self._l1_bounds
         if zero is None or replace is None:
             raise InvalidArgument(
                 f"{self.name} has no sensitivity in the 1-norm, so no pure DP: use delta > 0"

@@ -73,11 +73,12 @@ def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True)
             served.extend(range(served[-1] + 1, served[-1] + part.users + 1))
             advance(part.users)
         while (block := agent.block_users) > 0:
+            policy, greedy, form = agent.policy, agent.greedy_policy, agent.form
             with clock("evaluate"):
-                values.append(value(agent.policy))
-                greedy_values.append(value(agent.greedy_policy))
+                values.append(value(policy))
+                greedy_values.append(value(greedy))
             with clock("simulate"):
-                data = users_world.simulate(agent.policy, block, rng, agent.form)
+                data = users_world.simulate(policy, block, rng, form)
             with clock("learn"):
                 agent.learn(data)
             served.append(served[-1] + block)

@@ -142,7 +142,8 @@ class TabularAlgorithm(FiniteAlgorithm):
             # One statistic for the whole stream.
             largest = self.users / 10
         else:
-            largest = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+            blocks = self.schedule.blocks
+            largest = blocks[min(self.releases, len(blocks) - 1)]
         if largest > min(_CAPPED_UP_TO * self._smallest_block, _ONE_BY_ONE):
             return None
         return min(self.options.constants.cap, self.spec.horizon)
@@ -150,7 +151,7 @@ class TabularAlgorithm(FiniteAlgorithm):
     @property
     def masked(self) -> bool:
         """Whether only what the block's policy can reach is counted."""
-        return self.counter == "blocks" and self.policy.is_deterministic and not self.papers
+        return self.counter == "blocks" and self.policy.actions is not None and not self.papers
 
     @property
     def papers(self) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -199,7 +199,7 @@ class FunctionSum(Statistic):
             raise InvalidArgument(f"clip must be finite and > 0, got {self.clip!r}")
         object.__setattr__(self, "name", "function sum")
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """One part, ``coordinates``."""
         return Layout((Part("coordinates", (self.functions, self.grid.size)),))
