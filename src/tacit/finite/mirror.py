@@ -38,18 +38,14 @@ class MirrorOptions(TheoryOptions):
 
 
 class MirrorAlgorithm(FiniteAlgorithm):
-    """An algorithm that multiplies each action's probability by exp(eta Q), again and again.
-
-    The papers make one such step per episode; here a release is followed by ``steps`` of them,
-    which is post-processing and costs nothing.
-    """
+    """An algorithm that multiplies each action's probability by exp(eta Q), again and again."""
 
     deterministic = False
     options: MirrorOptions
 
     @property
     def one_step(self) -> bool:
-        """Whether steps are the papers'."""
+        """Whether steps are the papers', of which a release has one."""
         return self.options.bonus == "theory"
 
     @property
