@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from tacit.core.admission import check_ids, check_versions
 from tacit.core.algorithm import Algorithm, PublicPolicy
-from tacit.core.asks import State
+from tacit.core.asks import Kept, State
 from tacit.core.columns import as_numbers
 from tacit.core.episodes import Episodes
 from tacit.core.rounds import Gate
@@ -156,8 +156,8 @@ class Agent:
         with a release that failed. Never give them again: they would be in the sums twice. Go on
         with the others: ``data.take(slice(n, None))`` and ``user_ids[n:]``.
         """
-        instance_of("data", data, (Episodes, VectorEpisodes, Block))
         if not isinstance(data, Block):
+            instance_of("data", data, (Episodes, VectorEpisodes, Block))
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
         self._curator.check_ready()
@@ -242,10 +242,11 @@ class Agent:
         they may have paid for a release that nobody will see.
         """
         algorithm, served = self._algorithm, self._algorithm.served
+        kept = algorithm.kept
         try:
-            if not resumed:
+            if kept is not None and not resumed:
                 # Within a round everybody has paid a part of it already.
-                self._drop_poor_blocks(number)
+                self._drop_poor_blocks(number, kept)
             gate = Gate(self._curator, self._stream, number, algorithm.privacy)
             early = self._session.round.run(gate, self._session.answers, resumed=resumed)
             algorithm.advance(users)
@@ -256,14 +257,14 @@ class Agent:
             raise
         finally:
             self._session.end_round(self._curator.releases)
-            kept = 0 if algorithm.kept is None else algorithm.kept.blocks
-            for old in sorted(self._curator.blocks)[: -kept or None]:
+            last = None if kept is None else -kept.blocks or None
+            for old in sorted(self._curator.blocks)[:last]:
                 self._curator.forget(old)
 
-    def _drop_poor_blocks(self, newest: int) -> None:
+    def _drop_poor_blocks(self, newest: int, kept: Kept) -> None:
         """Drops blocks that cannot pay for another round."""
-        kept, curator = self._algorithm.kept, self._curator
-        if kept is None or not isinstance(curator, JointCurator):
+        curator = self._curator
+        if not isinstance(curator, JointCurator):
             return
         for number in curator.blocks:
             share = kept.decay ** (number - newest)
