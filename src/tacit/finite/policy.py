@@ -57,11 +57,11 @@ class Policy:
             if probabilities is None:
                 raise InvalidArgument("n_actions must be given, and >= 1, beside actions")
             n_actions = probabilities.shape[-1] if probabilities.ndim else 0
-        published = _published()
-        try:
-            published.check(probabilities, actions, n_actions)
-        except ValueError as error:
-            raise InvalidArgument(str(error)) from None
+        if probabilities is not None or actions is None or not _valid(actions, n_actions):
+            try:
+                _published().check(probabilities, actions, n_actions)
+            except ValueError as error:
+                raise InvalidArgument(str(error)) from None
         object.__setattr__(self, "probabilities", probabilities)
         object.__setattr__(self, "actions", actions)
         object.__setattr__(self, "n_actions", n_actions)
@@ -196,6 +196,11 @@ def _integer(name: str, value: int, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InvalidArgument(f"{name} must be an integer >= {least}, got {value!r}")
     return int(value)
+
+
+def _valid(actions: Ints, n_actions: int) -> bool:
+    right = actions.ndim == 2 and actions.size > 0
+    return right and bool(actions.min() >= 0) and bool(actions.max() < n_actions)
 
 
 def _frozen(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArray[Any] | None:
