@@ -266,7 +266,7 @@ def test_targets_are_enumerated(features: list[float], targets: list[float], wei
     assert found == pytest.approx(bounds(statistic), rel=1e-8)
     for most in (0, 16):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(statistics, "MOST_PAIRS", most)
+            patch.setattr(of_features, "MOST_PAIRS", most)
             rough = bounds(TargetSums(table, 1, 0, values, weights))
         assert found[1] <= rough[1] * (1 + 1e-9)
         assert found[0] == pytest.approx(rough[0])

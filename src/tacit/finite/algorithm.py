@@ -17,17 +17,14 @@ class StatesAndActions(Protocol):
     @property
     def states(self) -> int:
         """How many."""
-        ...
 
     @property
     def actions(self) -> int:
         """How many."""
-        ...
 
     @property
     def horizon(self) -> int:
         """Steps of an episode."""
-        ...
 
 
 class FiniteAlgorithm(Algorithm[Policy]):

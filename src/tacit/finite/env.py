@@ -24,9 +24,6 @@ Registered: TypeAlias = tuple[str, str, Mapping[str, Any]]
 class FiniteEnv(gymnasium.Env[np.int64, np.int64]):
     """A finite world as a Gymnasium environment; an episode is truncated at the horizon.
 
-    Args:
-        world: the world.
-
     >>> from tacit.registry import build_world
     >>> state, _ = FiniteEnv(build_world("riverswim")).reset(seed=0)
     >>> int(state)
@@ -83,11 +80,8 @@ class FiniteEnv(gymnasium.Env[np.int64, np.int64]):
             reward = float(model.transition_rewards[s, a, self._state])
         else:
             level = min(self._step, len(model.reward_probabilities) - 1)
-            reward = float(
-                self.np_random.choice(
-                    model.reward_values, p=model.reward_probabilities[level, s, a]
-                )
-            )
+            chances = model.reward_probabilities[level, s, a]
+            reward = float(self.np_random.choice(model.reward_values, p=chances))
         self._step += 1
         return np.int64(self._state), reward, False, self._step >= model.horizon, {}
 
@@ -118,9 +112,7 @@ def numbered_actions(space: Any) -> spaces.Discrete:
 def register_worlds(entry_point: str, entries: Iterable[Registered]) -> None:
     """Registers worlds as ``tacit/<name>-v0``, unless they are registered already.
 
-    Args:
-        entry_point: ``module:function`` that makes the environment of ``world=`` and parameters.
-        entries: the worlds.
+    ``entry_point`` is the ``module:function`` that makes an environment of ``world=`` and options.
     """
     for name, world, defaults in entries:
         full = f"tacit/{name}-v0"

@@ -48,17 +48,12 @@ class FeatureSpec(ArraySpec, FiniteSpec):
 
     def _text(self, digest: str, **sizes: int) -> str:
         """The short form: sizes, what is known, and a fingerprint of the rest."""
-        shown: dict[str, Any] = {
-            "states": self.states,
-            "actions": self.actions,
-            "horizon": self.horizon,
-            **sizes,
-            "stationary_transitions": self.stationary_transitions,
-            "stationary_rewards": self.stationary_rewards,
-            "rewards": "unknown" if self.known_rewards is None else "known",
-        }
+        shown = {name: getattr(self, name) for name in ("states", "actions", "horizon")} | sizes
+        for name in ("stationary_transitions", "stationary_rewards"):
+            shown[name] = getattr(self, name)
         given = ", ".join(f"{name}={value}" for name, value in shown.items())
-        return f"{type(self).__name__}({given}, digest={digest!r})"
+        rewards = "unknown" if self.known_rewards is None else "known"
+        return f"{type(self).__name__}({given}, rewards={rewards}, digest={digest!r})"
 
 
 def fingerprint(*values: Any) -> str:

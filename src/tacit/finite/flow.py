@@ -25,12 +25,7 @@ _LARGEST_FLOW = 1500
 
 
 def conserved(release: Release, spec: Any) -> Release:
-    """Counts per step along one policy with flow conserved, where they are noisy and not too many.
-
-    Args:
-        release: its ``transitions`` are (H S, S).
-        spec: of the world.
-    """
+    """A release of counts (H S, S) with flow conserved, where they are noisy and not too many."""
     H, S = spec.horizon, spec.states
     if H * S > _LARGEST_FLOW or float(np.max(release.std["transitions"])) == 0.0:
         return release

@@ -53,11 +53,8 @@ class FiniteModel:
             )
         values = check_reward_values(self.reward_values)
         given = np.shape(self.reward_probabilities)
-        if (
-            len(given) != 4
-            or given[0] not in (1, horizon)
-            or given[1:] != (*shape[1:3], len(values))
-        ):
+        rows = (*shape[1:3], len(values))
+        if len(given) != 4 or given[0] not in (1, horizon) or given[1:] != rows:
             raise InvalidArgument(
                 f"reward_probabilities must have shape (1 or {horizon}, "
                 f"{shape[1]}, {shape[2]}, {len(values)}), got {given}"
@@ -105,14 +102,8 @@ class FiniteModel:
     @cached_property
     def spec(self) -> FiniteSpec:
         """What an agent may know of it."""
-        return FiniteSpec(
-            states=self.states,
-            actions=self.actions,
-            horizon=self.horizon,
-            stationary=self.stationary,
-            reward_values=tuple(self.reward_values.tolist()),
-            start=tuple(self.start.tolist()),
-        )
+        values, start = (tuple(array.tolist()) for array in (self.reward_values, self.start))
+        return FiniteSpec(self.states, self.actions, self.horizon, self.stationary, values, start)
 
     def transitions_at(self, step: int) -> Floats:
         """(S, A, S) at a step."""

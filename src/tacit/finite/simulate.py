@@ -10,6 +10,8 @@ of action, and keeps no counts of the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,25 +34,14 @@ _NO_CHOICES = np.zeros((1, 1, 1))
 
 
 def simulate_counts(
-    model: FiniteModel,
-    policy: Policy,
-    users: int,
-    rng: np.random.Generator,
-    pooled: bool = False,
+    model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator, pooled: bool = False
 ) -> Block:
-    """How often a block's users did what: exact in distribution, at a cost free of ``users``.
-
-    Args:
-        model: the world.
-        policy: what every user of the block follows.
-        users: how many, at most 10^12.
-        rng: the randomness of users and world.
-        pooled: sum over steps, without making the array of every step.
+    """How often a block's users, at most 10^12, did what.
 
     Returns:
         An aggregate block of ``transitions``, (H, S, A, S) int64, how many users went from s by a
         to s' at a step, and ``rewards``, (H, S, A) float64, the sum of their rewards there. The
-        first axis has length 1 when ``pooled``.
+        first axis has length 1 when ``pooled``: then no array of every step is made.
     """
     from tacit.finite.simulate_loops import sum_rewards
 
@@ -75,24 +66,12 @@ def simulate_counts(
 def simulate_occupancy(
     model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator
 ) -> Block:
-    """How often a block's users did what, where a deterministic policy says what they do.
-
-    What :func:`simulate_counts` draws, without the actions that nobody takes: an array smaller by
-    the number of actions, at a cost free of ``users``.
-
-    Args:
-        model: the world.
-        policy: what every user of the block follows; deterministic.
-        users: how many, at most 10^12.
-        rng: the randomness of users and world.
+    """What :func:`simulate_counts` draws, without the actions that nobody takes.
 
     Returns:
-        An aggregate block of ``actions``, (H, S) int64, those of the policy; ``transitions``,
-        (H, S, S) int64, how many users went from s by the policy's action to s' at a step; and
-        ``rewards``, (H, S) float64, the sum of their rewards there.
-
-    Raises:
-        InvalidArgument: the policy is stochastic.
+        An aggregate block of ``actions``, (H, S) int64, those of the policy, which must be
+        deterministic; ``transitions``, (H, S, S) int64, how many users went from s by the policy's
+        action to s' at a step; and ``rewards``, (H, S) float64, the sum of their rewards there.
     """
     from tacit.finite.simulate_loops import sum_rewards
 
@@ -117,21 +96,15 @@ def simulate_occupancy(
 
 def occupancy_block(users: int, actions: Ints, transitions: Ints, rewards: Floats) -> Block:
     """What users of a deterministic policy did, from arrays with an axis of only one action."""
-    arrays = {
-        "actions": actions,
-        "transitions": transitions[:, :, 0],
-        "rewards": rewards[:, :, 0],
-    }
+    moves, paid = transitions[:, :, 0], rewards[:, :, 0]
+    arrays = {"actions": actions, "transitions": moves, "rewards": paid}
     return Block(int(users), arrays, aggregate=True)
 
 
 def simulate_episodes(
     model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator
 ) -> Episodes:
-    """Users one by one: states (n, H + 1), actions and rewards (n, H), with the policy's version.
-
-    The distribution is that of :func:`simulate_counts`. The loop is compiled on first use.
-    """
+    """Users one by one: states (n, H + 1), actions, rewards (n, H), and the policy's version."""
     from tacit.finite.simulate_loops import roll_out
 
     check_policy(model, policy)
@@ -141,7 +114,6 @@ def simulate_episodes(
     states = np.empty((users, H + 1), dtype=np.int64)
     actions = np.empty((users, H), dtype=np.int64)
     rewards = np.empty((users, H))
-    deterministic = policy.actions is not None
     roll_out(
         rng,
         model.first_states.successors[0],
@@ -150,9 +122,7 @@ def simulate_episodes(
         model.moves.cumulative,
         model.cumulative_rewards,
         model.reward_values,
-        deterministic,
-        _NO_ACTIONS if policy.actions is None else policy.actions,
-        _NO_CHOICES if deterministic else cumulative_chances(policy.table()),
+        *_choices(policy, cumulative_chances),
         states,
         actions,
         rewards,
@@ -163,19 +133,21 @@ def simulate_episodes(
     return Episodes(states=states, actions=actions, rewards=rewards, versions=versions)
 
 
+def _choices(policy: Policy, chances: Callable[[Floats], Floats]) -> tuple[bool, Ints, Floats]:
+    """Whether it is deterministic, its actions, and its choices as a sampler needs them."""
+    if policy.actions is not None:
+        return True, policy.actions, _NO_CHOICES
+    return False, _NO_ACTIONS, chances(policy.table())
+
+
 def _count_moves(
-    model: FiniteModel,
-    policy: Policy,
-    users: int,
-    rng: np.random.Generator,
-    transitions: Ints,
+    model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator, transitions: Ints
 ) -> Ints:
     """Fills transitions, (H or 1, S, A or 1, S); returns visits, (H, S, A or 1)."""
     from tacit.finite.simulate_loops import count_moves
 
     users = check_users(users)
     visits = np.zeros((model.horizon, *transitions.shape[1:3]), dtype=np.int64)
-    deterministic = policy.actions is not None
     count_moves(
         rng,
         users,
@@ -183,9 +155,7 @@ def _count_moves(
         model.first_states.conditional[0],
         model.moves.successors,
         model.moves.conditional,
-        deterministic,
-        _NO_ACTIONS if policy.actions is None else policy.actions,
-        _NO_CHOICES if deterministic else conditional_chances(policy.table()),
+        *_choices(policy, conditional_chances),
         visits,
         transitions,
     )

@@ -7,12 +7,15 @@ from numpy.typing import NDArray
 
 from tacit.numerics.compiled import compiled
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
 # Below this many entries a scan from the largest probability down beats a binary search.
 _SCAN = 24
 
 
 @compiled
-def _draw(rng: np.random.Generator, cumulative: NDArray[np.float64], base: int, width: int) -> int:
+def _draw(rng: np.random.Generator, cumulative: Floats, base: int, width: int) -> int:
     """Draws from one row, ``base`` to ``base + width``, of flat cumulative probabilities.
 
     A row reaches exactly 1 at its last possible outcome, so the search ends there at the latest.
@@ -40,17 +43,17 @@ def _draw(rng: np.random.Generator, cumulative: NDArray[np.float64], base: int, 
 def roll_out(
     rng: np.random.Generator,
     start_states: NDArray[np.int32],
-    start: NDArray[np.float64],
+    start: Floats,
     successors: NDArray[np.int32],
-    moves: NDArray[np.float64],
-    rewards: NDArray[np.float64],
-    reward_values: NDArray[np.float64],
+    moves: Floats,
+    rewards: Floats,
+    reward_values: Floats,
     deterministic: bool,
-    actions: NDArray[np.int64],
-    choices: NDArray[np.float64],
-    out_states: NDArray[np.int64],
-    out_actions: NDArray[np.int64],
-    out_rewards: NDArray[np.float64],
+    actions: Ints,
+    choices: Floats,
+    out_states: Ints,
+    out_actions: Ints,
+    out_rewards: Floats,
 ) -> None:
     """Simulates users one by one into the three ``out`` arrays.
 
@@ -81,12 +84,7 @@ def roll_out(
 
 
 @compiled
-def _split(
-    rng: np.random.Generator,
-    count: int,
-    conditional: NDArray[np.float64],
-    out: NDArray[np.int64],
-) -> None:
+def _split(rng: np.random.Generator, count: int, conditional: Floats, out: Ints) -> None:
     """A multinomial as a chain of binomials; ``conditional`` has a 1 at the last possible outcome.
 
     ``out`` is overwritten.
@@ -107,14 +105,14 @@ def count_moves(
     rng: np.random.Generator,
     users: int,
     start_states: NDArray[np.int32],
-    start: NDArray[np.float64],
+    start: Floats,
     successors: NDArray[np.int32],
-    moves: NDArray[np.float64],
+    moves: Floats,
     deterministic: bool,
-    actions: NDArray[np.int64],
-    choices: NDArray[np.float64],
-    visits: NDArray[np.int64],
-    transitions: NDArray[np.int64],
+    actions: Ints,
+    choices: Floats,
+    visits: Ints,
+    transitions: Ints,
 ) -> None:
     """Adds a block's visits, (H, S, A or 1), and transitions, (H or 1, S, A or 1, S), to zeros.
 
@@ -161,10 +159,10 @@ def count_moves(
 @compiled
 def sum_rewards(
     rng: np.random.Generator,
-    visits: NDArray[np.int64],
-    rewards: NDArray[np.float64],
-    reward_values: NDArray[np.float64],
-    sums: NDArray[np.float64],
+    visits: Ints,
+    rewards: Floats,
+    reward_values: Floats,
+    sums: Floats,
 ) -> None:
     """Adds the rewards of visits, (steps, S, A), to ``sums``, (steps or 1, S, A)."""
     steps, states, n_actions = visits.shape

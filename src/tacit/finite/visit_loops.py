@@ -53,9 +53,7 @@ def count_visits(
             visits[row, cell] += 1.0
         for step in range(horizon):
             state, action = states[user, step], actions[user, step]
-            if (
-                0 <= state < n_states
-                and 0 <= action < n_actions
-                and cells[step, state, action] >= 0
-            ):
-                seen[cells[step, state, action]] = 0
+            if 0 <= state < n_states and 0 <= action < n_actions:
+                cell = cells[step, state, action]
+                if cell >= 0:
+                    seen[cell] = 0

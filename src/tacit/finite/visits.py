@@ -227,6 +227,7 @@ def check_occupancy(shape: tuple[int, int], *given: NDArray[Any]) -> None:
     shapes = [array.shape for array in given]
     if shapes != [shape, (*shape, shape[1]), shape]:
         raise InvalidArgument(
-            f"an aggregate block must have actions and rewards of shape {shape} and transitions "
-            f"of shape {(*shape, shape[1])}, got {shapes[0]}, {shapes[2]}, {shapes[1]}"
+            f"an aggregate block of what followed a policy must have actions and rewards of shape "
+            f"{shape} and transitions of shape {(*shape, shape[1])}, got {shapes[0]}, {shapes[2]}, "
+            f"{shapes[1]}"
         )

@@ -37,13 +37,9 @@ BERNOULLI.setflags(write=False)
 class FiniteWorld:
     """A world with finitely many states and actions.
 
-    Args:
+    Attributes:
         model: the probabilities.
         name: what it is called; the built-in worlds have names that rebuild them.
-
-    Attributes:
-        model: as given.
-        name: as given.
     """
 
     def __init__(self, model: FiniteModel, name: str) -> None:
@@ -64,11 +60,9 @@ class FiniteWorld:
             policy: what they all follow.
             users: how many.
             rng: the randomness of users and world.
-            form: ``"episodes"`` for an :class:`~tacit.core.episodes.Episodes` of single users;
-                ``"counts"`` for a block of counts per step, ``"pooled"`` for one of counts summed
-                over steps and ``"occupancy"`` for one of counts per step without an axis of
-                actions, for deterministic policies; all three at a cost that does not grow with
-                the users.
+            form: ``"episodes"`` of single users, or at a cost that does not grow with them
+                ``"counts"`` per step, ``"pooled"`` counts summed over steps or, for deterministic
+                policies, ``"occupancy"`` counts without an axis of actions.
         """
         if form == "episodes":
             return simulate_episodes(self.model, policy, users, rng)

@@ -68,13 +68,8 @@ class TargetRound:
     @classmethod
     def of(cls, limit: float, split: float, steps: int, decay: float) -> TargetRound:
         """Rounds that cost mu^2 = ``limit`` each, of which ``split`` is for Grams and rewards."""
-        shares = split if steps else 1.0
-        return cls(
-            math.sqrt(shares * limit),
-            math.sqrt((1.0 - split) / max(1, steps) * limit),
-            steps,
-            decay,
-        )
+        gram = math.sqrt((split if steps else 1.0) * limit)
+        return cls(gram, math.sqrt((1.0 - split) / max(1, steps) * limit), steps, decay)
 
     @property
     def cost(self) -> float:
@@ -133,14 +128,12 @@ class LinearAlgorithm(FiniteAlgorithm):
                 "or of tacit.linear.linear_from_tabular(world) for any finite world; got "
                 f"{type(spec).__name__}"
             )
-        private = setting.privacy.private
-        self.stationary = (
-            spec.stationary_transitions if options.stationary is None else options.stationary
-        )
+        given = options.stationary
+        self.stationary = spec.stationary_transitions if given is None else given
         self.growth = self.default_growth if options.growth is None else float(options.growth)
         # Under privacy weights would make the noise, and so the theory's ridge, depend on data.
-        fixed = options.bonus == "theory" and private
-        own_weights = "none" if fixed else self.default_weights
+        plain = options.bonus == "theory" and setting.privacy.private
+        own_weights = "none" if plain else self.default_weights
         self.weights = own_weights if options.weights == "auto" else options.weights
         bound = spec.weight_bound if options.weight_bound is None else float(options.weight_bound)
         self.weight_bound = math.sqrt(spec.dimension) if bound is None else bound
@@ -153,9 +146,8 @@ class LinearAlgorithm(FiniteAlgorithm):
         # One factor for all keeps them linear; statistics cut to length 1 whatever comes.
         self._factor = max(1.0, float(np.sqrt((spec.features**2).sum(axis=-1).max())))
         self.features = unit_features(spec.features / self._factor)
-        self.pooled = (
-            self.stationary and spec.stationary_rewards and self.statistic_kind != "targets"
-        )
+        same = self.stationary and spec.stationary_rewards
+        self.pooled = same and self.statistic_kind != "targets"
         # What the way reads from the start.
         self.spec, self.options, self.privacy = spec, options, setting.privacy
         self.way: LinearWay = way(WAYS[self.statistic_kind])(self)
@@ -200,7 +192,7 @@ class LinearAlgorithm(FiniteAlgorithm):
     def statistic(self) -> Any:
         """What is asked first of the current block."""
         if self._asked is None:
-            one_by_one = self._one_by_one
+            one_by_one = self.privacy.private and self._few
             # Kept where it does not depend on what was learnt: bounds by all pairs take time.
             made = {} if self.masked or self._variances is not None else self._fixed
             if one_by_one not in made:
@@ -214,10 +206,8 @@ class LinearAlgorithm(FiniteAlgorithm):
         return self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
 
     @property
-    def _one_by_one(self) -> bool:
+    def _few(self) -> bool:
         """Whether the current block is small enough to sum its users one by one."""
-        if not self.privacy.private:
-            return False
         return self._scheduled <= min(_CLIPPED_UP_TO * self._smallest_block, _ONE_BY_ONE)
 
     def make_statistic(self, one_by_one: bool) -> Any:
@@ -295,25 +285,26 @@ class LinearAlgorithm(FiniteAlgorithm):
     # Choices made before the first user comes.
 
     def _check(self) -> None:
-        options = self.options
-        check_together(self.privacy, options, self.statistic_kind, self.weights, self.switching)
+        options, kind = self.options, self.statistic_kind
+        check_together(self.privacy, options, kind, self.weights, self.switching)
         if self.privacy.reports_bits and self.pooled:
             raise InvalidArgument(
                 "randomised response is for counts per step: give stationary=False"
             )
-        if options.calibration == "as_printed" and self.privacy.exact:
+        if options.calibration == "tight":
+            return
+        if self.privacy.exact:
             raise InvalidArgument("as printed, noise is continuous: take sampler='floating-point'")
-        if options.calibration == "as_printed" and not self.has_printed_noise:
+        if not self.has_printed_noise:
+            name = type(self).__name__
             raise InvalidArgument(
-                f"calibration of {type(self).__name__} must be tight: it has no noise of a "
-                "paper's own"
+                f"calibration of {name} must be tight: it has no noise of a paper's own"
             )
 
     def _pace(self) -> Pace:
-        growth = self.options.constants.growth if self.growth is None else self.growth
-        if self.statistic_kind == "targets" and self.growth is None:
-            growth = self.options.constants.target_growth
-        return Pace(first=self._smallest_block, growth=growth)
+        constants, targets = self.options.constants, self.statistic_kind == "targets"
+        own = constants.target_growth if targets else constants.growth
+        return Pace(first=self._smallest_block, growth=self.growth or own)
 
     @cached_property
     def _smallest_block(self) -> int:

@@ -14,16 +14,10 @@ from tacit.finite.evidence import Counts, Evidence
 from tacit.finite.flow import conserved
 from tacit.finite.visits import VisitCounts
 from tacit.linear.base import LinearAlgorithm, LinearWay
-from tacit.linear.estimate import (
-    REWARD_VARIANCE,
-    LinearWidths,
-    distributions,
-    middle_of,
-    spread_of,
-)
+from tacit.linear.estimate import REWARD_VARIANCE, distributions, middle_of, spread_of
 
 if TYPE_CHECKING:
-    from tacit.linear.estimate import Answer
+    from tacit.linear.estimate import Answer, LinearWidths
     from tacit.privacy.curators.gate import Release
 
 # The ridge of a reward regression, in units of the variance of rewards.
@@ -88,6 +82,7 @@ class CellModel:
     ) -> None:
         self._table = features.reshape(-1, features.shape[2])
         self._shape = features.shape[:2]
+        self._dimension = int(features.shape[2])
         self._widths = widths
         self._pooled = pooled[0]
         S = self._shape[0]
@@ -104,10 +99,6 @@ class CellModel:
         self._rows = len(totals)
         self._precisions: list[Floats] = []
         self._rewards = self._fit_rewards(counts, used, pooled[1])
-
-    @property
-    def _dimension(self) -> int:
-        return int(self._table.shape[1])
 
     def _fit_rewards(
         self, counts: Counts, used: NDArray[np.bool_], pooled: bool

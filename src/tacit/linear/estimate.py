@@ -57,9 +57,9 @@ class Sums:
         gram: (L, d, d).
         following: (L, d, S).
         rewards: (L, d).
-        noise: of an entry of ``following``; of ``gram`` and ``rewards`` in the next two.
-        gram_noise: on the diagonal of ``gram``.
-        reward_noise: of an entry of ``rewards``.
+        noise: of an entry of ``following``,
+        gram_noise: on the diagonal of ``gram``,
+        reward_noise: and of an entry of ``rewards``.
     """
 
     gram: Floats
@@ -73,15 +73,10 @@ class Sums:
         """Summed over steps."""
         if len(self.gram) == 1:
             return self
-        more = math.sqrt(len(self.gram))
-        return Sums(
-            self.gram.sum(axis=0, keepdims=True),
-            self.following.sum(axis=0, keepdims=True),
-            self.rewards.sum(axis=0, keepdims=True),
-            self.noise * more,
-            self.gram_noise * more,
-            self.reward_noise * more,
-        )
+        arrays = (self.gram, self.following, self.rewards)
+        gram, following, rewards = (array.sum(axis=0, keepdims=True) for array in arrays)
+        noises = (self.noise, self.gram_noise, self.reward_noise)
+        return Sums(gram, following, rewards, *(math.sqrt(len(self.gram)) * n for n in noises))
 
 
 def add_features(sums: BlockSums, release: Release, statistic: FeatureSums, users: int) -> None:
@@ -103,14 +98,9 @@ def add_features(sums: BlockSums, release: Release, statistic: FeatureSums, user
 
 def feature_sums(sums: BlockSums) -> Sums:
     """All blocks together."""
-    return Sums(
-        sums.scaled("gram"),
-        sums.scaled("next"),
-        sums.scaled("rewards"),
-        float(sums.noise("next")),
-        float(sums.noise("gram")),
-        float(sums.noise("rewards")),
-    )
+    gram, following, rewards = (sums.scaled(name) for name in ("gram", "next", "rewards"))
+    noises = (float(sums.noise(name)) for name in ("next", "gram", "rewards"))
+    return Sums(gram, following, rewards, *noises)
 
 
 @dataclass(frozen=True)

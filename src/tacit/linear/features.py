@@ -12,8 +12,6 @@ from tacit.core.algorithm import Floats
 from tacit.linear.base import LinearAlgorithm, LinearWay
 from tacit.linear.estimate import (
     REWARD_VARIANCE,
-    LinearWidths,
-    Sums,
     add_features,
     distributions,
     feature_sums,
@@ -25,7 +23,7 @@ from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import operator_bound, positive_part, rectangle_bound, ridge_inverse
 
 if TYPE_CHECKING:
-    from tacit.linear.estimate import Answer
+    from tacit.linear.estimate import Answer, LinearWidths, Sums
     from tacit.privacy.curators.gate import Release
 
 # Rows of probabilities are projected where there are at most this many in all.
@@ -106,17 +104,12 @@ class SumModel:
     ) -> None:
         self._features = features.reshape(-1, features.shape[2])
         self._shape = features.shape[:2]
-        self._widths = widths
-        self._horizon = horizon
-        self._sums = sums
-        self._reward_sums = rewards
+        self._widths, self._horizon = widths, horizon
+        self._sums, self._reward_sums = sums, rewards
+        self._dimension = int(features.shape[2])
         self.ridge = self._ridge_of(sums)
-        self._probabilities: dict[int, Floats | None] = {}
+        self._probabilities: dict[int, Floats] = {}
         self._lengths: dict[int, tuple[Floats, Floats]] = {}
-
-    @property
-    def _dimension(self) -> int:
-        return int(self._features.shape[1])
 
     def _event(self, rows: int) -> float:
         return self._widths.failure / (6.0 * rows * self._widths.releases)
@@ -151,11 +144,8 @@ class SumModel:
             squares = REWARD_VARIANCE * leverage + noise[:, np.newaxis] * length
             of_ridge = REWARD_VARIANCE * ridge**2 * length
             widths = self._widths.practical(squares, of_ridge)
-        rows = len(weights)
-        return (
-            (weights @ self._features.T).reshape(rows, *self._shape),
-            widths.reshape(rows, *self._shape),
-        )
+        shape = (len(weights), *self._shape)
+        return (weights @ self._features.T).reshape(shape), widths.reshape(shape)
 
     def _reward_beta(self, sums: Sums, ridge: float) -> float:
         p, level, d = self._event(len(sums.gram)), ridge / 2.0, self._dimension
@@ -219,16 +209,13 @@ class SumModel:
 
     def _projected(self, at: int) -> Floats | None:
         """Predicted probabilities (S A, S) as distributions; ``None`` where they are too many."""
+        if len(self._features) * self._shape[0] > _MOST_PROBABILITIES:
+            return None
         if at not in self._probabilities:
-            S = self._shape[0]
-            rows = None
-            if len(self._features) * S <= _MOST_PROBABILITIES:
-                raw = self._features @ (self.inverse[at] @ self._sums.following[at])
-                rows = distributions(raw)
-            self._probabilities[at] = rows
+            raw = self._features @ (self.inverse[at] @ self._sums.following[at])
+            self._probabilities[at] = distributions(raw)
         return self._probabilities[at]
 
     def precision(self) -> Floats:
         """Regularised Grams in units of their ridge."""
-        units = np.eye(self._dimension)
-        return positive_part(self._sums.gram) / self.ridge + units
+        return positive_part(self._sums.gram) / self.ridge + np.eye(self._dimension)

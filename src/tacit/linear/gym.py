@@ -13,17 +13,13 @@ from tacit.linear import worlds
 
 def register_envs() -> None:
     """Registers the built-in worlds with Gymnasium; once is enough, twice does no harm."""
-    register_worlds("tacit.linear.gym:make_env", _REGISTERED)
+    worlds_of: tuple[Registered, ...] = ("TwoState", "two_state", {}), ("Simplex", "simplex", {})
+    register_worlds("tacit.linear.gym:make_env", worlds_of)
 
 
 def make_env(world: str, **parameters: Any) -> FiniteEnv:
     """The environment of a built-in world; what ``gymnasium.make`` calls."""
     return FiniteEnv(getattr(worlds, world)(**parameters))
 
-
-_REGISTERED: tuple[Registered, ...] = (
-    ("TwoState", "two_state", {}),
-    ("Simplex", "simplex", {}),
-)
 
 register_envs()

@@ -155,12 +155,8 @@ class LSVIUCB(LinearAlgorithm):
 def enough_was_learnt(old: Floats, new: Floats, test: Switching) -> bool:
     """Whether at any step the determinant of a precision matrix doubled, or some direction's did.
 
-    The determinant is that of line 9 of DP-LSVI-UCB++, looked at once for all steps.
-
-    Args:
-        old: precision matrices (L, d, d) at the last switch.
-        new: those of now.
-        test: ``"determinant"`` or ``"rayleigh"``.
+    Matrices are (L, d, d), ``old`` ones of the last switch. The determinant is that of line 9 of
+    DP-LSVI-UCB++, looked at once for all steps.
     """
     if test == "determinant":
         grown = np.linalg.slogdet(new)[1] - np.linalg.slogdet(old)[1] >= math.log(2.0)

@@ -66,12 +66,9 @@ class LSVIUCBPlusPlus(LSVIUCB):
 
     def _first_bounds(self) -> dict[str, Floats]:
         """Nothing is known (line 2)."""
-        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        left = np.arange(H, 0, -1.0)[:, np.newaxis, np.newaxis]
-        return {
-            "optimistic": np.broadcast_to(left, (H, S, A)).copy(),
-            "pessimistic": np.zeros((H, S, A)),
-        }
+        shape = self.spec.horizon, self.spec.states, self.spec.actions
+        left = np.arange(self.spec.horizon, 0, -1.0)[:, np.newaxis, np.newaxis]
+        return {"optimistic": np.zeros(shape) + left, "pessimistic": np.zeros(shape)}
 
     def bounded(self, name: str, step: int, q_values: Floats) -> Floats:
         """In theory bounds only ever tighten."""

@@ -112,16 +112,8 @@ class LinearOptions(TheoryOptions):
 def choose_statistic(
     spec: LinearSpec, privacy: Privacy, options: LinearOptions, stationary: bool, asks_again: bool
 ) -> tuple[Kind, str]:
-    """What is asked of users, and why.
-
-    Args:
-        spec: of the world.
-        privacy: what sets the noise.
-        options: which may decide it.
-        stationary: whether transitions are taken to be the same at every step.
-        asks_again: whether asking users again suits the algorithm's blocks.
-    """
-    asked = options.statistic
+    """What is asked of users, and why; ``asks_again`` is whether that suits the algorithm."""
+    asked, n, d = options.statistic, spec.states, spec.dimension
     if asked == "targets" and not privacy.private:
         return "features", "without privacy they know the same as 'targets', and cost nothing"
     _check_statistic(privacy, options)
@@ -135,22 +127,15 @@ def choose_statistic(
         return "features", "sums of features answer every question, and cost nothing extra"
     if options.bonus == "theory":
         return "features", "the theory is for them"
-    if spec.states <= 2 * spec.dimension:
-        return "counts", (
-            f"{spec.states} states are few beside {spec.dimension} features, and a policy "
-            "reaches one action in each"
-        )
-    pooled = stationary and spec.stationary_rewards
-    many = spec.states > (_MANY_STATES_POOLED if pooled else _MANY_STATES)
-    if many and asks_again and privacy.joint:
-        return "targets", (
-            f"{spec.states} states are many: only values of them are asked for, again after "
-            "every block"
-        )
-    return "features", (
-        f"{spec.dimension} features are few beside {spec.states} states, and one release "
-        "serves every value function"
-    )
+    if n <= 2 * d:
+        few = f"{n} states are few beside {d} features"
+        return "counts", f"{few}, and a policy reaches one action in each"
+    many = _MANY_STATES_POOLED if stationary and spec.stationary_rewards else _MANY_STATES
+    if n > many and asks_again and privacy.joint:
+        only = "only values of them are asked for, again after every block"
+        return "targets", f"{n} states are many: {only}"
+    few = f"{d} features are few beside {n} states"
+    return "features", f"{few}, and one release serves every value function"
 
 
 def _check_statistic(privacy: Privacy, options: LinearOptions) -> None:

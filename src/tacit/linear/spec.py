@@ -22,10 +22,9 @@ class LinearSpec(FeatureSpec):
 
     Next states and mean rewards are linear in d features phi(s, a) that everybody knows:
     P_h(s' | s, a) = <phi(s, a), mu_h(s')> and r_h(s, a) = <phi(s, a), theta_h>, where nobody knows
-    mu and theta. It is a :class:`~tacit.finite.spec.FiniteSpec` too, so that agents which
-    make no use of features run on the same worlds.
-
-    Specs are equal if all they say is equal. Their arrays are read-only copies.
+    mu and theta. It is a :class:`~tacit.finite.spec.FiniteSpec` too, so that agents which make no
+    use of features run on the same worlds. Specs are equal if all they say is equal; their arrays
+    are read-only copies.
 
     Attributes:
         states: how many.

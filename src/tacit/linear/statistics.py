@@ -9,17 +9,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.sizes import check_seed, check_size, numbers
-from tacit.finite.visits import read_codes, read_rewards, read_steps
+from tacit.finite.visits import check_occupancy
 from tacit.linear.tables import unit_features
-from tacit.privacy.bounds.features import MOST_PAIRS, SHORTEST, BoundedSteps, inner_products
+from tacit.privacy.bounds.features import SHORTEST, BoundedSteps, farthest_products
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_codes, read_rewards, read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
+
+Occupancy: TypeAlias = tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.generic]]
 
 # The largest table of all phi phi' that is made.
 _OUTER = 1 << 22
@@ -42,16 +46,10 @@ def weighted_grams(features: Floats, weights: Floats) -> Floats:
     return grams
 
 
-def occupancy_counts(
-    block: Block, shape: tuple[int, int]
-) -> tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.generic]]:
+def occupancy_counts(block: Block, shape: tuple[int, int]) -> Occupancy:
     """Actions (H, S), transitions (H, S, S) and reward sums (H, S) of a simulated block."""
     actions, counts, rewards = block["actions"], block["transitions"], block["rewards"]
-    if actions.shape != shape or counts.shape != (*shape, shape[1]) or rewards.shape != shape:
-        raise InvalidArgument(
-            f"an aggregate block must have actions and rewards of shape {shape} and transitions "
-            f"of shape {(*shape, shape[1])}, got {actions.shape}, {rewards.shape}, {counts.shape}"
-        )
+    check_occupancy(shape, actions, counts, rewards)
     return np.asarray(actions, dtype=np.int64), counts, rewards
 
 
@@ -117,8 +115,7 @@ class FeatureSums(LoopSums, BoundedSteps):
         """``gram``, ``next`` and ``rewards``."""
         L, d, S = self.rows, self.dimension, self.states
         shape = (L, d * (d + 1) // 2) if self.triangle else (L, d, d)
-        symmetric = not self.triangle
-        parts = [Part("gram", shape, symmetric=symmetric, weight=math.sqrt(self.gram))]
+        parts = [Part("gram", shape, symmetric=not self.triangle, weight=math.sqrt(self.gram))]
         if self.following:
             parts.append(Part("next", (L, d, S)))
         if self.reward > 0.0:
@@ -132,29 +129,26 @@ class FeatureSums(LoopSums, BoundedSteps):
         d = self.dimension
         matrix = np.zeros((self.rows, d, d))
         rows, columns = np.triu_indices(d)
-        matrix[:, rows, columns] = part
-        matrix[:, columns, rows] = part
+        matrix[:, rows, columns] = matrix[:, columns, rows] = part
         return matrix
 
     # Sums.
 
     def check(self, block: Block) -> None:
         """Looks at shapes only: sums are made at the gate."""
-        if not block.aggregate:
+        if block.aggregate:
+            self._occupancy(block)
+        else:
             super().check(block)
-            return
-        self._check_unclipped()
-        occupancy_counts(block, (self.horizon, self.states))
 
-    def _check_unclipped(self) -> None:
+    def _occupancy(self, block: Block) -> Occupancy:
         if self.clips:
             raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
+        return occupancy_counts(block, (self.horizon, self.states))
 
     def aggregate(self, block: Block) -> Floats:
         """From a simulated block whose users followed one policy; see :func:`occupancy_counts`."""
-        self._check_unclipped()
-        shape = (self.horizon, self.states)
-        actions, counts, rewards = occupancy_counts(block, shape)
+        actions, counts, rewards = self._occupancy(block)
         at = np.arange(self.states)
         chosen = self.features[at, actions]  # (H, S, d)
         steps = np.arange(self.horizon)[:, np.newaxis] if len(self._weights) > 1 else 0
@@ -217,13 +211,7 @@ class TargetSums(LoopSums):
     counts if its state, action, next state and reward are valid, as in :class:`FeatureSums`, whose
     Gram matrix belongs to it. One part, ``targets`` (k, d). Targets are cut to [-1, 1].
 
-    Sensitivity. With v the vector of the k values at the next state, a user is w phi v', of length
-    w sqrt(q) |v|, q = |phi|^2 <= 1. Two users are w^2 q |v|^2 + w'^2 q' |v'|^2 - 2 t <v, v'> apart,
-    squared, where t = w w' <phi, phi'>. The bound is the largest of it over all pairs, of next
-    states too, and so exact. It is convex in each of v and v': for k = 1 only the least and the
-    largest target matter. Where pairs are too many, |v|^2 is the largest there is and <v, v'> in
-    the range it has. Where pairs of states and actions alone are too many, distances are at most
-    twice the largest length, or sqrt(2) times if neither features nor targets are negative.
+    Sensitivity: :func:`~tacit.privacy.bounds.features.farthest_products`, looked at for all pairs.
 
     Every question is exact, and yet no two users cost what all questions of a round add up to: to
     Grams those are farthest apart whose phi are orthogonal, to targets those who share a phi and
@@ -268,7 +256,7 @@ class TargetSums(LoopSums):
         assert self.weights is not None  # noqa: S101
         return self.weights
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``targets``."""
         return Layout((Part("targets", (len(self.targets), self.features.shape[2])),))
@@ -286,33 +274,7 @@ class TargetSums(LoopSums):
 
     @cached_property
     def _replace(self) -> float:
-        table, targets, alone = self._weighted, self.targets, self._longest**2
-        nonnegative = (table >= 0).all() and (targets >= 0).all()
-        most = (2.0 if nonnegative else 4.0) * alone
-        if max(len(table), self.states) ** 2 > MOST_PAIRS:
-            return math.sqrt(most)
-        if len(targets) == 1:
-            targets = np.array([[targets.min(), targets.max()]])
-            # One phi with opposite targets often is the worst pair there can be.
-            apart = (table**2).sum(axis=1).max() * (targets[0, 1] - targets[0, 0]) ** 2
-            if apart >= most * (1.0 - 1e-12):
-                return math.sqrt(most)
-        products = targets.T @ targets
-        squares = products.diagonal()
-        # |v|^2, |v'|^2 and <v, v'> of pairs of next states.
-        if products.size * len(table) ** 2 <= MOST_PAIRS:
-            cases = [
-                (squares[i], squares[j], products[i, j]) for i, j in np.ndindex(products.shape)
-            ]
-        else:
-            cases = [(squares.max(), squares.max(), c) for c in (products.min(), products.max())]
-        q = (table**2).sum(axis=1)
-        farthest = alone
-        for some, t in inner_products(table):
-            for v, u, c in cases:
-                pairs = v * q[some, np.newaxis] + u * q - 2.0 * c * t
-                farthest = max(farthest, float(pairs.max()))
-        return math.sqrt(min(farthest, most))
+        return farthest_products(self._weighted, self.targets, self._longest)
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
@@ -337,13 +299,8 @@ class TargetSums(LoopSums):
             if block[name].shape != shape:
                 raise InvalidArgument(f"{name!r} must have shape {shape}, got {block[name].shape}")
         # One step of all users: nothing else is read.
-        columns = {
-            "states": block["states"][:, h],
-            "after": block["states"][:, h + 1],
-            "actions": block["actions"][:, h],
-            "rewards": block["rewards"][:, h],
-        }
-        here = Block(users, columns)
+        columns = {name: block[name][:, h] for name in shapes}
+        here = Block(users, columns | {"after": block["states"][:, h + 1]})
         rows = users if separate else 1
         sums = np.zeros((rows, len(self.targets), self.features.shape[2]))
         sum_targets(

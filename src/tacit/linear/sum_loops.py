@@ -117,9 +117,8 @@ def sum_targets(
     sums: Floats,
 ) -> None:
     """Adds weight times feature times target of one step of users to ``sums`` (rows, k, d)."""
-    users = len(states)
     n_states, n_actions, dimension = features.shape
-    for user in range(users):
+    for user in range(len(states)):
         row = user if separate else 0
         state, action, there = states[user], actions[user], after[user]
         if state < 0 or state >= n_states or there < 0 or there >= n_states:

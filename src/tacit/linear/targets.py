@@ -12,20 +12,13 @@ import numpy as np
 
 from tacit.core.algorithm import Floats
 from tacit.core.asks import Ask
-from tacit.linear.estimate import (
-    LinearWidths,
-    Sums,
-    add_features,
-    feature_sums,
-    middle_of,
-    spread_of,
-)
+from tacit.linear.estimate import add_features, feature_sums, middle_of, spread_of
 from tacit.linear.features import FeatureWay, SumModel
 from tacit.linear.statistics import FeatureSums, TargetSums
 from tacit.numerics.block_sums import BlockSums
 
 if TYPE_CHECKING:
-    from tacit.linear.estimate import Answer
+    from tacit.linear.estimate import Answer, LinearWidths, Sums
     from tacit.privacy.curators.gate import Release
 
 # What later value functions are multiplied by when users are asked about several.
@@ -71,11 +64,8 @@ class AnswerModel(SumModel):
     Targets are values around their middle, in units of half their range. All of a step share one
     budget, of which the first gets most.
 
-    Args:
-        features: (S, A, d).
-        sums: Grams and rewards of all steps, without next states.
-        widths: practical ones.
-        pooled_rewards: whether one reward function serves all steps.
+    ``sums`` are Grams and rewards of all steps, without next states; ``pooled_rewards`` is whether
+    one reward function serves all steps.
     """
 
     def __init__(
@@ -99,8 +89,7 @@ class AnswerModel(SumModel):
             known = np.broadcast_to(middles[:, np.newaxis, np.newaxis], shape)
             return known, np.zeros(shape)
         answers, noise = answer[0] / shares[:, np.newaxis], answer[1]
-        inverse = self.inverse[step]
-        weights = answers @ inverse  # in units of half the range
+        weights = answers @ self.inverse[step]  # in units of half the range
         leverage, length = self.lengths(step)
         means = np.clip(weights @ self._features.T, -1.0, 1.0)
         variance = np.array([spread_of(target, 1.0) for target in targets])

@@ -39,12 +39,7 @@ class LinearWorld(FiniteWorld):
         known_rewards: whether agents are told the mean rewards.
         name: what it is called; the built-in worlds have names that rebuild them.
 
-    Attributes:
-        features: as given, read-only like all of them.
-        measures: as given.
-        rewards: as given.
-        model: the probabilities that they make, checked.
-        name: as given.
+    What is given are attributes too, read-only; ``model`` are the probabilities that they make.
 
     >>> world = LinearWorld(features=[[[1.0, 0.0], [0.0, 1.0]]] * 2, measures=[np.eye(2)],
     ...                     rewards=[[0.1, 0.9]], horizon=3)
@@ -73,9 +68,7 @@ class LinearWorld(FiniteWorld):
         self.known_rewards = flag("known_rewards", known_rewards)
         model = FiniteModel(
             transitions=_transitions(self.features, self.measures),
-            reward_probabilities=bernoulli(
-                "<features, rewards>", _mean_rewards(self.features, self.rewards)
-            ),
+            reward_probabilities=_rewards(self.features, self.rewards),
             reward_values=BERNOULLI,
             start=start_distribution(start, S),
             horizon=horizon,
@@ -85,13 +78,9 @@ class LinearWorld(FiniteWorld):
     @cached_property
     def spec(self) -> LinearSpec:
         """What an agent may know."""
-        of_model = self.model.spec
+        names = ("states", "actions", "horizon", "reward_values", "start")
         return LinearSpec(
-            states=of_model.states,
-            actions=of_model.actions,
-            horizon=of_model.horizon,
-            reward_values=of_model.reward_values,
-            start=of_model.start,
+            **{name: getattr(self.model.spec, name) for name in names},
             features=self.features,
             stationary_transitions=len(self.measures) == 1,
             stationary_rewards=len(self.rewards) == 1,
@@ -133,7 +122,8 @@ def _transitions(features: Floats, measures: Floats) -> Floats:
     return check_distributions("<features, measures>", P, shape)
 
 
-def _mean_rewards(features: Floats, rewards: Floats) -> Floats:
+def _rewards(features: Floats, rewards: Floats) -> Floats:
     means = np.moveaxis(features @ rewards.T, -1, 0)
     near = np.clip(means, 0.0, 1.0)
-    return np.where(np.abs(means - near) <= _ROUNDING, near, means)
+    near = np.where(np.abs(means - near) <= _ROUNDING, near, means)
+    return bernoulli("<features, rewards>", near)

@@ -17,6 +17,8 @@ from tacit.privacy.errors import InvalidArgument
 Floats = NDArray[np.float64]
 
 _CODES, _BITS = 100, 8
+# In the name of a world only where it is not as usual.
+_KNOWN = ",known_rewards=True"
 
 # Up to these sizes accepted worlds are common enough to be found by drawing.
 _DRAWN_STATES, _DRAWN_STATES_PER_STEP, _DRAWN_ACTIONS, _DRAWN_DIMENSION = 100, 50, 20, 20
@@ -67,17 +69,16 @@ def two_state(
     right = np.zeros((2, _CODES))
     right[0, star] = 1.0
     right[1] = 1.0 - right[0]
-    features = np.concatenate(
-        [np.broadcast_to(codes, (2, _CODES, _BITS)), np.stack([right, 1.0 - right], axis=-1)],
-        axis=-1,
-    )
+    of_codes = np.broadcast_to(codes, (2, _CODES, _BITS))
+    features = np.concatenate([of_codes, np.stack([right, 1.0 - right], axis=-1)], axis=-1)
     to_0 = np.where(bits[:, np.newaxis] == [1, 0], 1.0 - softness, softness)
     measures = np.zeros((H, _BITS + 2, 2))
     measures[:, _BITS:] = 3.0 * np.stack([to_0, 1.0 - to_0], axis=-1)
     rewards = np.zeros((1, _BITS + 2))
     rewards[0, _BITS:] = 3.0 * np.array([0.99, 0.01])
     known = flag("known_rewards", known_rewards)
-    name = f"two_state:seed={seed},softness={float(softness)},horizon={H}{_named(known)}"
+    told = _KNOWN if known else ""
+    name = f"two_state:seed={seed},softness={float(softness)},horizon={H}{told}"
     return LinearWorld(features / 3.0, measures, rewards, H, known_rewards=known, name=name)
 
 
@@ -121,12 +122,9 @@ def simplex(
     >>> world.baseline_value < 0.5 * world.optimal_value
     True
     """
-    d = _at_least(3, "dimension", dimension)
-    S = _at_least(2, "states", states)
-    A = _at_least(2, "actions", actions)
-    H = _at_least(2, "horizon", horizon)
-    seed = check_seed("seed", seed)
-    stationary = flag("stationary", stationary)
+    d, S = _at_least(3, "dimension", dimension), _at_least(2, "states", states)
+    A, H = _at_least(2, "actions", actions), _at_least(2, "horizon", horizon)
+    seed, stationary = check_seed("seed", seed), flag("stationary", stationary)
     known = flag("known_rewards", known_rewards)
     L = 1 if stationary else H
     check_bytes("transitions", (L, S, A, S))
@@ -135,9 +133,7 @@ def simplex(
     rng = np.random.default_rng(seed)
     most = _DRAWN_STATES if stationary else _DRAWN_STATES_PER_STEP
     small = most >= S and A <= _DRAWN_ACTIONS and d <= _DRAWN_DIMENSION
-    found = _drawn(rng, (S, A, d), L, H) if small else None
-    if found is None:
-        found = _built(rng, (S, A, d), L)
+    found = (_drawn(rng, (S, A, d), L, H) if small else None) or _built(rng, (S, A, d), L)
     if not _accepted(*found, H):
         raise InvalidArgument(
             f"no world with dimension={d}, states={S}, actions={A}, horizon={H} was found whose "
@@ -145,7 +141,7 @@ def simplex(
         )
     name = (
         f"simplex:dimension={d},states={S},actions={A},horizon={H},seed={seed},"
-        f"stationary={stationary}{_named(known)}"
+        f"stationary={stationary}{_KNOWN if known else ''}"
     )
     features, measures, rewards = found
     return LinearWorld(features, measures, rewards[np.newaxis], H, known_rewards=known, name=name)
@@ -154,21 +150,13 @@ def simplex(
 def linear_from_tabular(world: Any) -> LinearWorld:
     """A finite world as a linear MDP: one feature for every state and action, so d = S A.
 
-    Users, values and losses are those of the world.
-
-    Args:
-        world: any world with a ``model``, such as the tabular ones; or a model.
+    Users, values and losses are those of the world: any with a ``model``, or a model itself.
 
     >>> from tacit.registry import build_world
     >>> linear_from_tabular(build_world("riverswim")).spec.dimension
     12
     """
     return _LinearTable(world)
-
-
-def _named(known_rewards: bool) -> str:
-    """In the name of a world only where it is not as usual."""
-    return ",known_rewards=True" if known_rewards else ""
 
 
 def _at_least(least: int, name: str, value: int) -> int:

@@ -27,6 +27,49 @@ def inner_products(table: Floats) -> Iterator[tuple[slice, Floats]]:
         yield some, table[some] @ table.T
 
 
+def farthest_products(table: Floats, targets: Floats, longest: float) -> float:
+    """How far two users are apart of whom each is w phi v', a weighted feature times values.
+
+    With v the vector of the k values at the next state, such a vector has the length w sqrt(q) |v|,
+    q = |phi|^2 <= 1. Two users are w^2 q |v|^2 + w'^2 q' |v'|^2 - 2 t <v, v'> apart, squared, where
+    t = w w' <phi, phi'>. The bound is the largest of it over all pairs, of next states too, and so
+    exact. It is convex in each of v and v': for k = 1 only the least and the largest target matter.
+    Where pairs are too many, |v|^2 is the largest there is and <v, v'> in the range it has. Where
+    pairs of states and actions alone are too many, distances are at most twice the largest length,
+    or sqrt(2) times if neither features nor targets are negative.
+
+    Args:
+        table: features times weights, (S A, d).
+        targets: (k, S).
+        longest: the largest length.
+    """
+    alone = longest**2
+    nonnegative = (table >= 0).all() and (targets >= 0).all()
+    most = (2.0 if nonnegative else 4.0) * alone
+    if max(len(table), targets.shape[1]) ** 2 > MOST_PAIRS:
+        return math.sqrt(most)
+    if len(targets) == 1:
+        targets = np.array([[targets.min(), targets.max()]])
+        # One phi with opposite targets often is the worst pair there can be.
+        apart = (table**2).sum(axis=1).max() * (targets[0, 1] - targets[0, 0]) ** 2
+        if apart >= most * (1.0 - 1e-12):
+            return math.sqrt(most)
+    products = targets.T @ targets
+    squares = products.diagonal()
+    # |v|^2, |v'|^2 and <v, v'> of pairs of next states.
+    if products.size * len(table) ** 2 <= MOST_PAIRS:
+        cases = [(squares[i], squares[j], products[i, j]) for i, j in np.ndindex(products.shape)]
+    else:
+        cases = [(squares.max(), squares.max(), c) for c in (products.min(), products.max())]
+    q = (table**2).sum(axis=1)
+    farthest = alone
+    for some, t in inner_products(table):
+        for v, u, c in cases:
+            pairs = v * q[some, np.newaxis] + u * q - 2.0 * c * t
+            farthest = max(farthest, float(pairs.max()))
+    return math.sqrt(min(farthest, most))
+
+
 @dataclass(frozen=True, eq=False)
 class BoundedSteps(Statistic):
     """A statistic of weighted steps, each a Gram matrix, a next state and a reward.
