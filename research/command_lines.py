@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.figures import png
 
 
 class Parser(argparse.ArgumentParser):
@@ -63,3 +62,15 @@ def picture(text: str) -> Path:
         return png(text)
     except InvalidArgument as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def png(text: str) -> Path:
+    """The path of a PNG in a folder that exists, found out before anything is run."""
+    path = Path(text)
+    if path.suffix.lower() != ".png":
+        raise InvalidArgument(f"is {text!r}, but must end in .png")
+    if not path.parent.is_dir():
+        raise InvalidArgument(f"is {text!r}, but there is no folder {path.parent}")
+    if path.is_dir():
+        raise InvalidArgument(f"is {text!r}, which is a folder")
+    return path

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 import tacit
-from research.command_lines import Parser, whole
+from research.command_lines import Parser, png, whole
 from tacit.simulation.compare import median
-from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends, png
+from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
 from tacit.simulation.plots import _short as short
 
 if TYPE_CHECKING:

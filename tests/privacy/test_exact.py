@@ -23,8 +23,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit import (
+    LDPOB,
+    LDPUCRLVTR,
     LSVIUCB,
     OFU,
+    PUCB,
+    UCBPO,
+    UCBVI,
     AdaptiveLSVIUCB,
     BatchedLSVIUCB,
     Block,
@@ -32,6 +37,8 @@ from tacit import (
     FittedFunctionalQ,
     FunctionalQ,
     JointDP,
+    LinOptPO,
+    LinOptVI,
     LocalDP,
     LSVIUCBPlusPlus,
     Relation,
@@ -49,9 +56,6 @@ from tacit.finite.visits import VisitCounts
 from tacit.linear import simplex, two_state
 from tacit.lq import double_integrator
 from tacit.mixture import mixture_of_models
-from tacit.mixture.ldp_ucrl_vtr import LDPUCRLVTR
-from tacit.mixture.linopt_po import LinOptPO
-from tacit.mixture.linopt_vi import LinOptVI
 from tacit.privacy import exact
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
@@ -69,10 +73,6 @@ from tacit.privacy.statistic import Statistic, StreamedBlock
 from tacit.privacy.zcdp import epsilon_from_rho, rho_from_budget
 from tacit.simulation.run import run
 from tacit.tabular import riverswim
-from tacit.tabular.ldpob import LDPOB
-from tacit.tabular.pucb import PUCB
-from tacit.tabular.ucbpo import UCBPO
-from tacit.tabular.ucbvi import UCBVI
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

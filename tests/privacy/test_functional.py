@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
@@ -124,11 +124,29 @@ def test_points_that_are_not_finite_are_the_zero_function(kernel: Kernel) -> Non
     assert diagonal.max() <= kernel.bound**2 * (1.0 + 1e-12)
 
 
+def ou_norm(
+    rate: float,
+    function: Callable[[np.ndarray], np.ndarray],
+    derivative: Callable[[np.ndarray], np.ndarray],
+    low: float = 0.0,
+    high: float = 1.0,
+    breaks: Sequence[float] = (),
+) -> float:
+    """The norm of :class:`OU`'s space by quadrature; ``function`` is smooth between the breaks."""
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    ends = np.array([low, *sorted(breaks), high])
+    half = np.diff(ends) / 2.0
+    x = (ends[:-1, np.newaxis] + half[:, np.newaxis] * (1.0 + nodes)).ravel()
+    w = (half[:, np.newaxis] * weights).ravel()
+    inner = float(w @ (derivative(x) ** 2 + (rate * function(x)) ** 2))
+    border = float((function(np.array([low, high])) ** 2).sum())
+    return math.sqrt(border / 2.0 + inner / (2.0 * rate))
+
+
 @pytest.mark.parametrize("rate", [0.3, 5.0, 40.0])
 @pytest.mark.parametrize("at", [0.0, 0.21, 1.0])
 def test_the_norm_of_the_ou_space_is_the_papers(rate: float, at: float) -> None:
     """|K_y| = 1, and <f, K_y> = f(y) by polarisation, with Lemma 6's inner product."""
-    kernel = OU(rate)
 
     def section(x: np.ndarray) -> np.ndarray:
         return np.exp(-rate * np.abs(x - at))
@@ -137,10 +155,11 @@ def test_the_norm_of_the_ou_space_is_the_papers(rate: float, at: float) -> None:
         return np.asarray(-rate * np.sign(x - at) * section(x))
 
     breaks = (at,) if 0.0 < at < 1.0 else ()
-    assert kernel.norm(section, slope, breaks=breaks) == pytest.approx(1.0, abs=1e-9)
+    assert ou_norm(rate, section, slope, breaks=breaks) == pytest.approx(1.0, abs=1e-9)
 
     def norm(sign: float) -> float:
-        return kernel.norm(
+        return ou_norm(
+            rate,
             lambda x: np.sin(3 * x) + sign * section(x),
             lambda x: 3 * np.cos(3 * x) + sign * slope(x),
             breaks=breaks,
@@ -159,7 +178,7 @@ def test_the_norm_of_a_sum_is_the_integral() -> None:
         gaps = s - x[:, np.newaxis]
         return np.asarray(e @ (-6.0 * np.sign(gaps) * np.exp(-6.0 * np.abs(gaps))))
 
-    by_quadrature = OU(6.0).norm(h, slope, low=-0.5, high=1.2, breaks=x.tolist())
+    by_quadrature = ou_norm(6.0, h, slope, low=-0.5, high=1.2, breaks=x.tolist())
     assert function_norm(OU(6.0), x, e) == pytest.approx(by_quadrature, rel=1e-9)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
+from tacit.cli.options import asked
 from tacit.cli.output import print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 
@@ -46,20 +47,16 @@ def audit_command(
     privacy: options.Privacy = "joint",
     sampler: options.Sampler = "floating-point",
     users: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Users of a run. \\[default: a few small blocks]"),
+        str | None, asked("N", "Users of a run. \\[default: a few small blocks]")
     ] = None,
     runs: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="Runs with each of the two users. \\[default: 1000]"),
+        str | None, asked("N", "Runs with each of the two users. \\[default: 1000]")
     ] = None,
-    seed: Annotated[str, typer.Option(metavar="N", help="Of users and attack.")] = "0",
+    seed: Annotated[str, asked("N", "Of users and attack.")] = "0",
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer runs, and no checks of behaviour.")
     ] = False,
-    html: Annotated[
-        str | None, typer.Option("--html", metavar="FILE", help="Write the report as a page.")
-    ] = None,
+    html: Annotated[str | None, asked("FILE", "Write the report as a page.", "--html")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Audits one agent."""
@@ -102,19 +99,11 @@ def audit_choice(
     seed: int = 0,
     progress: Progress = True,
 ) -> AgentAudit:
-    """Audits the agent of a text.
+    """Audits the agent of a text in a small world; see :func:`tacit.audit_agent`.
 
-    Args:
-        choice: the agent.
-        world: a small world.
-        privacy: model and budget.
-        users: how many users the audited agents serve, by their own schedule; by default four
-            blocks of forty, or where the agent has no choice of schedule as many as make three; and
-            forty where it asks all users at once.
-        runs: with each of the two neighbouring users, per audited block.
-        quick: fewer runs, and no checks of behaviour that take long.
-        seed: of the users and the attack.
-        progress: whether to show a progress bar.
+    By default the audited agents serve four blocks of forty users, or where the agent has no choice
+    of schedule as many as make three; and forty where it asks all users at once. ``quick`` is fewer
+    runs, and no checks of behaviour that take long.
     """
     from tacit.audit.audit_agent import audit_agent
 
@@ -133,11 +122,7 @@ def audit_choice(
 def maker(
     choice: AgentChoice, world: World, privacy: Privacy, users: int | None = None
 ) -> tuple[Callable[..., Any], int]:
-    """What makes the audited agents, and for how many users.
-
-    Raises:
-        InvalidArgument: the agent refuses the world, the model or its options.
-    """
+    """What makes the audited agents, and for how many users."""
     from tacit.registry import NamedMaker
 
     options = dict(choice.options)

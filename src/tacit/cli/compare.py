@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from tacit.cli import options
 from tacit.cli.output import print_json, print_table, say
@@ -28,16 +26,8 @@ HELP = (
 
 def compare_command(
     world: options.World,
-    agent: Annotated[
-        list[str],
-        typer.Option(
-            "--agent", metavar="NAME[:key=value,...]", help="An agent; give it several times."
-        ),
-    ],
-    epsilon: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NUMBER", help="Budget of one user; can be given several times."),
-    ] = None,
+    agent: options.Agents,
+    epsilon: options.Epsilons = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
     sampler: options.Sampler = "floating-point",
@@ -60,9 +50,8 @@ def compare_command(
             several = epsilon
         for one in several:
             label = choice.text if len(several) == 1 else f"{choice.text}, epsilon {one}"
-            lines.append(
-                (label, choice, options.chosen_privacy(choice, privacy, one, delta, sampler))
-            )
+            model = options.chosen_privacy(choice, privacy, one, delta, sampler)
+            lines.append((label, choice, model))
     made = simulate(world, lines, users, (seed, seeds), workers, plot, save)
     if as_json:
         print_json(made.to_dict())

@@ -35,14 +35,7 @@ OPTIONAL = {
 
 @dataclass(frozen=True)
 class Check:
-    """What was found out about one thing.
-
-    Attributes:
-        name: what was looked at.
-        state: ``"missing"`` is for what is optional; only ``"failed"`` needs to be mended.
-        detail: version, path or reason.
-        seconds: how long it took, where that says something.
-    """
+    """What was found out about one thing: only ``"failed"`` needs to be mended."""
 
     name: str
     state: State
@@ -141,19 +134,23 @@ def _writable(path: str) -> bool:
     return os.access(path, os.W_OK)
 
 
-def _episodes() -> Check:
+def _simulated(form: Literal["episodes", "counts"], users: int) -> tuple[float, float]:
+    """How long one user takes, who comes first, and then many."""
     import numpy as np
 
     from tacit.finite.policy import Policy
     from tacit.tabular import riverswim
 
-    world, users = riverswim(), 20_000
-    spec = world.spec
-    policy = Policy.uniform(spec.horizon, spec.states, spec.actions)
-    rng = np.random.default_rng(0)
-    first = _seconds(lambda: world.simulate(policy, 1, rng, "episodes"))
-    second = _seconds(lambda: world.simulate(policy, users, rng, "episodes"))
-    rate = users * spec.horizon / second
+    world, rng = riverswim(), np.random.default_rng(0)
+    policy = Policy.uniform(world.spec.horizon, world.spec.states, world.spec.actions)
+    first = _seconds(lambda: world.simulate(policy, 1, rng, form))
+    return first, _seconds(lambda: world.simulate(policy, users, rng, form))
+
+
+def _episodes() -> Check:
+    users, horizon = 20_000, 20
+    first, second = _simulated("episodes", users)
+    rate = users * horizon / second
     return Check(
         "users one by one",
         "slow" if rate < 3e6 else "ok",
@@ -163,17 +160,7 @@ def _episodes() -> Check:
 
 
 def _counts() -> Check:
-    import numpy as np
-
-    from tacit.finite.policy import Policy
-    from tacit.tabular import riverswim
-
-    world = riverswim()
-    spec = world.spec
-    policy = Policy.uniform(spec.horizon, spec.states, spec.actions)
-    rng = np.random.default_rng(0)
-    world.simulate(policy, 1, rng, "counts")
-    seconds = _seconds(lambda: world.simulate(policy, 10**9, rng, "counts"))
+    _, seconds = _simulated("counts", 10**9)
     state: State = "slow" if seconds > 0.1 else "ok"
     return Check("a billion users at once", state, f"{1e3 * seconds:.3g} ms", seconds)
 
@@ -189,8 +176,7 @@ def _agent() -> Check:
     def once() -> None:
         run(choose_agent("ucbvi").build(world.spec, users, privacy), world, progress=False)
 
-    first = _seconds(once)
-    seconds = _seconds(once)
+    first, seconds = _seconds(once), _seconds(once)
     detail = f"{seconds:.2g} s for {users:,} users, {first:.2g} s the first time"
     return Check("a private agent", "slow" if seconds > 3 else "ok", detail, seconds)
 

@@ -36,8 +36,7 @@ def figure_command(
     if name is None or name not in figures:
         raise InvalidArgument(f"figure is {name!r}, but must be one of {', '.join(figures)}")
     picture = output or f"{name}.png"
-    options.check_png("--output", picture)
-    options.check_writable("--output", picture)
+    options.check_writable("--output", picture, picture=True)
     raise typer.Exit(import_module(figures[name]).main([f"--output={picture}"]))
 
 

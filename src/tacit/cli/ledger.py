@@ -14,6 +14,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.ledger_account import account, simulated_runs, summary
 from tacit.cli.ledger_words import counted, markdown, summary_lines
+from tacit.cli.options import asked
 from tacit.cli.output import print_help_if_alone, print_json
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 
@@ -44,15 +45,15 @@ def ledger(context: typer.Context) -> None:
 )
 def create(
     file: FileArgument,
-    epsilon: Annotated[str, typer.Option(metavar="NUMBER", help="Budget of one person.")],
-    delta: Annotated[str, typer.Option(metavar="NUMBER", help="Budget of one person, 0 for pure.")],
+    epsilon: Annotated[str, asked("NUMBER", "Budget of one person.")],
+    delta: Annotated[str, asked("NUMBER", "Budget of one person, 0 for pure.")],
     relation: Annotated[
-        str, typer.Option(metavar="replace-one|zero-out", help="Between which data sets it holds.")
+        str, asked("replace-one|zero-out", "Between which data sets it holds.")
     ] = "replace-one",
     exact: Annotated[
         bool, typer.Option("--exact", help="Account by zCDP, as agents with exact noise need it.")
     ] = False,
-    note: Annotated[str, typer.Option(metavar="TEXT", help="A line for whoever reads it.")] = "",
+    note: Annotated[str, asked("TEXT", "A line for whoever reads it.")] = "",
 ) -> None:
     """Makes a ledger of people."""
     from tacit.core.texts import number
@@ -143,8 +144,7 @@ def verify(file: FileArgument, as_json: options.Json = False) -> None:
 def report(
     file: FileArgument,
     delta: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBER", help="At which delta. \\[default: what was declared]"),
+        str | None, asked("NUMBER", "At which delta. \\[default: what was declared]")
     ] = None,
     as_json: options.Json = False,
 ) -> None:

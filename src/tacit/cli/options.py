@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,64 +22,53 @@ if TYPE_CHECKING:
 _MODELS = ("joint", "local", "none")
 _SAMPLERS = ("floating-point", "exact")
 
+_NAMED = "NAME[:key=value,...]"
+
+
+def asked(metavar: str, words: str, *names: str) -> Any:
+    """What a command may be given, as a text."""
+    return typer.Option(*names, metavar=metavar, help=words)
+
+
 World = Annotated[
-    str,
-    typer.Option(
-        "--world",
-        metavar="NAME[:key=value,...]",
-        help="A world of tacit list, a .toml or .json file, or gym:ID,horizon=...",
-    ),
+    str, asked(_NAMED, "A world of tacit list, a .toml or .json file, or gym:ID,horizon=...")
 ]
 Agent = Annotated[
-    str,
-    typer.Option(
-        "--agent",
-        metavar="NAME[:key=value,...]",
-        help="An agent of tacit list, with its options, as ucbvi:stationary=true",
-    ),
+    str, asked(_NAMED, "An agent of tacit list, with its options, as ucbvi:stationary=true")
 ]
+Agents = Annotated[list[str], asked(_NAMED, "An agent; give it several times.")]
+OptionalWorld = Annotated[str | None, asked(_NAMED, "The world; or else its sizes.")]
 Privacy = Annotated[
     str,
-    typer.Option(
-        metavar="|".join(_MODELS),
-        help="Whom users trust: joint (a curator), local (their own device), none (no guarantee).",
+    asked(
+        "|".join(_MODELS),
+        "Whom users trust: joint (a curator), local (their own device), none (no guarantee).",
     ),
 ]
 Epsilon = Annotated[
-    str | None,
-    typer.Option(metavar="NUMBER", help="Budget of one user; must be given unless not private."),
+    str | None, asked("NUMBER", "Budget of one user; must be given unless not private.")
+]
+Epsilons = Annotated[
+    list[str] | None, asked("NUMBER", "Budget of one user; can be given several times.")
 ]
 Delta = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NUMBER", help="Budget of one user, 0 for pure; must be given unless not private."
-    ),
+    str | None, asked("NUMBER", "Budget of one user, 0 for pure; must be given unless not private.")
 ]
 Sampler = Annotated[
     str,
-    typer.Option(
-        metavar="|".join(_SAMPLERS),
-        help="How noise is drawn: exact has no low-order bits to read, and is a little larger.",
+    asked(
+        "|".join(_SAMPLERS),
+        "How noise is drawn: exact has no low-order bits to read, and is a little larger.",
     ),
 ]
-Users = Annotated[str, typer.Option(metavar="N", help="Users that are served, as 1000000 or 1e6.")]
-Seeds = Annotated[str, typer.Option(metavar="N", help="How many runs.")]
-Seed = Annotated[str, typer.Option(metavar="N", help="The first run's seed; then it counts.")]
-Workers = Annotated[
-    str | None,
-    typer.Option(metavar="N", help="Processes at a time. \\[default: one per processor]"),
-]
+Users = Annotated[str, asked("N", "Users that are served, as 1000000 or 1e6.")]
+Seeds = Annotated[str, asked("N", "How many runs.")]
+Seed = Annotated[str, asked("N", "The first run's seed; then it counts.")]
+Workers = Annotated[str | None, asked("N", "Processes at a time. \\[default: one per processor]")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Plot = Annotated[
-    str | None, typer.Option("--plot", metavar="FILE.png", help="Draw regret and values.")
-]
+Plot = Annotated[str | None, asked("FILE.png", "Draw regret and values.")]
 Save = Annotated[
-    str | None,
-    typer.Option(
-        "--save",
-        metavar="FILE",
-        help="Write every release of every run, with the summary, as JSON.",
-    ),
+    str | None, asked("FILE", "Write every release of every run, with the summary, as JSON.")
 ]
 
 
@@ -146,21 +135,13 @@ def check_choice(name: str, text: str, allowed: Sequence[str]) -> None:
         raise InvalidArgument(f"{name} is {text!r}, but must be one of {', '.join(allowed)}")
 
 
-def check_png(name: str, text: str) -> None:
-    """Refuses the name of a picture that is none."""
-    from tacit.simulation.figures import png
-
-    try:
-        png(text)
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{name} {error}") from None
-
-
-def check_writable(name: str, text: str | None) -> None:
-    """Refuses a file that cannot be written."""
+def check_writable(name: str, text: str | None, *, picture: bool = False) -> None:
+    """Refuses a file that cannot be written, or a picture whose name is none."""
     if text is None:
         return
     path = Path(text)
+    if picture and path.suffix.lower() != ".png":
+        raise InvalidArgument(f"{name} is {text!r}, but must end in .png")
     if path.is_dir():
         raise InvalidArgument(f"{name} is {text!r}, which is a folder")
     if not path.parent.is_dir():

@@ -29,17 +29,10 @@ def print_json(content: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(content, indent=2, allow_nan=False))
 
 
-def say(text: str) -> None:
-    """Prints a paragraph, as wide as the terminal."""
+def say(text: str, *, as_it_is: bool = False) -> None:
+    """Prints a paragraph, as wide as the terminal; or as it is, where it has its line breaks."""
     console = _console()
-    console.print(text)
-    console.print()
-
-
-def say_lines(text: str) -> None:
-    """Prints a text that has its line breaks already, and may be wider than the terminal."""
-    console = _console()
-    console.print(text, soft_wrap=True)
+    console.print(text, soft_wrap=as_it_is)
     console.print()
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tacit.cli import options
+from tacit.cli.options import asked
 from tacit.cli.output import print_json, print_table, say
 from tacit.cli.simulations import interruptible
 from tacit.privacy.errors import InvalidArgument
@@ -29,34 +28,19 @@ HELP = (
 
 def plan_command(
     agent: options.Agent = "ucbvi",
-    world: Annotated[
-        str | None,
-        typer.Option(
-            "--world", metavar="NAME[:key=value,...]", help="The world; or else its sizes."
-        ),
-    ] = None,
-    states: Annotated[
-        str | None, typer.Option(metavar="S", help="Number of states, without --world.")
-    ] = None,
-    actions: Annotated[
-        str | None, typer.Option(metavar="A", help="Number of actions, without --world.")
-    ] = None,
-    horizon: Annotated[
-        str | None, typer.Option(metavar="H", help="Steps of a user's episode, without --world.")
-    ] = None,
+    world: options.OptionalWorld = None,
+    states: Annotated[str | None, asked("S", "Number of states, without --world.")] = None,
+    actions: Annotated[str | None, asked("A", "Number of actions, without --world.")] = None,
+    horizon: Annotated[str | None, asked("H", "Steps of an episode, without --world.")] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
     sampler: options.Sampler = "floating-point",
-    users: Annotated[
-        str | None, typer.Option(metavar="N", help="Users that there will be, if that is known.")
-    ] = None,
-    most: Annotated[
-        str, typer.Option(metavar="N", help="The largest number of users to try.")
-    ] = "1e10",
+    users: Annotated[str | None, asked("N", "Users that there will be, if that is known.")] = None,
+    most: Annotated[str, asked("N", "The largest number of users to try.")] = "1e10",
     seeds: options.Seeds = "5",
     seed: options.Seed = "0",
-    workers: Annotated[str, typer.Option(metavar="N", help="Processes at a time.")] = "1",
+    workers: Annotated[str, asked("N", "Processes at a time.")] = "1",
     as_json: options.Json = False,
 ) -> None:
     """Simulates what an agent will need."""

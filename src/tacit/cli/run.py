@@ -46,10 +46,10 @@ def run_command(
     from tacit.registry import choose_agent
 
     choice = choose_agent(agent)
-    lines = [
-        (choice.text, choice, options.chosen_privacy(choice, privacy, epsilon, delta, sampler))
-    ]
-    made = simulate(world, lines, users, (seed, seeds), workers, plot, save)
+    model = options.chosen_privacy(choice, privacy, epsilon, delta, sampler)
+    made = simulate(
+        world, [(choice.text, choice, model)], users, (seed, seeds), workers, plot, save
+    )
     if as_json:
         print_json(made.run_dict())
     else:

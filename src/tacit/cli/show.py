@@ -11,7 +11,7 @@ import typer
 
 from tacit.cli import options
 from tacit.cli.names import described
-from tacit.cli.output import known, print_json, print_table, say_lines
+from tacit.cli.output import known, print_json, print_table, say
 
 HELP = (
     "All about one world or agent: what it is, its options, its values.\n\n"
@@ -65,7 +65,7 @@ def _agent(name: str) -> dict[str, Any]:
 def _show(found: Mapping[str, Any]) -> None:
     """Documentation, options and, for a world, values."""
     if found["document"]:
-        say_lines(_plain(found["document"]))
+        say(_plain(found["document"]), as_it_is=True)
     if found["options"]:
         table = [
             (o["name"], o["kind"], "must be given" if o["required"] else o["default"])

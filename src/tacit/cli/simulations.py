@@ -30,14 +30,7 @@ def simulate(
 ) -> Comparison:
     """Runs what was asked for and writes the files; refuses before it runs.
 
-    Args:
-        world: as the user named it.
-        lines: label, agent and privacy of each line of the comparison.
-        users: how many are served.
-        seeds: the first, and how many.
-        workers: processes at a time.
-        plot: where to draw.
-        save: where to write the results.
+    A line is a label, an agent and its privacy; ``seeds`` are the first, and how many.
     """
     from tacit.core.texts import whole_number
     from tacit.registry import build_world
@@ -88,11 +81,8 @@ def _check_files(plot: str | None, save: str | None, lines: int) -> None:
     """Refuses files that cannot be written, before anything is run."""
     from tacit.simulation.plots import PALETTE
 
-    if plot is not None:
-        options.check_png("--plot", plot)
-        if lines > len(PALETTE):
-            raise InvalidArgument(
-                f"--plot shows at most {len(PALETTE)} lines, but {lines} are compared"
-            )
-    options.check_writable("--plot", plot)
+    options.check_writable("--plot", plot, picture=True)
     options.check_writable("--save", save)
+    most = len(PALETTE)
+    if plot is not None and lines > most:
+        raise InvalidArgument(f"--plot shows at most {most} lines, but {lines} are compared")

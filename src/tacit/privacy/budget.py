@@ -56,6 +56,11 @@ def checked_relation(relation: Relation | str) -> Relation:
         raise InvalidArgument(f"relation must be one of {names}, got {relation!r}") from None
 
 
+def ways(relation: Relation | str) -> int:
+    """How many radii two neighbours in a ball are apart: 2, or 1 where one of them is zero."""
+    return 2 if checked_relation(relation) is Relation.REPLACE_ONE else 1
+
+
 @dataclass(frozen=True)
 class Budget:
     """How much may be learnt about one user, over everything that is ever published.
@@ -64,10 +69,6 @@ class Budget:
     of anything may change, delta what may be added on top. A usual delta is well below one over the
     number of users. delta = 0 is pure differential privacy: no Gaussian noise gives it, Laplace
     noise does where the L1 sensitivity is known.
-
-    Attributes:
-        epsilon: Positive and finite.
-        delta: 0, or at least 2.3e-308 and below 1.
 
     >>> budget = Budget(epsilon=1.0, delta=1e-6)
     >>> print(budget)
@@ -84,15 +85,10 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        epsilon = checked_number(
-            "epsilon", self.epsilon, "a positive finite number", lambda e: e > 0
-        )
-        delta = checked_number(
-            "delta",
-            self.delta,
-            "0, or from 2.3e-308 to below 1",
-            lambda d: d == 0 or TINY <= d < 1,
-        )
+        epsilon, delta = self.epsilon, self.delta
+        epsilon = checked_number("epsilon", epsilon, "a positive finite number", lambda e: e > 0)
+        allowed = "0, or from 2.3e-308 to below 1"
+        delta = checked_number("delta", delta, allowed, lambda d: d == 0 or TINY <= d < 1)
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", abs(delta))  # -0.0 is 0.0
 
@@ -106,11 +102,7 @@ class Budget:
 
     @functools.cached_property
     def mu(self) -> float:
-        """The largest mu of Gaussian differential privacy that fits into this budget.
-
-        Raises:
-            InvalidArgument: If the budget is pure: no Gaussian mechanism has delta = 0.
-        """
+        """The largest mu of Gaussian differential privacy that fits; a pure budget has none."""
         if self.pure:
             raise InvalidArgument(
                 "delta is 0.0, but Gaussian noise never gives pure privacy: use Laplace noise "
@@ -142,9 +134,7 @@ class Budget:
         if not shares:
             raise InvalidArgument("shares is empty, but must be one or more positive numbers")
         parts = [checked_number("share", s, "a positive number", lambda s: s > 0) for s in shares]
-        largest = max(
-            parts
-        )  # scaled by it, sums of huge or tiny shares neither overflow nor vanish
+        largest = max(parts)  # scaled by it, no sum of huge or tiny shares overflows or vanishes
         total = math.fsum(part / largest for part in parts)
         return tuple(self.mu * math.sqrt(part / largest / total) * (1 - 16 * ULP) for part in parts)
 

@@ -85,10 +85,7 @@ _SMOOTH = 10.0
 def grid_step(statistic: Statistic, norm: Literal["l1", "l2"], share: float = 1.0) -> float:
     """The step g of a statistic's grid: a power of two that keeps rounding below ``ROUNDING``.
 
-    Args:
-        statistic: what is rounded.
-        norm: in which it is measured.
-        share: the smallest weight of a block, where the largest is 1.
+    ``share`` is the smallest weight of a block, where the largest is 1.
     """
     sensitivity = statistic.sensitivity(Relation.ZERO_OUT, norm)
     step = ROUNDING * share * sensitivity / _spread(statistic, norm)
@@ -142,9 +139,13 @@ def check_reach(steps: float, *, floats: bool = False) -> None:
         )
 
 
-def check_scale(scale: float) -> None:
+def check_scale(scale: float, largest: float = _LARGEST_SCALE) -> None:
     """Refuses noise that would not fit, before anybody is charged for it."""
-    _check_scale(scale, _LARGEST_SCALE)
+    if not 0.0 < scale <= largest:
+        raise InvalidArgument(
+            f"exact noise must have a scale of at most {largest:.3g} steps, got {scale:.3g}: this "
+            f"budget is too small for this statistic"
+        )
 
 
 def grid_total(statistic: Statistic, block: Block, share: float, step: float) -> Ints:
@@ -182,25 +183,27 @@ class ExactNoise(Noise):
         super().__init__(seed)
         if seed is None:
             # Before anybody's data is there, not at the first release.
-            _measurement("gaussian", 1.0)
+            _measurement(False, 1.0)
 
     def gaussian_steps(self, scale: float, count: int) -> Ints:
         """Independent discrete Gaussians with parameter ``scale``, in steps."""
-        check_scale(scale)
-        if self.simulation:
-            return _simulated_gaussian(self._ready(count), scale, count)
-        return _opendp("gaussian", scale, count)
+        return self._drawn(False, scale, count)
 
     def laplace_steps(self, scale: float, count: int) -> Ints:
         """Independent discrete Laplace variables with parameter ``scale``, in steps."""
-        check_scale(scale)
-        if self.simulation:
-            return _simulated_laplace(self._ready(count), scale, count)
-        return _opendp("laplace", scale, count)
+        return self._drawn(True, scale, count)
 
     def steps(self, pure: bool, scale: float, count: int) -> Ints:
         """One or the other."""
         return self.laplace_steps(scale, count) if pure else self.gaussian_steps(scale, count)
+
+    def _drawn(self, pure: bool, scale: float, count: int) -> Ints:
+        check_scale(scale)
+        if self.simulation:
+            simulated = _simulated_laplace if pure else _simulated_gaussian
+            return simulated(self._ready(count), scale, count)
+        drawn: list[int] = _measurement(pure, scale)([0] * count)
+        return np.array(drawn, dtype=np.int64)
 
     def sum_of_steps(self, pure: bool, scale: float, users: int, count: int) -> Ints:
         """The sum of ``users`` independent draws, ``count`` times; in simulations only.
@@ -230,7 +233,7 @@ class ExactNoise(Noise):
 
     def scaled(self, counter: Counter) -> ScaledNoise:
         """The source for a counter of whole numbers, at the counter's scale."""
-        _check_scale(float(counter.std.max()), _LARGEST_COUNTER_STD)
+        check_scale(float(counter.std.max()), _LARGEST_COUNTER_STD)
         return ScaledNoise(self, counter.scale)
 
     def normal(self, shape: tuple[int, ...]) -> Floats:
@@ -265,12 +268,14 @@ class ScaledNoise:
 
     def normal(self, shape: tuple[int, ...]) -> Floats:
         """Discrete Gaussians."""
-        steps = self._source.gaussian_steps(self._scale, math.prod(shape))
-        return steps.reshape(shape).astype(np.float64)
+        return self._steps(False, shape)
 
     def laplace(self, shape: tuple[int, ...]) -> Floats:
         """Discrete Laplace variables."""
-        steps = self._source.laplace_steps(self._scale, math.prod(shape))
+        return self._steps(True, shape)
+
+    def _steps(self, pure: bool, shape: tuple[int, ...]) -> Floats:
+        steps = self._source.steps(pure, self._scale, math.prod(shape))
         return steps.reshape(shape).astype(np.float64)
 
 
@@ -305,21 +310,7 @@ def exact_words(pure: bool, epsilon: float, delta: float) -> str:
     )
 
 
-def _check_scale(scale: float, largest: float) -> None:
-    if not 0.0 < scale <= largest:
-        raise InvalidArgument(
-            f"exact noise must have a scale of at most {largest:.3g} steps, got {scale:.3g}: this "
-            f"budget is too small for this statistic"
-        )
-
-
-def _opendp(kind: Literal["gaussian", "laplace"], scale: float, count: int) -> Ints:
-    measurement = _measurement(kind, scale)
-    drawn: list[int] = measurement([0] * count)
-    return np.array(drawn, dtype=np.int64)
-
-
-def _measurement(kind: Literal["gaussian", "laplace"], scale: float) -> Any:
+def _measurement(pure: bool, scale: float) -> Any:
     try:
         import opendp.prelude as dp
     except ImportError as error:
@@ -328,9 +319,9 @@ def _measurement(kind: Literal["gaussian", "laplace"], scale: float) -> Any:
         ) from error
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    if kind == "gaussian":
-        return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale)
-    return dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale)
+    if pure:
+        return dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale)
+    return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale)
 
 
 def _simulated_laplace(rng: np.random.Generator, scale: float, count: int) -> Ints:

@@ -126,13 +126,9 @@ def _delta(mu: float, epsilon: float) -> float:
 def delta_from_mu(mu: float, epsilon: float) -> float:
     """The smallest delta for which every mu-GDP mechanism is (epsilon, delta)-private.
 
-    Args:
-        mu: From 0 to 1e7. mu = 0 is a release that does not depend on the user; its delta is 0.
-        epsilon: At least 0. At epsilon = 0 the result is the total variation distance.
-
-    Returns:
-        An upper bound on delta, for mu <= 100 within 1e-11 of it (relative); at least 2.2e-308
-        unless mu is 0.
+    mu = 0 is a release that does not depend on the user; its delta is 0. At epsilon = 0 the result
+    is the total variation distance. It is an upper bound, for mu <= 100 within 1e-11 of delta
+    (relative), and at least 2.2e-308 unless mu is 0.
 
     >>> f"{delta_from_mu(1.0, 1.0):.6f}"
     '0.126937'
@@ -147,14 +143,8 @@ def delta_from_mu(mu: float, epsilon: float) -> float:
 def epsilon_from_mu(mu: float, delta: float) -> float:
     """The smallest epsilon for which every mu-GDP mechanism is (epsilon, delta)-private.
 
-    The search ends at epsilon = mu (40 + mu/2), where x = 40 and delta is below 2.2e-308.
-
-    Args:
-        mu: From 0 to 1e7; 0 gives 0.
-        delta: Positive, at least 2.3e-308, below 1.
-
-    Returns:
-        The epsilon, rounded up; 0.0 if delta is at least the total variation distance.
+    The search ends at epsilon = mu (40 + mu/2), where x = 40 and delta is below 2.2e-308. The
+    result is rounded up; it is 0.0 if delta is at least the total variation distance.
 
     >>> round(epsilon_from_mu(1.0, 1e-6), 4)
     4.8866
@@ -174,12 +164,7 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     delta is 1 to all digits; at the smallest positive mu it is as small as delta can be. The
     answer is between them.
 
-    Args:
-        epsilon: From 0 to 1e13.
-        delta: Positive, at least 2.3e-308, below 1.
-
-    Returns:
-        The mu, rounded down.
+    It is rounded down.
 
     >>> round(1 / mu_from_budget(1.0, 1e-6), 4)  # noise per unit of sensitivity
     4.2247

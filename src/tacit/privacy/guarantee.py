@@ -62,21 +62,11 @@ def _up(value: float) -> str:
     return f"{float(up.create_decimal(repr(value))):.6g}"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def _checked_count(name: str, value: object) -> int:
     # Not by way of a float, which would change large counts.
     if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1:
         return int(value)
     raise InvalidArgument(f"{name} is {value!r}, but must be a whole number of at least 1")
-
-
-def _checked_text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise InvalidArgument(f"{name} is {value!r}, but must be a text that is not empty")
-    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,27 +120,21 @@ class Guarantee:
         if not isinstance(self.relation, Relation):
             raise InvalidArgument(f"relation is {self.relation!r}, but must be a Relation")
         if not isinstance(self.simulation_only, bool):
-            raise InvalidArgument(
-                f"simulation_only is {self.simulation_only!r}, but must be True or False"
-            )
-        _checked_text("unit", self.unit)
-        _checked_text("mechanism", self.mechanism)
+            given = self.simulation_only
+            raise InvalidArgument(f"simulation_only is {given!r}, but must be True or False")
+        for name in ("unit", "mechanism"):
+            text = getattr(self, name)
+            if not isinstance(text, str) or not text.strip():
+                raise InvalidArgument(f"{name} is {text!r}, but must be a text that is not empty")
         store = object.__setattr__  # numbers are stored as Python's own, whatever type they came in
-        store(
-            self,
-            "epsilon",
-            checked_number("epsilon", self.epsilon, "a number of at least 0", lambda e: e >= 0),
-        )
-        store(
-            self,
-            "delta",
-            checked_number("delta", self.delta, "from 0 to below 1", lambda d: 0 <= d < 1),
-        )
-        if self.releases is not None:
-            store(self, "releases", _checked_count("releases", self.releases))
-        store(
-            self, "episodes_per_user", _checked_count("episodes_per_user", self.episodes_per_user)
-        )
+        epsilon, delta = self.epsilon, self.delta
+        epsilon = checked_number("epsilon", epsilon, "a number of at least 0", lambda e: e >= 0)
+        delta = checked_number("delta", delta, "from 0 to below 1", lambda d: 0 <= d < 1)
+        store(self, "epsilon", epsilon)
+        store(self, "delta", delta)
+        for name in ("releases", "episodes_per_user"):
+            if name != "releases" or self.releases is not None:
+                store(self, name, _checked_count(name, getattr(self, name)))
         if self.mu is not None:
             store(self, "mu", self._checked_mu(self.mu))
 
@@ -175,7 +159,7 @@ class Guarantee:
         """One line: numbers, model, relation, number of releases."""
         whom = "per user" if self._whole else f"for {self.unit.partition(';')[0]}"
         parts = [
-            f"({_up(self.epsilon)}, {_up(self.delta)})-{_MODELS[self.model]} {whom}",
+            f"{self._budget}-{_MODELS[self.model]} {whom}",
             self.relation.value,
             self._count(),
         ]
@@ -186,7 +170,9 @@ class Guarantee:
         return ", ".join(parts)
 
     def __str__(self) -> str:
-        sentences = [self._claim(), self._bound(), self._reach(), self._releases()]
+        name = f"{'pure ' if self.pure else ''}{self.model} differential privacy"
+        claim = f"{self._budget}-{name} for {self.unit}, {self.relation.value}."
+        sentences = [claim, self._bound(), self._reach(), self._releases()]
         if self.episodes_per_user > 1:
             sentences.append(
                 f"It covers a user who takes part up to {self.episodes_per_user:,} times, all her "
@@ -194,22 +180,18 @@ class Guarantee:
             )
         sentences.append(_SAMPLERS[self.sampler])
         if self.simulation_only:
-            sentences.insert(
-                0, "Simulation only: the noise seed is known, so this protects nobody."
-            )
+            warning = "Simulation only: the noise seed is known, so this protects nobody."
+            sentences.insert(0, warning)
         return " ".join(sentences)
 
     def _count(self) -> str:
         if self.releases is None:
             return "any number of releases"
-        return _counted(self.releases, "release")
+        return f"{self.releases:,} release{'' if self.releases == 1 else 's'}"
 
-    def _claim(self) -> str:
-        name = "pure " if self.pure else ""
-        return (
-            f"({_up(self.epsilon)}, {_up(self.delta)})-{name}{self.model} differential privacy for "
-            f"{self.unit}, {self.relation.value}."
-        )
+    @property
+    def _budget(self) -> str:
+        return f"({_up(self.epsilon)}, {_up(self.delta)})"
 
     @property
     def _whole(self) -> bool:
@@ -267,11 +249,7 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Guarantee":
-        """The inverse of :meth:`to_dict`; every field has to be there and no other.
-
-        Raises:
-            CorruptFile: If the format, its version, a key or a value is not what it should be.
-        """
+        """The inverse of :meth:`to_dict`; every field has to be there and no other."""
         if not isinstance(values, Mapping):
             raise CorruptFile(f"a guarantee is a set of named values, not {type(values).__name__}")
         fields = dict(values)
@@ -281,10 +259,8 @@ class Guarantee:
         if type(version) is not int or version != _VERSION:
             raise CorruptFile(f"version is {version!r}, but this release reads {_VERSION} only")
         expected = {field.name for field in dataclasses.fields(cls)}
-        if wrong := expected ^ fields.keys():
-            raise CorruptFile(
-                f"missing or unknown in a guarantee: {', '.join(sorted(map(str, wrong)))}"
-            )
+        if wrong := sorted(map(str, expected ^ fields.keys())):
+            raise CorruptFile(f"missing or unknown in a guarantee: {', '.join(wrong)}")
         try:
             relation = Relation(fields.pop("relation"))
             return cls(relation=relation, **fields)
@@ -293,11 +269,7 @@ class Guarantee:
 
     @classmethod
     def from_json(cls, text: str) -> "Guarantee":
-        """The inverse of :meth:`to_json`.
-
-        Raises:
-            CorruptFile: As in :meth:`from_dict`, or if the text is not JSON.
-        """
+        """The inverse of :meth:`to_json`; a CorruptFile where it is none."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:

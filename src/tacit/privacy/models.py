@@ -85,11 +85,7 @@ class PrivacyModel(ABC):
     @property
     @abstractmethod
     def episode_mu(self) -> float:
-        """What one episode may cost in mu; infinite without privacy.
-
-        Raises:
-            InvalidArgument: the noise is not Gaussian, so its cost is no mu.
-        """
+        """What one episode may cost in mu, if noise is Gaussian; infinite without privacy."""
 
 
 class _Budgeted(PrivacyModel):

@@ -46,10 +46,7 @@ class NoiseSource(Protocol):
 
 
 class Noise:
-    """A source of floating-point noise, real or simulated.
-
-    Args:
-        seed: ``None`` for real noise; a non-negative integer for a reproducible simulation.
+    """A source of floating-point noise: real, or with a seed a reproducible simulation.
 
     >>> Noise(seed=1).normal((2,)) == Noise(seed=1).normal((2,))
     array([ True,  True])

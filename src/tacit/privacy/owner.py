@@ -9,11 +9,7 @@ from tacit.privacy.errors import DoubleSpend
 
 
 class Uncopyable:
-    """Refuses to be copied or pickled.
-
-    Attributes:
-        why_single: what the refusal says.
-    """
+    """Refuses to be copied or pickled, in the words of ``why_single``."""
 
     why_single: ClassVar[str]
 

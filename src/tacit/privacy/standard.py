@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.arguments import flag, one_of, positive, whole_number
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.budget import Relation, checked_relation, ways
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
 
@@ -42,7 +42,7 @@ class ClippedSum(Statistic):
 
     def l2(self, relation: Relation) -> float:
         """2 radius, or radius."""
-        return self.radius * _ways(relation)
+        return self.radius * ways(relation)
 
     def l1(self, relation: Relation) -> float:
         """sqrt(dimension) times the 2-norm's."""
@@ -91,8 +91,7 @@ class OneHotCounts(Statistic):
 
     def l1(self, relation: Relation) -> float:
         """2 per step and part (cells 1 and another are no two cells), or 1."""
-        ways = _ways(relation) if self.cells > 1 else 1
-        return float(ways * self.one_hots)
+        return float((ways(relation) if self.cells > 1 else 1) * self.one_hots)
 
     @property
     def one_hots(self) -> int:
@@ -225,10 +224,6 @@ class GramCross(Statistic):
         spec = "uhi,uhj->uij" if self.pooled else "uhi,uhj->uhij"
         moments = {"gram": np.einsum(spec, p, p), "cross": np.einsum(spec, p, q)}
         return self.layout.pack(moments, users=block.users)
-
-
-def _ways(relation: Relation) -> int:
-    return {Relation.REPLACE_ONE: 2, Relation.ZERO_OUT: 1}[checked_relation(relation)]
 
 
 def _matrix(block: Block, name: str, shape: tuple[int, ...]) -> Floats:

@@ -56,14 +56,7 @@ _DTYPES = {
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """What a state file held.
-
-    Attributes:
-        kind: Which kind of state it is, as given to :func:`write_state`.
-        version: The version of the file format.
-        meta: The metadata, equal to what was written.
-        arrays: The arrays by name: owned, writable, in native byte order.
-    """
+    """What a state file held: its kind, version, metadata, and arrays, owned and writable."""
 
     kind: str
     version: int
@@ -93,9 +86,6 @@ def write_state(
         secret: The file gets mode 0600, also if it replaces a file that others could read.
             Otherwise it gets 0644 less the process's umask.
 
-    Raises:
-        InvalidArgument: A value or an array cannot be stored exactly. Nothing was written.
-
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "counter.state")
@@ -110,12 +100,8 @@ def write_state(
 def read_state(path: FilePath, kind: str) -> State:
     """Read the state of the given kind that :func:`write_state` wrote to ``path``.
 
-    The checksum is compared before anything is parsed. It detects damage, not a forger.
-
-    Raises:
-        CorruptFile: The file is foreign, damaged, truncated, of another kind, or newer than this
-            release; the message names the path and the reason.
-        OSError: The file cannot be opened; a missing one is a FileNotFoundError.
+    The checksum is compared before anything is parsed. It detects damage, not a forger. A file that
+    is foreign, damaged, of another kind or newer is a CorruptFile.
     """
     with open(path, "rb") as file:
         # A foreign file, however large, is refused before it is loaded.
@@ -135,20 +121,11 @@ def read_state(path: FilePath, kind: str) -> State:
 def write_atomic(path: FilePath, data: bytes, mode: int, *, replace: bool = True) -> None:
     """Make ``path`` a file with exactly these bytes, or change nothing.
 
-    A temporary file in the same directory is created with the final mode, written, flushed to
-    disk, and renamed. No reader ever sees a part of ``data`` under ``path``.
-
-    Args:
-        path: The file to write.
-        data: Its whole content.
-        mode: The permission bits, less the process's umask.
-        replace: Whether an existing file is replaced. If not, two processes that create the same
-            path cannot both succeed (this needs a file system with hard links).
-
-    Raises:
-        FileExistsError: ``path`` exists and ``replace`` is false.
-        InvalidArgument: ``path`` is a ledger: nothing that was spent is ever overwritten.
-        OSError: The data could not be written.
+    A temporary file in the same directory is created with the final mode (less the process's
+    umask), written, flushed to disk, and renamed. No reader ever sees a part of ``data`` under
+    ``path``. Without ``replace`` two processes that create the same path cannot both succeed (this
+    needs a file system with hard links). A ledger is never replaced: nothing that was spent is ever
+    overwritten.
     """
     if replace and _is_ledger(path):
         raise InvalidArgument(

@@ -28,13 +28,9 @@ def packed_size(dimension: int) -> int:
 
 
 def pack(matrices: Floats) -> Floats:
-    """The vectors of one or of a stack of matrices; an asymmetric one counts as (M + M') / 2.
+    """The vectors, (..., d (d + 1) / 2), of one or of a stack of matrices, (..., d, d).
 
-    Args:
-        matrices: shape (..., d, d).
-
-    Returns:
-        Shape (..., d (d + 1) / 2). Symmetrising is an orthogonal projection, so no distance grows.
+    An asymmetric one counts as (M + M') / 2: an orthogonal projection, so no distance grows.
 
     >>> pack(np.array([[1.0, 2.0], [2.0, 3.0]])).round(4).tolist()
     [1.0, 2.8284, 3.0]

@@ -72,12 +72,6 @@ def _delta_from_rho(rho: float, epsilon: float) -> float:
     return math.exp(min(0.0, log_delta(best)))
 
 
-def _checked_rho(rho: float) -> float:
-    return checked_number(
-        "rho", rho, "0, or from 1e-200 to 5e13", lambda r: r == 0 or 1e-200 <= r <= 5e13
-    )
-
-
 def epsilon_from_rho(rho: float, delta: float, method: Method = "canonne-kamath-steinke") -> float:
     """A published epsilon of a rho-zCDP mechanism; for Gaussian noise the exact one is smaller.
 
@@ -89,16 +83,13 @@ def epsilon_from_rho(rho: float, delta: float, method: Method = "canonne-kamath-
     which is never larger: Bun and Steinke's bound is the same infimum without the last two factors,
     and their product (1 - 1/a)^(a-1) / a is below 1.
 
-    Args:
-        rho: 0, or from 1e-200 to 5e13.
-        delta: Positive, at least 2.3e-308, below 1.
-        method: Whose conversion.
-
     >>> [round(epsilon_from_rho(0.5, 1e-6, m), 3)
     ...  for m in ("bun-steinke", "canonne-kamath-steinke")]
     [5.757, 5.222]
     """
-    rho, delta, method = _checked_rho(rho), checked_delta(delta), _checked_method(method)
+    allowed = "0, or from 1e-200 to 5e13"
+    rho = checked_number("rho", rho, allowed, lambda r: r == 0 or 1e-200 <= r <= 5e13)
+    delta, method = checked_delta(delta), _checked_method(method)
     if rho == 0:
         return 0.0
     bun_steinke = rho + 2 * math.sqrt(rho * math.log(1 / delta))
@@ -117,11 +108,6 @@ def rho_from_budget(
     The inverse of :func:`epsilon_from_rho`. For Bun and Steinke, with L = log(1/delta), it is
     (sqrt(L + epsilon) - sqrt(L))^2, written below so that nothing cancels. For Canonne, Kamath and
     Steinke it lies between that and the exact mu^2 / 2, since their bound holds for Gaussians too.
-
-    Args:
-        epsilon: From 1e-50 to 1e13.
-        delta: Positive, at least 2.3e-308, below 1.
-        method: Whose conversion.
 
     >>> [round(rho_from_budget(1.0, 1e-6, m), 5)
     ...  for m in ("bun-steinke", "canonne-kamath-steinke")]

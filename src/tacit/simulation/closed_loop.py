@@ -97,12 +97,9 @@ def play(agent: AnyAgent, world: World, rng: np.random.Generator) -> Iterator[Se
     """Serves all users that are left, part by part; ``None`` where only single steps will do.
 
     It will not do unless the agent is :class:`UCBVI` itself, not private, with the practical bonus
-    and a release after every user, and the users are those of a :class:`FiniteModel`.
-
-    Args:
-        agent: is up to date with every part that was yielded.
-        world: the users, perhaps with other labels of actions.
-        rng: the users' randomness; that of ties is the agent's.
+    and a release after every user, and the users are those of a :class:`FiniteModel`, perhaps with
+    other labels of actions. The agent is up to date with every part that was yielded. The
+    randomness is the users'; that of ties is the agent's.
     """
     # Somebody's own algorithm or world may do more at every step than is done here.
     if not isinstance(agent, Agent) or type(agent.algorithm) is not UCBVI:

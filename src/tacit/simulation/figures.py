@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.errors import InvalidArgument
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -82,16 +80,7 @@ def drawing(
     size: tuple[float, float] = (11, 5.2),
     sharey: bool = True,
 ) -> Iterator[Sequence[Axes]]:
-    """Panels side by side under a title, to draw on; saved as a PNG at the end.
-
-    Args:
-        path: where the picture goes.
-        title: what it shows, in words.
-        subtitle: the line below, in smaller type.
-        panels: how many.
-        size: inches.
-        sharey: whether they have a common vertical axis.
-    """
+    """Panels side by side under a title, to draw on; saved as a PNG at the end."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -154,15 +143,3 @@ def _apart(ends: Floats, gap: float) -> Floats:
         pools.append(pool)
     places: Floats = steps + np.array([fmean(pool) for pool in pools for _ in pool])
     return places
-
-
-def png(text: str) -> Path:
-    """The path of a PNG in a folder that exists, found out before anything is run."""
-    path = Path(text)
-    if path.suffix.lower() != ".png":
-        raise InvalidArgument(f"is {text!r}, but must end in .png")
-    if not path.parent.is_dir():
-        raise InvalidArgument(f"is {text!r}, but there is no folder {path.parent}")
-    if path.is_dir():
-        raise InvalidArgument(f"is {text!r}, which is a folder")
-    return path

@@ -156,7 +156,7 @@ def plan(
     progress: Progress = True,
     text: str | None = None,
 ) -> Plan:
-    """Simulates what an agent will need.
+    """Simulates what an agent will need; see :func:`tacit.simulation.compare.compare`.
 
     Args:
         world: where it will serve, or its sizes.
@@ -166,7 +166,7 @@ def plan(
         seeds: one run each.
         workers: processes at a time.
         most: the largest number of users to try.
-        progress: whether to show a progress bar, on standard error.
+        progress: see :func:`tacit.run`.
         text: what :func:`tacit.registry.build_world` makes the world from; its name by default.
     """
     instance_of("agent", agent, AgentChoice)

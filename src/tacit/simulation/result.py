@@ -40,14 +40,12 @@ def users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
     """How many users were served before the policies became good, and stayed so.
 
     It is ``served[r]`` of the first release r such that for *every* later release r' the mean loss
-    of the users served from r to r' is below 0.1; ``None`` if there is no such release.
+    of the users served from r to r' is below 0.1; ``None`` if there is no such release. There are R
+    + 1 releases, from 0 users on, and the losses of the policies that serve the R blocks between
+    them.
 
-    With d_k = (users of block k) (loss_k - 0.1), the mean loss from r to r' is below 0.1 iff
-    d_r + ... + d_(r'-1) < 0. The largest of these sums is m_r = d_r + max(0, m_(r+1)).
-
-    Args:
-        served: users served at each release, R + 1 of them, from 0 on.
-        losses: the loss of the policy that serves each of the R blocks.
+    With d_k = (users of block k) (loss_k - 0.1), the mean loss from r to r' is below 0.1 iff d_r +
+    ... + d_(r'-1) < 0. The largest of these sums is m_r = d_r + max(0, m_(r+1)).
 
     >>> users_to_90([0, 10, 20, 40], [0.9, 0.05, 0.09])
     10
@@ -68,10 +66,6 @@ def users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
 
 def greedy_users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
     """Users served before the first release whose loss, and that of all later ones, is below 0.1.
-
-    Args:
-        served: users served at each release, from 0 on.
-        losses: the loss of the greedy policy of each release, as many.
 
     >>> greedy_users_to_90([0, 10, 20, 40], [0.05, 0.3, 0.05, 0.01])
     20

@@ -40,9 +40,7 @@ def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True)
         seed: of the users and of the labels of the actions. The agent has seeds of its own.
         progress: whether to show a progress bar, on standard error.
 
-    Raises:
-        InvalidArgument: The agent is for another world, or has served its users already. Nothing
-            was changed.
+    An agent for another world, or that has served its users already, is refused unchanged.
     """
     require("agent", agent, "an agent", ("spec", "policy", "block_users", "learn"))
     require("world", world, "a world", ("spec", "simulate", "value"))

@@ -81,13 +81,9 @@ class BLT:
     """A factorisation ``A = B C`` of the prefix sums of ``releases`` items.
 
     Attributes:
-        releases: the number ``n`` of prefix sums.
         u: ``1 - a_i``, the distances of the poles of ``c`` from one.
-        v: ``1 - b_i``, the distances of its zeros; ``0 < u_1 < v_1 < u_2 < v_2 < ... < 1``.
-
-    Raises:
-        InvalidArgument: ``releases`` is not a positive integer, or the parameters do not interlace
-            (in floating point: ``1 - u`` and ``1 - v`` must interlace as well).
+        v: ``1 - b_i``, the distances of its zeros; ``0 < u_1 < v_1 < u_2 < v_2 < ... < 1``, also in
+            floating point: ``1 - u`` and ``1 - v`` must interlace as well.
 
     >>> round(BLT(releases=3, u=(0.25,), v=(0.75,)).max_error, 6)
     1.390625
@@ -195,16 +191,9 @@ def fit_blt(releases: int, buffers: int = 4) -> BLT:
     between start from the best of the two neighbouring ones and the geometric mean of their
     parameters and descend from there. The result is never worse than a neighbour used as it is.
 
-    The result has fewer buffers than asked for if ``releases < 2 buffers``: half as many buffers
-    as releases are already optimal (see the module's text), and more would only leave the
-    parameters undetermined.
-
-    Args:
-        releases: the number of prefix sums, 1 to 2^40.
-        buffers: the most buffers to use, 1 to 10.
-
-    Raises:
-        InvalidArgument: an argument is not an integer of its range.
+    ``releases`` are from 1 to 2^40, ``buffers`` at most 10. The result has fewer buffers than asked
+    for if ``releases < 2 buffers``: half as many buffers as releases are already optimal (see the
+    module's text), and more would only leave the parameters undetermined.
 
     >>> round(fit_blt(2**17).max_error, 3)
     4.848

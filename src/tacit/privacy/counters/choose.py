@@ -52,15 +52,10 @@ def counter(
         shape: the shape of one item, ``()`` for a plain number.
         symmetric: items are (stacks of) symmetric matrices.
         kind: ``"auto"`` for the smallest worst-case error at reasonable memory, or a name of
-            ``KINDS``.
+            ``KINDS``; ``why`` of the counter says why it was chosen.
         relation: what ``sensitivity`` was computed for; it is stated in the guarantee.
-        noise_seed: a reproducible simulation that protects nobody; see
-            :class:`tacit.privacy.noise.Noise`.
+        noise_seed: a simulation that protects nobody; see :class:`tacit.privacy.noise.Noise`.
         source: another source of noise (for audits); excludes ``noise_seed``.
-
-    Returns:
-        A counter whose ``why`` says why it was chosen and whose ``std`` holds the noise standard
-        deviation of the running sum at each release.
 
     >>> c = counter(Budget(1.0, 1e-6), sensitivity=1.0, releases=100)
     >>> c.kind, round(float(c.std[-1]), 2)
@@ -88,12 +83,7 @@ def counter(
 
 
 def make_counter(kind: str, **options: Any) -> Counter:
-    """A counter of the kind asked for, or the best one for ``"auto"``.
-
-    Args:
-        kind: ``"auto"`` or a name of ``KINDS``.
-        options: a counter's arguments; see :class:`~tacit.privacy.counters.base.Counter`.
-    """
+    """A counter of the kind asked for, with its arguments, or the best one for ``"auto"``."""
     if isinstance(kind, str) and kind == "auto":
         pure = options.get("epsilon") is not None
         return _best_laplace(options) if pure else _best_gaussian(options)

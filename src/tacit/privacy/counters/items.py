@@ -15,13 +15,7 @@ Floats = NDArray[np.float64]
 
 
 class Items:
-    """Items of one shape, and the vectors that noise is added to.
-
-    Attributes:
-        shape: of one item; ``(..., d, d)`` when ``symmetric``.
-        symmetric: whether items are (stacks of) symmetric matrices.
-        size: coordinates of the vector that stands for an item.
-    """
+    """Items of one shape, and the vectors, of ``size`` coordinates, that noise is added to."""
 
     def __init__(self, shape: tuple[int, ...], symmetric: bool) -> None:
         self.symmetric = flag("symmetric", symmetric)

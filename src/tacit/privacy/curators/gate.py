@@ -1,9 +1,4 @@
-"""What all curators share: blocks of raw data in, releases out, and who took part.
-
-See :mod:`tacit.privacy.curators.joint` for the joint model and its guarantee,
-:mod:`tacit.privacy.curators.local` for the local one and
-:mod:`tacit.privacy.curators.nonprivate` for the baseline.
-"""
+"""What all curators share: blocks of raw data in, releases out, and who took part."""
 
 from __future__ import annotations
 
@@ -130,11 +125,8 @@ class Curator(Uncopyable, ABC):
     def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
         """Takes a block of raw data; returns its number.
 
-        Args:
-            block: the users' data.
-            user_ids: who they are, one per row. Then nobody contributes more episodes than
-                declared: those beyond count as zero (that somebody took part is public). Given
-                once, they must be given always.
+        With ``user_ids``, one per row, nobody contributes more episodes than declared: those beyond
+        count as zero (that somebody took part is public). Given once, they must be given always.
         """
         instance_of("block", block, Block)
         with self._lock:
@@ -174,9 +166,6 @@ class Curator(Uncopyable, ABC):
 
         What is protected is not an opinion of the caller: the statistic names its private columns,
         and this curator refuses a statistic that protects anything else than it guarantees.
-
-        Raises:
-            InvalidArgument: one of the names is private.
         """
         self._check_unit(statistic)
         private = statistic.private_columns
@@ -373,14 +362,9 @@ class Stream(ABC):
         """Adds a block and publishes the running sum.
 
         Args:
-            block: raw data, or the number of a block that the curator already has.
+            block: raw data, or the number of a block that the curator has; it enters once.
             keep: whether a block given as raw data stays for later queries.
             user_ids: who the users of a block given as raw data are; see :meth:`Curator.add`.
-
-        Raises:
-            BudgetExceeded: the block has spent its budget elsewhere.
-            HorizonExceeded: all declared releases were made.
-            InvalidArgument: the block entered before (a user is in one leaf).
         """
         with self._curator._lock:
             return self._release(block, keep, user_ids)

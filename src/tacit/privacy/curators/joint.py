@@ -204,9 +204,20 @@ class JointCurator(Curator):
     @property
     def guarantee(self) -> Guarantee:
         """What is proven of everything this curator ever publishes."""
-        unit = self._unit(self.privacy.episodes_per_user)
-        mechanism = _mechanism(self.privacy, self._streams.kinds, self._plain)
-        return _guarantee(self.privacy, mechanism, unit, self._source.simulation)
+        privacy = self.privacy
+        return Guarantee(
+            model="joint",
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            mu=None if privacy.pure or privacy.exact else privacy.budget.mu,
+            relation=privacy.relation,
+            unit=self._unit(privacy.episodes_per_user),
+            releases=None,
+            mechanism=_mechanism(privacy, self._streams.kinds, self._plain),
+            sampler=privacy.sampler,
+            simulation_only=self._source.simulation,
+            episodes_per_user=privacy.episodes_per_user,
+        )
 
     # The gate: what is summed, how far a user moves it, and the noise that hides her.
 
@@ -310,8 +321,6 @@ class JointCurator(Curator):
         Raises:
             DoubleSpend: by the ledger, this save was resumed before or is out of date; or it was
                 made with a ledger and none (or another) is given.
-            InvalidArgument: the save was made with a source of its own and none is given; or one
-                is given for a simulation.
         """
         curator, mark = read_curator(path, source, JointCurator)
         curator._reopen(ledger, mark, autosave)
@@ -341,19 +350,3 @@ def _mechanism(privacy: JointDP, counters: Iterable[str], plain: bool) -> str:
     if privacy.exact:
         noise = exact_words(privacy.pure, privacy.epsilon, privacy.delta)
     return f"{' and '.join(kinds)}, {noise}"
-
-
-def _guarantee(privacy: JointDP, mechanism: str, unit: str, simulation: bool) -> Guarantee:
-    return Guarantee(
-        model="joint",
-        epsilon=privacy.epsilon,
-        delta=privacy.delta,
-        mu=None if privacy.pure or privacy.exact else privacy.budget.mu,
-        relation=privacy.relation,
-        unit=unit,
-        releases=None,
-        mechanism=mechanism,
-        sampler=privacy.sampler,
-        simulation_only=simulation,
-        episodes_per_user=privacy.episodes_per_user,
-    )

@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 
 class JointStreams:
-    """The streams of one curator, by name.
-
-    Attributes:
-        running: those that blocks can enter.
-        waiting: those of a save, until they are resumed.
-    """
+    """The streams of one curator, by name; those of a save wait until they are resumed."""
 
     def __init__(self) -> None:
         self.running: dict[str, JointStream] = {}
@@ -137,9 +132,6 @@ class JointStream(Stream):
         Given the releases so far, the contribution of every block but her own is the same for a
         user and her neighbour, and hers moves by no more than the counter's sensitivity, whatever
         was asked of the others. So nothing changes in the guarantee.
-
-        Raises:
-            InvalidArgument: the parts differ, or the sensitivity is larger than the counter's.
         """
         if statistic.layout != self.statistic.layout:
             raise InvalidArgument("what a stream asks must keep its parts and their weights")

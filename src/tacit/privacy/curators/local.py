@@ -53,16 +53,10 @@ _TAIL = 800.0
 def report(
     statistic: Statistic, data: Block, privacy: LocalDP, *, noise_seed: int | None = None
 ) -> Floats:
-    """One user's report, made on her device.
+    """One user's report, made on her device: a noisy vector, or bits for randomised response.
 
-    Args:
-        statistic: what the curator asked for.
-        data: a block of exactly one user.
-        privacy: the local model.
-        noise_seed: a reproducible simulation that protects nobody.
-
-    Returns:
-        The noisy vector (bits, for randomised response). Send it once, and nothing else.
+    Send it once, and nothing else. ``data`` is a block of exactly one user; a ``noise_seed`` makes
+    a reproducible simulation that protects nobody.
 
     >>> from tacit.privacy.standard import OneHotCounts
     >>> data = Block(1, {"cells": np.array([[2, 0]])})

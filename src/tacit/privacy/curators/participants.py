@@ -18,9 +18,8 @@ from tacit.privacy.statistic import Block
 class Participants:
     """Who took part how often, where ids are given. Ids are kept as keyed hashes.
 
-    Attributes:
-        turned_away: how many episodes counted as zero because their users had spent their budget
-            in other runs. Public, as who took part is.
+    ``turned_away`` counts the episodes of users who had spent their budget in other runs, which
+    count as zero. Public, as who took part is.
     """
 
     def __init__(self, limit: int | None, once_per_block: bool) -> None:

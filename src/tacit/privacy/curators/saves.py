@@ -37,14 +37,7 @@ Extra: TypeAlias = Callable[[], tuple[dict[str, Any], Arrays]]
 
 @dataclass(frozen=True)
 class SaveMark:
-    """Where a state file stands in its ledger.
-
-    Attributes:
-        ledger: the ledger's name; ``None`` without one.
-        token: the name of the save.
-        after: the ledger's last entry that it knows of.
-        run: which run of a ledger of people it belongs to.
-    """
+    """Where a state file stands in its ledger: its token, and after which entry of which run."""
 
     ledger: str | None
     token: str

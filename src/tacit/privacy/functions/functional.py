@@ -46,7 +46,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.arguments import positive
+from tacit.privacy.budget import Relation, ways
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.grid import FunctionSum, GridFunctions
 from tacit.privacy.functions.kernels import (
@@ -95,12 +96,7 @@ def function_norm(kernel: Kernel, points: ArrayLike, coefficients: ArrayLike) ->
     """The norm of sum_t e_t K(x_t, .), from above: rounding never makes it shorter than it is.
 
     What e' K e loses to cancellation is at most (T + 16) 2^-50 (sum_t |e_t| sqrt(K(x_t, x_t)))^2,
-    which is added.
-
-    Args:
-        kernel: K.
-        points: x, of shape (T, D).
-        coefficients: e, of shape (T,). Steps that are not finite count zero.
+    which is added. Points are (T, D), coefficients (T,); steps that are not finite count zero.
 
     >>> round(function_norm(OU(1.0), [0.0, 1.0], [1.0, -1.0]) ** 2, 6) == round(2 - 2 / math.e, 6)
     True
@@ -118,9 +114,7 @@ def clip_function(
     others are. Huge coefficients do not overflow.
     """
     e, unit, size, norm = _measured(kernel, points, coefficients)
-    if size * norm <= clip:
-        return e
-    return unit * (clip / norm)
+    return e if size * norm <= clip else unit * (clip / norm)
 
 
 def _measured(
@@ -153,12 +147,7 @@ class FunctionMechanism:
 
     The module says what it guarantees and why. This is the form without a grid, for few users and
     few questions, and for audits; agents publish :class:`FunctionSum` through a curator, which
-    keeps the accounts.
-
-    Attributes:
-        kernel: K.
-        clip: c, the longest that a user's function may be.
-        sigma: scale of the path.
+    keeps the accounts. No user's function is longer than ``clip``; the path has scale ``sigma``.
     """
 
     kernel: Kernel
@@ -166,10 +155,7 @@ class FunctionMechanism:
     sigma: float
 
     def __post_init__(self) -> None:
-        for name in ("clip", "sigma"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise InvalidArgument(f"{name} must be finite and > 0, got {value!r}")
+        positive("clip", self.clip), positive("sigma", self.sigma)
 
     @classmethod
     def for_mu(
@@ -180,23 +166,18 @@ class FunctionMechanism:
         >>> FunctionMechanism.for_mu(OU(5.0), clip=1.0, mu=0.5, relation="replace-one").sigma
         4.0
         """
-        if not (math.isfinite(mu) and mu > 0):
-            raise InvalidArgument(f"mu must be finite and > 0, got {mu!r}")
-        return cls(kernel, clip, clip * _ways(relation) / mu)
+        return cls(kernel, clip, clip * ways(relation) / positive("mu", mu))
 
     def mu(self, relation: Relation | str) -> float:
         """What one release costs: 2 clip / sigma, or clip / sigma."""
-        return self.clip * _ways(relation) / self.sigma
+        return self.clip * ways(relation) / self.sigma
 
     def release(
         self, points: ArrayLike, coefficients: ArrayLike, source: NoiseSource
     ) -> ReleasedFunction:
         """Publishes the sum of the users' functions, under a path of its own.
 
-        Args:
-            points: (users, T, D), or (users, T) on a line.
-            coefficients: (users, T).
-            source: of the noise.
+        Points are (users, T, D), or (users, T) on a line; coefficients (users, T).
         """
         e = np.asarray(coefficients, dtype=np.float64)
         x = np.asarray(points, dtype=np.float64)
@@ -248,7 +229,3 @@ class ReleasedFunction:
 
     def __repr__(self) -> str:
         return f"<ReleasedFunction of {self._kernel!r}>"
-
-
-def _ways(relation: Relation | str) -> int:
-    return {Relation.REPLACE_ONE: 2, Relation.ZERO_OUT: 1}[checked_relation(relation)]

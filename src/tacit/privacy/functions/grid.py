@@ -12,7 +12,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.arguments import positive
+from tacit.privacy.budget import Relation, ways
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.kernels import Kernel, finite_rows
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
@@ -176,13 +177,6 @@ class FunctionSum(Statistic):
     large coefficient and her negative; the zero vector is at most clip away. The curator's noise of
     scale s in the coordinates is a path of scale s for each function, independent of the others, so
     the release is exactly (2 clip / s)-GDP, or clip / s, for all functions everywhere.
-
-    Attributes:
-        grid: the grid and its kernel.
-        steps: T.
-        functions: how many functions there are.
-        clip: c.
-        corners: grid points per step.
     """
 
     grid: GridFunctions
@@ -195,8 +189,7 @@ class FunctionSum(Statistic):
         counts = (self.steps, self.functions, self.corners)
         if min(counts) < 1:
             raise InvalidArgument(f"steps, functions and corners must be >= 1, got {counts}")
-        if not (math.isfinite(self.clip) and self.clip > 0):
-            raise InvalidArgument(f"clip must be finite and > 0, got {self.clip!r}")
+        positive("clip", self.clip)
         object.__setattr__(self, "name", "function sum")
 
     @cached_property
@@ -206,7 +199,7 @@ class FunctionSum(Statistic):
 
     def l2(self, relation: Relation) -> float:
         """2 clip, or clip."""
-        return self.clip * _ways(relation)
+        return self.clip * ways(relation)
 
     def vectors(self, block: Block) -> Floats:
         """Each user's coordinates, scaled back to the ball."""
@@ -267,10 +260,6 @@ class _Steps(NamedTuple):
     functions: Ints
 
 
-def _ways(relation: Relation | str) -> int:
-    return {Relation.REPLACE_ONE: 2, Relation.ZERO_OUT: 1}[checked_relation(relation)]
-
-
 def _scaled(values: Floats) -> tuple[Floats, Floats]:
     """A user's values over the largest of them, and the largest."""
     largest = np.abs(values).max(axis=(1, 2), keepdims=True, initial=0.0)
@@ -302,10 +291,9 @@ def _sealed(array: NDArray[Number]) -> NDArray[Number]:
 
 def _array(block: Block, name: str, shape: tuple[int, ...]) -> NDArray[np.generic]:
     array = block[name]
-    if array.shape != (block.users, *shape):
-        raise InvalidArgument(
-            f"{name!r} must have shape {(block.users, *shape)}, got {array.shape}"
-        )
+    wanted = (block.users, *shape)
+    if array.shape != wanted:
+        raise InvalidArgument(f"{name!r} must have shape {wanted}, got {array.shape}")
     return array
 
 
@@ -375,10 +363,7 @@ _Loop = Callable[[Ints, Floats, Floats, Ints, Floats, float, float, Floats], Non
 
 @cache
 def _compiled() -> _Loop:
-    """The loop above in machine code, kept on disk where some directory is writable.
-
-    Compiled when it is first needed, because numba is slow to load.
-    """
+    """The loop above in machine code; compiled when first needed, because numba is slow to load."""
     import numba
 
     try:

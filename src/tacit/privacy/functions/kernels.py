@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -79,7 +80,8 @@ class Kernel(ABC):
 class OU(Kernel):
     """exp(-rate |x - y|) on a line: paths are those of an Ornstein-Uhlenbeck process.
 
-    Its functions on [low, high] are the Sobolev space H1, with the norm of :meth:`norm`.
+    Its functions on [low, high] are the Sobolev space H1, with the norm
+    |f|^2 = (f(low)^2 + f(high)^2) / 2 + (1 / (2 rate)) int (f'^2 + rate^2 f^2).
 
     >>> OU(2.0)([0.0], [0.0, 0.5]).round(3).tolist()
     [[1.0, 0.368]]
@@ -88,7 +90,7 @@ class OU(Kernel):
     rate: float
 
     def __post_init__(self) -> None:
-        _positive("rate", self.rate)
+        positive("rate", self.rate)
 
     @property
     def dimension(self) -> int:
@@ -98,34 +100,6 @@ class OU(Kernel):
     def _values(self, x: Floats, y: Floats) -> Floats:
         distances: Floats = np.abs(x - y.T)
         return np.exp(-self.rate * distances)
-
-    def norm(
-        self,
-        function: Callable[[Floats], Floats],
-        derivative: Callable[[Floats], Floats],
-        low: float = 0.0,
-        high: float = 1.0,
-        breaks: Sequence[float] = (),
-    ) -> float:
-        """The norm of a function on [low, high] by quadrature, for functions that are no sum.
-
-        |f|^2 = (f(low)^2 + f(high)^2) / 2 + (1 / (2 rate)) int (f'^2 + rate^2 f^2).
-
-        Args:
-            function: f, of an array of points.
-            derivative: f', which may jump at the breaks.
-            low: left end.
-            high: right end.
-            breaks: inner points between which f is smooth.
-        """
-        nodes, weights = np.polynomial.legendre.leggauss(64)
-        ends = np.array([low, *sorted(breaks), high])
-        half = np.diff(ends) / 2.0
-        x = (ends[:-1, np.newaxis] + half[:, np.newaxis] * (1.0 + nodes)).ravel()
-        w = (half[:, np.newaxis] * weights).ravel()
-        inner = float(w @ (derivative(x) ** 2 + (self.rate * function(x)) ** 2))
-        border = float((function(np.array([low, high])) ** 2).sum())
-        return math.sqrt(border / 2.0 + inner / (2.0 * self.rate))
 
 
 @dataclass(frozen=True)
@@ -157,7 +131,7 @@ class _Radial(Kernel):
     dimension: int = 1
 
     def __post_init__(self) -> None:
-        _positive("length", self.length)
+        positive("length", self.length)
         if self.dimension < 1:
             raise InvalidArgument(f"dimension must be >= 1, got {self.dimension!r}")
 
@@ -226,12 +200,9 @@ class BandLimited(Kernel):
 class FeatureKernel(Kernel):
     """phi(x)' phi(y) of finitely many features: functions are w' phi, with norm |w|.
 
-    Args:
-        features: maps points (n, D) to features (n, m). A :class:`RegularGrid`, a
-            :class:`FourierFeatures`, or any function of yours.
-        dimension: D.
-        bound: features longer than this are scaled back to it, so that it is no assumption.
-            Features that are not finite count zero.
+    ``features`` maps points (n, D) to (n, m): a :class:`RegularGrid`, a :class:`FourierFeatures`,
+    or any function of yours. Those longer than ``bound`` are scaled back to it, so that it is no
+    assumption; those that are not finite count zero.
     """
 
     features: Features
@@ -239,7 +210,7 @@ class FeatureKernel(Kernel):
     bound: float = 1.0
 
     def __post_init__(self) -> None:
-        _positive("bound", self.bound)
+        positive("bound", self.bound)
         if self.dimension < 1:
             raise InvalidArgument(f"dimension must be >= 1, got {self.dimension!r}")
 
@@ -285,8 +256,7 @@ class RegularGrid:
     def __post_init__(self) -> None:
         if not len(self.lows) == len(self.highs) == len(self.shape) > 0:
             raise InvalidArgument("lows, highs and shape must have the same length, at least 1")
-        if not all(math.isfinite(h - w) and w < h for w, h in self._ends()):
-            raise InvalidArgument(f"lows must be below highs, got {self.lows} and {self.highs}")
+        _check_box(self.lows, self.highs)
         if min(self.shape) < 2:
             raise InvalidArgument(f"shape must be >= 2 along every axis, got {self.shape}")
 
@@ -335,9 +305,7 @@ class FourierFeatures:
     order: int
 
     def __post_init__(self) -> None:
-        ends = list(zip(self.lows, self.highs, strict=True))
-        if not all(math.isfinite(h - w) and w < h for w, h in ends):
-            raise InvalidArgument(f"lows must be below highs, got {self.lows} and {self.highs}")
+        _check_box(self.lows, self.highs)
         if self.order < 0:
             raise InvalidArgument(f"order must be >= 0, got {self.order!r}")
 
@@ -356,15 +324,12 @@ def finite_rows(points: Floats) -> Bools:
     return np.asarray(np.isfinite(points).all(axis=1), dtype=np.bool_)
 
 
-def _positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidArgument(f"{name} must be finite and > 0, got {value!r}")
+def _check_box(lows: Sequence[float], highs: Sequence[float]) -> None:
+    if not all(math.isfinite(h - w) and w < h for w, h in zip(lows, highs, strict=True)):
+        raise InvalidArgument(f"lows must be below highs, got {lows} and {highs}")
 
 
 def _positives(name: str, values: Sequence[float]) -> tuple[float, ...]:
-    checked = tuple(float(value) for value in values)
-    if not checked:
+    if not values:
         raise InvalidArgument(f"{name} must not be empty")
-    for value in checked:
-        _positive(name, value)
-    return checked
+    return tuple(positive(name, float(value)) for value in values)

@@ -21,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.privacy.arguments import positive
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.functions.kernels import Kernel, finite_rows
 from tacit.privacy.noise import NoiseSource
@@ -60,14 +61,8 @@ def bridge(
 class OUPath:
     """A path of the Ornstein-Uhlenbeck process, covariance sigma^2 exp(-rate |x - y|).
 
-    A new point costs two binary searches and an insertion into a short list, O(log n).
-
-    Args:
-        rate: how fast values forget each other.
-        sigma: standard deviation of a value.
-        source: of the noise.
-        low: points below are moved here.
-        high: points above are moved here.
+    A new point costs two binary searches and an insertion into a short list, O(log n). Points
+    outside of [low, high] are moved to its ends.
     """
 
     def __init__(
@@ -78,7 +73,7 @@ class OUPath:
         low: float | None = None,
         high: float | None = None,
     ) -> None:
-        self.rate, self.sigma = _scale("rate", rate), _scale("sigma", sigma)
+        self.rate, self.sigma = positive("rate", rate), positive("sigma", sigma)
         self.low = -math.inf if low is None else float(low)
         self.high = math.inf if high is None else float(high)
         if not self.low <= self.high:
@@ -180,7 +175,7 @@ class OUPath:
 class GPPath:
     """A path of any Gaussian process, covariance sigma^2 K, by a growing Cholesky factor.
 
-    A new point after n others costs O(n^2), so there is a limit to them.
+    A new point after n others costs O(n^2), so at most ``limit`` different ones may be asked for.
 
     Every value carries a nugget of its own: independent noise of variance sigma^2 limit^2 2^-51
     bound^2, one in 10^9 at the default limit. It is what makes the path safe in floating point.
@@ -188,12 +183,6 @@ class GPPath:
     |E| <= n (n + 1) 2^-53 bound^2, which the nugget exceeds; so L L' is at least K, and the noise
     is at least what was paid for. Without it, a point where K is numerically determined by others
     would be answered with next to no noise.
-
-    Args:
-        kernel: K.
-        sigma: scale of the path.
-        source: of the noise.
-        limit: how many different points may be asked for.
     """
 
     def __init__(
@@ -201,7 +190,7 @@ class GPPath:
     ) -> None:
         if limit < 1:
             raise InvalidArgument(f"limit must be >= 1, got {limit!r}")
-        self.kernel, self.sigma, self.limit = kernel, _scale("sigma", sigma), int(limit)
+        self.kernel, self.sigma, self.limit = kernel, positive("sigma", sigma), int(limit)
         self._source = source
         self._drawn: dict[bytes, float] = {}
         self._points = np.zeros((0, kernel.dimension))
@@ -221,8 +210,7 @@ class GPPath:
     def values(self, xs: ArrayLike) -> Floats:
         """The path at points (n, D), as (n,); NaN where a point is not finite.
 
-        Raises:
-            HorizonExceeded: these points would be more than ``limit``; nothing was drawn.
+        More than ``limit`` points are a HorizonExceeded, and nothing is drawn.
         """
         # Adding zero makes -0.0 the same point as 0.0.
         points = self.kernel.checked(xs) + 0.0
@@ -294,9 +282,3 @@ class GPPath:
             factor[:old, :old], factor[old:, :old] = self._factor, across.T
         factor[old:, old:] = np.linalg.cholesky(own)
         self._factor, self._points = factor, np.vstack([self._points, points])
-
-
-def _scale(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
-        raise InvalidArgument(f"{name} must be finite and > 0, got {value!r}")
-    return float(value)

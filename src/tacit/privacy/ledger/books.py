@@ -29,17 +29,7 @@ _NOTHING = Fraction(0)
 
 
 class Books:
-    """Entries, accounts, runs and saves: all that a ledger knows, as far as it was read.
-
-    Args:
-        path: Of the ledger, for messages.
-        header: Its first line.
-
-    Attributes:
-        entries: All entries, oldest first.
-        people: Who joined which runs, in a ledger of people.
-        saves: Which states may be resumed.
-    """
+    """Entries, accounts, runs and saves: all that a ledger knows, as far as it was read."""
 
     def __init__(self, path: str, header: Header) -> None:
         self.header = header

@@ -31,13 +31,7 @@ def seal(record: Mapping[str, Any], previous: str) -> bytes:
 
 
 class ChainedFile:
-    """How far a file was read, and how to read and append more. It stays closed in between.
-
-    Attributes:
-        path: Where it is.
-        lines: How many lines were read so far.
-        end: Their length.
-    """
+    """How far a file was read, and how to read and append more. It stays closed in between."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -24,15 +24,9 @@ _FORMAT = "tacit-ledger"
 
 @dataclass(frozen=True)
 class Header:
-    """What a ledger declares.
+    """What a ledger declares; ``terms`` and ``key`` (of the hashes of ids) in one of people only.
 
-    Attributes:
-        id: The random name of the ledger.
-        limit: What each key, or each person over all runs, may spend.
-        unit: What is counted.
-        note: A line of text for whoever reads the file.
-        terms: What a ledger of people promises each person; ``None`` in a ledger of one run.
-        key: The key of the hashes that stand for people; empty in a ledger of one run.
+    ``limit`` is what each key, or each person over all runs, may spend.
     """
 
     id: str

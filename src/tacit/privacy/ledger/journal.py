@@ -17,10 +17,7 @@ from tacit.privacy.ledger.records import Event
 class Journal:
     """The file of a ledger and its books, which never differ while the lock is held.
 
-    Attributes:
-        path: Where the file is.
-        books: What its lines add up to, as far as they were read.
-        run: Which run this object speaks for; always empty in a ledger of one run.
+    It speaks for one ``run``, whose name is empty in a ledger of one run.
     """
 
     books: Books

@@ -22,19 +22,9 @@ from tacit.privacy.statistic import WHOLE_EPISODE
 class Ledger:
     """The record of one budget. Make it with ``create``, ``open`` or ``open_or_create``.
 
-    The properties and ``spent`` tell what this object last read: when it was opened, or at its
-    last charge, save or resume. Decisions are always made on what the file says at that moment.
-    No file stays open between operations.
-
-    Attributes:
-        header: What its first line declares; the next seven are in it.
-        id: The random name of this ledger; a saved state keeps it, to know its ledger again.
-        limit: What each key may spend.
-        unit: What is counted.
-        note: The text that was given when the ledger was created.
-        people: Whether it is a ledger of people, which may have several runs.
-        terms: What a ledger of people promises each person over all runs.
-        key: The key of the hashes that stand for people; see ``pseudonyms.name_of``.
+    The properties and ``spent`` tell what this object last read: when it was opened, or at its last
+    charge, save or resume. Decisions are always made on what the file says at that moment. No file
+    stays open between operations. What its ``header`` declares is here too.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -60,18 +50,7 @@ class Ledger:
 
     @classmethod
     def create(cls, path: FilePath, limit: float, *, unit: Unit, note: str = "") -> "Ledger":
-        """Create a ledger; the file gets mode 0600.
-
-        Args:
-            path: Where to create it.
-            limit: What each key may spend, finite and positive.
-            unit: What is counted.
-            note: A line of text for whoever reads the file.
-
-        Raises:
-            InvalidArgument: The limit, the unit or the note is not allowed.
-            FileExistsError: There is a file; no ledger is ever overwritten.
-        """
+        """Create a ledger, of mode 0600 and over no other file; each key may spend the limit."""
         write_header(path, limit, unit, note)
         return cls(path)
 
@@ -82,39 +61,25 @@ class Ledger:
         """Create a ledger for several runs on one population; the file gets mode 0600.
 
         Args:
-            path: Where to create it.
+            path: Where to create it; no file is ever overwritten.
             privacy: What one person may spend over all runs. Each run has its own, which is what
                 everybody pays who takes part in it.
             protects: What is protected; see :attr:`tacit.Statistic.protects`.
             note: A line of text for whoever reads the file.
-
-        Raises:
-            InvalidArgument: The model or the note is not allowed.
-            FileExistsError: There is a file; no ledger is ever overwritten.
         """
         write_people_header(path, privacy, protects, note)
         return cls(path)
 
     @classmethod
     def open(cls, path: FilePath) -> "Ledger":
-        """Open an existing ledger and check every line of it.
-
-        Raises:
-            CorruptFile: The file is foreign, newer than this release, or was altered.
-            FileNotFoundError: There is no file.
-        """
+        """Open an existing ledger and check every line of it."""
         return cls(path)
 
     @classmethod
     def open_or_create(
         cls, path: FilePath, limit: float, *, unit: Unit, note: str = ""
     ) -> "Ledger":
-        """Open the ledger if it exists, else create it; either way it has this limit and unit.
-
-        Raises:
-            InvalidArgument: The file declares another limit or unit; nothing was changed.
-            CorruptFile: The file is foreign, newer than this release, or was altered.
-        """
+        """Open the ledger if it exists, else create it; either way it has this limit and unit."""
         try:
             ledger = cls(path)
         except FileNotFoundError:
@@ -185,10 +150,6 @@ class Ledger:
 
         Returns:
             Who is admitted. When this returns, it is on disk.
-
-        Raises:
-            DoubleSpend: Another process resumed a save of this run, so this one has ended.
-            InvalidArgument: It is a ledger of one run, no run has started, or a name is none.
         """
         if any(type(name) is not bytes or len(name) != NAME_BYTES for name in people):
             raise InvalidArgument(f"people must be names of {NAME_BYTES} bytes each")
@@ -220,7 +181,6 @@ class Ledger:
         Raises:
             BudgetExceeded: A key would have spent more than the limit. Nothing was charged.
             DoubleSpend: Another process resumed a save of this run, so this one has ended.
-            InvalidArgument: A cost, a key or the label is not allowed.
         """
         label = text_of("label", label)
         costs = {text_of("key", key): number_of(f"costs[{key!r}]", costs[key]) for key in costs}
@@ -231,11 +191,7 @@ class Ledger:
             return self.sequence
 
     def record_start(self, token: str, terms: Terms | None = None) -> None:
-        """Record that a run begins; a ledger has one, unless it is a ledger of people.
-
-        Args:
-            token: A name for the run that no other has.
-            terms: What it promises; a ledger of people needs them.
+        """Record that a run begins, under a token that no other has, with what it promises.
 
         Raises:
             DoubleSpend: The ledger has entries already: another run's, which its users paid for.
@@ -261,7 +217,6 @@ class Ledger:
                 run that another process took over never overwrites the state of that process.
 
         Raises:
-            InvalidArgument: The token was recorded or resumed before, or is no line of text.
             DoubleSpend: Another process resumed a save of this run, so this one has ended.
         """
         token = text_of("token", token)
@@ -290,14 +245,12 @@ class Ledger:
             run: ``run`` of the ledger at that moment, from that file.
             successor: The token of the next save, which is recorded in the same line. So there is
                 no moment at which a crash would leave nothing to resume.
-            write: Writes the state file of the successor, with the sequence number it is given.
-                It is called if the resume is allowed, before that is recorded, and under the
-                ledger's lock: so a refused resume never overwrites the state of a run that goes on.
+            write: As in :meth:`record_save`, for the successor: a refused resume never overwrites
+                the state of a run that goes on.
 
         Raises:
             DoubleSpend: The save was resumed before, or is older than what was recorded since,
                 or is unknown to this ledger. Nothing was recorded.
-            InvalidArgument: An argument is not allowed.
         """
         token = text_of("token", token)
         if after is not None and (type(after) is not int or after < 0):

@@ -14,17 +14,8 @@ from tacit.privacy.ledger.records import Terms
 def open_for(path: FilePath | Ledger, terms: Terms) -> Ledger:
     """The ledger for a run with these terms: one of people if it is there, else one of its own.
 
-    Args:
-        path: Where it is; without a file there, one of one run is made. Or an opened ledger,
-            which must still be there: then nothing is made. It is opened anew, as an object
-            speaks for one run.
-        terms: Of the run.
-
-    Raises:
-        InvalidArgument: The file is of one run and declares another limit or unit.
-        CorruptFile: The file is foreign, newer than this release, or was altered; or it is
-            not the ledger that was opened.
-        FileNotFoundError: The ledger that was opened is gone.
+    Without a file at ``path`` one of one run is made. An opened ledger must still be there, and is
+    opened anew, as an object speaks for one run.
     """
     if isinstance(path, Ledger):
         ledger = open_again(path)
@@ -39,12 +30,7 @@ def open_for(path: FilePath | Ledger, terms: Terms) -> Ledger:
 
 
 def open_again(ledger: FilePath | Ledger) -> Ledger:
-    """Another object for the same ledger, which must be there; by its path, or by one object.
-
-    Raises:
-        CorruptFile: Another ledger took its place; or as for :meth:`Ledger.open`.
-        FileNotFoundError: There is no file.
-    """
+    """Another object for the same ledger, which must be there; by its path, or by one object."""
     found = Ledger.open(ledger)
     if isinstance(ledger, Ledger) and found.id != ledger.id:
         raise CorruptFile(f"{os.fspath(ledger)!r}: another ledger took its place meanwhile")

@@ -15,11 +15,7 @@ from tacit.privacy.pseudonyms import NAME_BYTES
 
 
 class People:
-    """Who joined which runs, and who can pay for one more.
-
-    Args:
-        limit: what one person may spend over all runs.
-    """
+    """Who joined which runs, and who can pay for one more, up to a ``limit`` over all runs."""
 
     def __init__(self, limit: float) -> None:
         self.runs: dict[str, Terms] = {}
@@ -57,9 +53,7 @@ class People:
     def enter(self, run: str, text: str, where: str) -> int:
         """Charges people for a run, by the names in a line of the ledger; how many they are.
 
-        Raises:
-            CorruptFile: somebody is in the run already, or cannot pay.
-            ValueError: the line is malformed.
+        A line that charges somebody twice, or above the limit, is a CorruptFile.
         """
         names = base64.b64decode(text, validate=True)
         if len(names) % NAME_BYTES:

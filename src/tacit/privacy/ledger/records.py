@@ -32,13 +32,8 @@ class Terms:
     """What is promised to a user: by one run, or by a population's ledger over all runs.
 
     Attributes:
-        unit: What is counted.
-        user_limit: What it may cost one user, in that unit.
+        user_limit: What it may cost one user, in ``unit``; ``epsilon`` and ``delta`` as declared.
         episode_limit: What the releases about one episode may cost; less, if users return.
-        epsilon: The same budget, as it was declared.
-        delta: The same budget, as it was declared.
-        relation: Between which data sets it holds.
-        protects: What is protected.
         episodes_per_user: For users with at most so many episodes in the run.
         disjoint: Whether they are in different releases.
         simulation: Whether the noise has a known seed, and so protects nobody.
@@ -79,11 +74,9 @@ class Terms:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a ledger.
+    """One line of a ledger, numbered from 1.
 
     Attributes:
-        sequence: Its number, from 1.
-        event: What it records.
         label: The label of a charge, the token of a start, a save or a resume.
         costs: The cost per key; empty unless it is a charge.
         run: Which run of a ledger of people it belongs to; empty in a ledger of one run.
