@@ -21,7 +21,7 @@ from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics.first_visits import FirstVisits
 from tacit.continuous.statistics.own_values import OwnValues
 from tacit.continuous.statistics.reports import RewardVectors, Trajectories
-from tacit.continuous.statistics.steps import REWARDS_ONLY, transitions
+from tacit.continuous.statistics.steps import REWARDS_ONLY, steps_of
 from tacit.continuous.worlds import cartpole, line, plane
 from tacit.core.kinds import AgentKind
 from tacit.core.vector_episodes import VectorEpisodes
@@ -120,7 +120,7 @@ class TestSensitivities:
     def test_a_missing_clip_is_found(self, monkeypatch):
         """The gate's own clip would keep the bound; a fit that raises on values is worse."""
         monkeypatch.setattr(
-            "tacit.continuous.statistics.own_values.clipped", lambda vectors, radius: vectors
+            "tacit.continuous.statistics.own_values.scaled_back", lambda vectors, radius: vectors
         )
         with pytest.raises(CheckFailed):
             check_statistic(STATISTICS["values"], users_of(SHORT.spec), users=100, rounds=5)
@@ -170,7 +170,7 @@ class TestFittedQ:
         arrays["states"][0, 2], arrays["actions"][1, 0] = np.nan, 99
         arrays["rewards"][2, 3], arrays["lengths"][3] = -np.inf, -7
         arrays["states"][4], arrays["lengths"][4] = 1e300, 10**12
-        states, actions, rewards, valid, _ = transitions(Block(5, arrays), spec)
+        states, actions, rewards, valid, _ = steps_of(Block(5, arrays), spec, inside=True)
         assert np.isfinite(states).all()
         assert states.max() <= 1.0
         assert (actions >= 0).all()
@@ -185,7 +185,7 @@ class TestFittedQ:
     def test_shapes_are_public(self):
         block = users_of(SHORT.spec)(np.random.default_rng(0), 5)
         with pytest.raises(InvalidArgument, match="shape"):
-            transitions(block, line(horizon=5).spec)
+            steps_of(block, line(horizon=5).spec, inside=True)
 
 
 MAKERS = {

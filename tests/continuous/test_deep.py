@@ -99,7 +99,7 @@ class TestGradients:
 
     def test_a_missing_clip_is_found(self, monkeypatch):
         monkeypatch.setattr(
-            "tacit.continuous.statistics.gradients.clipped", lambda vectors, radius: vectors
+            "tacit.continuous.statistics.gradients.scaled_back", lambda vectors, radius: vectors
         )
         with pytest.raises(CheckFailed):
             check_statistic(statistic(radius=0.1), users, users=60, rounds=5)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from tacit import check_statistic
 from tacit.continuous import BoxSpec, Grid, Polynomial
 from tacit.continuous.statistics.residuals import ResidualSums
-from tacit.continuous.statistics.steps import REWARDS_ONLY, reward_function_unit, steps_of
+from tacit.continuous.statistics.reward_sums import RewardSums
+from tacit.continuous.statistics.steps import REWARDS_ONLY, steps_of
 from tacit.continuous.statistics.visits import VisitSums
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
@@ -41,7 +42,7 @@ def users(rng: np.random.Generator, count: int, spec: BoxSpec = SPEC) -> Block:
     )
 
 
-def residuals(**changes: Any) -> ResidualSums:
+def residuals(kind: type[ResidualSums] = ResidualSums, **changes: Any) -> ResidualSums:
     rng = np.random.default_rng(0)
     given: dict[str, Any] = {
         "spec": SPEC,
@@ -56,7 +57,7 @@ def residuals(**changes: Any) -> ResidualSums:
         "offset": 0.1,
         "ending": -1.0,
     }
-    return ResidualSums(**given | changes)
+    return kind(**given | changes)
 
 
 def by_hand(statistic: ResidualSums, block: Block) -> Floats:
@@ -148,11 +149,11 @@ def test_two_users_attain_the_sensitivity() -> None:
 
 def test_rewards_alone() -> None:
     zeros = {"values": np.zeros((2, 5)), "predictions": np.zeros((2, 5)), "offset": 0.0}
-    own = residuals(**zeros, unit_of_privacy=REWARDS_ONLY, clip=50.0, discount=0.0)
+    own = residuals(RewardSums, **zeros, clip=50.0, discount=0.0)
     assert own.protects == REWARDS_ONLY
     assert own.l2(Relation.REPLACE_ONE) == 50.0
-    shared = {"unit_of_privacy": reward_function_unit(0.1), "radius": 0.1, "group_size": 30}
-    crowd = residuals(**zeros, **shared, clip=50.0, discount=0.0)
+    shared = {"radius": 0.1, "group_size": 30}
+    crowd = residuals(RewardSums, **zeros, **shared, clip=50.0, discount=0.0)
     # All users together: 30 users, 4 steps, .1 / .5 of a unit each.
     assert crowd.l2(Relation.REPLACE_ONE) == pytest.approx(30 * 4 * 0.2)
     block = users(np.random.default_rng(6), 30)
@@ -167,6 +168,6 @@ def test_refuses_what_cannot_be() -> None:
     with pytest.raises(InvalidArgument, match="root"):
         residuals(root=np.zeros((4, 4)))
     with pytest.raises(InvalidArgument, match="zero where rewards"):
-        residuals(unit_of_privacy=REWARDS_ONLY)
+        residuals(RewardSums)
     with pytest.raises(InvalidArgument, match="states"):
         steps_of(Block(1, {"states": np.zeros((1, 3, 1))}), SPEC)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.spec import BoxSpec
 from tacit.core.algorithm import Algorithm, Pace
 from tacit.core.asks import Arrays
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
 
 Floats = NDArray[np.float64]
@@ -52,7 +52,7 @@ class BoxAlgorithm(Algorithm[QPolicy]):
 
 def box_spec(setting: Setting) -> BoxSpec:
     """The spec that an algorithm was told, if it is of vectors."""
-    spec: Any = setting.spec
-    if not isinstance(spec, BoxSpec):
+    spec: BoxSpec = setting.spec
+    if not hasattr(spec, "bounded"):
         raise InvalidArgument(f"spec must be a BoxSpec, got {type(spec).__name__}")
     return spec

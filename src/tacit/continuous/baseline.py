@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.arguments import check_features, check_question, check_weights, discount_of
+from tacit.continuous.arguments import discount_of
 from tacit.continuous.base import BoxAlgorithm, Floats, box_spec
 from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.core.asks import Arrays, State
+from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Statistic
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ class BaselineAlgorithm(BoxAlgorithm):
     def __init__(self, setting: Setting, options: BaselineOptions) -> None:
         spec = box_spec(setting)
         self.features = self._choose_features(spec, options.features)
-        check_features(self.features, spec)
-        check_weights(spec, self.features.size)
+        spec.check_features(self.features)
+        spec.check_weights(self.features.size)
         self.discount = discount_of(options.discount, spec)
         self.weights: Floats = np.zeros((spec.actions, self.features.size))
         super().__init__(setting, options)

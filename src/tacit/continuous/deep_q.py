@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.arguments import check_question, discount_of
+from tacit.continuous.arguments import discount_of
 from tacit.continuous.base import BoxAlgorithm, box_spec
 from tacit.continuous.network import first_network, hidden_layers, parameters
 from tacit.continuous.network_policy import NetworkPolicy
@@ -36,6 +36,7 @@ from tacit.core.sizes import check_bytes
 from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
+from tacit.privacy.sizing import check_question
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting

@@ -1,7 +1,4 @@
-"""What releases say of Q: features, prior and posterior of the targets of a sweep.
-
-All of it is post-processing of releases.
-"""
+"""What all releases say of the targets of a sweep: a posterior."""
 
 from __future__ import annotations
 
@@ -12,77 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.grid import Grid
-from tacit.privacy.functions.functional import RBF, GridFunctions, Kernel
+from tacit.continuous.basis import NO_NOISE, Basis
 
 if TYPE_CHECKING:
     from tacit.continuous.constants import FunctionalConstants
-    from tacit.continuous.feature_map import FeatureMap
 
 Floats = NDArray[np.float64]
-
-# Eigenvalues of a kernel below this part of the largest are left out of a prior.
-_SMALLEST = 1e-4
-NO_NOISE = 1e-6
-"""Variance that stands for no noise at all."""
-
-
-class Basis:
-    """Features, the coordinates that are released, and what is believed a priori.
-
-    On a grid users' functions belong to a kernel, and Q to a smoother Gaussian process; on any
-    other map both are the features themselves.
-
-    Attributes:
-        features: the map.
-        root: (m, k), from features to released coordinates.
-        prior: (m, q): weights of a believed function are prior @ theta with standard normal theta.
-        metric: (m, m) on a grid, such that v' metric v is the mean squared slope of a function
-            with values v; ``None`` on other maps, where the weights' own length counts.
-    """
-
-    def __init__(
-        self, features: FeatureMap, kernel: Kernel | None, constants: FunctionalConstants
-    ) -> None:
-        self.features = features
-        self.metric: Floats | None = None
-        if not isinstance(features, Grid):
-            self.root = np.eye(features.size)
-            self.prior = np.eye(features.size)
-            return
-        D = features.dimension
-        points = (features.points - np.array(features.lows)) / (
-            np.array(features.highs) - np.array(features.lows)
-        )
-        self.root = GridFunctions(kernel or RBF(constants.kernel_length, D), points).root
-        values, vectors = np.linalg.eigh(RBF(constants.prior_length, D)(points, points))
-        kept = values > _SMALLEST * values[-1]
-        self.prior = vectors[:, kept] * np.sqrt(values[kept])
-        table = np.eye(features.size).reshape(*features.shape, features.size)
-        self.metric = np.zeros((features.size, features.size))
-        for axis, n in enumerate(features.shape):
-            slopes = np.gradient(table, 1.0 / (n - 1), axis=axis).reshape(features.size, -1)
-            self.metric += slopes.T @ slopes / features.size
-
-    @property
-    def on_grid(self) -> bool:
-        """Whether the map is a grid."""
-        return self.metric is not None
-
-    def value(self, weights: Floats) -> tuple[Floats, float]:
-        """What stands for max_a weights[a] in the prior, and the offset of these values.
-
-        On a grid values are centred: where nothing ends a constant means nothing.
-        """
-        if self.metric is None:
-            return weights.ravel() / math.sqrt(len(weights)), 0.0
-        best = weights.max(axis=0)
-        return best - best.mean(), float(best.mean())
-
-    def alike(self, one: Floats, other: Floats) -> Floats:
-        """How alike rows of values are: what steps along them have in common, a priori."""
-        likeness: Floats = one @ (other.T if self.metric is None else self.metric @ other.T)
-        return likeness
 
 
 @dataclass(frozen=True)
@@ -114,14 +46,6 @@ class Belief:
     where <V, W> is how alike the values are: linear in both, it is a Gaussian prior over reward
     *and* transition operator. So what users said about earlier values counts for the present ones,
     as far as these are alike. On maps that are no grid V(s) is not subtracted.
-
-    All of it is post-processing of releases.
-
-    Args:
-        basis: features and prior.
-        constants: of the prior.
-        actions: how many.
-        discount: of the next value.
     """
 
     def __init__(
@@ -140,11 +64,7 @@ class Belief:
         return new
 
     def posterior(self, per_pass: int) -> Posterior:
-        """The posterior from all releases.
-
-        Args:
-            per_pass: how many releases ask the same users: without noise, their errors are one.
-        """
+        """From all releases, ``per_pass`` of which ask the same: without noise, an error is one."""
         return Posterior(self, per_pass)
 
 
@@ -179,8 +99,10 @@ class Posterior:
         )
         # (actions, modes, answers)
         seen = np.einsum("jak,kq->aqj", seen @ whiten.T, left)
-        squares = (self._gains**2)[:, np.newaxis, np.newaxis]
-        self._inverse = np.linalg.inv(squares * self._covariance() + np.diag(ratios))
+        squares, index = (self._gains**2)[:, np.newaxis, np.newaxis], np.arange(len(answers))
+        drift = constants.prior_drift**2 * np.minimum.outer(index, index)
+        covariance = self._reward_and_moves(self._values, self._values) + drift
+        self._inverse = np.linalg.inv(squares * covariance + np.diag(ratios))
         self._weights = np.einsum("qij,aqj->aqi", self._inverse, seen) * self._gains[:, np.newaxis]
 
     def targets(self, value: Floats) -> Floats:
@@ -205,12 +127,6 @@ class Posterior:
         constants, discount = self._belief.constants, self._belief.discount
         moves = (discount * constants.prior_moves) ** 2
         return constants.prior_reward**2 + moves * self._belief.basis.alike(one, other)
-
-    def _covariance(self) -> Floats:
-        index = np.arange(len(self._values))
-        drift = self._belief.constants.prior_drift**2 * np.minimum.outer(index, index)
-        covariance: Floats = self._reward_and_moves(self._values, self._values) + drift
-        return covariance
 
     def _with(self, value: Floats) -> Floats:
         """The covariance of a target now with those that were asked about."""

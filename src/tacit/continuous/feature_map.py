@@ -11,12 +11,16 @@ Maps that are made of numbers (:func:`made_of_numbers`) can be published and sav
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.continuous.grid import Grid
+    from tacit.continuous.map_tools import LoopParameters
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -30,29 +34,23 @@ class FeatureMap(Protocol):
     @property
     def size(self) -> int:
         """How many features there are, m."""
-        ...
 
     @property
     def dimension(self) -> int | None:
         """How many coordinates a state has, D; ``None`` if the map takes any number."""
-        ...
 
     @property
     def bound(self) -> float:
         """The largest Euclidean norm of a state's features; infinite if nobody knows one."""
-        ...
 
     def __call__(self, states: ArrayLike) -> Floats:
         """The features, (..., m), of states, (..., D)."""
-        ...
 
     def publishable(self) -> bool:
         """Whether a file of plain numbers can hold the map; no map of your own is such a one."""
-        ...
 
     def describe(self) -> str:
         """The map in a few words."""
-        ...
 
 
 # Maps as plain numbers.
@@ -73,11 +71,6 @@ def made_of_numbers(kind: str, *names: str) -> Callable[[Map], Map]:
         return made
 
     return add
-
-
-def is_made_of_numbers(features: object) -> bool:
-    """Whether a map is one of these; a subclass, which may do anything else, is not."""
-    return any(type(features) is made for made, _ in _KINDS.values())
 
 
 def feature_arrays(features: FeatureMap) -> tuple[str, dict[str, NDArray[Any]]] | None:
@@ -102,10 +95,18 @@ def features_of(kind: str, arrays: Mapping[str, NDArray[Any]]) -> FeatureMap:
     missing = [name for name in names if name not in arrays]
     if missing:
         raise InvalidArgument(f"arrays of a {kind} must have {', '.join(missing)}")
-    return cast(FeatureMap, made(*(_plain(arrays[name]) for name in names)))
+    # Python's own numbers, so that maps made of arrays equal those made by hand.
+    values = [arrays[name].tolist() for name in names]
+    found: FeatureMap = made(*(tuple(v) if isinstance(v, list) else v for v in values))
+    return found
 
 
-def _plain(array: NDArray[Any]) -> Any:
-    """Python's own numbers, so that maps made of arrays equal those made by hand."""
-    values = array.tolist()
-    return tuple(values) if isinstance(values, list) else values
+def loop_parameters(features: FeatureMap) -> LoopParameters | None:
+    """What compiled loops need of a map; ``None`` if they do not know it, as any subclass."""
+    for_loops: Callable[[], LoopParameters] | None = getattr(features, "for_loops", None)
+    return None if for_loops is None or feature_arrays(features) is None else for_loops()
+
+
+def is_grid(features: FeatureMap) -> TypeGuard[Grid]:
+    """Whether weights are values at points."""
+    return getattr(features, "on_points", False)

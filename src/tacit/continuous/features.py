@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.feature_map import FeatureMap as FeatureMap
-from tacit.continuous.feature_map import made_of_numbers
+from tacit.continuous.feature_map import Floats, Ints, made_of_numbers
 from tacit.continuous.grid import Grid as Grid
 from tacit.continuous.map_tools import (
-    Floats,
-    Ints,
     LoopParameters,
     check_count,
     evaluated,

@@ -17,37 +17,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from tacit.continuous.arguments import auto_or
 from tacit.continuous.base import Floats
-from tacit.continuous.estimate import Basis, Belief, SweepAnswer
-from tacit.continuous.functional_base import (
-    NO_CLIP,
-    FunctionalAlgorithm,
-    FunctionalOptions,
-    auto_or_positive,
-    auto_or_whole,
-)
+from tacit.continuous.basis import Basis
+from tacit.continuous.estimate import Belief, SweepAnswer
+from tacit.continuous.functional_base import NO_CLIP, FunctionalAlgorithm, FunctionalOptions
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.public_transitions import (
-    PUBLIC,
-    added,
-    moments,
-    plan_on_public,
-    reward_belief,
-)
-from tacit.continuous.statistics.residuals import ResidualSums
-from tacit.continuous.statistics.steps import REWARDS_ONLY, reward_function_unit
 from tacit.continuous.statistics.visits import VisitSums
 from tacit.core.asks import Arrays, Ask, Asks, State, below
+from tacit.core.ways import way
+from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE, Statistic
 
 if TYPE_CHECKING:
+    from tacit.continuous.public_transitions import PublicTransitions
     from tacit.core.setting import Setting
+
+WAYS = dict.fromkeys(
+    ("rewards", "reward_function"), "tacit.continuous.public_transitions:PublicTransitions"
+)
+"""How users are asked where states and actions are public."""
 
 # A histogram is believed to be off from even by this part, and nowhere below that part of even.
 _UNEVEN = 0.5
@@ -73,9 +69,9 @@ class FittedFunctionalQOptions(FunctionalOptions):
     clip: float | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
-        sweeps = auto_or_whole("releases", self.releases, most=_MOST_SWEEPS)
-        object.__setattr__(self, "releases", sweeps)
-        object.__setattr__(self, "clip", auto_or_positive("clip", self.clip))
+        whole = partial(whole_number, most=_MOST_SWEEPS), f"an integer in 1..{_MOST_SWEEPS}"
+        object.__setattr__(self, "releases", auto_or("releases", self.releases, *whole))
+        object.__setattr__(self, "clip", auto_or("clip", self.clip, positive, "> 0 and finite"))
         super().__post_init__()
 
 
@@ -87,23 +83,19 @@ class FittedFunctionalQ(FunctionalAlgorithm):
     is learnt is ``greedy_policy``, for everybody who comes later.
 
     With ``protect="trajectory"`` a block's users are first asked where they were, then ``depth``
-    times for the sum of their functions: residuals of the Q that was published last, clipped, with
-    functional noise of its own in every release. From all releases so far the posterior mean of the
-    next Q is computed (:class:`tacit.continuous.estimate.Belief`), which is post-processing. Users'
-    budget is split over these releases. How many there are, how far plans look ahead and how long
-    a user's function may be follow from public numbers: users, budget, actions and dimension.
+    times for the sum of their functions, clipped, which JointDP and NonPrivate allow and LocalDP
+    does not. From all releases so far follows the posterior mean of the next Q
+    (:class:`tacit.continuous.estimate.Belief`). How many there are, how far plans look ahead and
+    how long a user's function may be follow from public numbers: users, budget, actions and
+    dimension. Several blocks carry on what is known.
 
     With ``protect="rewards"`` and ``"reward_function"`` states and actions are public, so users are
     asked once, for their rewards, and plans are made on what everybody can see. The latter is the
-    relation of Wang and Hegde, 2019: all users' rewards change together, so that the sum over all
-    users has to be hidden. It does not learn.
-
-    Users are asked many times, which JointDP and NonPrivate allow and LocalDP does not. Several
-    blocks carry on what is known.
+    relation of Wang and Hegde: all users' rewards change together, so that the sum over all users
+    has to be hidden. It does not learn.
 
     Attributes:
         belief: all releases about whole trajectories.
-        public: sums where only rewards are protected.
 
     >>> from tacit import FittedFunctionalQ, JointDP
     >>> from tacit.continuous import line
@@ -120,7 +112,6 @@ class FittedFunctionalQ(FunctionalAlgorithm):
     def __init__(self, setting: Setting, options: FittedFunctionalQOptions) -> None:
         super().__init__(setting, options)
         self.belief = Belief(self.basis, self.constants, len(self.weights), self.discount)
-        self.public: Arrays = {}
         # The Q of the last sweep; ``weights`` may be an average.
         self._last = self.weights
 
@@ -128,7 +119,7 @@ class FittedFunctionalQ(FunctionalAlgorithm):
 
     def asks(self) -> Asks:
         """Where users were and then one question per sweep; or, once, for their rewards."""
-        return self._sweep() if self.options.protect == "trajectory" else self._ask_for_rewards()
+        return self._sweep() if self._rewards is None else self._ask_for_rewards(self._rewards)
 
     def _sweep(self) -> Asks:
         """Where users were, then one release per sweep. Nothing changes until all are there.
@@ -162,17 +153,10 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         self.belief, self._last = belief, Q
         self.weights = np.mean(found[-self.constants.averaged :], axis=0)
 
-    def _ask_for_rewards(self) -> Asks:
+    def _ask_for_rewards(self, rewards: PublicTransitions) -> Asks:
         """Rewards with noise; where users were, and what they did, is public and comes along."""
-        release = yield Ask(self._rewards(), mu=self.mu, public=PUBLIC)
-        variance = np.array(float(np.max(release.std["residuals"])) ** 2)
-        new = moments(release.public, self.spec, self.features)
-        new |= {"rewards": np.array(release["residuals"]), "variance": variance}
-        self.public = added(self.public, new)
-        rewards, _ = reward_belief(self.public, self.basis, self.constants)
-        self._last = self.weights = plan_on_public(
-            self.public, rewards, self.basis, self.discount, self.units.value_range
-        )
+        release = yield Ask(rewards.statistic(), mu=self.mu, public=rewards.columns)
+        self._last = self.weights = rewards.take_in(release)
 
     # How it plans.
 
@@ -185,22 +169,23 @@ class FittedFunctionalQ(FunctionalAlgorithm):
     @property
     def sweeps(self) -> int:
         """How many times the users of a block are asked about values."""
-        return self.depth if self.options.protect == "trajectory" else 1
+        return self.depth if self._rewards is None else 1
 
     @property
     def protects(self) -> str:
         """A whole episode, a user's rewards, or a reward function."""
-        if self.options.protect == "rewards":
-            return REWARDS_ONLY
-        if self.options.radius is not None:
-            return reward_function_unit(self.options.radius)
-        return WHOLE_EPISODE
+        return WHOLE_EPISODE if self._rewards is None else self._rewards.protects
+
+    @property
+    def public(self) -> Arrays:
+        """Sums where only rewards are protected."""
+        return {} if self._rewards is None else self._rewards.known
 
     @property
     def why(self) -> str:
-        """What was chosen and why, in words."""
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
         served = "users are served at random and gain nothing; the greedy policy is for later ones"
-        if self.options.protect != "trajectory":
+        if self._rewards is not None:
             return f"states and actions are public, so users are asked once; {served}"
         return (
             f"{self.sweeps} sweeps and a discount of {self.discount:.3g}, which is how far plans "
@@ -214,8 +199,8 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         It is that of the last sweep given the values before it, not of all sweeps together: do not
         publish it as a confidence set.
         """
-        if self.public:
-            return reward_belief(self.public, self.basis, self.constants)[1] * self.units.unit
+        if self._rewards is not None and self._rewards.known:
+            return self._rewards.belief()[1] * self.units.unit
         if not self.belief.answers:
             return np.full_like(self.weights, np.nan)
         value, _ = self.basis.value(self._last)
@@ -223,6 +208,12 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         return np.broadcast_to(spread, self.weights.shape).copy()
 
     # The questions.
+
+    @cached_property
+    def _rewards(self) -> PublicTransitions | None:
+        """How users are asked for their rewards alone."""
+        target = WAYS.get(self.options.protect)
+        return None if target is None else way(target)(self)
 
     def _split_of_budget(self) -> tuple[float, Floats]:
         """What mu^2 is split into: a part for visits, and sweeps that may cost more and more."""
@@ -236,32 +227,6 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         T = self.spec.horizon
         clip = self.constants.visits_clip * (math.sqrt(T) if self.basis.on_grid else T)
         return VisitSums(self.spec, self.features, clip if math.isfinite(self.mu) else NO_CLIP)
-
-    def _rewards(self) -> ResidualSums:
-        """Users' rewards alone."""
-        H, longest = self.spec.horizon, float(np.linalg.norm(self.basis.root, axis=1).max())
-        everybody = self.options.protect == "reward_function"
-        clip = self.constants.reward_clip * math.sqrt(H)
-        if everybody or not math.isfinite(self.mu):
-            # Nobody is longer than that.
-            clip = H * longest
-        if self.options.clip != "auto":
-            clip = self.options.clip
-        zeros = np.zeros_like(self.weights)
-        return ResidualSums(
-            self.spec,
-            self.features,
-            self.basis.root,
-            zeros,
-            zeros,
-            clip=clip,
-            discount=0.0,
-            centre=self.units.centre,
-            unit=self.units.unit,
-            unit_of_privacy=self.protects,
-            radius=self.options.radius,
-            group_size=self.users if everybody else 1,
-        )
 
     def clip_at(self, fall: float) -> float:
         """The longest user, after a part ``fall`` in [0, 1] of all releases."""
@@ -277,8 +242,8 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         return super()._choose_depth(options, most)
 
     def _questions(self) -> list[Statistic]:
-        if self.options.protect != "trajectory":
-            return [self._rewards()]
+        if self._rewards is not None:
+            return [self._rewards.statistic()]
         return [self._visits(), *super()._questions()]
 
     def _check(self) -> None:
@@ -288,7 +253,7 @@ class FittedFunctionalQ(FunctionalAlgorithm):
                 "FittedFunctionalQ asks users again and again, and a device reports once: "
                 "take functional_q, or JointDP"
             )
-        if self.options.protect != "trajectory" and not self.basis.on_grid:
+        if self._rewards is not None and not self.basis.on_grid:
             raise InvalidArgument(
                 f"protect={self.options.protect!r} plans on public transitions between points of "
                 "a grid: leave features out of the spec"
@@ -322,17 +287,12 @@ class FittedFunctionalQ(FunctionalAlgorithm):
             SweepAnswer(std=std, users=users, **below(arrays, f"told/{i}/"))
             for i, (std, users) in enumerate(meta["told"])
         ]
-        self.public = below(arrays, "public/")
+        if self._rewards is not None:
+            self._rewards.known = below(arrays, "public/")
 
 
 def visible_gram(release: Release, basis: Basis, steps: int) -> Floats:
-    """The Gram matrix of features, as far as the noise of users' visits lets it be seen.
-
-    Args:
-        release: of :class:`~tacit.continuous.statistics.visits.VisitSums`.
-        basis: features.
-        steps: how many there were in all.
-    """
+    """The Gram matrix of features of so many steps, as far as their noise lets it be seen."""
     visits, noise = release["visits"], float(np.max(release.std["visits"]))
     if not basis.on_grid:
         values, vectors = np.linalg.eigh(visits)

@@ -1,43 +1,37 @@
-"""What the algorithms with functional noise share: options, units, and the questions they ask.
-
-Plumbing: what is estimated, and how it is planned with, is in an algorithm's own file.
-"""
+"""What the algorithms with functional noise share: options, units, and the questions they ask."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tacit.continuous.arguments import check_question, check_weights, discount_of
+from tacit.continuous.arguments import discount_of
 from tacit.continuous.base import BoxAlgorithm, Floats, box_spec
+from tacit.continuous.basis import Basis
 from tacit.continuous.constants import GRID, MAP, FunctionalConstants
-from tacit.continuous.estimate import Basis
-from tacit.continuous.feature_map import FeatureMap
-from tacit.continuous.grid import Grid
+from tacit.continuous.feature_map import is_grid
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics.residuals import ResidualSums
 from tacit.continuous.units import Units
-from tacit.privacy.arguments import (
-    MOST_USERS,
-    flag,
-    instance_of,
-    one_of,
-    positive,
-    whole_number,
-)
+from tacit.core.ways import way
+from tacit.privacy.arguments import flag, instance_of, one_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import Kernel
+from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Statistic
 
 if TYPE_CHECKING:
+    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
 
 Protect = Literal["trajectory", "rewards", "reward_function"]
+
+WAYS = {"grid": "tacit.continuous.grid:Grid"}
+"""Maps that values are linear on, where the spec has none."""
 
 # Points of a grid along each coordinate, by the number of coordinates; beyond, as for the last.
 _POINTS = (21, 9, 5, 4)
@@ -96,9 +90,6 @@ class FunctionalAlgorithm(BoxAlgorithm):
     """An algorithm on private sums of users' functions.
 
     Attributes:
-        features: the map that values are linear on.
-        basis: features, released coordinates and prior.
-        constants: tuned numbers.
         discount: of future rewards, as far as plans can look ahead of the noise.
         ends: whether episodes may end early.
         units: how rewards and values are measured.
@@ -113,12 +104,12 @@ class FunctionalAlgorithm(BoxAlgorithm):
         self.spec = spec = box_spec(setting)
         self.users = setting.users
         self.features = spec.features or _default_grid(spec)
-        on_grid = isinstance(self.features, Grid)
+        on_grid = is_grid(self.features)
         self.ends = (not on_grid) if options.ends is None else options.ends
         if self.ends and on_grid:
             raise InvalidArgument("ends needs features that are no grid: values there are centred")
         self.constants = options.constants or (GRID if on_grid else MAP)
-        check_weights(spec, self.features.size)
+        spec.check_weights(self.features.size)
         self.basis = Basis(self.features, options.own_kernel, self.constants)
         self.mu = setting.privacy.episode_mu
         farthest = discount_of(options.discount, spec)
@@ -138,29 +129,17 @@ class FunctionalAlgorithm(BoxAlgorithm):
 
     def greedy(self, epsilon: float = 0.0) -> QPolicy:
         """The best actions by Q, and a uniform one with probability ``epsilon``."""
-        return QPolicy.draw(
-            self.features, self.weights, self.rng, epsilon=epsilon, version=self.releases
-        )
+        return QPolicy.draw(self.features, self.weights, self.rng, epsilon, self.releases)
 
     # What is asked.
 
     def residuals(self, values: Floats, predictions: Floats, clip: float) -> ResidualSums:
         """How far users are from predictions of r + discount V(s'), with V = max_a values."""
-        units = self.units
-        return ResidualSums(
-            self.spec,
-            self.features,
-            self.basis.root,
-            values,
-            predictions,
-            clip=clip,
-            discount=self.discount,
-            centre=units.centre,
-            unit=units.unit,
-            offset=self.basis.value(values)[1],
-            value_range=units.value_range,
-            ending=units.ending,
-        )
+        units, offset = self.units, self.basis.value(values)[1]
+        tables = self.basis.root, values, predictions
+        rewards = clip, self.discount, units.centre, units.unit
+        ends = offset, units.value_range, units.ending
+        return ResidualSums(self.spec, self.features, *tables, *rewards, *ends)
 
     def carried(self, value: Floats) -> Floats:
         """What of values is carried over to all actions, as weights (m,)."""
@@ -207,7 +186,7 @@ class FunctionalAlgorithm(BoxAlgorithm):
         return super().identity() | own
 
 
-def _default_grid(spec: BoxSpec) -> Grid:
+def _default_grid(spec: BoxSpec) -> FeatureMap:
     points = _POINTS[min(spec.dimension, len(_POINTS)) - 1]
     if points**spec.dimension > _MOST_POINTS:
         raise InvalidArgument(
@@ -215,22 +194,5 @@ def _default_grid(spec: BoxSpec) -> Grid:
             f"{points} points along each has {points**spec.dimension:,}, of which noise would "
             "leave little; take a map as tacit.continuous.Polynomial, or a Grid of your own"
         )
-    return Grid(spec.lows, spec.highs, (points,) * spec.dimension)
-
-
-def auto_or_whole(name: str, value: Any, most: int = MOST_USERS) -> int | Literal["auto"]:
-    """``"auto"`` or an integer of at least 1."""
-    if isinstance(value, str) and value == "auto":
-        return "auto"
-    with contextlib.suppress(InvalidArgument):
-        return whole_number(name, value, most=most)
-    raise InvalidArgument(f"{name} must be 'auto' or an integer in 1..{most}, got {value!r}")
-
-
-def auto_or_positive(name: str, value: Any) -> float | Literal["auto"]:
-    """``"auto"`` or a finite number above 0."""
-    if isinstance(value, str) and value == "auto":
-        return "auto"
-    with contextlib.suppress(InvalidArgument):
-        return positive(name, value)
-    raise InvalidArgument(f"{name} must be 'auto' or > 0 and finite, got {value!r}")
+    grid: FeatureMap = way(WAYS["grid"])(spec.lows, spec.highs, (points,) * spec.dimension)
+    return grid

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.continuous.arguments import real
+from tacit.continuous.arguments import auto_or, real
 from tacit.continuous.base import Floats
-from tacit.continuous.estimate import NO_NOISE
-from tacit.continuous.functional_base import FunctionalAlgorithm, FunctionalOptions, auto_or_whole
-from tacit.continuous.grid import Grid
+from tacit.continuous.basis import NO_NOISE
+from tacit.continuous.feature_map import is_grid
+from tacit.continuous.functional_base import FunctionalAlgorithm, FunctionalOptions
 from tacit.continuous.policy import QPolicy
 from tacit.core.algorithm import Pace
 from tacit.core.asks import Arrays, Ask, Asks, State
+from tacit.privacy.arguments import MOST_USERS, whole_number
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
 
@@ -36,7 +38,8 @@ class FunctionalQOptions(FunctionalOptions):
     epsilon: float = 0.3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batch", auto_or_whole("batch", self.batch))
+        allowed = partial(whole_number, most=MOST_USERS), f"an integer in 1..{MOST_USERS}"
+        object.__setattr__(self, "batch", auto_or("batch", self.batch, *allowed))
         object.__setattr__(self, "epsilon", real("epsilon", self.epsilon))
         if not 0.0 < self.epsilon <= 1.0:
             raise InvalidArgument(f"epsilon must be in (0, 1], got {self.epsilon!r}")
@@ -98,7 +101,7 @@ class FunctionalQ(FunctionalAlgorithm):
         basis, constants = self.basis, self.constants
         std = float(np.max(release.std["residuals"]))
         grid = basis.features
-        assert isinstance(grid, Grid)  # noqa: S101
+        assert is_grid(grid)  # noqa: S101
         tried = self.policy.probabilities(grid.points)
         even = self.block_users * self.spec.horizon / grid.size
         mean, covariance = self._mean.copy(), self._covariance.copy()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.continuous.feature_map import made_of_numbers
+from tacit.continuous.feature_map import Floats, made_of_numbers
 from tacit.continuous.map_tools import (
-    Floats,
     LoopParameters,
     check_count,
     evaluated,
@@ -42,6 +42,7 @@ class Grid:
     [[0.0, 1.0, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
     """
 
+    on_points: ClassVar[bool] = True
     lows: tuple[float, ...]
     highs: tuple[float, ...]
     shape: tuple[int, ...]

@@ -28,7 +28,7 @@ from tacit.continuous.baseline import BaselineAlgorithm, BaselineOptions
 from tacit.continuous.fitted_q import fitted_q
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.reports import RewardVectors, Trajectories
-from tacit.continuous.statistics.steps import REWARDS_ONLY, transitions
+from tacit.continuous.statistics.steps import REWARDS_ONLY, steps_of
 from tacit.core.algorithm import EVERY, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.privacy.arguments import one_of, positive
@@ -142,7 +142,7 @@ class InputPerturbation(BaselineAlgorithm):
         arrays = {name: np.concatenate(parts) for name, parts in self.published.items()}
         noisy = arrays["rewards"]
         block = Block(len(noisy), arrays | {"rewards": np.zeros_like(noisy)})
-        states, actions, _, valid, over = transitions(block, self.spec)
+        states, actions, _, valid, over = steps_of(block, self.spec, inside=True)
         features = self.features(states)
         m = features.shape[-1]
         fitted = fitted_q(

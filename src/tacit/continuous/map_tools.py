@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.feature_map import FeatureMap, is_made_of_numbers
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -54,14 +53,6 @@ class LoopParameters(NamedTuple):
     kind: str
     numbers: Floats
     table: Ints
-
-
-def loop_parameters(features: FeatureMap) -> LoopParameters | None:
-    """What compiled loops need of a map, or ``None`` if they do not know it."""
-    for_loops: Callable[[], LoopParameters] | None = getattr(features, "for_loops", None)
-    if for_loops is None or not is_made_of_numbers(features):
-        return None
-    return for_loops()
 
 
 # Arguments.

@@ -25,13 +25,7 @@ Path: TypeAlias = tuple[Floats, Ints, Floats, Ints]
 
 @compiled
 def forward(theta: Floats, sizes: Ints, units: Floats) -> None:
-    """Computes all layers of ``units``, (sum of sizes, examples), whose first rows are the inputs.
-
-    Args:
-        theta: the network.
-        sizes: units by layer.
-        units: is filled; the outputs are its last rows.
-    """
+    """Fills all layers of ``units``, (sum of sizes, examples), whose first rows are the inputs."""
     layers, weights, left = len(sizes) - 1, 0, 0
     for layer in range(layers):
         fan_in, fan_out = sizes[layer], sizes[layer + 1]
@@ -50,15 +44,10 @@ def forward(theta: Floats, sizes: Ints, units: Floats) -> None:
 
 @compiled
 def backward(theta: Floats, sizes: Ints, units: Floats, deltas: Floats, gradient: Floats) -> None:
-    """The gradient of a sum over examples of a loss of the outputs.
+    """The gradient of a sum over examples of a loss of the outputs, from what :func:`forward` left.
 
-    Args:
-        theta: the network.
-        sizes: units by layer.
-        units: what :func:`forward` left.
-        deltas: like ``units``; its last rows hold the derivatives of the loss by the outputs. The
-            others are overwritten by those by the units.
-        gradient: is overwritten; like ``theta``.
+    The last rows of ``deltas`` hold the derivatives of the loss by the outputs; the others are
+    overwritten by those by the units.
     """
     layers, weights, left = len(sizes) - 1, len(theta), sizes.sum() - sizes[-1]
     for layer in range(layers - 1, -1, -1):
@@ -89,16 +78,7 @@ def sgd(theta: Floats, gradient: Floats, rate: float) -> None:
 def rmsprop(
     theta: Floats, gradient: Floats, squares: Floats, rate: float, decay: float, floor: float
 ) -> None:
-    """One step of RMSprop, as PyTorch defines it.
-
-    Args:
-        theta: is updated.
-        gradient: of the loss.
-        squares: running mean of squared gradients; is updated.
-        rate: learning rate.
-        decay: of the running mean.
-        floor: added to its root.
-    """
+    """One step of RMSprop, as PyTorch defines it; ``squares`` are the mean of squared gradients."""
     for i in range(len(theta)):
         squares[i] = decay * squares[i] + (1.0 - decay) * gradient[i] * gradient[i]
         theta[i] -= rate * gradient[i] / (math.sqrt(squares[i]) + floor)
@@ -117,15 +97,9 @@ def path_at(
     c = 1 - e^(-2 beta (a + b)), and variance (1 - e^(-2 beta a)) (1 - e^(-2 beta b)) / c of the
     process's own; beside one known point, e^(-beta a) g and 1 - e^(-2 beta a).
 
-    Args:
-        rng: the noise.
-        path: by coordinate, the known points in order (D, capacity), the places of their values,
-            these values (D, capacity, actions), and how many there are. There must be room for one
-            more; without any, a new path begins.
-        beta: of the kernel.
-        sigma: standard deviation of the path at any state.
-        state: where; a point that was sampled before has its value from then.
-        noise: (actions,), is overwritten.
+    A path is, by coordinate, the known points in order (D, capacity), the places of their values,
+    these values (D, capacity, actions), and how many there are; there must be room for one more. A
+    point that was sampled before has its value from then.
     """
     points, places, values, counts = path
     dimension, actions = values.shape[0], values.shape[2]
@@ -202,22 +176,11 @@ def q_gradient(
     work: tuple[Floats, Floats, Floats],
     gradient: Floats,
 ) -> None:
-    """The gradient of the mean loss of some transitions, with the paths added to both networks.
+    """The gradient of the mean loss of chosen transitions, with the paths added to both networks.
 
-    Args:
-        rng: the noise.
-        theta: the network that is trained.
-        target: the network that makes the targets.
-        sizes: units by layer.
-        replay: the transitions.
-        chosen: which of them.
-        discount: of the next state's value.
-        kernel: beta and sigma; without sigma nothing is drawn.
-        path: of the network that is trained.
-        target_path: of the other.
-        huber: whether errors beyond 1 count linearly; else half their squares count.
-        work: units and deltas (sum of sizes, batch), noise (actions,).
-        gradient: is overwritten.
+    The kernel is beta and sigma; without sigma nothing is drawn. With ``huber`` errors beyond 1
+    count linearly; else half their squares count. ``work`` are units and deltas (sum of sizes,
+    batch) and noise (actions,).
     """
     states, actions, rewards, next_states, ended = replay
     units, deltas, noise = work

@@ -21,8 +21,7 @@ Ints = NDArray[np.int64]
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22
 # Saves hold numbers only.
-_CODES = {"grid": 1, "polynomial": 2, "fourier": 3}
-_CUSTOM = 0
+_CODES = {"code": 0, "grid": 1, "polynomial": 2, "fourier": 3}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,12 +72,15 @@ class QPolicy:
             raise InvalidArgument("weights must be finite")
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
-        epsilon = self.epsilon
+        epsilon, version = self.epsilon, self.version
         good = isinstance(epsilon, (int, float, np.integer, np.floating))
         if not good or isinstance(epsilon, bool) or not 0.0 <= epsilon <= 1.0:
             raise InvalidArgument(f"epsilon must be in [0, 1], got {epsilon!r}")
+        good = isinstance(version, (int, np.integer)) and not isinstance(version, bool)
+        if not good or not 0 <= version < 2**63:
+            raise InvalidArgument(f"version must be an integer >= 0 of 63 bits, got {version!r}")
         object.__setattr__(self, "epsilon", float(epsilon))
-        object.__setattr__(self, "version", _version(self.version))
+        object.__setattr__(self, "version", int(version))
         order = range(len(weights)) if self.preference is None else self.preference
         object.__setattr__(self, "preference", _order("preference", order, len(weights)))
 
@@ -186,33 +188,20 @@ class QPolicy:
         return replace(self, weights=weights, preference=order)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All but the version, as arrays of numbers for a save.
+        """All but the version, for a save; who loads it has the code of features that are code."""
+        kind, parameters = feature_arrays(self.features) or ("code", {})
+        return self._plain() | {"features": np.array(_CODES[kind])} | parameters
 
-        Features that are code are not in it: who loads the save has the code.
-        """
-        arrays: dict[str, NDArray[Any]] = {
-            "weights": self.weights,
-            "epsilon": np.array(self.epsilon),
-            "preference": np.array(self.preference, dtype=np.int64),
-        }
-        plain = feature_arrays(self.features)
-        if plain is None:
-            return arrays | {"features": np.array(_CUSTOM)}
-        kind, parameters = plain
-        return arrays | {"features": np.array(_CODES[kind])} | parameters
+    def _plain(self) -> dict[str, NDArray[Any]]:
+        order = np.array(self.preference, dtype=np.int64)
+        return {"weights": self.weights, "epsilon": np.array(self.epsilon), "preference": order}
 
     @classmethod
     def from_arrays(
         cls, arrays: Mapping[str, NDArray[Any]], version: int, features: FeatureMap | None = None
     ) -> Self:
-        """The inverse of :meth:`arrays`, to the bit.
-
-        Args:
-            arrays: what it returned; other names are ignored.
-            version: the policy's version.
-            features: the map, where it is code; others are read from the arrays.
-        """
-        kinds = {code: kind for kind, code in _CODES.items()}
+        """The inverse of :meth:`arrays`, to the bit; ``features`` is for those that are code."""
+        kinds = {code: kind for kind, code in _CODES.items() if code}
         code = int(arrays["features"])
         if code in kinds:
             features = features_of(kinds[code], arrays)
@@ -222,11 +211,7 @@ class QPolicy:
         return cls(features, arrays["weights"], float(arrays["epsilon"]), version, order)
 
     def publish(self, path: str | os.PathLike[str]) -> None:
-        """Writes the public file, atomically, for everybody to read (mode 0644).
-
-        Raises:
-            InvalidArgument: The features are code, which no file of numbers can hold.
-        """
+        """Writes the public file, atomically (mode 0644), unless the features are code."""
         plain = feature_arrays(self.features)
         if plain is None:
             raise InvalidArgument(
@@ -235,13 +220,8 @@ class QPolicy:
                 "and the weights yourself"
             )
         kind, parameters = plain
-        stored = {
-            "weights": self.weights,
-            "epsilon": np.array(self.epsilon),
-            "preference": np.array(self.preference, dtype=np.int64),
-            "features": np.array(kind),
-        }
-        write_published(path, self.version, stored | parameters, kind="q")
+        stored = self._plain() | {"features": np.array(kind)} | parameters
+        write_published(path, self.version, stored, kind="q")
 
     def __repr__(self) -> str:
         drawn = f", uniform with {self.epsilon:g}" if self.epsilon else ""
@@ -261,10 +241,3 @@ def _order(name: str, values: Any, actions: int) -> tuple[int, ...]:
             f"{name} must hold each of the {actions} actions once, got {values!r}"
         )
     return tuple(order)
-
-
-def _version(version: Any) -> int:
-    good = isinstance(version, (int, np.integer)) and not isinstance(version, bool)
-    if not good or not 0 <= version < 2**63:
-        raise InvalidArgument(f"version must be an integer >= 0 of 63 bits, got {version!r}")
-    return int(version)

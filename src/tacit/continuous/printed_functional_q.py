@@ -7,11 +7,8 @@ Idea:
     A network learns Q by gradient steps. Wherever Q is looked at (actions, targets, losses) a path
     of a Gaussian process is added to it, one for each action, which is drawn anew from time to
     time. The claim is that this hides the reward function.
-Private statistics:
-    None.
 Guarantee:
-    None; :data:`WHY` says why. Nothing here passes a curator, because a curator could not account
-    for it.
+    None; :data:`WHY` says why. Nothing here passes a curator, which could not account for it.
 Deviations from the paper:
     Corrected: the gradient step goes down and not up; a batch has B terms and not B + 1; the noise
     is added inside the maximum, and for the action that was taken; the bridge between two known
@@ -21,8 +18,6 @@ Deviations from the paper:
     Not stated in the paper and taken from the authors' public code (``settings="code"``): the
     network, the discount, replay, RMSprop, exploration and the target network. With what the paper
     states (``settings="paper"``) there are 78 gradient steps of size 3e-4, and nothing is learnt.
-Cost:
-    About 0.2 ms for each step of an episode, and memory for the replay and the path.
 """
 
 from __future__ import annotations
@@ -43,7 +38,7 @@ from tacit.continuous.network_policy import NetworkPolicy
 from tacit.continuous.printed_settings import SETTINGS, PrintedSettings
 from tacit.continuous.printed_state import PATH, Ints, PrintedState
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.steps import transitions
+from tacit.continuous.statistics.steps import steps_of
 from tacit.continuous.world import BoxWorld, VectorWorld
 from tacit.core.permuted import PermutedWorld
 from tacit.core.schedule import every_episode
@@ -118,6 +113,7 @@ class PrintedFunctionalQ:
     name: ClassVar[str] = "printed_functional_q"
     guarantee: ClassVar[None] = None
     form: ClassVar[Literal["episodes"]] = "episodes"
+    why: ClassVar[str] = WHY
 
     def __init__(
         self,
@@ -160,11 +156,6 @@ class PrintedFunctionalQ:
         self._publish_next()
 
     # The billboard.
-
-    @property
-    def why(self) -> str:
-        """Why there is no guarantee, in words."""
-        return WHY
 
     @property
     def policy(self) -> NetworkPolicy:
@@ -210,17 +201,25 @@ class PrintedFunctionalQ:
     ) -> None:
         """Takes users whom ``policy`` served and runs the algorithm along their episodes.
 
-        Args:
-            data: any number of users; each is a block.
-            user_ids: ignored; nothing is promised to anybody.
+        Ids are ignored: nothing is promised to anybody.
         """
-        block = _block(data, user_ids)
-        _check_left(self.users, self.users - self.served, block.users)
-        states, actions, rewards, valid, over = transitions(block, self.spec)
+        instance_of("data", data, (VectorEpisodes, Block))
+        block = data.block() if isinstance(data, VectorEpisodes) else data
+        if user_ids is not None:
+            row_ids(user_ids, block.users)
+        if block.aggregate:
+            raise InvalidArgument("data must be episodes one by one, not sums")
+        if block.users > (left := self.users - self.served):
+            raise HorizonExceeded(
+                f"this agent was declared for {self.users} users; {left} are left, "
+                f"{block.users} came"
+            )
+        states, actions, rewards, valid, over = steps_of(block, self.spec, inside=True)
         if self.settings.worth_nothing:
             over[:, -1] |= valid[:, -1]
         for user in range(block.users):
-            self._begin_episode()
+            if self.resets is None:
+                self._new_paths()
             for step in np.flatnonzero(valid[user]).tolist():
                 here, there = states[user, step], states[user, step + 1]
                 action, reward = int(actions[user, step]), float(rewards[user, step])
@@ -231,10 +230,6 @@ class PrintedFunctionalQ:
         """The algorithm as it is, for simulated users in a box; ``None`` for any other world.
 
         A part is one user. Her policy changes at every step, so her return stands for its value.
-
-        Args:
-            world: the users.
-            rng: their randomness.
         """
         inner: object = world
         labels = np.arange(self.spec.actions)
@@ -308,10 +303,6 @@ class PrintedFunctionalQ:
                 known.theta, self._gradient, known.squares, settings.rate, *_RMSPROP
             )
 
-    def _begin_episode(self) -> None:
-        if self.resets is None:
-            self._new_paths()
-
     def _end_episode(self) -> None:
         every = self.settings.target_every
         if every is not None and self.served % every == 0:
@@ -320,10 +311,13 @@ class PrintedFunctionalQ:
         self._publish_next()
 
     def _publish_next(self) -> None:
-        order = tuple(self._state.rng.permutation(self.spec.actions).tolist())
-        sizes, version = self._state.sizes.tolist(), self.served
-        self._policy = NetworkPolicy.of(self._state.theta, sizes, self.exploration, version, order)
-        self._greedy = NetworkPolicy.of(self._state.theta, sizes, 0.0, version, order)
+        order = self._state.rng.permutation(self.spec.actions).tolist()
+        self._post(self._state.theta, self.exploration, order)
+
+    def _post(self, theta: Floats, epsilon: float, order: list[int]) -> None:
+        sizes, version, first = self._state.sizes.tolist(), self.served, tuple(order)
+        self._policy = NetworkPolicy.of(theta, sizes, epsilon, version, first)
+        self._greedy = NetworkPolicy.of(theta, sizes, 0.0, version, first)
 
     def _new_paths(self) -> None:
         """Lines 7 to 9: what is known of the paths is forgotten."""
@@ -334,15 +328,10 @@ class PrintedFunctionalQ:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes everything, raw transitions included (mode 0600), for going on later."""
         meta, arrays = self._state.dump()
-        arrays |= {
-            "preference": np.array(self._policy.preference, dtype=np.int64),
-            "published": self._policy.theta,
-        }
-        meta |= {
-            "identity": self._identity(),
-            "served": self.served,
-            "exploration": self._policy.epsilon,
-        }
+        order = np.array(self._policy.preference, dtype=np.int64)
+        arrays |= {"preference": order, "published": self._policy.theta}
+        meta |= {"identity": self._identity(), "served": self.served}
+        meta["exploration"] = self._policy.epsilon
         write_state(path, "printed agent", meta, arrays)
 
     def load(self, path: str | os.PathLike[str]) -> Self:
@@ -369,10 +358,7 @@ class PrintedFunctionalQ:
             )
         self._state.restore(meta, arrays)
         self.served = whole_number("served", meta["served"], least=0, most=self.users)
-        order, sizes = tuple(arrays["preference"].tolist()), self._state.sizes.tolist()
-        for name, epsilon in (("_policy", meta["exploration"]), ("_greedy", 0.0)):
-            policy = NetworkPolicy.of(arrays["published"], sizes, epsilon, self.served, order)
-            setattr(self, name, policy)
+        self._post(arrays["published"], meta["exploration"], arrays["preference"].tolist())
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -394,7 +380,8 @@ def _serve(
     H, D = agent.spec.horizon, agent.spec.dimension
     while agent.block_users:
         greedy = float(world.value(agent.greedy_policy))
-        agent._begin_episode()
+        if agent.resets is None:
+            agent._new_paths()
         here, returned = rng.random((1, D)), 0.0
         for step in range(H):
             action = agent._act(here[0])
@@ -424,21 +411,3 @@ def _settings(settings: Any, spec: BoxSpec) -> PrintedSettings:
     check_bytes("settings.replay", (chosen.replay, spec.dimension))
     check_bytes("paths of the noise", (spec.dimension, PATH, spec.actions))
     return chosen
-
-
-def _block(data: VectorEpisodes | Block, user_ids: Sequence[int | str] | None) -> Block:
-    """Episodes one by one, with ids that could be theirs."""
-    instance_of("data", data, (VectorEpisodes, Block))
-    block = data.block() if isinstance(data, VectorEpisodes) else data
-    if user_ids is not None:
-        row_ids(user_ids, block.users)
-    if block.aggregate:
-        raise InvalidArgument("data must be episodes one by one, not sums")
-    return block
-
-
-def _check_left(declared: int, left: int, came: int) -> None:
-    if came > left:
-        raise HorizonExceeded(
-            f"this agent was declared for {declared} users; {left} are left, {came} came"
-        )

@@ -16,6 +16,8 @@ Ints = NDArray[np.int64]
 Path: TypeAlias = tuple[Floats, Ints, Floats, Ints]
 """What is known of a noise path; see :func:`tacit.continuous.network_loops.path_at`."""
 
+_NETWORKS = ("theta", "target", "squares")
+
 PATH = 1024
 """Points that a path has room for at first."""
 
@@ -49,7 +51,7 @@ class PrintedState:
     """All that a step changes, but for what is published.
 
     Attributes:
-        sizes: units by layer.
+        sizes: units by layer: inputs, hidden layers, actions.
         steps: how many there were.
         theta: the network that is trained.
         target: the network that makes the targets.
@@ -58,12 +60,6 @@ class PrintedState:
         paths: what is known of the noise on both networks.
         rng: of the network's start, exploration and replay.
         noise: of the paths.
-
-    Args:
-        sizes: units by layer: inputs, hidden layers, actions.
-        replay: how many transitions are remembered.
-        seed: of ``rng``.
-        noise_seed: of ``noise``; fresh entropy by default.
     """
 
     def __init__(
@@ -100,11 +96,7 @@ class PrintedState:
 
     def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Everything, raw transitions included."""
-        arrays: dict[str, NDArray[Any]] = {
-            "theta": self.theta,
-            "target": self.target,
-            "squares": self.squares,
-        }
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in _NETWORKS}
         arrays |= {f"replay/{i}": array for i, array in enumerate(self.replay.arrays)}
         for which, parts in enumerate(self.paths):
             arrays |= {f"path/{which}/{i}": array for i, array in enumerate(parts)}
@@ -119,7 +111,7 @@ class PrintedState:
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """What :meth:`dump` returned; whatever it raises, some of it may have been taken."""
         for own, name in (
-            *((self.theta, "theta"), (self.target, "target"), (self.squares, "squares")),
+            *((getattr(self, name), name) for name in _NETWORKS),
             *((array, f"replay/{i}") for i, array in enumerate(self.replay.arrays)),
         ):
             own[:] = _alike(name, arrays[name], own.shape, own.dtype)
@@ -140,11 +132,8 @@ class PrintedState:
             shape = tuple(capacity if size == 0 else size for size in empty.shape)
             saved[i] = _alike("path", saved[i], shape, empty.dtype).copy()
         points, places, values, counts = saved
-        if (
-            ((places < 0) | (places >= capacity)).any()
-            or (counts < 0).any()
-            or (counts > capacity).any()
-        ):
+        wrong = ((places < 0) | (places >= capacity)).any()
+        if wrong or ((counts < 0) | (counts > capacity)).any():
             raise ValueError("places that there are not")
         return points, places, values, counts
 

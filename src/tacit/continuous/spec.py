@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.continuous.feature_map import FeatureMap
+from tacit.core.sizes import check_bytes, check_size
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 
@@ -55,7 +56,7 @@ class BoxSpec:
         object.__setattr__(self, "lows", lows)
         object.__setattr__(self, "highs", highs)
         for name in ("actions", "horizon"):
-            object.__setattr__(self, name, _size(name, getattr(self, name)))
+            object.__setattr__(self, name, check_size(name, getattr(self, name)))
         ends = _numbers("reward_range", self.reward_range)
         if len(ends) != 2 or not (ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])):
             raise InvalidArgument(
@@ -66,7 +67,13 @@ class BoxSpec:
         if not 0.0 <= discount < 1.0:
             raise InvalidArgument(f"discount must be in [0, 1), got {self.discount!r}")
         object.__setattr__(self, "discount", discount)
-        self._check_features()
+        if self.features is not None:
+            self.check_features(self.features)
+        elif not self.bounded:
+            raise InvalidArgument(
+                f"lows and highs must be finite unless there are features, got {self.lows} "
+                f"and {self.highs}"
+            )
         if self.names is not None:
             instance_of("names", self.names, (tuple, list))
             names = tuple(self.names)
@@ -84,21 +91,19 @@ class BoxSpec:
         """Whether the box is finite along every coordinate."""
         return all(map(math.isfinite, self.lows + self.highs))
 
-    def _check_features(self) -> None:
-        if self.features is None:
-            if not self.bounded:
-                raise InvalidArgument(
-                    f"lows and highs must be finite unless there are features, got {self.lows} "
-                    f"and {self.highs}"
-                )
-            return
-        if isinstance(self.features, type) or not isinstance(self.features, FeatureMap):
-            raise InvalidArgument(f"features must be a feature map, got {self.features!r}")
-        if self.features.dimension not in (None, self.dimension):
+    def check_features(self, features: Any) -> None:
+        """Refuses what is no feature map, or one of other states; a class is no map either."""
+        if isinstance(features, type) or not isinstance(features, FeatureMap):
+            raise InvalidArgument(f"features must be a feature map, got {features!r}")
+        if features.dimension not in (None, self.dimension):
             raise InvalidArgument(
-                f"features must take states with {self.dimension} coordinates, got "
-                f"{self.features!r}"
+                f"features must take states with {self.dimension} coordinates, got {features!r}"
             )
+
+    def check_weights(self, size: int) -> None:
+        """Refuses more weights of features, or more entries of their Gram matrix, than fit."""
+        check_bytes("weights", (self.actions, size))
+        check_bytes("the Gram matrix of features", (size, size))
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:
@@ -118,9 +123,3 @@ def _numbers(name: str, values: Any) -> tuple[float, ...]:
             raise InvalidArgument(f"{name} must be numbers, got {value!r}")
         numbers.append(number)
     return tuple(numbers)
-
-
-def _size(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InvalidArgument(f"{name} must be an integer >= 1, got {value!r}")
-    return int(value)

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
 
 
-@dataclass(frozen=True)
-class Units:
-    """How rewards and values are measured.
-
-    Attributes:
-        centre: what rewards are measured from.
-        unit: what they are measured in.
-        ending: the value of an end, or ``None`` where nothing ends.
-        value_range: of values.
-    """
+class Units(NamedTuple):
+    """What rewards are measured from and in, the value of an end, if any, and values' range."""
 
     centre: float
     unit: float

@@ -11,9 +11,8 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.feature_map import FeatureMap
+from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.features import Polynomial
-from tacit.continuous.map_tools import loop_parameters
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.core.sizes import check_bytes, check_size, check_users

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
+from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import flip_probability, noise_scale
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.exact import grid_step
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Statistic
 
@@ -44,3 +48,22 @@ def release_noise(statistic: Statistic, privacy: Privacy, users: int) -> float:
         sensitivity = statistic.sensitivity(privacy.relation, "l1")
         return math.sqrt(2.0) * sensitivity / privacy.episode_limit
     return statistic.sensitivity(privacy.relation, "l2") / math.sqrt(privacy.episode_limit)
+
+
+def check_question(statistic: Statistic, privacy: Privacy, size: str) -> None:
+    """Refuses what no noise of a model hides, before anything is made and anybody comes.
+
+    Args:
+        statistic: what will be asked.
+        privacy: the model.
+        size: the argument that its sensitivity is made of.
+    """
+    if not privacy.private:
+        return
+    norm: Literal["l1", "l2"] = "l1" if privacy.needs_l1 else "l2"
+    try:
+        statistic.sensitivity(Relation.REPLACE_ONE, norm)
+        if privacy.exact:
+            grid_step(statistic, norm)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"privacy and {size} do not go together: {error}") from None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.grid import Grid
+from tacit.continuous.feature_map import is_grid
 from tacit.continuous.statistics.steps import Ints, Steps, check_shapes, parts_of, steps_of
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.bounds.balls import scaled_back
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class ClippedSums(Statistic):
     def vectors(self, block: Block) -> Floats:
         """Each user's sums, scaled back."""
         vectors = np.zeros((block.users, self.layout.size))
-        if isinstance(self.features, Grid):
+        if is_grid(self.features):
             self._add(block, separate=True, out=vectors)
             return vectors
         for rows, part in parts_of(block, self._in_memory):
@@ -37,7 +36,7 @@ class ClippedSums(Statistic):
 
     def total(self, block: Block) -> Floats:
         """The sum over users, compiled on grids."""
-        if block.aggregate or not isinstance(self.features, Grid):
+        if block.aggregate or not is_grid(self.features):
             return super().total(block)
         out: Floats = np.zeros((1, self.layout.size))
         self._add(block, separate=False, out=out)
@@ -72,19 +71,3 @@ def raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
     states = np.ascontiguousarray(block["states"], dtype=np.float64)
     rewards = np.ascontiguousarray(block["rewards"], dtype=np.float64)
     return states, integers[0], rewards, integers[1]
-
-
-def check_clip(clip: float) -> None:
-    """A length that users are scaled back to."""
-    if not (math.isfinite(clip) and clip > 0):
-        raise InvalidArgument(f"clip must be finite and > 0, got {clip!r}")
-
-
-def scaled_back(vectors: Floats, radius: float) -> Floats:
-    """Rows in the ball of a radius; rows that are not finite are zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    good = np.isfinite(lengths)
-    scaled: Floats = np.where(good, vectors, 0.0) * (
-        radius / np.maximum(np.where(good, lengths, radius), radius)
-    )
-    return scaled

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from tacit.continuous.grid import Grid
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.steps import clipped, transitions
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.continuous.statistics.steps import steps_of
+from tacit.privacy.bounds.balls import acute, scaled_back
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
@@ -42,7 +44,7 @@ class FirstVisits(Statistic):
             raise InvalidArgument(f"radius must be > 0, got {self.radius!r}")
         object.__setattr__(self, "name", "first visits and returns")
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``visits`` and ``returns``, a row for each action."""
         shape = (self.spec.actions, self.grid.size)
@@ -51,14 +53,12 @@ class FirstVisits(Statistic):
     def l2(self, relation: Relation) -> float:
         """See the class."""
         several = self.spec.actions * self.grid.size > 1
-        if checked_relation(relation) is Relation.REPLACE_ONE and several:
-            return math.sqrt(2.0) * self.radius
-        return self.radius
+        return acute(self.radius, relation if several else Relation.ZERO_OUT)
 
     def vectors(self, block: Block) -> Floats:
         """Clipped visits and returns."""
         spec = self.spec
-        states, actions, rewards, valid, _ = transitions(block, spec)
+        states, actions, rewards, valid, _ = steps_of(block, spec, inside=True)
         users, H = actions.shape
         cells = actions * self.grid.size + self.grid(states[:, :-1]).argmax(axis=-1)
         size = spec.actions * self.grid.size
@@ -77,4 +77,4 @@ class FirstVisits(Statistic):
         dense[0, visited[there]] = 1.0
         dense[1, visited[there]] = returns.ravel()[first[there]]
         by_user = dense[:, :-1].reshape(2, users, size).swapaxes(0, 1)
-        return clipped(by_user.reshape(users, 2 * size), self.radius)
+        return scaled_back(by_user.reshape(users, 2 * size), self.radius)

@@ -6,7 +6,7 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.continuous.network import parameters
-from tacit.continuous.statistics.steps import clipped, transitions
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.continuous.statistics.steps import steps_of
+from tacit.privacy.bounds.balls import ball, scaled_back
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
@@ -57,18 +58,18 @@ class EpisodeGradients(Statistic):
             raise InvalidArgument(f"radius must be > 0, got {self.radius!r}")
         object.__setattr__(self, "name", "users' gradients")
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``gradient``, flat."""
         return Layout((Part("gradient", (parameters(self.sizes),)),))
 
     def l2(self, relation: Relation) -> float:
         """2 radius, or radius."""
-        return self.radius * (2.0 if checked_relation(relation) is Relation.REPLACE_ONE else 1.0)
+        return ball(self.radius, relation)
 
     def vectors(self, block: Block) -> Floats:
         """One gradient for each user."""
-        states, actions, rewards, valid, over = transitions(block, self.spec)
+        states, actions, rewards, valid, over = steps_of(block, self.spec, inside=True)
         low, high = self.spec.reward_range
         middle = 0.5 * (low + high)
         paid = np.where(valid, (rewards - middle) / (high - low), 0.0)
@@ -94,7 +95,7 @@ class EpisodeGradients(Statistic):
         )
         vectors = np.asarray(gradients, dtype=np.float64)[: block.users]
         vectors = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0)
-        return clipped(vectors, self.radius)
+        return scaled_back(vectors, self.radius)
 
 
 def deep_modules() -> tuple[Any, Any]:

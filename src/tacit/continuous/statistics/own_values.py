@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.fitted_q import fitted_q
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.steps import clipped, transitions
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.continuous.statistics.steps import steps_of
+from tacit.privacy.bounds.balls import ball, scaled_back
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
@@ -38,18 +40,18 @@ class OwnValues(Statistic):
             )
         object.__setattr__(self, "name", "users' own values")
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``weights``, one row for each action."""
         return Layout((Part("weights", (self.spec.actions, self.features.size)),))
 
     def l2(self, relation: Relation) -> float:
         """2 radius, or radius."""
-        return self.radius * (2.0 if checked_relation(relation) is Relation.REPLACE_ONE else 1.0)
+        return ball(self.radius, relation)
 
     def vectors(self, block: Block) -> Floats:
         """One fit for each user."""
-        states, actions, rewards, valid, over = transitions(block, self.spec)
+        states, actions, rewards, valid, over = steps_of(block, self.spec, inside=True)
         features = self.features(states)
         weights = fitted_q(
             features[:, :-1],
@@ -63,4 +65,4 @@ class OwnValues(Statistic):
             self.ridge,
         )
         weights -= weights.mean(axis=1, keepdims=True)
-        return clipped(weights.reshape(block.users, self.layout.size), self.radius)
+        return scaled_back(weights.reshape(block.users, self.layout.size), self.radius)

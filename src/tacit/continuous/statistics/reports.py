@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.steps import REWARDS_ONLY, check_shapes, transitions
+from tacit.continuous.statistics.steps import REWARDS_ONLY, check_shapes, steps_of
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
@@ -42,7 +43,7 @@ class RewardVectors(Statistic):
         """Rewards only."""
         return frozenset({"rewards"})
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``rewards``."""
         return Layout((Part("rewards", (self.spec.horizon,)),))
@@ -84,7 +85,7 @@ class Trajectories(Statistic):
             )
         object.__setattr__(self, "name", "one user's trajectory")
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """``states``, ``actions`` and ``rewards``."""
         H, D, A = self.spec.horizon, self.spec.dimension, self.spec.actions
@@ -100,7 +101,7 @@ class Trajectories(Statistic):
     def vectors(self, block: Block) -> Floats:
         """All parts, from -1/2 to 1/2."""
         spec = self.spec
-        states, actions, rewards, valid, _ = transitions(block, spec)
+        states, actions, rewards, valid, _ = steps_of(block, spec, inside=True)
         finite = np.isfinite(np.asarray(block["states"], dtype=np.float64))
         places = _unit(states, np.array(spec.lows), np.array(spec.highs))
         taken = (actions[..., np.newaxis] == np.arange(spec.actions)) - 1.0 / spec.actions

@@ -24,14 +24,6 @@ REWARDS_ONLY = "one user's rewards; states and actions are public"
 _CHUNK = 1 << 22
 
 
-def reward_function_unit(radius: float) -> str:
-    """What is protected where one reward function is to look like another nearby."""
-    return (
-        f"the reward function, moved by at most {radius:g} in sup norm; "
-        "states and actions are public"
-    )
-
-
 class Steps(NamedTuple):
     """Users' steps, made safe: whatever the values are, nothing raises.
 
@@ -50,8 +42,8 @@ class Steps(NamedTuple):
     ended: Bools
 
 
-def steps_of(block: Block, spec: BoxSpec) -> Steps:
-    """The steps of a block's users.
+def steps_of(block: Block, spec: BoxSpec, *, inside: bool = False) -> Steps:
+    """The steps of a block's users; ``inside`` for states that are clipped to the box.
 
     A step counts if its state, action, reward and next state are valid and the episode was not
     over.
@@ -66,8 +58,9 @@ def steps_of(block: Block, spec: BoxSpec) -> Steps:
     valid = finite[:, :-1] & finite[:, 1:] & np.isfinite(paid)
     valid &= (labels >= 0) & (labels < spec.actions) & (labels == np.floor(labels))
     valid &= np.arange(H) < lengths
+    states = np.where(finite[..., np.newaxis], states, 0.0)
     return Steps(
-        states=np.where(finite[..., np.newaxis], states, 0.0),
+        states=np.clip(states, spec.lows, spec.highs) if inside else states,
         actions=np.where(valid, labels, 0.0).astype(np.int64),
         rewards=np.where(valid, np.clip(paid, *spec.reward_range), 0.0),
         valid=valid,
@@ -92,22 +85,3 @@ def parts_of(block: Block, numbers: int) -> Iterator[tuple[slice, Block]]:
     for start in range(0, max(1, block.users), size):
         rows = slice(start, min(block.users, start + size))
         yield rows, block.take(rows)
-
-
-def transitions(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Bools, Bools]:
-    """A block's arrays as (users, H, ..), made safe: whatever the values are, nothing raises.
-
-    Returns:
-        States (users, H + 1, D), clipped to the box; actions, 0 where there is none; rewards,
-        clipped to their range; which steps are valid; and which are the last before an end.
-    """
-    steps = steps_of(block, spec)
-    states: Floats = np.clip(steps.states, spec.lows, spec.highs)
-    return states, steps.actions, steps.rewards, steps.valid, steps.ended
-
-
-def clipped(vectors: Floats, radius: float) -> Floats:
-    """Rows of moderate size, scaled back to length ``radius`` where they are longer."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    scaled: Floats = vectors * (radius / np.maximum(lengths, radius))
-    return scaled

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.feature_map import FeatureMap
-from tacit.continuous.grid import Grid
-from tacit.continuous.map_tools import loop_parameters
-from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.clipped_sums import ClippedSums, check_clip, raw_steps
+from tacit.continuous.feature_map import is_grid, loop_parameters
+from tacit.continuous.statistics.clipped_sums import ClippedSums, raw_steps
 from tacit.continuous.statistics.steps import Steps
+from tacit.privacy.bounds.balls import acute, check_clip
 from tacit.privacy.budget import Relation
 from tacit.privacy.statistic import Block, Floats, Layout, Part
 from tacit.privacy.symmetric import pack
+
+if TYPE_CHECKING:
+    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.spec import BoxSpec
 
 
 @dataclass(frozen=True, eq=False)
 class VisitSums(ClippedSums):
     """Where users were: sums over steps of features, or of their outer products.
 
-    On a :class:`Grid` the part ``visits`` (m,) holds the sums of the weights of grid points, a
+    On a grid the part ``visits`` (m,) holds the sums of the weights of grid points, a
     histogram. On any other map it is a Gram matrix (m, m). A user is scaled back to length
     ``clip``.
 
@@ -44,17 +47,17 @@ class VisitSums(ClippedSums):
         check_clip(self.clip)
         object.__setattr__(self, "name", "visits")
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """One part, ``visits``."""
         m = self.features.size
-        if isinstance(self.features, Grid):
+        if is_grid(self.features):
             return Layout((Part("visits", (m,)),))
         return Layout((Part("visits", (m, m), symmetric=True),))
 
     def l2(self, relation: Relation) -> float:
         """Sqrt(2) clip, or clip."""
-        return self.clip * (math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0)
+        return acute(self.clip, relation)
 
     @property
     def _in_memory(self) -> int:
@@ -69,16 +72,5 @@ class VisitSums(ClippedSums):
 
         grid = loop_parameters(self.features)
         assert grid is not None  # noqa: S101
-        states, labels, rewards, lengths = raw_steps(block, self.spec)
-        add_visits(
-            states,
-            labels,
-            rewards,
-            lengths,
-            self.spec.actions,
-            grid.numbers,
-            grid.table,
-            self.clip,
-            separate,
-            out,
-        )
+        given = *raw_steps(block, self.spec), self.spec.actions, grid.numbers, grid.table
+        add_visits(*given, self.clip, separate, out)
