@@ -467,7 +467,7 @@ def test_rounds_that_cost_too_much_are_refused(
     mutant: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Not even by forgetting those who cannot pay.
-    monkeypatch.setattr(Agent, "_drop_poor_blocks", lambda self, newest: None)
+    monkeypatch.setattr(Agent, "_drop_poor_blocks", lambda self, newest, kept: None)
     with pytest.raises(CheckFailed, match=r"^protocol: BudgetExceeded"):
         check(AgentKind(mutant), statistic="targets")
 
