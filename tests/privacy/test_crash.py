@@ -211,11 +211,11 @@ def test_killed_agents_go_on_many_times(seed: int) -> None:
 BROKEN = {
     "publishes before it saves": """
 def publish(self, release, real=c.tacit.JointCurator._publish):
-    autosave, self._autosave = self._autosave, None
+    autosave, self.autosave = self.autosave, None
     try:
         return real(self, release)
     finally:
-        self._autosave = autosave
+        self.autosave = autosave
 c.tacit.JointCurator._publish = publish
 """,
     "resumes twice": """

@@ -133,7 +133,7 @@ class Gate:
     @property
     def autosaves(self) -> bool:
         """Whether a save is written at every answer, in mid-round."""
-        return isinstance(self._curator, JointCurator) and self._curator.autosaves
+        return isinstance(self._curator, JointCurator) and self._curator.autosave is not None
 
     def answer(self, ask: Ask) -> Release:
         """A release: charged, drawn, saved and only then returned."""

@@ -107,6 +107,11 @@ class ModelSums(LoopSums, RegressionSums):
         return int(self.features.shape[2])
 
     @cached_property
+    def _packed(self) -> int:
+        """How many numbers a Gram matrix is."""
+        return packed_size(self.free)
+
+    @cached_property
     def _offsets(self) -> Floats:
         """What x p0 is, (S, A, k)."""
         offsets: Floats = (self.features @ self.mean[..., np.newaxis])[..., 0]
@@ -146,7 +151,7 @@ class ModelSums(LoopSums, RegressionSums):
     @cached_property
     def _last_lengths(self) -> Floats:
         """The same for the reward part, which is all of the last step where rows are per step."""
-        own = self._grams[..., packed_size(self.free) :]
+        own = self._grams[..., self._packed :]
         lengths = (own**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
         return np.where(self.support.any(axis=-1), lengths, 0.0)
 
@@ -178,7 +183,7 @@ class ModelSums(LoopSums, RegressionSums):
             return self._add_up(step, last), 1.0
         step, rho = extremes(*self._steps)
         s, a = np.nonzero(self.support.any(axis=-1))
-        own = self._grams[s, a, packed_size(self.free) :]
+        own = self._grams[s, a, self._packed :]
         last, rho_last = extremes(own, self._paid[s, a])
         return self._add_up(step, last), max(rho, rho_last)
 
@@ -191,7 +196,7 @@ class ModelSums(LoopSums, RegressionSums):
         steps, paid = self._steps
         last = steps
         if not self.pooled:
-            last = self._grams[walks.now, walks.action, packed_size(self.free) :]
+            last = self._grams[walks.now, walks.action, self._packed :]
         every = [last, *[steps] * (self.horizon - 1)]
         most = walks.farthest(((step, paid) for step in every), self.pooled)
         return min(apart, most if self.pooled else math.sqrt(most))
@@ -260,7 +265,7 @@ class ModelSums(LoopSums, RegressionSums):
         crosses[:last] = np.einsum(
             "hsat,sakt->hk", counts[:last], self.features, optimize=True
         ) - np.einsum("hsa,sak->hk", visits[:last], self._offsets, optimize=True)
-        grams[last:, : packed_size(self.free)] = 0.0
+        grams[last:, : self._packed] = 0.0
         paid = np.einsum("hsa,sam->hm", rewards, self._paid, optimize=True)
         sums = [grams, crosses, paid]
         if self.pooled:
@@ -270,7 +275,7 @@ class ModelSums(LoopSums, RegressionSums):
 
     def _joined(self, grams: Floats, crosses: Floats, paid: Floats) -> Floats:
         """Packed vectors, part after part."""
-        rows, own = len(grams), packed_size(self.free)
+        rows, own = len(grams), self._packed
         parts = [grams[..., :own], crosses, grams[..., own:], paid]
         flat = [part.reshape(rows, math.prod(part.shape[1:])) for part in parts]
         return np.concatenate(flat, axis=1)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _row_sums(release: Release) -> Sums:
     """All parts, and the noise of their rows."""
     std = {name: float(np.max(value)) for name, value in release.std.items()}
-    rows = np.ones(len(release["cross"]))
+    rows = np.ones(len(release.parts["cross"]))
     noise = {name: value * rows for name, value in std.items()}
     return dict(release.parts), noise, std["cross"]
 

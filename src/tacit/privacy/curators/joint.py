@@ -108,7 +108,7 @@ class JointCurator(Curator):
         self._streams = JointStreams()
         self._plain = False
         self._unsaved = False
-        self._autosave: FilePath | None = None
+        self.autosave: FilePath | None = None
         self._extra: Extra | None = None
         self.extra: tuple[dict[str, Any], dict[str, NDArray[Any]]] = ({}, {})
         if ledger is not None:
@@ -247,7 +247,7 @@ class JointCurator(Curator):
 
     def _charge(self, costs: Mapping[int, float], label: str) -> None:
         """Lets users pay; nothing was drawn yet."""
-        self.accounts.charge(costs, label, pending=self._autosave is not None)
+        self.accounts.charge(costs, label, pending=self.autosave is not None)
 
     def check_ready(self) -> None:
         """Refuses in a forked process, and after a result that could not be saved."""
@@ -261,11 +261,11 @@ class JointCurator(Curator):
     def _publish(self, release: Release) -> Release:
         before = self.last_release
         super()._publish(release)
-        if self._autosave is not None:
+        if self.autosave is not None:
             # Until the result is on disk nobody may see it: a crash would forget it.
             self._unsaved = True
             try:
-                self.save(self._autosave)
+                self.save(self.autosave)
             except BaseException:
                 self.last_release = before
                 self.releases -= 1
@@ -278,15 +278,10 @@ class JointCurator(Curator):
         """Saves, from now on, also what ``extra()`` returns; loaded again it is in ``extra``."""
         self._extra = extra
 
-    @property
-    def autosaves(self) -> bool:
-        """Whether the state is written before anything is published."""
-        return self._autosave is not None
-
     def autosave_to(self, path: FilePath) -> None:
         """Writes the state to ``path`` now, and again before anything is published."""
         self.save(file_name("autosave", path))
-        self._autosave = path
+        self.autosave = path
 
     def save(self, path: FilePath) -> None:
         """Writes the curator's secret state (raw blocks, exact sums, drawn noise), mode 0600.

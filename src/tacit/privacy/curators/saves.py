@@ -181,7 +181,7 @@ def reopen(
     )
     curator.accounts.follow(opened, curator._participants)
     opened.record_save(successor)
-    curator._autosave = autosave
+    curator.autosave = autosave
 
 
 def _check_source(meta: dict[str, Any], source: NoiseSource | None) -> None:
