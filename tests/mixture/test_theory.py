@@ -322,7 +322,7 @@ def test_noise_of_targets_has_one_size_in_theory() -> None:
     rng, scales = np.random.default_rng(0), []
     while agent.block_users:
         statistic: Any = agent.statistic
-        scales.append(agent.algorithm._target_scales.copy())
+        scales.append(agent.algorithm.way._target_scales.copy())
         # Nothing is cut by it.
         q = statistic.values[:, None, None] - statistic.means[..., None]
         assert (np.abs(q) * statistic.support <= 1.0 + 1e-12).all()
