@@ -5,16 +5,14 @@ Idea:
     loss over a user's whole episode is clipped, the users' gradients are added up, and noise is
     added to the sum. The next network is computed from what was released, so any number of looks
     at it are free: what the paper of Wang and Hegde (2019) wanted of functional noise.
-Private statistics:
-    The sum of users' clipped gradients, at the current public network.
 Guarantee:
     (epsilon, delta)-joint DP in one user's whole episode. All users are asked at each of J steps,
     and mu^2 adds up: each step has mu / sqrt(J).
 Deviations from the paper:
     It uses DP-SGD for single transitions, with a gain from sampling that does not exist where all
     rewards may change, and without an account of users. This is a baseline of our own.
-Cost:
-    J gradients for each user. It needs jax and optax: ``pip install 'tacit[deep]'``.
+
+It needs jax and optax: ``pip install 'tacit[deep]'``.
 """
 
 from __future__ import annotations
@@ -80,10 +78,6 @@ class DeepQ(BoxAlgorithm):
         theta: the network, flat.
         sizes: units by layer.
         answered: how many steps were made.
-        discount: of future rewards.
-
-    Raises:
-        MissingExtra: jax or optax is not installed.
     """
 
     name: ClassVar[str] = "deep_q"

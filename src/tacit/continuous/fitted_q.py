@@ -46,19 +46,9 @@ def fitted_q(
     Values are regressed as their distance to the middle of their range, which is where a ridge
     leads to and where nobody was; in targets they are clipped to that range.
 
-    Args:
-        here: features of states, (sets, n, m).
-        there: features of next states.
-        actions: (sets, n).
-        rewards: (sets, n).
-        valid: which of them count.
-        over: after which of them nothing is earned any more.
-        spec: of the world.
-        discount: of future rewards.
-        ridge: is added to the Grams' diagonals.
-
-    Returns:
-        Weights (sets, actions, m), whose values lack the middle.
+    Features of states and next states are (sets, n, m), the others (sets, n); ``valid`` says which
+    count, ``over`` after which nothing is earned any more. The ridge is added to the Grams'
+    diagonals. The weights that are returned, (sets, actions, m), have values that lack the middle.
     """
     low, high = (end / (1.0 - discount) for end in spec.reward_range)
     centre = middle(spec, discount)

@@ -49,10 +49,6 @@ class GymnasiumWorld(VectorWorld):
     have equal values.
 
     Attributes:
-        spec: what an agent may know.
-        name: what it is called.
-        evaluation_users: see above.
-        evaluation_steps: see above.
         exact: ``False``: values are estimates.
     """
 
@@ -180,15 +176,9 @@ def from_gymnasium(
         raise InvalidArgument(
             f"lows and highs, or features, must be given: the observations of {env} are in {space}"
         )
-    spec = BoxSpec(
-        lows=tuple(low),
-        highs=tuple(high),
-        actions=int(numbered_actions(env.action_space).n),
-        horizon=horizon,
-        reward_range=reward_range,
-        discount=discount,
-        features=features,
-    )
+    actions = int(numbered_actions(env.action_space).n)
+    box = tuple(low), tuple(high), actions, horizon
+    spec = BoxSpec(*box, reward_range, discount, features)
     if spec.dimension != math.prod(space.shape):
         raise InvalidArgument(
             f"lows and highs must have {math.prod(space.shape)} numbers, got {spec.dimension}"
@@ -217,9 +207,6 @@ def from_gymnasium(
 
 class BoxEnv(gymnasium.Env[Floats, np.int64]):
     """A world of moves in a box as an environment; an episode is truncated at the horizon.
-
-    Args:
-        world: the world.
 
     >>> state, _ = BoxEnv(worlds.plane()).reset(seed=0)
     >>> state.shape

@@ -3,17 +3,12 @@
 Idea:
     After Venkitasubramaniam (2013), as Wang and Hegde (2019) compare with it: each reward is
     published with Gaussian noise, and Q is fitted to what was published.
-Private statistics:
-    Each user's vector of rewards, alone (``protect="rewards"``), or her whole trajectory
-    (``protect="episode"``).
 Guarantee:
     ``protect="rewards"`` protects one user's rewards; states, actions and lengths are public.
     ``protect="episode"`` protects the whole episode, which leaves nothing to learn from: it is
     local DP of all that a user did.
 Deviations from the paper:
     The unit is one user's rewards in place of the reward function, and the noise is exact for it.
-Cost:
-    One release for each user.
 """
 
 from __future__ import annotations

@@ -124,15 +124,7 @@ class NetworkPolicy(QPolicy):
         version: int = 0,
         preference: tuple[int, ...] | None = None,
     ) -> Self:
-        """The policy of a network as :mod:`tacit.continuous.network` holds it.
-
-        Args:
-            theta: its parameters, flat.
-            sizes: units by layer: inputs, hidden layers, actions.
-            epsilon: the probability of a uniform action.
-            version: which policy of its agent it is.
-            preference: the order in which actions win ties.
-        """
+        """The policy of a network as :mod:`tacit.continuous.network` holds it; see QPolicy."""
         theta = np.asarray(theta, dtype=np.float64)
         if len(sizes) < 3 or theta.shape != (parameters(sizes),):
             raise InvalidArgument(

@@ -8,14 +8,11 @@ Idea:
     between actions of some tenths. So the output is an average (subsample and aggregate, Nissim,
     Raskhodnikova and Smith, 2007): Q is fitted to each user's episode alone, clipped, and averaged,
     and one user moves the average by 2 c / users.
-Private statistics:
-    The sum over users of their own fitted values, less the mean over actions, clipped to norm c.
 Guarantee:
     (epsilon, delta)-joint DP in one user's whole episode, by one Gaussian release.
 Deviations from the paper:
     It names output perturbation without an algorithm; this is a reconstruction.
-Cost:
-    One fitted Q for each user. One episode is little to fit a Q to, so the average is biased.
+    One episode is little to fit a Q to, so the average is biased.
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@ Idea:
     the regression is published with noise. They evaluate one policy. Here a few are evaluated in
     turn, each the greedy one of the evaluation before, with some uniform actions: a reconstruction,
     as Wang and Hegde (2019) compare with it.
-Private statistics:
-    For each user, action and point of a grid: whether she took the action near the point, and the
-    mean discounted reward that followed when she first did; clipped to norm c.
 Guarantee:
     (epsilon, delta)-joint DP in one user's whole episode. The rounds are over different users,
     since returns are about the policy that was followed: each has the whole budget.
@@ -17,8 +14,6 @@ Deviations from the paper:
     Gaussian form), so one accountant serves for all. Cells of a grid are its features, for which
     the regression is a ratio. Returns are means in place of sums, so that late visits are not
     counted as bad ones.
-Cost:
-    Linear in steps. Returns are noisy, and need many users.
 """
 
 from __future__ import annotations

@@ -55,13 +55,9 @@ class VectorWorld(ABC):
     Users are made in parts, each with a random stream of its own, so that a block can be made
     again part by part (``form="streamed"``) and is the same as when it is made at once.
 
-    Args:
+    Attributes:
         spec: what an agent may know.
         name: a text that rebuilds the world, for those that are built in.
-
-    Attributes:
-        spec: as given.
-        name: as given.
         exchangeable_actions: the labels of actions mean nothing to an agent.
     """
 
@@ -205,17 +201,8 @@ class BoxWorld(VectorWorld):
             )
         if not callable(reward):
             raise InvalidArgument(f"reward must be a function of states, got {reward!r}")
-        spec = BoxSpec(
-            lows=(0.0,) * D,
-            highs=(1.0,) * D,
-            actions=2 * D,
-            horizon=horizon,
-            reward_range=reward_range,
-            discount=discount,
-            features=features,
-            names=names,
-        )
-        super().__init__(spec, name)
+        known = 2 * D, horizon, reward_range, discount, features, names
+        super().__init__(BoxSpec((0.0,) * D, (1.0,) * D, *known), name)
         self._reward = reward
 
     @cached_property
@@ -293,13 +280,8 @@ class CartPoleWorld(VectorWorld):
     equal policies have equal ones. Their standard error is at most steps / 2 / sqrt(2000), and
     zero for a policy that always survives.
 
-    Args:
-        steps: of an episode of evaluation.
-        horizon: of a user's episode.
-        discount: what the agent should weigh the future with.
-
     Attributes:
-        steps: as given.
+        steps: of an episode of evaluation.
         exact: ``False``: values are estimates.
     """
 
@@ -313,7 +295,6 @@ class CartPoleWorld(VectorWorld):
             highs=(track, math.inf, angle, math.inf),
             actions=2,
             horizon=horizon,
-            reward_range=(0.0, 1.0),
             discount=discount,
             features=Polynomial(scales=(2.4, 2.0, 0.2095, 2.0), clip=1.5, degree=2),
             names=("position", "speed", "angle", "spin"),

@@ -39,13 +39,8 @@ def best_on_grid(
 ) -> None:
     """The best actions in states by values on a grid, the first in the preference among equals.
 
-    Args:
-        numbers: (3, D); lows, highs and points per unit.
-        table: (D, 2); points along each coordinate and their stride.
-        weights: (m, A), transposed, so that the actions' are beside each other.
-        preference: (A,).
-        states: (n, D).
-        out: (n,), to be written.
+    Numbers and table are :class:`~tacit.continuous.map_tools.LoopParameters`; weights, (m, A), are
+    transposed, so that the actions' are beside each other.
     """
     users, D = states.shape
     # The corners of a state's cell: their weights and which points they are.
@@ -86,16 +81,7 @@ def best_by_polynomial(
     states: Floats,
     out: Ints,
 ) -> None:
-    """The best actions in states by values on monomials, the first in the preference among equals.
-
-    Args:
-        numbers: (2, D); scales and the clip.
-        table: (m, 2); the monomial and the coordinate that a monomial is the product of.
-        weights: (m, A), and so on as for the grid.
-        preference: see there.
-        states: see there.
-        out: see there.
-    """
+    """The same by values on monomials."""
     users, D = states.shape
     size = len(weights)
     z, monomials = np.empty(D), np.empty(size)
@@ -123,13 +109,7 @@ def best_by_polynomial(
 
 @compiled
 def move(states: Floats, actions: Ints, sizes: Floats) -> None:
-    """One step of users, in place: action 2 i takes coordinate i down, 2 i + 1 takes it up.
-
-    Args:
-        states: (n, D).
-        actions: (n,).
-        sizes: (n,); how far, as a part of the longest move.
-    """
+    """One step of users, in place: action 2 i takes coordinate i down, 2 i + 1 takes it up."""
     for n in range(len(states)):
         i = actions[n] // 2
         size = REACH * sizes[n] if actions[n] % 2 else -REACH * sizes[n]
@@ -140,10 +120,7 @@ def move(states: Floats, actions: Ints, sizes: Floats) -> None:
 def share_out(actions: Ints, share: float, chances: Floats) -> None:
     """Adds a share for every action around a point to the chances of actions there.
 
-    Args:
-        actions: (rows, around, columns, around).
-        share: what each of them counts.
-        chances: (A, rows, columns).
+    Actions are (rows, around, columns, around), chances (A, rows, columns).
     """
     rows, above, columns, beside = actions.shape
     for i in range(rows):
@@ -169,11 +146,8 @@ def line_value(rewards: Floats, chances: Floats, best: bool, horizon: int) -> fl
     longest move is a whole number of cells. A move that would end beyond an end of the line ends
     there.
 
-    Args:
-        rewards: at the points, (n + 1,).
-        chances: the probabilities of both actions there, (2, n + 1).
-        best: the largest value of any policy instead.
-        horizon: how many steps.
+    Rewards are at the points, (n + 1,), chances those of both actions there; ``best`` for the
+    largest value of any policy instead.
     """
     n = len(rewards) - 1
     reach = n // 4
@@ -196,11 +170,7 @@ def line_value(rewards: Floats, chances: Floats, best: bool, horizon: int) -> fl
 def plane_value(rewards: Floats, chances: Floats, best: bool, horizon: int) -> float:
     """The expected return on the plane from a uniform start.
 
-    Args:
-        rewards: at points as on the line along both coordinates, (n + 1, n + 1).
-        chances: the probabilities of the four actions there, (4, n + 1, n + 1).
-        best: the largest value of any policy instead.
-        horizon: how many steps.
+    Points are as on the line along both coordinates: chances are (4, n + 1, n + 1).
     """
     n = len(rewards) - 1
     reach = n // 4
@@ -247,13 +217,7 @@ def plane_value(rewards: Floats, chances: Floats, best: bool, horizon: int) -> f
 
 @compiled
 def push(states: Floats, actions: Ints, over: NDArray[np.bool_]) -> None:
-    """One step of carts, in place, and which carts or poles are out of bounds after it.
-
-    Args:
-        states: (n, 4); position, speed, angle, spin.
-        actions: (n,); 0 pushes to the left, 1 to the right.
-        over: (n,), to be written.
-    """
+    """One step of carts, in place, and which carts or poles are out of bounds after it."""
     mass, moment = _CART + _POLE, _POLE * _HALF_LENGTH
     for n in range(len(states)):
         position, speed, angle, spin = states[n, 0], states[n, 1], states[n, 2], states[n, 3]

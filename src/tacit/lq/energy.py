@@ -29,9 +29,6 @@ class EnergyHistogram(Statistic):
     zero it is 1.
 
     Attributes:
-        states: n.
-        controls: d.
-        steps: H.
         least: the upper end of what counts as nothing, > 0.
         ratio: of the ends of a bin, > 1.
         bins: how many, at least 2.

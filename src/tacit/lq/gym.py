@@ -29,9 +29,6 @@ class LQEnv(gymnasium.Env[Floats, Floats]):
     The observation is the state, the action is the control, the reward is -(x'Qx + u'Ru), and an
     episode is truncated at the horizon. Neither states nor controls are bounded.
 
-    Args:
-        world: the world.
-
     >>> state, _ = LQEnv(worlds.dosing()).reset(seed=0)
     >>> state.shape
     (3,)

@@ -286,14 +286,10 @@ class LQWorld:
     def simulate(
         self, policy: GainPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes | Block:
-        """A block of users who follow a policy. They are the same users in both forms.
+        """A block of users who follow a policy, the same in both forms.
 
-        Args:
-            policy: what they all follow.
-            users: how many.
-            rng: the randomness of users and world.
-            form: ``"episodes"`` for all episodes in memory; ``"streamed"`` for a block that makes
-                them, some thousand at a time, when it is asked for them.
+        They are ``"episodes"``, all in memory, or ``"streamed"``: a block that makes them, some
+        thousand at a time, when it is asked for them.
         """
         policy, count = self._checked(policy), check_seed("users", users)
         if form not in FORMS:

@@ -38,11 +38,9 @@ class EpisodeGradients(Statistic):
     Sensitivity. Two points of a ball are at most 2 radius apart, and opposite points are.
 
     Attributes:
-        spec: of the world.
         sizes: units by layer.
         theta: the network.
         target: the network that makes the targets.
-        discount: of future rewards.
         radius: the largest norm of a user's gradient.
     """
 
@@ -99,11 +97,7 @@ class EpisodeGradients(Statistic):
 
 
 def deep_modules() -> tuple[Any, Any]:
-    """The modules jax and optax.
-
-    Raises:
-        MissingExtra: one of them is not installed; with how to install them.
-    """
+    """The modules jax and optax, or how to install them."""
     try:
         return importlib.import_module("jax"), importlib.import_module("optax")
     except ImportError as error:
@@ -129,16 +123,8 @@ def _compiled(sizes: tuple[int, ...], discount: float) -> Gradients:
                 inputs = jax.nn.relu(inputs)
         return inputs
 
-    def loss(
-        theta: Any,
-        target: Any,
-        states: Any,
-        actions: Any,
-        rewards: Any,
-        valid: Any,
-        lost: Any,
-        over: Any,
-    ) -> Any:
+    def loss(theta: Any, target: Any, *user: Any) -> Any:
+        states, actions, rewards, valid, lost, over = user
         later = jnp.where(over, lost, outputs(target, states[1:]).max(axis=-1))
         chosen = jnp.take_along_axis(outputs(theta, states[:-1]), actions[:, None], axis=-1)
         errors = jnp.where(valid, chosen[:, 0] - rewards - discount * later, 0.0)

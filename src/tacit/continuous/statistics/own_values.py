@@ -53,16 +53,7 @@ class OwnValues(Statistic):
         """One fit for each user."""
         states, actions, rewards, valid, over = steps_of(block, self.spec, inside=True)
         features = self.features(states)
-        weights = fitted_q(
-            features[:, :-1],
-            features[:, 1:],
-            actions,
-            rewards,
-            valid,
-            over,
-            self.spec,
-            self.discount,
-            self.ridge,
-        )
+        given = actions, rewards, valid, over, self.spec, self.discount, self.ridge
+        weights = fitted_q(features[:, :-1], features[:, 1:], *given)
         weights -= weights.mean(axis=1, keepdims=True)
         return scaled_back(weights.reshape(block.users, self.layout.size), self.radius)

@@ -36,8 +36,6 @@ class ResidualSums(ClippedSums):
     Sensitivity. The clipped user lies in a ball of radius clip, so two are at most 2 clip apart.
 
     Attributes:
-        spec: of the world.
-        features: the map.
         root: (m, k), from features to the coordinates that are released.
         values: (actions, m).
         predictions: (actions, m).

@@ -32,11 +32,6 @@ class VisitSums(ClippedSums):
     Sensitivity. Histograms have no negative entry and Gram matrices no negative eigenvalue, so two
     users are never at an obtuse angle: of length at most clip, they are at most sqrt(2) clip apart.
     Two users at different points of the grid attain it.
-
-    Attributes:
-        spec: of the world.
-        features: the map.
-        clip: the longest that a user may be.
     """
 
     spec: BoxSpec
