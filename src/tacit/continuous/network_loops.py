@@ -13,10 +13,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.numerics.compiled import compiled
+from tacit.numerics.compiled import Floats, Ints, compiled
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Replay: TypeAlias = tuple[Floats, Ints, Floats, Floats, NDArray[np.bool_]]
 """States (n, D), actions, rewards, next states, and whether the episode ended there."""
 Path: TypeAlias = tuple[Floats, Ints, Floats, Ints]

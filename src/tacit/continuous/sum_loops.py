@@ -5,12 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.numerics.compiled import compiled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from tacit.numerics.compiled import Floats, Ints, compiled
 
 
 @compiled

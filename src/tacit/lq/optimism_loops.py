@@ -9,12 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.lq.riccati_loops import cost_gradient, times
-from tacit.numerics.compiled import compiled
-
-Floats = NDArray[np.float64]
+from tacit.numerics.compiled import Floats, compiled
 
 # Projections: how close counts as equal, and how many steps there are at most.
 _CLOSE, _NEWTON, _SECANTS = 1e-13, 200, 200

@@ -12,9 +12,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.numerics.compiled import compiled
+from tacit.numerics.compiled import Floats, compiled
 
-Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
 State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 

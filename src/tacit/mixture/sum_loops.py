@@ -7,10 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.numerics.compiled import compiled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from tacit.numerics.compiled import Floats, Ints, compiled
 
 
 @compiled

@@ -142,19 +142,16 @@ def _run_parallel(
     return [results[place] for place in range(len(seeds))]
 
 
-_recipe: tuple[AgentMaker, WorldMaker] | None = None
+_recipe: list[tuple[AgentMaker, WorldMaker]] = []
 
 
 def _remember(recipe: bytes) -> None:
     """Once per process: worlds may be large."""
-    global _recipe
-    _recipe = pickle.loads(recipe)  # noqa: S301  # made by the parent process a moment ago
+    _recipe.append(pickle.loads(recipe))  # noqa: S301  # made by the parent process a moment ago
 
 
 def _run_remembered(seed: int) -> Result:
-    if _recipe is None:
-        raise InvalidArgument("this process was not prepared")
-    return _run_seed(*_recipe, seed)
+    return _run_seed(*_recipe[0], seed)
 
 
 def _run_seed(make_agent: AgentMaker, make_world: WorldMaker, seed: int) -> Result:

@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.finite.simulate_loops import roll_out
-from tacit.numerics.compiled import compiled, fused
+from tacit.numerics.compiled import Floats, Ints, compiled, fused
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Actions = NDArray[np.int16]
 
 # Once more than one next state in so many was seen, whole rows are faster than lists.
