@@ -176,9 +176,9 @@ def _first_agent() -> Any:
 def _compare() -> Any:
     module = experiment("compare")
     entries = [
-        module.Entry("private", choose_agent("ucbvi"), tacit.JointDP(1.0, 1e-6)),
-        module.Entry("local", choose_agent("ucbpo"), tacit.LocalDP(5.0, 1e-6)),
-        module.Entry("plain", choose_agent("ucbvi"), tacit.NonPrivate()),
+        module.Contender("private", choose_agent("ucbvi"), tacit.JointDP(1.0, 1e-6)),
+        module.Contender("local", choose_agent("ucbpo"), tacit.LocalDP(5.0, 1e-6)),
+        module.Contender("plain", choose_agent("ucbvi"), tacit.NonPrivate()),
     ]
     world = build_world("riverswim:states=4,horizon=8")
     made = module.compare(world, entries, 3_000, [0, 1], progress=False)
