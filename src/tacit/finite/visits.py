@@ -127,19 +127,17 @@ class VisitCounts(LoopSums):
         """See the class."""
         extra = self.weight**2 + self.visits
         once, twice = self._most(self.horizon, 2), self._most(2 * self.horizon, 2)
-        if relation is Relation.REPLACE_ONE:
-            return math.sqrt(2.0 * once + extra * twice)
-        checked_relation(relation)
-        return math.sqrt((1.0 + extra) * once)
+        if checked_relation(relation) is Relation.ZERO_OUT:
+            return math.sqrt((1.0 + extra) * once)
+        return math.sqrt(2.0 * once + extra * twice)
 
     def l1(self, relation: Relation) -> float:
         """See the class."""
         extra = self.weight + self.visits
         once, twice = self._most(self.horizon, 1), self._most(2 * self.horizon, 1)
-        if relation is Relation.REPLACE_ONE:
-            return 2.0 * once + extra * twice
-        checked_relation(relation)
-        return (1.0 + extra) * once
+        if checked_relation(relation) is Relation.ZERO_OUT:
+            return (1.0 + extra) * once
+        return 2.0 * once + extra * twice
 
     def _most(self, steps: int, power: int) -> float:
         """The largest sum of n_i^power when ``steps`` steps fall into cells."""
