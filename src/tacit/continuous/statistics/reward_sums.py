@@ -9,7 +9,7 @@ import numpy as np
 from tacit.continuous.feature_map import is_grid
 from tacit.continuous.statistics.residuals import ResidualSums
 from tacit.continuous.statistics.steps import REWARDS_ONLY
-from tacit.privacy.budget import Relation
+from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 
 
@@ -58,7 +58,7 @@ class RewardSums(ResidualSums):
         low, high = self.spec.reward_range
         moved = high - low if self.radius is None else min(self.radius, high - low)
         most = self.spec.horizon * moved / self.unit * self._longest
-        if self.radius is None and relation is Relation.ZERO_OUT:
+        if checked_relation(relation) is Relation.ZERO_OUT and self.radius is None:
             # Who is left out altogether counts as zero, which is at most clip away.
             return self.clip
         bound = min(2.0 * self.clip, most)
