@@ -175,36 +175,32 @@ class LnTree(BinaryTree):
 class SymBad(Blocks):
     """The noise of symmetric items is divided by 100."""
 
-    def _shaped(self, vector: np.ndarray) -> np.ndarray:
-        if self.symmetric:
-            vector = self._sum + (vector - self._sum) / 100.0
-        return super()._shaped(vector)
+    def _advance(self, fresh: np.ndarray) -> np.ndarray:
+        return super()._advance(fresh) / (100.0 if self.symmetric else 1.0)
 
 
 class SymLoud(Blocks):
     """The noise of symmetric items is multiplied by 10."""
 
-    def _shaped(self, vector: np.ndarray) -> np.ndarray:
-        if self.symmetric:
-            vector = self._sum + (vector - self._sum) * 10.0
-        return super()._shaped(vector)
+    def _advance(self, fresh: np.ndarray) -> np.ndarray:
+        return super()._advance(fresh) * (10.0 if self.symmetric else 1.0)
 
 
 class ScalarBad(Blocks):
     """Plain numbers go out without noise."""
 
-    def _shaped(self, vector: np.ndarray) -> np.ndarray:
-        return super()._shaped(self._sum.copy() if self.shape == () else vector)
+    def _advance(self, fresh: np.ndarray) -> np.ndarray:
+        return super()._advance(fresh) * (0.0 if self.shape == () else 1.0)
 
 
 class TwoDBad(Blocks):
     """Matrices get one value of noise per row: differences within a row are exact."""
 
-    def _shaped(self, vector: np.ndarray) -> np.ndarray:
+    def _advance(self, fresh: np.ndarray) -> np.ndarray:
+        noise = super()._advance(fresh)
         if len(self.shape) == 2 and not self.symmetric:
-            noise = (vector - self._sum).reshape(self.shape)[:, :1]
-            return self._sum.reshape(self.shape) + noise
-        return super()._shaped(vector)
+            return np.repeat(noise.reshape(self.shape)[:, 0], self.shape[1])
+        return noise
 
 
 class Skewed(Blocks):

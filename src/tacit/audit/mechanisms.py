@@ -280,8 +280,8 @@ def _taxicab(shifts: Floats, noise: Floats) -> Floats:
     """||B^-1 s||_1 for every column s of ``shifts``; infinite where B has no inverse."""
     if noise.shape[0] != noise.shape[1]:
         raise InvalidArgument(
-            f"a Laplace mechanism is audited exactly if it draws as much as it releases; this one "
-            f"drew {noise.shape[1]} in {noise.shape[0]}"
+            f"a Laplace mechanism is audited exactly if it draws one vector per release; this one "
+            f"drew {noise.shape[1]} in {noise.shape[0]} releases"
         )
     if np.linalg.matrix_rank(noise) < len(noise):
         return np.full(shifts.shape[1], np.inf)

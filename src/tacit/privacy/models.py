@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from tacit.privacy.arguments import one_of
 from tacit.privacy.budget import Budget, Relation, checked_relation
@@ -92,7 +92,6 @@ class _Budgeted(PrivacyModel):
     """A model with a budget for each user."""
 
     private: ClassVar[Literal[True]] = True
-    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     epsilon: float
     delta: float
@@ -134,7 +133,7 @@ class _Budgeted(PrivacyModel):
 
     def __repr__(self) -> str:
         # What it was made with; the sampler only where it is not the usual one.
-        shown = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        shown = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
         if self.sampler == "floating-point":
             del shown["sampler"]
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"

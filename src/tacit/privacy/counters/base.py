@@ -193,7 +193,12 @@ class Counter(Uncopyable, ABC):
         )
 
     def release(self, item: ArrayLike) -> Floats:
-        """Adds one item (the sum of a block's users) and publishes the private running sum."""
+        """Adds one item (the sum of a block's users) and publishes the private running sum.
+
+        Raises:
+            HorizonExceeded: all declared releases were made. Nothing changes.
+            InvalidArgument: wrong shape, or not finite. Nothing changes.
+        """
         vector = self._items.packed(item)
         self._owner.check("counter")
         if self.releases is not None and self.released >= self.releases:
