@@ -16,7 +16,7 @@ import numpy as np
 import tacit
 from tacit.registry import build_world, choose_agent
 
-_HOMES = ("research", "tacit.simulation", "tacit.experiments")
+_HOMES = ("research", "tacit.simulation")
 _RESULT = (
     *("served", "values", "greedy_values", "regret", "losses", "greedy_losses", "users_to_90"),
     *("greedy_users_to_90", "final_value", "optimal_value", "baseline_value", "reference_value"),
