@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import ratio, seconds
+from tacit import UCBVI
 from tacit.core.permuted import PermutedWorld
 from tacit.finite.model import FiniteModel
 from tacit.finite.outcomes import cumulative_chances
@@ -31,7 +32,6 @@ from tacit.finite.simulate import simulate_episodes
 from tacit.privacy.models import JointDP, NonPrivate
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
-from tacit.tabular.ucbvi import UCBVI
 from tacit.tabular.world import TabularWorld
 from tacit.tabular.worlds import random_mdp, riverswim
 
