@@ -22,6 +22,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from research.function_sums import (
+    FeatureKernel,
+    FourierFeatures,
+    FunctionSum,
+    RegularGrid,
+    SharedGrid,
+)
+from research.saved_paths import gp_path_of, ou_path_of, path_arrays
 from tacit import JointDP, Relation, check_statistic
 from tacit.audit.mechanisms import ExactAudit, audit_linear, audit_samples
 from tacit.privacy.curators.joint import JointCurator
@@ -30,18 +38,13 @@ from tacit.privacy.functions.functional import (
     OU,
     RBF,
     BandLimited,
-    FeatureKernel,
-    FourierFeatures,
     FunctionMechanism,
-    FunctionSum,
     GPPath,
-    GridFunctions,
     Kernel,
     Matern32,
     Matern52,
     OUPath,
     ProductOU,
-    RegularGrid,
     bridge,
     clip_function,
     function_norm,
@@ -222,10 +225,10 @@ def test_multilinear_weights() -> None:
         lambda: FunctionMechanism.for_mu(OU(1.0), 1.0, 0.0, "zero-out"),
         lambda: FunctionMechanism(OU(1.0), 1.0, 1.0).release([[0.0]], [[1.0, 2.0]], Noise(0)),
         lambda: clip_function(OU(1.0), [0.0, 1.0], [1.0], 1.0),
-        lambda: GridFunctions(OU(1.0), np.array([[np.nan]])),
-        lambda: GridFunctions(OU(1.0), np.zeros((0, 1))),
-        lambda: FunctionSum(GridFunctions(OU(1.0), np.array([[0.0]])), 0),
-        lambda: FunctionSum(GridFunctions(OU(1.0), np.array([[0.0]])), 1, clip=math.inf),
+        lambda: SharedGrid(OU(1.0), np.array([[np.nan]])),
+        lambda: SharedGrid(OU(1.0), np.zeros((0, 1))),
+        lambda: FunctionSum(SharedGrid(OU(1.0), np.array([[0.0]])), 0),
+        lambda: FunctionSum(SharedGrid(OU(1.0), np.array([[0.0]])), 1, clip=math.inf),
         lambda: OUPath(1.0, 0.0, Noise(0)),
         lambda: OUPath(1.0, 1.0, Noise(0), low=1.0, high=0.0),
         lambda: GPPath(OU(1.0), 1.0, Noise(0), limit=0),
@@ -300,7 +303,7 @@ def test_a_huge_coefficient_of_nothing_drowns_nobody() -> None:
 @every_kernel
 def test_coordinates_have_the_length_of_the_function(kernel: Kernel) -> None:
     rng = np.random.default_rng(1)
-    grid = GridFunctions(kernel, some_points(kernel, 30))
+    grid = SharedGrid(kernel, some_points(kernel, 30))
     gram = kernel(grid.points, grid.points)
     assert grid.root @ grid.root.T == pytest.approx(gram, abs=1e-12)
     weights = rng.normal(size=(20, 30)) * (rng.random((20, 30)) < 0.3)
@@ -313,7 +316,7 @@ def test_coordinates_have_the_length_of_the_function(kernel: Kernel) -> None:
 
 def test_values_and_coordinates_are_inverse() -> None:
     kernel = OU(5.0)
-    grid = GridFunctions(kernel, np.linspace(0.0, 1.0, 51))
+    grid = SharedGrid(kernel, np.linspace(0.0, 1.0, 51))
     e = np.random.default_rng(2).normal(size=(2, 3, 51))
     h = e @ kernel(grid.points, grid.points)
     coordinates = grid.coordinates(h)
@@ -337,7 +340,7 @@ def test_values_and_coordinates_are_inverse() -> None:
 )
 def test_singular_grids_need_no_jitter(kernel: Kernel, points: np.ndarray) -> None:
     """Fewer coordinates than points; lengths, values and the noise's covariance still agree."""
-    grid = GridFunctions(kernel, points)
+    grid = SharedGrid(kernel, points)
     gram = kernel(grid.points, grid.points)
     assert grid.size < len(points)
     assert grid.root @ grid.root.T == pytest.approx(gram, abs=1e-10)
@@ -349,13 +352,13 @@ def test_singular_grids_need_no_jitter(kernel: Kernel, points: np.ndarray) -> No
 
 
 def test_a_band_has_no_more_coordinates_on_a_finer_grid() -> None:
-    sizes = [GridFunctions(BandLimited((9.0,)), np.linspace(0, 1, n)).size for n in (100, 200, 400)]
+    sizes = [SharedGrid(BandLimited((9.0,)), np.linspace(0, 1, n)).size for n in (100, 200, 400)]
     assert max(sizes) <= 20
 
 
 def test_evaluation_off_the_grid_is_exact_for_functions_of_the_grid() -> None:
     for kernel in (ProductOU((2.0, 3.0)), RBF(0.5, 2)):
-        grid = GridFunctions(kernel, RegularGrid((0.0, 0.0), (1.0, 1.0), (6, 7)).points)
+        grid = SharedGrid(kernel, RegularGrid((0.0, 0.0), (1.0, 1.0), (6, 7)).points)
         e = np.random.default_rng(3).normal(size=42)
         x = some_points(kernel, 9, seed=4)
         assert grid.evaluate(grid.of_weights(e), x) == pytest.approx(
@@ -364,7 +367,7 @@ def test_evaluation_off_the_grid_is_exact_for_functions_of_the_grid() -> None:
 
 
 def test_nearest_points() -> None:
-    grid = GridFunctions(ProductOU((1.0, 1.0)), RegularGrid((0.0, 0.0), (1.0, 2.0), (4, 5)).points)
+    grid = SharedGrid(ProductOU((1.0, 1.0)), RegularGrid((0.0, 0.0), (1.0, 2.0), (4, 5)).points)
     x = np.random.default_rng(5).uniform(-1.0, 3.0, (200, 2))
     brute = ((x[:, np.newaxis] - grid.points) ** 2).sum(axis=2).argmin(axis=1)
     assert grid.nearest(x).tolist() == brute.tolist()
@@ -377,14 +380,14 @@ def test_grids_are_told_apart() -> None:
     other = points.copy()
     other[250] += 1e-3
     texts = {
-        repr(GridFunctions(OU(1.0), points)),
-        repr(GridFunctions(OU(2.0), points)),
-        repr(GridFunctions(OU(1.0), other)),
-        repr(GridFunctions(Matern32(1.0), points)),
+        repr(SharedGrid(OU(1.0), points)),
+        repr(SharedGrid(OU(2.0), points)),
+        repr(SharedGrid(OU(1.0), other)),
+        repr(SharedGrid(Matern32(1.0), points)),
     }
     assert len(texts) == 4
-    assert GridFunctions(OU(1.0), points) == copy.deepcopy(GridFunctions(OU(1.0), points))
-    marks = {FunctionSum(GridFunctions(OU(1.0), p), 3).fingerprint for p in (points, other)}
+    assert SharedGrid(OU(1.0), points) == copy.deepcopy(SharedGrid(OU(1.0), points))
+    marks = {FunctionSum(SharedGrid(OU(1.0), p), 3).fingerprint for p in (points, other)}
     assert len(marks) == 2
 
 
@@ -411,16 +414,16 @@ def users_of(statistic: FunctionSum) -> Callable[[np.random.Generator, int], Blo
 
 
 STATISTICS = {
-    "ou": FunctionSum(GridFunctions(OU(4.0), np.linspace(0, 1, 11)), 5, 2, 1.5),
-    "one function": FunctionSum(GridFunctions(Matern52(0.3), np.linspace(0, 1, 6)), 3),
+    "ou": FunctionSum(SharedGrid(OU(4.0), np.linspace(0, 1, 11)), 5, 2, 1.5),
+    "one function": FunctionSum(SharedGrid(Matern52(0.3), np.linspace(0, 1, 6)), 3),
     "plane": FunctionSum(
-        GridFunctions(ProductOU((2.0, 3.0)), RegularGrid((0, 0), (1, 1), (4, 5)).points),
+        SharedGrid(ProductOU((2.0, 3.0)), RegularGrid((0, 0), (1, 1), (4, 5)).points),
         steps=4, functions=3, clip=0.2, corners=4,
     ),
-    "singular": FunctionSum(GridFunctions(RBF(0.7), np.linspace(0, 1, 60)), 6, 2, 8.0),
-    "band": FunctionSum(GridFunctions(BandLimited((5.0,)), np.linspace(0, 1, 40)), 3, corners=2),
+    "singular": FunctionSum(SharedGrid(RBF(0.7), np.linspace(0, 1, 60)), 6, 2, 8.0),
+    "band": FunctionSum(SharedGrid(BandLimited((5.0,)), np.linspace(0, 1, 40)), 3, corners=2),
     "features": FunctionSum(
-        GridFunctions(KERNELS["own features"], some_points(KERNELS["own features"], 12)), 2, 2
+        SharedGrid(KERNELS["own features"], some_points(KERNELS["own features"], 12)), 2, 2
     ),
 }  # fmt: skip
 
@@ -475,7 +478,7 @@ def test_cancelling_coefficients_on_a_grid(name: str) -> None:
 def test_function_sums_by_hand() -> None:
     """Two users, two functions, steps dropped: against kernel sums at the grid's points."""
     kernel, X = OU(2.0), np.linspace(0.0, 1.0, 5)
-    statistic = FunctionSum(GridFunctions(kernel, X), steps=4, functions=2, clip=3.0)
+    statistic = FunctionSum(SharedGrid(kernel, X), steps=4, functions=2, clip=3.0)
     e = np.array([[1.0, -0.5, np.nan, 0.25], [4.0, 4.0, 7.0, 4.0]])
     points = np.array([[0, 3, 1, 4], [2, 2, 9, 1]])
     which = np.array([[0, 1, 0, 0], [1, 1, 1, 0]])
@@ -491,7 +494,7 @@ def test_function_sums_by_hand() -> None:
 def test_weights_between_grid_points() -> None:
     """A step between points is its weights' combination, and is clipped as such."""
     lattice = RegularGrid((0.0,), (1.0,), (6,))
-    statistic = FunctionSum(GridFunctions(OU(2.0), lattice.points), 2, clip=50.0, corners=2)
+    statistic = FunctionSum(SharedGrid(OU(2.0), lattice.points), 2, clip=50.0, corners=2)
     states = np.array([0.13, 0.77])
     places, weights = lattice.multilinear(states[:, np.newaxis])
     block = Block(
@@ -515,7 +518,7 @@ def test_weights_between_grid_points() -> None:
     ],
 )
 def test_shapes_are_public(name: str, array: np.ndarray) -> None:
-    statistic = FunctionSum(GridFunctions(OU(2.0), np.linspace(0, 1, 5)), steps=4, functions=2)
+    statistic = FunctionSum(SharedGrid(OU(2.0), np.linspace(0, 1, 5)), steps=4, functions=2)
     arrays = {
         "points": np.zeros((2, 4), dtype=int),
         "coefficients": np.zeros((2, 4)),
@@ -735,21 +738,21 @@ def test_many_points_stay_in_order() -> None:
         drawn[x] = mean + 2.0 * math.sqrt(variance) * float(source.normal((1,))[0])
         insort(order, x)
     assert got == [drawn[x] for x in xs.tolist()]
-    assert path.arrays()["points"].tolist() == order
+    assert path_arrays(path)["points"].tolist() == order
 
 
 def test_saved_paths_are_values() -> None:
     xs = np.random.default_rng(1).random(2000)
     path = OUPath(3.0, 1.0, Noise())
     values = path.values(xs)
-    arrays = path.arrays()
+    arrays = path_arrays(path)
     assert set(arrays) == {"points", "values"}
-    again = OUPath.from_arrays(arrays, 3.0, 1.0, Noise())
+    again = ou_path_of(arrays, 3.0, 1.0, Noise())
     assert again.values(xs).tolist() == values.tolist()
     assert again.values(xs[:5] + 1e-12) == pytest.approx(values[:5], abs=1e-3)
-    assert OUPath.from_arrays(OUPath(3.0, 1.0, Noise()).arrays(), 3.0, 1.0, Noise()).size == 0
+    assert ou_path_of(path_arrays(OUPath(3.0, 1.0, Noise())), 3.0, 1.0, Noise()).size == 0
     with pytest.raises(InvalidArgument):
-        OUPath.from_arrays({"points": xs, "values": xs}, 3.0, 1.0, Noise())
+        ou_path_of({"points": xs, "values": xs}, 3.0, 1.0, Noise())
     with pytest.raises(TypeError):
         copy.deepcopy(path)
 
@@ -761,14 +764,14 @@ def test_saved_gp_paths_continue_in_distribution() -> None:
     def sample(source: NoiseSource) -> np.ndarray:
         path = GPPath(kernel, 2.0, source)
         first = path.values(x)
-        again = GPPath.from_arrays(path.arrays(), kernel, 2.0, source)
+        again = gp_path_of(path_arrays(path), kernel, 2.0, source)
         assert again.values(x).tolist() == first.tolist()
         return np.concatenate([first, again.values(y)])
 
     both = np.concatenate([x, y])
     assert covariance(sample, 10) == pytest.approx(4.0 * kernel(both, both), abs=1e-7)
     with pytest.raises(InvalidArgument):
-        GPPath.from_arrays({"points": x, "values": x[:3]}, kernel, 2.0, Noise())
+        gp_path_of({"points": x, "values": x[:3]}, kernel, 2.0, Noise())
 
 
 def test_gp_paths_have_a_limit() -> None:
@@ -788,7 +791,7 @@ def test_paths_of_smooth_kernels_never_get_too_little_noise(count: int) -> None:
     path = GPPath(kernel, 1.0, Noise(seed=0))
     for part in np.array_split(np.random.default_rng(0).permutation(x), 10):
         path.values(part)
-    order = path.arrays()["points"]
+    order = path_arrays(path)["points"]
     excess = path._factor @ path._factor.T - kernel(order, order)
     assert np.linalg.eigvalsh(excess)[0] > 0.5 * path.nugget
 

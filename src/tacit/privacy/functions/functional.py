@@ -35,7 +35,7 @@ the published function, whatever it asks.
 * Floating-point low-order bits, as for all of Tacit's noise: see ``docs/sharp-edges.md``.
 
 On a grid (:class:`GridFunctions`) the same mechanism is the ordinary Gaussian one in well-chosen
-coordinates, so it goes through a curator like every other statistic (:class:`FunctionSum`).
+coordinates, so it goes through a curator like every other statistic.
 """
 
 from __future__ import annotations
@@ -49,18 +49,15 @@ from numpy.typing import ArrayLike
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, ways
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functions.grid import FunctionSum, GridFunctions
 from tacit.privacy.functions.kernels import (
     OU,
     RBF,
     BandLimited,
-    FeatureKernel,
-    FourierFeatures,
+    GridFunctions,
     Kernel,
     Matern32,
     Matern52,
     ProductOU,
-    RegularGrid,
 )
 from tacit.privacy.functions.ou_path import GPPath, OUPath, bridge
 from tacit.privacy.noise import NoiseSource
@@ -70,10 +67,7 @@ __all__ = [
     "OU",
     "RBF",
     "BandLimited",
-    "FeatureKernel",
-    "FourierFeatures",
     "FunctionMechanism",
-    "FunctionSum",
     "GPPath",
     "GridFunctions",
     "Kernel",
@@ -81,7 +75,6 @@ __all__ = [
     "Matern52",
     "OUPath",
     "ProductOU",
-    "RegularGrid",
     "ReleasedFunction",
     "bridge",
     "clip_function",
@@ -146,7 +139,7 @@ class FunctionMechanism:
     """Users' functions, clipped and added up, under a path of the kernel's Gaussian process.
 
     The module says what it guarantees and why. This is the form without a grid, for few users and
-    few questions, and for audits; agents publish :class:`FunctionSum` through a curator, which
+    few questions, and for audits; agents publish coordinates on a grid through a curator, which
     keeps the accounts. No user's function is longer than ``clip``; the path has scale ``sigma``.
     """
 

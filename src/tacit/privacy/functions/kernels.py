@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,9 +23,7 @@ from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Features = Callable[[Floats], Floats]
 
 # exp(-r) is exactly zero well before this, and (1 + r + r^2) exp(-r) is not yet inf times zero.
 _FAR = 1000.0
@@ -175,7 +173,7 @@ class BandLimited(Kernel):
     The functions without frequencies above the bands (Paley-Wiener space), with the norm
     |f|^2 = prod(band_i / pi) int f^2 over the whole space. On a bounded box about
     prod(1 + band_i width_i / pi) coordinates describe them up to rounding, however fine the grid:
-    :class:`tacit.privacy.functions.functional.GridFunctions` then publishes no more than those.
+    :class:`GridFunctions` then has no more than those.
     """
 
     bands: tuple[float, ...]
@@ -196,137 +194,75 @@ class BandLimited(Kernel):
         return values
 
 
-@dataclass(frozen=True)
-class FeatureKernel(Kernel):
-    """phi(x)' phi(y) of finitely many features: functions are w' phi, with norm |w|.
+@dataclass(frozen=True, eq=False, repr=False)
+class GridFunctions:
+    """Functions on a public grid, in the coordinates in which their norm is Euclidean.
 
-    ``features`` maps points (n, D) to (n, m): a :class:`RegularGrid`, a :class:`FourierFeatures`,
-    or any function of yours. Those longer than ``bound`` are scaled back to it, so that it is no
-    assumption; those that are not finite count zero.
+    With K_XX = L L', L of shape (G, size), a function sum_i w_i K(X_i, .) has the coordinates
+    L' w: their squared length is w' L L' w, the function's squared norm, and its values on the grid
+    are L (L' w). Noise sigma xi with independent normals xi in the coordinates is sigma L xi on the
+    grid, with covariance sigma^2 K_XX: exactly the Gaussian-process path, seen on the grid. Users'
+    points are projected to the grid before anything is clipped.
+
+    L is the Cholesky factor where K_XX is safely invertible. Elsewhere (smooth kernels, fine grids)
+    it is V sqrt(lambda) of the eigenvectors whose eigenvalues exceed rounding errors, and
+    ``size`` is smaller than G. Sensitivity does not hang on how good that is: vectors are
+    clipped, and noise is added, in the coordinates themselves. Rounding changes a little which
+    function is published, and never the noise that it gets. So no jitter is needed, and none is
+    added.
+
+    Attributes:
+        kernel: K.
+        points: X, (G, D), all finite and public.
+        root: L.
     """
 
-    features: Features
-    dimension: int = 1
-    bound: float = 1.0
+    kernel: Kernel
+    points: Floats
+    root: Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        positive("bound", self.bound)
-        if self.dimension < 1:
-            raise InvalidArgument(f"dimension must be >= 1, got {self.dimension!r}")
-
-    def _values(self, x: Floats, y: Floats) -> Floats:
-        return self.phi(x) @ self.phi(y).T
-
-    def diagonal(self, x: ArrayLike) -> Floats:
-        """|phi(x)|^2."""
-        points = self.checked(x)
-        finite = finite_rows(points)
-        squares: Floats = (self.phi(np.nan_to_num(points)) ** 2).sum(axis=1)
-        return np.where(finite, squares, 0.0)
-
-    def phi(self, x: Floats) -> Floats:
-        """The bounded features of finite points, (n, m)."""
-        with np.errstate(all="ignore"):
-            raw = np.asarray(self.features(x), dtype=np.float64)
-            raw = np.where(np.isfinite(raw).all(axis=1, keepdims=True), raw, 0.0)
-            # In two steps: a length may overflow where the entries do not.
-            largest = np.maximum(np.abs(raw).max(axis=1, keepdims=True, initial=0.0), 1e-300)
-            scaled = raw / largest
-            relative = np.linalg.norm(scaled, axis=1, keepdims=True)
-            longest = self.bound / np.maximum(relative, 1e-300)
-        return np.where(largest <= longest, raw, scaled * np.minimum(longest, largest))
-
-
-@dataclass(frozen=True)
-class RegularGrid:
-    """Evenly spaced points of a box, and the multilinear weights of any point on them.
-
-    As a feature map it gives the weights, non-negative with sum 1. Points outside the box are
-    moved to its surface; points that are not finite have no weight anywhere.
-
-    >>> grid = RegularGrid((0.0,), (1.0,), (3,))
-    >>> grid.points.ravel().tolist(), grid(np.array([[0.75]])).tolist()
-    ([0.0, 0.5, 1.0], [[0.0, 0.5, 0.5]])
-    """
-
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
-    shape: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if not len(self.lows) == len(self.highs) == len(self.shape) > 0:
-            raise InvalidArgument("lows, highs and shape must have the same length, at least 1")
-        _check_box(self.lows, self.highs)
-        if min(self.shape) < 2:
-            raise InvalidArgument(f"shape must be >= 2 along every axis, got {self.shape}")
+        points = np.array(self.kernel.checked(self.points), copy=True)
+        if not len(points) or not np.isfinite(points).all():
+            raise InvalidArgument("points must be finite, and at least one")
+        gram = self.kernel(points, points)
+        if not np.isfinite(gram).all() or not (np.diag(gram) > 0).any():
+            raise InvalidArgument("the kernel must be finite on the grid, and positive somewhere")
+        root = _root(gram)
+        points.setflags(write=False)
+        root.setflags(write=False)
+        object.__setattr__(self, "points", points)
+        object.__setattr__(self, "root", root)
 
     @property
-    def points(self) -> Floats:
-        """The grid's points, (G, D), the last coordinate moving fastest."""
-        axes = [np.linspace(w, h, n) for (w, h), n in zip(self._ends(), self.shape, strict=True)]
-        return np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
+    def size(self) -> int:
+        """How many coordinates a function has; at most the number of points."""
+        return int(self.root.shape[1])
 
-    def multilinear(self, x: Floats) -> tuple[Ints, Floats]:
-        """The 2^D surrounding points of each of x (n, D), and their weights, both (n, 2^D)."""
-        x = np.asarray(x, dtype=np.float64)
-        finite = finite_rows(x)
-        indices, weights = np.zeros((len(x), 1), dtype=np.int64), np.ones((len(x), 1))
-        for axis, ((low, high), n) in enumerate(zip(self._ends(), self.shape, strict=True)):
-            place = np.clip(np.where(finite, x[:, axis], low), low, high) - low
-            place = place / (high - low) * (n - 1)
-            left = np.minimum(place.astype(np.int64), n - 2)
-            part = place - left
-            corners = indices[:, :, np.newaxis] * n + np.stack([left, left + 1], 1)[:, np.newaxis]
-            shares = weights[:, :, np.newaxis] * np.stack([1.0 - part, part], 1)[:, np.newaxis]
-            indices, weights = corners.reshape(len(x), -1), shares.reshape(len(x), -1)
-        return indices, np.where(finite[:, np.newaxis], weights, 0.0)
+    def of_weights(self, weights: ArrayLike) -> Floats:
+        """The coordinates L' w of sum_i w_i K(X_i, .), (..., G) to (..., size); never unstable."""
+        coordinates: Floats = np.asarray(weights, dtype=np.float64) @ self.root
+        return coordinates
 
-    def __call__(self, x: Floats) -> Floats:
-        """The weights, dense: (n, G)."""
-        indices, weights = self.multilinear(x)
-        dense = np.zeros((len(indices), math.prod(self.shape)))
-        dense[np.arange(len(indices))[:, np.newaxis], indices] = weights
-        return dense
-
-    def _ends(self) -> list[tuple[float, float]]:
-        return list(zip(self.lows, self.highs, strict=True))
+    def values(self, coordinates: ArrayLike) -> Floats:
+        """The values L c on the grid, (..., size) to (..., G)."""
+        values: Floats = np.asarray(coordinates, dtype=np.float64) @ self.root.T
+        return values
 
 
-@dataclass(frozen=True)
-class FourierFeatures:
-    """The products of cos(pi k_i z_i), k_i = 0..order, over a box scaled to 0 <= z_i <= 1.
-
-    Divided by the root of their number, so no feature vector is longer than 1; at a corner of the
-    box it is exactly that long. Points outside the box are moved to its surface.
-    """
-
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
-    order: int
-
-    def __post_init__(self) -> None:
-        _check_box(self.lows, self.highs)
-        if self.order < 0:
-            raise InvalidArgument(f"order must be >= 0, got {self.order!r}")
-
-    def __call__(self, x: Floats) -> Floats:
-        """The features of points (n, D): (n, (order + 1)^D)."""
-        features = np.ones((len(x), 1))
-        for axis, (low, high) in enumerate(zip(self.lows, self.highs, strict=True)):
-            z = (np.clip(x[:, axis], low, high) - low) / (high - low)
-            waves = np.cos(math.pi * z[:, np.newaxis] * np.arange(self.order + 1))
-            features = (features[:, :, np.newaxis] * waves[:, np.newaxis]).reshape(len(x), -1)
-        return features / math.sqrt(features.shape[1])
+def _root(gram: Floats) -> Floats:
+    """L with gram = L L' up to rounding; see :class:`GridFunctions`."""
+    values, vectors = np.linalg.eigh(gram)
+    if values[0] > 1e-10 * values[-1]:
+        return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
+    kept = values > 4.0 * len(gram) * 2.0**-52 * values[-1]
+    root: Floats = (vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1]
+    return np.ascontiguousarray(root)
 
 
 def finite_rows(points: Floats) -> Bools:
     """Which points of (n, D) are finite, (n,)."""
     return np.asarray(np.isfinite(points).all(axis=1), dtype=np.bool_)
-
-
-def _check_box(lows: Sequence[float], highs: Sequence[float]) -> None:
-    if not all(math.isfinite(h - w) and w < h for w, h in zip(lows, highs, strict=True)):
-        raise InvalidArgument(f"lows must be below highs, got {lows} and {highs}")
 
 
 def _positives(name: str, values: Sequence[float]) -> tuple[float, ...]:

@@ -7,16 +7,12 @@ path drawn beforehand. That is why answers to adaptively chosen points are post-
 path.
 
 A path hides one release. Two releases need two paths: their difference on one path has no noise.
-Saves hold the values drawn so far, never the generator. A save that is continued twice gives two
-continuations; publishing both is a second release that nobody paid for.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -112,35 +108,6 @@ class OUPath:
             self._draw(x, float(self._source.normal((1,))[0]))
         return self._drawn[x]
 
-    def arrays(self) -> dict[str, Floats]:
-        """What a save holds: ``points``, in order, and ``values``. The curator's secret."""
-        points = [x for block in self._blocks for x in block]
-        return {
-            "points": np.array(points, dtype=np.float64),
-            "values": np.array([self._drawn[x] for x in points], dtype=np.float64),
-        }
-
-    @classmethod
-    def from_arrays(
-        cls,
-        arrays: Mapping[str, NDArray[np.generic]],
-        rate: float,
-        sigma: float,
-        source: NoiseSource,
-        low: float | None = None,
-        high: float | None = None,
-    ) -> OUPath:
-        """The path of a save; what is drawn from now on comes from ``source``."""
-        path = cls(rate, sigma, source, low, high)
-        points = np.asarray(arrays["points"], dtype=np.float64).tolist()
-        values = np.asarray(arrays["values"], dtype=np.float64).tolist()
-        if len(points) != len(values) or any(x >= y for x, y in pairwise(points)):
-            raise InvalidArgument("saved points must increase, with one value each")
-        path._drawn = dict(zip(points, values, strict=True))
-        path._blocks = [points[i : i + _BLOCK] for i in range(0, len(points), _BLOCK)] or [[]]
-        path._lasts = [block[-1] if block else -math.inf for block in path._blocks]
-        return path
-
     def _draw(self, x: float, normal: float) -> None:
         """Draws the value at a new point."""
         left, right = self._insert(x)
@@ -230,35 +197,6 @@ class GPPath:
             drawn = self._draw(points[rows], self._source.normal((len(rows),)))
             self._drawn.update(zip(new, drawn.tolist(), strict=True))
         return np.array([self._drawn.get(key, math.nan) for key in keys], dtype=np.float64)
-
-    def arrays(self) -> dict[str, Floats]:
-        """What a save holds: ``points`` as drawn, and ``values``. The curator's secret."""
-        values = np.array([self._drawn[row.tobytes()] for row in self._points], dtype=np.float64)
-        return {"points": self._points.copy(), "values": values}
-
-    @classmethod
-    def from_arrays(
-        cls,
-        arrays: Mapping[str, NDArray[np.generic]],
-        kernel: Kernel,
-        sigma: float,
-        source: NoiseSource,
-        limit: int = 2000,
-    ) -> GPPath:
-        """The path of a save; what is drawn from now on comes from ``source``."""
-        from scipy.linalg import solve_triangular
-
-        path = cls(kernel, sigma, source, limit)
-        points = kernel.checked(np.asarray(arrays["points"], dtype=np.float64)) + 0.0
-        values = np.asarray(arrays["values"], dtype=np.float64)
-        if values.shape != points.shape[:1] or len(points) > limit:
-            raise InvalidArgument("saved points must be within the limit, with one value each")
-        if len(points):
-            path._grow(points)
-            path._normals = solve_triangular(path._factor, values / path.sigma, lower=True)
-            keys = [row.tobytes() for row in points]
-            path._drawn = dict(zip(keys, values.tolist(), strict=True))
-        return path
 
     def _draw(self, points: Floats, normals: Floats) -> Floats:
         """Values at new points, different ones."""

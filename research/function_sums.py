@@ -1,11 +1,15 @@
-"""Functions on a public grid: functional noise through the curator's ordinary gate."""
+"""Functional noise through the curator's ordinary gate, as a statistic of its own.
+
+Agents release such sums by the statistics of :mod:`tacit.continuous`. This is the plain form that
+those are compared with: any kernel, any public grid, users' functions as points and coefficients.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import NamedTuple, TypeVar
 
@@ -15,10 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, ways
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functions.kernels import Kernel, finite_rows
+from tacit.privacy.functions.kernels import GridFunctions, Kernel, finite_rows
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 Ints = NDArray[np.int64]
+Features = Callable[[Floats], Floats]
 Number = TypeVar("Number", np.float64, np.int64)
 
 # A user's coefficients beyond this many clips are scaled back first: from there on, rounding errors
@@ -26,61 +31,142 @@ Number = TypeVar("Number", np.float64, np.int64)
 _MOST = 8192.0
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class GridFunctions:
-    """Functions on a public grid, in the coordinates in which their norm is Euclidean.
+@dataclass(frozen=True)
+class FeatureKernel(Kernel):
+    """phi(x)' phi(y) of finitely many features: functions are w' phi, with norm |w|.
 
-    With K_XX = L L', L of shape (G, size), a function sum_i w_i K(X_i, .) has the coordinates
-    L' w: their squared length is w' L L' w, the function's squared norm, and its values on the grid
-    are L (L' w). Noise sigma xi with independent normals xi in the coordinates is sigma L xi on the
-    grid, with covariance sigma^2 K_XX: exactly the Gaussian-process path, seen on the grid. Users
-    whose points are not on the grid are projected to it, by :meth:`nearest` or by the weights of
-    :meth:`RegularGrid.multilinear`, before anything is clipped.
-
-    L is the Cholesky factor where K_XX is safely invertible. Elsewhere (smooth kernels, fine grids)
-    it is V sqrt(lambda) of the eigenvectors whose eigenvalues exceed rounding errors, and
-    ``size`` is smaller than G. Sensitivity does not hang on how good that is: vectors are
-    clipped, and noise is added, in the coordinates themselves. Rounding changes a little which
-    function is published, and never the noise that it gets. So no jitter is needed, and none is
-    added.
-
-    Attributes:
-        kernel: K.
-        points: X, (G, D), all finite and public.
-        root: L.
+    ``features`` maps points (n, D) to (n, m): a :class:`RegularGrid`, a :class:`FourierFeatures`,
+    or any function of yours. Those longer than ``bound`` are scaled back to it, so that it is no
+    assumption; those that are not finite count zero.
     """
 
-    kernel: Kernel
-    points: Floats
-    root: Floats = field(init=False)
+    features: Features
+    dimension: int = 1
+    bound: float = 1.0
 
     def __post_init__(self) -> None:
-        points = np.array(self.kernel.checked(self.points), copy=True)
-        if not len(points) or not np.isfinite(points).all():
-            raise InvalidArgument("points must be finite, and at least one")
-        gram = self.kernel(points, points)
-        if not np.isfinite(gram).all() or not (np.diag(gram) > 0).any():
-            raise InvalidArgument("the kernel must be finite on the grid, and positive somewhere")
-        root = _root(gram)
-        points.setflags(write=False)
-        root.setflags(write=False)
-        object.__setattr__(self, "points", points)
-        object.__setattr__(self, "root", root)
+        positive("bound", self.bound)
+        if self.dimension < 1:
+            raise InvalidArgument(f"dimension must be >= 1, got {self.dimension!r}")
+
+    def _values(self, x: Floats, y: Floats) -> Floats:
+        return self.phi(x) @ self.phi(y).T
+
+    def diagonal(self, x: ArrayLike) -> Floats:
+        """|phi(x)|^2."""
+        points = self.checked(x)
+        finite = finite_rows(points)
+        squares: Floats = (self.phi(np.nan_to_num(points)) ** 2).sum(axis=1)
+        return np.where(finite, squares, 0.0)
+
+    def phi(self, x: Floats) -> Floats:
+        """The bounded features of finite points, (n, m)."""
+        with np.errstate(all="ignore"):
+            raw = np.asarray(self.features(x), dtype=np.float64)
+            raw = np.where(np.isfinite(raw).all(axis=1, keepdims=True), raw, 0.0)
+            # In two steps: a length may overflow where the entries do not.
+            largest = np.maximum(np.abs(raw).max(axis=1, keepdims=True, initial=0.0), 1e-300)
+            scaled = raw / largest
+            relative = np.linalg.norm(scaled, axis=1, keepdims=True)
+            longest = self.bound / np.maximum(relative, 1e-300)
+        return np.where(largest <= longest, raw, scaled * np.minimum(longest, largest))
+
+
+@dataclass(frozen=True)
+class RegularGrid:
+    """Evenly spaced points of a box, and the multilinear weights of any point on them.
+
+    As a feature map it gives the weights, non-negative with sum 1. Points outside the box are
+    moved to its surface; points that are not finite have no weight anywhere.
+
+    >>> grid = RegularGrid((0.0,), (1.0,), (3,))
+    >>> grid.points.ravel().tolist(), grid(np.array([[0.75]])).tolist()
+    ([0.0, 0.5, 1.0], [[0.0, 0.5, 0.5]])
+    """
+
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+    shape: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.lows) == len(self.highs) == len(self.shape) > 0:
+            raise InvalidArgument("lows, highs and shape must have the same length, at least 1")
+        _check_box(self.lows, self.highs)
+        if min(self.shape) < 2:
+            raise InvalidArgument(f"shape must be >= 2 along every axis, got {self.shape}")
 
     @property
-    def size(self) -> int:
-        """How many coordinates a function has; at most the number of points."""
-        return int(self.root.shape[1])
+    def points(self) -> Floats:
+        """The grid's points, (G, D), the last coordinate moving fastest."""
+        axes = [np.linspace(w, h, n) for (w, h), n in zip(self._ends(), self.shape, strict=True)]
+        return np.stack([a.ravel() for a in np.meshgrid(*axes, indexing="ij")], axis=1)
+
+    def multilinear(self, x: Floats) -> tuple[Ints, Floats]:
+        """The 2^D surrounding points of each of x (n, D), and their weights, both (n, 2^D)."""
+        x = np.asarray(x, dtype=np.float64)
+        finite = finite_rows(x)
+        indices, weights = np.zeros((len(x), 1), dtype=np.int64), np.ones((len(x), 1))
+        for axis, ((low, high), n) in enumerate(zip(self._ends(), self.shape, strict=True)):
+            place = np.clip(np.where(finite, x[:, axis], low), low, high) - low
+            place = place / (high - low) * (n - 1)
+            left = np.minimum(place.astype(np.int64), n - 2)
+            part = place - left
+            corners = indices[:, :, np.newaxis] * n + np.stack([left, left + 1], 1)[:, np.newaxis]
+            shares = weights[:, :, np.newaxis] * np.stack([1.0 - part, part], 1)[:, np.newaxis]
+            indices, weights = corners.reshape(len(x), -1), shares.reshape(len(x), -1)
+        return indices, np.where(finite[:, np.newaxis], weights, 0.0)
+
+    def __call__(self, x: Floats) -> Floats:
+        """The weights, dense: (n, G)."""
+        indices, weights = self.multilinear(x)
+        dense = np.zeros((len(indices), math.prod(self.shape)))
+        dense[np.arange(len(indices))[:, np.newaxis], indices] = weights
+        return dense
+
+    def _ends(self) -> list[tuple[float, float]]:
+        return list(zip(self.lows, self.highs, strict=True))
+
+
+@dataclass(frozen=True)
+class FourierFeatures:
+    """The products of cos(pi k_i z_i), k_i = 0..order, over a box scaled to 0 <= z_i <= 1.
+
+    Divided by the root of their number, so no feature vector is longer than 1; at a corner of the
+    box it is exactly that long. Points outside the box are moved to its surface.
+    """
+
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+    order: int
+
+    def __post_init__(self) -> None:
+        _check_box(self.lows, self.highs)
+        if self.order < 0:
+            raise InvalidArgument(f"order must be >= 0, got {self.order!r}")
+
+    def __call__(self, x: Floats) -> Floats:
+        """The features of points (n, D): (n, (order + 1)^D)."""
+        features = np.ones((len(x), 1))
+        for axis, (low, high) in enumerate(zip(self.lows, self.highs, strict=True)):
+            z = (np.clip(x[:, axis], low, high) - low) / (high - low)
+            waves = np.cos(math.pi * z[:, np.newaxis] * np.arange(self.order + 1))
+            features = (features[:, :, np.newaxis] * waves[:, np.newaxis]).reshape(len(x), -1)
+        return features / math.sqrt(features.shape[1])
+
+
+def _check_box(lows: Sequence[float], highs: Sequence[float]) -> None:
+    if not all(math.isfinite(h - w) and w < h for w, h in zip(lows, highs, strict=True)):
+        raise InvalidArgument(f"lows must be below highs, got {lows} and {highs}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SharedGrid(GridFunctions):
+    """A grid that users' points are moved to, and that saved files can be told apart by."""
 
     @property
     def bound(self) -> float:
         """The largest norm of K(X_i, .) on the grid."""
         return float(np.linalg.norm(self.root, axis=1).max())
-
-    def of_weights(self, weights: ArrayLike) -> Floats:
-        """The coordinates L' w of sum_i w_i K(X_i, .), (..., G) to (..., size); never unstable."""
-        coordinates: Floats = np.asarray(weights, dtype=np.float64) @ self.root
-        return coordinates
 
     def coordinates(self, values: ArrayLike) -> Floats:
         """The coordinates of the shortest function with these values on the grid.
@@ -91,11 +177,6 @@ class GridFunctions:
         h = np.asarray(values, dtype=np.float64)
         solved = self._solve(h.reshape(-1, h.shape[-1]).T).T
         return solved.reshape(*h.shape[:-1], self.size)
-
-    def values(self, coordinates: ArrayLike) -> Floats:
-        """The values L c on the grid, (..., size) to (..., G)."""
-        values: Floats = np.asarray(coordinates, dtype=np.float64) @ self.root.T
-        return values
 
     def evaluate(self, coordinates: ArrayLike, x: ArrayLike) -> Floats:
         """The function off the grid, (size,) to (n,): the shortest one with its grid values."""
@@ -137,23 +218,13 @@ class GridFunctions:
         # the rounding errors in which two machines differ.
         rounded = np.round(self.root / self.bound, 6) + 0.0
         digest = hashlib.sha256(self.points.tobytes() + rounded.tobytes()).hexdigest()[:32]
-        return f"GridFunctions({self.kernel!r}, {len(self.points)} points, {digest})"
+        return f"SharedGrid({self.kernel!r}, {len(self.points)} points, {digest})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, GridFunctions) and repr(self) == repr(other)
+        return isinstance(other, SharedGrid) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
         return hash(repr(self))
-
-
-def _root(gram: Floats) -> Floats:
-    """L with gram = L L' up to rounding; see :class:`GridFunctions`."""
-    values, vectors = np.linalg.eigh(gram)
-    if values[0] > 1e-10 * values[-1]:
-        return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
-    kept = values > 4.0 * len(gram) * 2.0**-52 * values[-1]
-    root: Floats = (vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1]
-    return np.ascontiguousarray(root)
 
 
 @dataclass(frozen=True)
@@ -165,13 +236,13 @@ class FunctionSum(Statistic):
     (users, steps) says to which of them each step belongs. With ``corners`` > 1 a step lies between
     grid points: ``points`` and ``weights`` have shape (users, steps, corners), and the step is
     e_t sum_k w_k K(X_ik, .). One part, ``coordinates``, of shape (functions, size): hand its rows
-    to :meth:`GridFunctions.values`.
+    to :meth:`SharedGrid.values`.
 
     A step with an index that is out of range, or a number that is not finite, is dropped. A user's
     functions together are scaled back to the norm ``clip``: the root of the sum of the squared
     norms over functions.
 
-    Sensitivity. In the grid's coordinates that norm is the Euclidean one (:class:`GridFunctions`),
+    Sensitivity. In the grid's coordinates that norm is the Euclidean one (:class:`SharedGrid`),
     and functions have coordinates of their own, so their squares add up: a user's vector lies in
     the ball of radius clip. Two points of it are at most 2 clip apart, attained by a user with one
     large coefficient and her negative; the zero vector is at most clip away. The curator's noise of
@@ -179,7 +250,7 @@ class FunctionSum(Statistic):
     the release is exactly (2 clip / s)-GDP, or clip / s, for all functions everywhere.
     """
 
-    grid: GridFunctions
+    grid: SharedGrid
     steps: int
     functions: int = 1
     clip: float = 1.0
@@ -364,11 +435,6 @@ _Loop = Callable[[Ints, Floats, Floats, Ints, Floats, float, float, Floats], Non
 @cache
 def _compiled() -> _Loop:
     """The loop above in machine code; compiled when first needed, because numba is slow to load."""
-    import numba
+    from tacit.numerics.compiled import compiled
 
-    try:
-        loop: _Loop = numba.njit(cache=True, nogil=True)(_add_functions)
-    except RuntimeError:
-        # "cannot cache function: no locator available": compile anew in each process instead.
-        loop = numba.njit(nogil=True)(_add_functions)
-    return loop
+    return compiled(_add_functions)
