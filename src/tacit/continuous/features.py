@@ -70,7 +70,7 @@ class Polynomial:
                 f"clip is {self.clip!r}, whose powers up to {2 * self.degree} are not finite"
             )
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many monomials there are."""
         return math.comb(len(self.scales) + self.degree, self.degree)
@@ -162,7 +162,7 @@ class Fourier:
         object.__setattr__(self, "degree", whole("degree", self.degree, 0))
         check_count("degree", self.size)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many products there are."""
         return int((self.degree + 1) ** len(self.lows))

@@ -147,7 +147,7 @@ class FittedFunctionalQ(FunctionalAlgorithm):
                     raise
                 break
             std = float(np.max(release.std["residuals"]))
-            belief.answers.append(SweepAnswer(release["residuals"], std, users, expected, V))
+            belief.answers.append(SweepAnswer(release.parts["residuals"], std, users, expected, V))
             Q = self.carried(V) + belief.posterior(J).targets(V)
             found.append(Q)
         self.belief, self._last = belief, Q
@@ -293,7 +293,7 @@ class FittedFunctionalQ(FunctionalAlgorithm):
 
 def visible_gram(release: Release, basis: Basis, steps: int) -> Floats:
     """The Gram matrix of features of so many steps, as far as their noise lets it be seen."""
-    visits, noise = release["visits"], float(np.max(release.std["visits"]))
+    visits, noise = release.parts["visits"], float(np.max(release.std["visits"]))
     if not basis.on_grid:
         values, vectors = np.linalg.eigh(visits)
         kept = np.where(values < _SEEN * noise + 1e-6, 0.0, values)

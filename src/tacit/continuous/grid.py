@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -61,7 +62,7 @@ class Grid:
         check_count("shape", math.prod(shape))
         object.__setattr__(self, "shape", shape)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many points the grid has."""
         return math.prod(self.shape)

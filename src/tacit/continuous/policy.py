@@ -56,7 +56,7 @@ class QPolicy:
     def __post_init__(self) -> None:
         if not isinstance(self.features, FeatureMap):
             raise InvalidArgument(f"features must be a feature map, got {self.features!r}")
-        weights = np.array(fitting("weights", self.weights), order="C")
+        weights = np.array(_table(self.weights), order="C")
         if weights.dtype.kind not in "iuf" or weights.ndim != 2 or len(weights) < 1:
             raise InvalidArgument(
                 f"weights must be numbers of shape (actions, {self.features.size}), got "
@@ -94,7 +94,7 @@ class QPolicy:
         version: int = 0,
     ) -> Self:
         """A policy whose preference among equal values is drawn."""
-        table = np.asarray(fitting("weights", weights))
+        table = np.asarray(_table(weights))
         actions = len(table) if table.ndim else 0
         order = tuple(rng.permutation(actions).tolist())
         return cls(features, table, epsilon, version, order)
@@ -229,6 +229,11 @@ class QPolicy:
             f"<QPolicy version {self.version}: {self.n_actions} actions, "
             f"{self.features.describe()}{drawn}>"
         )
+
+
+def _table(weights: ArrayLike) -> ArrayLike:
+    """Weights; a list of them may be too long for an array."""
+    return weights if isinstance(weights, np.ndarray) else fitting("weights", weights)
 
 
 def _order(name: str, values: Any, actions: int) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class BoxSpec:
                 raise InvalidArgument(f"names must be {len(lows)} texts, got {self.names!r}")
             object.__setattr__(self, "names", names)
 
-    @property
+    @cached_property
     def dimension(self) -> int:
         """How many coordinates a state has, D."""
         return len(self.lows)

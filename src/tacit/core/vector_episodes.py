@@ -115,5 +115,5 @@ class VectorEpisodes(UserRows):
     @classmethod
     def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> VectorEpisodes:
         """The inverse of :meth:`block`."""
-        arrays = {name: block[name] for name in _COLUMNS if name in block.arrays}
+        arrays = {name: block.arrays[name] for name in _COLUMNS if name in block.arrays}
         return cls(**arrays, user_ids=user_ids)

@@ -185,7 +185,7 @@ class Layout:
         if not names or len(set(names)) < len(names):
             raise InvalidArgument(f"parts need different names, got {names}")
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Coordinates of the packed vector."""
         return sum(part.size for part in self.parts)

@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.continuous.feature_map import is_grid
-from tacit.continuous.statistics.steps import Ints, Steps, check_shapes, parts_of, steps_of
-from tacit.privacy.bounds.balls import scaled_back
-from tacit.privacy.statistic import Block, Floats, Statistic
+from tacit.continuous.statistics.steps import Ints, Steps, parts_of, shaped, steps_of
+from tacit.privacy.bounds.balls import InBall, scaled_back
+from tacit.privacy.statistic import Block, Floats
 
 if TYPE_CHECKING:
     from tacit.continuous.feature_map import FeatureMap
     from tacit.continuous.spec import BoxSpec
 
 
-class ClippedSums(Statistic):
-    """What statistics of steps on features share; their own fields have these three."""
+class ClippedSums(InBall):
+    """What statistics of steps on features share; their own fields have these and ``clip``."""
 
     spec: BoxSpec
     features: FeatureMap
-    clip: float
 
     def vectors(self, block: Block) -> Floats:
         """Each user's sums, scaled back."""
@@ -58,16 +57,16 @@ class ClippedSums(Statistic):
 
 def raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
     """The user arrays as compiled loops take them; -1 and 0 where there is no such integer."""
-    check_shapes(block, spec)
+    arrays = shaped(block, spec)
     integers = []
     for name in ("actions", "lengths"):
-        array = np.asarray(block[name])
+        array = np.asarray(arrays[name])
         if array.dtype != np.int64:
             numbers = np.asarray(array, dtype=np.float64)
             with np.errstate(all="ignore"):
                 whole = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
                 array = np.where(whole, numbers, -1.0).astype(np.int64)
         integers.append(np.ascontiguousarray(array))
-    states = np.ascontiguousarray(block["states"], dtype=np.float64)
-    rewards = np.ascontiguousarray(block["rewards"], dtype=np.float64)
+    states = np.ascontiguousarray(arrays["states"], dtype=np.float64)
+    rewards = np.ascontiguousarray(arrays["rewards"], dtype=np.float64)
     return states, integers[0], rewards, integers[1]

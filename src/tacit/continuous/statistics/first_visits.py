@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,9 +10,9 @@ import numpy as np
 from tacit.continuous.grid import Grid
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics.steps import steps_of
-from tacit.privacy.bounds.balls import acute, scaled_back
+from tacit.privacy.arguments import positive
+from tacit.privacy.bounds.balls import ACUTE, ball, scaled_back
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 
@@ -40,8 +39,7 @@ class FirstVisits(Statistic):
     radius: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.radius) and self.radius > 0):
-            raise InvalidArgument(f"radius must be > 0, got {self.radius!r}")
+        positive("radius", self.radius)
         object.__setattr__(self, "name", "first visits and returns")
 
     @cached_property
@@ -53,7 +51,7 @@ class FirstVisits(Statistic):
     def l2(self, relation: Relation) -> float:
         """See the class."""
         several = self.spec.actions * self.grid.size > 1
-        return acute(self.radius, relation if several else Relation.ZERO_OUT)
+        return ball(self.radius, relation, ACUTE if several else 1.0)
 
     def vectors(self, block: Block) -> Floats:
         """Clipped visits and returns."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -15,9 +14,10 @@ from numpy.typing import NDArray
 
 from tacit.continuous.network import parameters
 from tacit.continuous.statistics.steps import steps_of
+from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.balls import ball, scaled_back
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.errors import MissingExtra
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ class EpisodeGradients(Statistic):
     radius: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.radius) and self.radius > 0):
-            raise InvalidArgument(f"radius must be > 0, got {self.radius!r}")
+        positive("radius", self.radius)
         object.__setattr__(self, "name", "users' gradients")
 
     @cached_property

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.steps import REWARDS_ONLY, check_shapes, steps_of
+from tacit.continuous.statistics.steps import REWARDS_ONLY, shaped, steps_of
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
@@ -58,8 +58,8 @@ class RewardVectors(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         """From -1/2 to 1/2."""
-        check_shapes(block, self.spec)
-        return _unit(np.asarray(block["rewards"], dtype=np.float64), *self.spec.reward_range)
+        rewards = np.asarray(shaped(block, self.spec)["rewards"], dtype=np.float64)
+        return _unit(rewards, *self.spec.reward_range)
 
 
 @dataclass(frozen=True)

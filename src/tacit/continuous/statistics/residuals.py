@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +11,8 @@ import numpy as np
 from tacit.continuous.feature_map import loop_parameters
 from tacit.continuous.statistics.clipped_sums import ClippedSums, raw_steps
 from tacit.continuous.statistics.steps import Bools, Steps
-from tacit.privacy.bounds.balls import ball, check_clip
-from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Floats, Layout, Part
+from tacit.privacy.statistic import Block, Floats, Part
 
 if TYPE_CHECKING:
     from tacit.continuous.feature_map import FeatureMap
@@ -62,7 +59,6 @@ class ResidualSums(ClippedSums):
     ending: float | None = None
 
     def __post_init__(self) -> None:
-        check_clip(self.clip)
         m, A = self.features.size, self.spec.actions
         for name, lead in (("root", m), ("values", A), ("predictions", A)):
             array = np.array(getattr(self, name), dtype=np.float64)
@@ -72,16 +68,7 @@ class ResidualSums(ClippedSums):
                 raise InvalidArgument(f"{name} must have {m} columns, got {array.shape}")
             array.setflags(write=False)
             object.__setattr__(self, name, array)
-        object.__setattr__(self, "name", "residuals")
-
-    @cached_property
-    def layout(self) -> Layout:
-        """One part, ``residuals``."""
-        return Layout((Part("residuals", (self.spec.actions, self.root.shape[1])),))
-
-    def l2(self, relation: Relation) -> float:
-        """2 clip, or clip."""
-        return ball(self.clip, relation)
+        self._sums_to(Part("residuals", (A, self.root.shape[1])))
 
     @property
     def _in_memory(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,11 +49,9 @@ def steps_of(block: Block, spec: BoxSpec, *, inside: bool = False) -> Steps:
     over.
     """
     H = spec.horizon
-    check_shapes(block, spec)
-    states = np.asarray(block["states"], dtype=np.float64)
-    labels = np.asarray(block["actions"], dtype=np.float64)
-    paid = np.asarray(block["rewards"], dtype=np.float64)
-    lengths = np.asarray(block["lengths"], dtype=np.float64)[:, np.newaxis]
+    arrays = {name: np.asarray(a, dtype=np.float64) for name, a in shaped(block, spec).items()}
+    states, labels, paid = arrays["states"], arrays["actions"], arrays["rewards"]
+    lengths = arrays["lengths"][:, np.newaxis]
     finite = np.asarray(np.isfinite(states).all(axis=-1))
     valid = finite[:, :-1] & finite[:, 1:] & np.isfinite(paid)
     valid &= (labels >= 0) & (labels < spec.actions) & (labels == np.floor(labels))
@@ -68,15 +66,20 @@ def steps_of(block: Block, spec: BoxSpec, *, inside: bool = False) -> Steps:
     )
 
 
-def check_shapes(block: Block, spec: BoxSpec) -> None:
-    """Shapes are public, and wrong ones are refused."""
-    H, D = spec.horizon, spec.dimension
+def shaped(block: Block, spec: BoxSpec) -> dict[str, NDArray[Any]]:
+    """What steps are made of. Shapes are public, and wrong ones are refused."""
+    H, D = spec.horizon, len(spec.lows)
     wanted = {"states": (H + 1, D), "actions": (H,), "rewards": (H,), "lengths": ()}
+    missing = [name for name in wanted if name not in block.arrays]
+    if missing:
+        raise InvalidArgument(f"this block has no array {missing[0]!r}: {list(block.arrays)}")
+    arrays = {name: block.arrays[name] for name in wanted}
     for name, shape in wanted.items():
-        if block[name].shape != (block.users, *shape):
+        if arrays[name].shape != (block.users, *shape):
             raise InvalidArgument(
-                f"{name!r} must have shape {(block.users, *shape)}, got {block[name].shape}"
+                f"{name!r} must have shape {(block.users, *shape)}, got {arrays[name].shape}"
             )
+    return arrays
 
 
 def parts_of(block: Block, numbers: int) -> Iterator[tuple[slice, Block]]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from tacit.continuous.feature_map import is_grid, loop_parameters
 from tacit.continuous.statistics.clipped_sums import ClippedSums, raw_steps
 from tacit.continuous.statistics.steps import Steps
-from tacit.privacy.bounds.balls import acute, check_clip
-from tacit.privacy.budget import Relation
-from tacit.privacy.statistic import Block, Floats, Layout, Part
+from tacit.privacy.bounds.balls import ACUTE
+from tacit.privacy.statistic import Block, Floats, Part
 from tacit.privacy.symmetric import pack
 
 if TYPE_CHECKING:
@@ -37,22 +35,11 @@ class VisitSums(ClippedSums):
     spec: BoxSpec
     features: FeatureMap
     clip: float
+    apart: ClassVar[float] = ACUTE
 
     def __post_init__(self) -> None:
-        check_clip(self.clip)
-        object.__setattr__(self, "name", "visits")
-
-    @cached_property
-    def layout(self) -> Layout:
-        """One part, ``visits``."""
-        m = self.features.size
-        if is_grid(self.features):
-            return Layout((Part("visits", (m,)),))
-        return Layout((Part("visits", (m, m), symmetric=True),))
-
-    def l2(self, relation: Relation) -> float:
-        """Sqrt(2) clip, or clip."""
-        return acute(self.clip, relation)
+        m, on_grid = self.features.size, is_grid(self.features)
+        self._sums_to(Part("visits", (m,) if on_grid else (m, m), symmetric=not on_grid))
 
     @property
     def _in_memory(self) -> int:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Floats
+from tacit.privacy.statistic import Floats, Layout, Part, Statistic
+
+ACUTE = math.sqrt(2.0)
+"""How many radii apart two points of a ball are at most, if they are at no obtuse angle."""
 
 
 def scaled_back(vectors: Floats, radius: float) -> Floats:
@@ -25,21 +30,39 @@ def scaled_back(vectors: Floats, radius: float) -> Floats:
     return scaled
 
 
-def ball(radius: float, relation: Relation) -> float:
+def ball(radius: float, relation: Relation, apart: float = 2.0) -> float:
     """Two points of a ball are at most 2 radius apart, as opposite ones are; zero is a radius away.
+
+    ``apart`` replaces the 2 where no two can be opposite.
 
     >>> ball(1.5, Relation.REPLACE_ONE), ball(1.5, Relation.ZERO_OUT)
     (3.0, 1.5)
     """
-    return radius * (2.0 if checked_relation(relation) is Relation.REPLACE_ONE else 1.0)
+    return radius * (apart if checked_relation(relation) is Relation.REPLACE_ONE else 1.0)
 
 
-def acute(radius: float, relation: Relation) -> float:
-    """Of points of a ball no two of which are at an obtuse angle: at most sqrt(2) radius apart."""
-    return radius * (math.sqrt(2.0) if checked_relation(relation) is Relation.REPLACE_ONE else 1.0)
+class InBall(Statistic):
+    """One part, of whose name it is, with users scaled back to length ``clip``.
 
+    Two of them are at most ``apart`` times that apart; see :func:`ball`.
+    """
 
-def check_clip(clip: float) -> None:
-    """A length that users are scaled back to."""
-    if not (math.isfinite(clip) and clip > 0):
-        raise InvalidArgument(f"clip must be finite and > 0, got {clip!r}")
+    clip: float
+    part: Part
+    apart: ClassVar[float] = 2.0
+
+    def _sums_to(self, part: Part) -> None:
+        """What ``__post_init__`` of a subclass says."""
+        if not (math.isfinite(self.clip) and self.clip > 0):
+            raise InvalidArgument(f"clip must be finite and > 0, got {self.clip!r}")
+        object.__setattr__(self, "part", part)
+        object.__setattr__(self, "name", part.name)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The one part."""
+        return Layout((self.part,))
+
+    def l2(self, relation: Relation) -> float:
+        """The distance of two users, or one's length."""
+        return ball(self.clip, relation, self.apart)
