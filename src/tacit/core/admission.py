@@ -18,7 +18,8 @@ def check_ids(data: Block, user_ids: Ids, privacy: Privacy, curator: Curator) ->
     given = user_ids is not None
     if privacy.local and not curator.source.simulation:
         raise InvalidArgument("raw data is for simulations (give noise_seed): devices report")
-    if isinstance(curator, JointCurator) and curator.needs_ids and not given:
+    ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
+    if ledger is not None and ledger.people and not given:
         raise InvalidArgument("the ledger counts people: give user_ids")
     if privacy.disjoint and privacy.episodes_per_user > 1 and not given:
         raise InvalidArgument("disjoint=True is enforced by user_ids: give them")

@@ -100,8 +100,8 @@ class Agent:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"an agent has no attribute {name!r}")
-        algorithm = self._algorithm
-        return getattr(algorithm if hasattr(algorithm, name) else algorithm.options, name)
+        found = getattr(self._algorithm, name, self)
+        return getattr(self._algorithm.options, name) if found is self else found
 
     def __dir__(self) -> list[str]:
         public = [name for name in dir(self._algorithm) if not name.startswith("_")]
@@ -160,14 +160,14 @@ class Agent:
             instance_of("data", data, (Episodes, VectorEpisodes, Block))
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
+        users, statistic = self._algorithm.users, self.statistic
+        left = users - self._session.taken
         self._curator.check_ready()
-        left = self.users - self._session.taken
         if data.users > left:
             raise HorizonExceeded(
-                f"this agent was declared for {self.users} users; {left} are left, "
-                f"{data.users} came"
+                f"this agent was declared for {users} users; {left} are left, {data.users} came"
             )
-        self.statistic.check(data)
+        statistic.check(data)
         self._check(data, user_ids)
         if data.aggregate and (self._session.waiting.users or data.users != self.block_users):
             raise InvalidArgument(

@@ -29,10 +29,9 @@ from tacit.core.columns import (
     require_shape,
 )
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, Floats
 
 Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 # Steps of all users together, of which so many for each entry of a log may be empty: a horizon far
 # beyond the data is a slip, and must not fill the memory of the machine.

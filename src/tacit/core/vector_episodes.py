@@ -24,10 +24,9 @@ from tacit.core.columns import (
     require_shape,
 )
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, Floats
 
 Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
 
 _COLUMNS = ("states", "actions", "rewards", "lengths", "versions")
 

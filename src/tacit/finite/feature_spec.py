@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import numbers, read_only
+from tacit.core.sizes import Floats, numbers, read_only
 from tacit.core.spec import ArraySpec
-from tacit.finite.spec import FiniteSpec, Floats
+from tacit.finite.spec import FiniteSpec
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_bytes, check_size
+from tacit.core.sizes import Floats, check_bytes, check_size
 from tacit.finite.outcomes import Outcomes, conditional_chances, cumulative_chances
 from tacit.finite.policy import Policy
 from tacit.finite.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.core.sizes import check_bytes
-
-Floats = NDArray[np.float64]
+from tacit.core.sizes import Floats, check_bytes
 
 
 class Outcomes:

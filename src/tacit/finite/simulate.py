@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
-from tacit.core.sizes import check_bytes, check_users
+from tacit.core.sizes import Floats, check_bytes, check_users
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.outcomes import conditional_chances, cumulative_chances
 from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # In place of the table that a policy does not have. Read-only as policies are, so that loops are

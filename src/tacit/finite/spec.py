@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.sizes import check_size
+from tacit.core.sizes import Floats, check_size
 from tacit.privacy.arguments import fitting, flag
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-8
 """How far sums of probabilities may be from 1."""

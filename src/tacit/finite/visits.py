@@ -107,7 +107,7 @@ class VisitCounts(LoopSums):
         rows, states, actions = np.nonzero(cells >= 0)
         return rows, states, actions
 
-    @property
+    @cached_property
     def clips(self) -> bool:
         """Whether users must be counted one by one."""
         return self.cap is not None

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
-from tacit.core.sizes import numbers
+from tacit.core.sizes import Floats, numbers
 from tacit.core.world import Form
 from tacit.finite.model import FiniteModel, evaluate, optimal
 from tacit.finite.policy import Policy
@@ -25,7 +25,6 @@ from tacit.privacy.errors import InvalidArgument
 if TYPE_CHECKING:
     from tacit.privacy.statistic import Block
 
-Floats = NDArray[np.float64]
 
 FORMS: tuple[str, ...] = tuple(form for form in get_args(Form) if form != "streamed")
 """What such a world hands over; sums cost no more for more users, so nothing is streamed."""

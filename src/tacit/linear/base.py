@@ -175,7 +175,7 @@ class LinearAlgorithm(FiniteAlgorithm):
         """Episodes where users are summed one by one, else what followed the policy."""
         return "episodes" if self.statistic().clips else "occupancy"
 
-    @property
+    @cached_property
     def masked(self) -> bool:
         """Whether only what the block's policy can reach is counted."""
         return self.statistic_kind == "counts"
@@ -235,7 +235,7 @@ class LinearAlgorithm(FiniteAlgorithm):
         limit = self.privacy.episode_limit * (1.0 - decay**-2.0)
         return TargetRound.of(limit, constants.split, self.spec.horizon - 1, decay)
 
-    @property
+    @cached_property
     def kept(self) -> Kept | None:
         """The blocks that ``"targets"`` will ask again."""
         if self.statistic_kind != "targets":

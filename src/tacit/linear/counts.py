@@ -53,7 +53,7 @@ class CellWay(LinearWay):
         """Adds the counts of a block to those of all before it."""
         of = self._algorithm
         counts = release if of.pooled else conserved(release, of.spec)
-        self.known.add(counts, statistic, of.block_users)
+        self.known.add(counts, statistic, release.users)
 
     def model(self) -> CellModel:
         """What all blocks so far say."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import weakref
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_bytes, numbers, read_only
+from tacit.core.sizes import Floats, check_bytes, numbers, read_only
 from tacit.privacy.bounds.features import SHORTEST
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 # Tables that were cut here: an agent makes many statistics of one.
 _CUT: weakref.WeakValueDictionary[int, Floats] = weakref.WeakValueDictionary()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_bytes, check_size, numbers, read_only
+from tacit.core.sizes import Floats, check_bytes, check_size, numbers, read_only
 from tacit.finite.model import FiniteModel
 from tacit.finite.spec import check_distributions
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
@@ -15,8 +15,6 @@ from tacit.linear.spec import LinearSpec
 from tacit.linear.tables import check_features
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 # What an exact product of features and factors may lack by rounding.
 _ROUNDING = 1e-9

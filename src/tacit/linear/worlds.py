@@ -6,15 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.core.sizes import check_bytes, check_seed, check_size
+from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.finite.world import model_of
 from tacit.linear.world import LinearWorld
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 _CODES, _BITS = 100, 8
 # In the name of a world only where it is not as usual.

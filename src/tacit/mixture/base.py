@@ -203,7 +203,7 @@ class MixtureAlgorithm(FiniteAlgorithm):
         """Episodes where users are summed one by one, else sums."""
         return self.way.form
 
-    @property
+    @cached_property
     def masked(self) -> bool:
         """Counts are of those who followed the block's own policy."""
         return self.statistic_kind == "counts"
@@ -234,7 +234,7 @@ class MixtureAlgorithm(FiniteAlgorithm):
         """Adds the sums of a block, or puts a running sum in the place of all before."""
         if self.counter != "blocks":
             self._sums = BlockSums(plain=True)
-        self._sums.add(*self.way.sums(release, statistic), self.block_users)
+        self._sums.add(*self.way.sums(release, statistic), release.users)
 
     def known(self, name: str) -> tuple[Floats, Floats]:
         """A sum over all blocks, and its noise."""

@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.sizes import check_bytes
+from tacit.core.sizes import Floats, check_bytes
 from tacit.mixture.base import Sums
-from tacit.mixture.estimate import (
-    REWARD_VARIANCE,
-    Floats,
-    KnownMeanRewards,
-    PublicFeatures,
-    RewardEstimate,
-)
+from tacit.mixture.estimate import REWARD_VARIANCE, KnownMeanRewards, PublicFeatures, RewardEstimate
 from tacit.mixture.path_counts import PathCounts
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.sizes import check_bytes
+from tacit.core.sizes import Floats, check_bytes
 
 if TYPE_CHECKING:
     from tacit.mixture.spec import MixtureSpec
 
-Floats = NDArray[np.float64]
 
 REWARD_VARIANCE = 0.25
 """Rewards in [0, 1] have at most this variance."""

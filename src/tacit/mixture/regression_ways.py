@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from tacit.core.sizes import Floats
 from tacit.mixture.base import Sums
-from tacit.mixture.estimate import Floats, MixtureModel, input_scale
+from tacit.mixture.estimate import MixtureModel, input_scale
 from tacit.mixture.model_sums import ModelSums
 from tacit.mixture.value_sums import ValueSums
 

@@ -9,11 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.sizes import check_bytes, numbers, read_only
+from tacit.core.sizes import Floats, check_bytes, numbers, read_only
 from tacit.finite.feature_spec import FeatureSpec, fingerprint
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_bytes, check_size, numbers, read_only
+from tacit.core.sizes import Floats, check_bytes, check_size, numbers, read_only
 from tacit.finite.feature_spec import check_mean_rewards
 from tacit.finite.model import FiniteModel
 from tacit.finite.spec import check_distributions
@@ -21,8 +21,6 @@ from tacit.mixture.spec import (
 )
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 # What an exact product of features and weights may lack by rounding.
 _ROUNDING = 1e-9

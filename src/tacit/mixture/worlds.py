@@ -6,15 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.core.sizes import check_bytes, check_seed, check_size
+from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.finite.world import model_of
 from tacit.mixture.world import MixtureWorld
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 # How many worlds are drawn at most, and how many probabilities of base models for all of them.
 _ATTEMPTS, _DRAWN_PROBABILITIES = 2000, 20_000_000

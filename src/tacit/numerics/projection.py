@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.numerics.compiled import compiled
-
-Floats = NDArray[np.float64]
+from tacit.numerics.compiled import Floats, compiled
 
 
 @compiled

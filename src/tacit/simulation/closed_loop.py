@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tacit.core.agent import Agent
 from tacit.core.permuted import PermutedWorld
 from tacit.core.schedule import every_episode
-from tacit.core.sizes import MOST_BYTES
+from tacit.core.sizes import MOST_BYTES, Floats
 from tacit.core.world import World
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
@@ -35,7 +35,6 @@ from tacit.simulation.agents import AnyAgent
 from tacit.tabular.ucbvi import UCBVI
 from tacit.tabular.world import TabularWorld
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Actions = NDArray[np.int16]
 

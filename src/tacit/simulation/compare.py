@@ -18,7 +18,7 @@ from tacit.core.world import World
 from tacit.finite.world import FiniteWorld
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import JointDP, NonPrivate, Privacy
+from tacit.privacy.models import Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.registry import AgentChoice, build_world
 from tacit.simulation.progress import Progress
@@ -276,12 +276,13 @@ def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
 def privacy_dict(privacy: Privacy) -> dict[str, Any]:
     """A model and its budget as plain values; the sampler where it is not the usual one.
 
+    >>> from tacit import NonPrivate
     >>> privacy_dict(NonPrivate())
     {'model': 'none', 'epsilon': None, 'delta': None}
     """
-    if isinstance(privacy, NonPrivate):
+    if not privacy.private:
         return {"model": "none", "epsilon": None, "delta": None}
-    model = "joint" if isinstance(privacy, JointDP) else "local"
+    model = "joint" if privacy.joint else "local"
     values = {"model": model, "epsilon": privacy.epsilon, "delta": privacy.delta}
     return values if privacy.sampler == "floating-point" else values | {"sampler": privacy.sampler}
 
@@ -289,6 +290,7 @@ def privacy_dict(privacy: Privacy) -> dict[str, Any]:
 def privacy_words(privacy: Privacy) -> str:
     """A model and its budget in a few words.
 
+    >>> from tacit import JointDP, NonPrivate
     >>> privacy_words(JointDP(1.0, 1e-6)), privacy_words(NonPrivate())
     ('joint privacy, epsilon 1, delta 1e-06', 'no privacy')
     >>> privacy_words(JointDP(1.0, 1e-6, sampler="exact"))

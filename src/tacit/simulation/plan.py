@@ -201,7 +201,7 @@ def plan(
 
     results, made, declared = search(privacy)
     baseline = results
-    if not isinstance(privacy, NonPrivate):
+    if privacy.private:
         baseline = search(NonPrivate())[0] if batch else simulate(NonPrivate(), declared)[0]
     noise = getattr(made, "noise_std", None)
     return Plan(

@@ -18,19 +18,21 @@ class Clock:
     """Where the time of a run goes."""
 
     def __init__(self) -> None:
-        self._start = time.perf_counter()
+        self._start = self._since = time.perf_counter()
+        self._now = ""
         self._spent: dict[str, float] = {}
 
-    @contextlib.contextmanager
-    def __call__(self, what: str) -> Iterator[None]:
-        """Counts the time of what is done within."""
-        start = time.perf_counter()
-        yield
-        self._spent[what] = self._spent.get(what, 0.0) + time.perf_counter() - start
+    def __call__(self, what: str) -> None:
+        """Says what is done from now on."""
+        before, self._since = self._since, time.perf_counter()
+        self._spent[self._now] = self._spent.get(self._now, 0.0) + self._since - before
+        self._now = what
 
     def seconds(self) -> dict[str, float]:
         """By what was done, and in total."""
-        return {"total": time.perf_counter() - self._start} | self._spent
+        self("")
+        spent = {what: seconds for what, seconds in self._spent.items() if what}
+        return {"total": self._since - self._start} | spent
 
 
 @contextlib.contextmanager

@@ -60,30 +60,30 @@ def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True)
     with progress_bar(f"{_name(agent)} on {world.name}", agent.users, progress) as advance:
         parts = _closed_loop(agent, users_world, rng)
         while parts is not None:
-            with clock("simulate and learn"):
-                part = next(parts, None)
+            clock("simulate and learn")
+            part = next(parts, None)
             if part is None:
                 break
-            with clock("evaluate"):
-                of_policies, of_greedy = part.values()
+            clock("evaluate")
+            of_policies, of_greedy = part.values()
             values.extend(of_policies.tolist())
             greedy_values.extend(of_greedy.tolist())
             served.extend(range(served[-1] + 1, served[-1] + part.users + 1))
             advance(part.users)
         while (block := agent.block_users) > 0:
             policy, greedy, form = agent.policy, agent.greedy_policy, agent.form
-            with clock("evaluate"):
-                values.append(value(policy))
-                greedy_values.append(value(greedy))
-            with clock("simulate"):
-                data = users_world.simulate(policy, block, rng, form)
-            with clock("learn"):
-                agent.learn(data)
+            clock("evaluate")
+            values.append(value(policy))
+            greedy_values.append(value(greedy))
+            clock("simulate")
+            data = users_world.simulate(policy, block, rng, form)
+            clock("learn")
+            agent.learn(data)
             served.append(served[-1] + block)
             advance(block)
-    with clock("evaluate"):
-        values.append(value(agent.policy))
-        greedy_values.append(value(agent.greedy_policy))
+    clock("evaluate")
+    values.append(value(agent.policy))
+    greedy_values.append(value(agent.greedy_policy))
     return Result(
         agent=_name(agent),
         world=world.name,

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_size, numbers
+from tacit.core.sizes import Floats, check_size, numbers
 from tacit.finite.model import FiniteModel
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 
 class TabularWorld(FiniteWorld):
