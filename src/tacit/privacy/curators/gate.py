@@ -61,6 +61,16 @@ class Wanted(NamedTuple):
     decay: float | None
 
 
+class WantedStream(NamedTuple):
+    """What is asked for in a stream; see :meth:`Curator.stream`."""
+
+    releases: int
+    name: str
+    kind: str
+    mu: float | None
+    epsilon: float | None
+
+
 class Curator(Uncopyable, ABC):
     """What all three models share: blocks, users, and the bookkeeping of who was where.
 
@@ -227,7 +237,6 @@ class Curator(Uncopyable, ABC):
         """
         return self._release(statistic, Wanted(blocks, weights, mask, mu, epsilon, decay))
 
-    @abstractmethod
     def stream(
         self,
         statistic: Statistic,
@@ -248,9 +257,13 @@ class Curator(Uncopyable, ABC):
             mu: what a block pays; all of an episode's budget by default.
             epsilon: the same under pure DP.
         """
+        return self._stream(statistic, WantedStream(releases, name, kind, mu, epsilon))
 
     @abstractmethod
     def _release(self, statistic: Statistic, wanted: Wanted) -> Release: ...
+
+    @abstractmethod
+    def _stream(self, statistic: Statistic, wanted: WantedStream) -> Stream: ...
 
     @property
     @abstractmethod

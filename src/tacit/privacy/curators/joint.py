@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from tacit.privacy.arguments import FilePath, file_name, instance_of
 from tacit.privacy.curators.accounts import BlockAccounts
-from tacit.privacy.curators.gate import Curator, Release, Wanted
+from tacit.privacy.curators.gate import Curator, Release, Wanted, WantedStream
 from tacit.privacy.curators.joint_stream import JointStream, JointStreams
-from tacit.privacy.curators.saves import Extra, SaveMark, read_curator, reopen, save_curator
+from tacit.privacy.curators.saves import Extra, read_curator, reopen, save_curator
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.exact import (
     ExactNoise,
@@ -57,9 +57,7 @@ class JointCurator(Curator):
 
     Args:
         privacy: the model, with its budget.
-        users: declared number of users.
-        noise_seed: a reproducible simulation.
-        source: another source of noise.
+        users, noise_seed, source, protects: as for every :class:`Curator`.
         ledger: path of a ledger file, made if there is none, or an opened :class:`Ledger`, in
             whose place none is ever made; every release is on it before it is published. If it is
             a ledger of people (:meth:`Ledger.create_for_people`), other runs may spend from it
@@ -67,7 +65,6 @@ class JointCurator(Curator):
             first takes part, and those who cannot contribute nothing.
         autosave: path of a state file, written before anything is published (write-ahead), so
             that a killed process resumes where it was.
-        protects: what is protected; see :attr:`tacit.Statistic.protects`.
 
     >>> from tacit.privacy.standard import ClippedSum
     >>> curator = JointDP(epsilon=1.0, delta=1e-6).curator(noise_seed=0)
@@ -195,7 +192,10 @@ class JointCurator(Curator):
         epsilon: float | None = None,
     ) -> JointStream:
         """A counter over blocks: each block enters once and pays ``mu`` (all, by default)."""
-        return self._streams.start(self, statistic, releases, name, kind, mu, epsilon)
+        return self._stream(statistic, WantedStream(releases, name, kind, mu, epsilon))
+
+    def _stream(self, statistic: Statistic, wanted: WantedStream) -> JointStream:
+        return self._streams.start(self, statistic, wanted)
 
     def resume_stream(self, name: str, statistic: Statistic) -> JointStream:
         """Continues a stream of a loaded curator, with the statistic it had."""
@@ -318,11 +318,8 @@ class JointCurator(Curator):
                 made with a ledger and none (or another) is given.
         """
         curator, mark = read_curator(path, source, JointCurator)
-        curator._reopen(ledger, mark, autosave)
+        reopen(curator, ledger, mark, autosave)
         return curator
-
-    def _reopen(self, ledger: FilePath | None, mark: SaveMark, autosave: FilePath | None) -> None:
-        reopen(self, ledger, mark, autosave)
 
 
 def _shares(selection: Mapping[int, float], exact: bool) -> tuple[float, dict[int, float], float]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.counters import Counter, Noiseless, make_counter
 from tacit.privacy.counters.base import revive_counter
-from tacit.privacy.curators.gate import Release, Stream
+from tacit.privacy.curators.gate import Release, Stream, WantedStream
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import ExactNoise, check_reach, reach, whole_kind
 from tacit.privacy.statistic import Block, Floats, Statistic
@@ -34,17 +34,10 @@ class JointStreams:
         return kinds | {meta["counter"] for meta, _ in self.waiting.values()}
 
     def start(
-        self,
-        curator: JointCurator,
-        statistic: Statistic,
-        releases: int,
-        name: str,
-        kind: str,
-        mu: float | None,
-        epsilon: float | None,
+        self, curator: JointCurator, statistic: Statistic, wanted: WantedStream
     ) -> JointStream:
         """See :meth:`tacit.JointCurator.stream`."""
-        privacy = curator.privacy
+        privacy, name, kind = curator.privacy, wanted.name, wanted.kind
         instance_of("name", name, str)
         instance_of("kind", kind, str)
         if name in self.running or name in self.waiting:
@@ -54,7 +47,7 @@ class JointStreams:
         if privacy.separate_blocks and kind != "blocks":
             raise InvalidArgument("disjoint=True was declared: only kind='blocks' keeps to it")
         curator._check_unit(statistic)
-        cost = curator.accounts.cost(mu, epsilon)
+        cost = curator.accounts.cost(wanted.mu, wanted.epsilon)
         if kind == Noiseless.kind:
             raise InvalidArgument("a joint curator adds noise; without it use tacit.NonPrivate()")
         if privacy.exact:
@@ -64,7 +57,7 @@ class JointStreams:
         made = make_counter(
             kind,
             sensitivity=curator._sensitivity(statistic, step),
-            releases=releases,
+            releases=wanted.releases,
             shape=(statistic.layout.size,),
             mu=None if privacy.pure else cost,
             epsilon=cost if privacy.pure else None,

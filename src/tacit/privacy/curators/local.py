@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted
+from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted, WantedStream
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import (
     ExactNoise,
@@ -198,8 +198,7 @@ class LocalCurator(Curator):
         known = [
             b for b in range(len(self._block_users)) if b in self._reports or b in self._blocks
         ]
-        if wanted.mu is not None or wanted.epsilon is not None:
-            raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
+        _check_unpriced(wanted)
         selection = self._selection(wanted, known)
         kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
         for block in selection:
@@ -226,21 +225,11 @@ class LocalCurator(Curator):
         users = sum(self._block_users[b] for b in selection)
         return self._publish_sum(statistic, value, std, users, self.privacy.report_cost)
 
-    def stream(
-        self,
-        statistic: Statistic,
-        *,
-        releases: int,
-        name: str = "stream",
-        kind: str = "auto",
-        mu: float | None = None,
-        epsilon: float | None = None,
-    ) -> Stream:
+    def _stream(self, statistic: Statistic, wanted: WantedStream) -> Stream:
         """The running sum of all reports so far, whatever ``kind`` of counter is asked for."""
-        if mu is not None or epsilon is not None:
-            raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
+        _check_unpriced(wanted)
         self._check_unit(statistic)
-        return LocalStream(self, name, statistic, whole_number("releases", releases))
+        return LocalStream(self, wanted.name, statistic, whole_number("releases", wanted.releases))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -348,6 +337,11 @@ class LocalStream(Stream):
         self.entered.add(number)
         self._order.append(number)
         return release
+
+
+def _check_unpriced(wanted: Wanted | WantedStream) -> None:
+    if wanted.mu is not None or wanted.epsilon is not None:
+        raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
 
 
 def _std_parts(statistic: Statistic, std: Floats) -> dict[str, float | NDArray[np.float64]]:

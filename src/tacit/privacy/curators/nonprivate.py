@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.counters import Noiseless
-from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted
+from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted, WantedStream
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
@@ -38,19 +38,10 @@ class NonPrivateCurator(Curator):
         users = sum(self._block_users[b] for b in selection)
         return self._publish_sum(statistic, total, statistic.layout.stds(0.0), users, None)
 
-    def stream(
-        self,
-        statistic: Statistic,
-        *,
-        releases: int,
-        name: str = "stream",
-        kind: str = "auto",
-        mu: float | None = None,
-        epsilon: float | None = None,
-    ) -> Stream:
+    def _stream(self, statistic: Statistic, wanted: WantedStream) -> Stream:
         """The exact running sum, whatever ``kind`` of counter is asked for."""
         instance_of("statistic", statistic, Statistic)
-        return _NonPrivateStream(self, name, statistic, releases)
+        return _NonPrivateStream(self, wanted.name, statistic, wanted.releases)
 
     @property
     def guarantee(self) -> None:
