@@ -23,7 +23,7 @@ from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.env import Registered, numbered_actions, opened, register_worlds
+from tacit.finite.env import EpisodeEnv, family_envs, numbered_actions, opened
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -205,8 +205,8 @@ def from_gymnasium(
     return GymnasiumWorld(env, spec, _name(env, options), steps, evaluation_users, optimal_value)
 
 
-class BoxEnv(gymnasium.Env[Floats, np.int64]):
-    """A world of moves in a box as an environment; an episode is truncated at the horizon.
+class BoxEnv(EpisodeEnv[Floats, np.int64]):
+    """A world of moves in a box as an environment.
 
     >>> state, _ = BoxEnv(worlds.plane()).reset(seed=0)
     >>> state.shape
@@ -214,54 +214,24 @@ class BoxEnv(gymnasium.Env[Floats, np.int64]):
     """
 
     def __init__(self, world: BoxWorld) -> None:
-        if not isinstance(world, BoxWorld):
-            raise InvalidArgument(f"world must be a BoxWorld, got {type(world).__name__}")
-        self.metadata = {"render_modes": []}
-        self.world = world
+        super().__init__(world, BoxWorld, "a BoxWorld")
         self.observation_space = spaces.Box(0.0, 1.0, (world.spec.dimension,), np.float64)
         self.action_space = spaces.Discrete(world.spec.actions)
         self._state = np.zeros(world.spec.dimension)
-        self._step = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Floats, dict[str, Any]]:
-        """A new user."""
-        super().reset(seed=seed)
-        self._step = 0
+    def _first(self) -> Floats:
         self._state = self.np_random.random(self.world.spec.dimension)
-        return self._state.copy(), {}
+        return self._state.copy()
 
-    def step(self, action: np.int64) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
-        """One step of the user."""
+    def _next(self, action: np.int64) -> tuple[Floats, float]:
         from tacit.continuous import world_loops
 
-        if not self.action_space.contains(action):
-            raise InvalidArgument(f"action must be in {self.action_space}, got {action!r}")
-        horizon = self.world.spec.horizon
-        if self._step >= horizon:
-            raise InvalidArgument(f"the episode is over after {horizon} steps: reset first")
         world_loops.move(self._state[np.newaxis], np.array([int(action)]), self.np_random.random(1))
-        self._step += 1
-        reward = float(self.world.rewards(self._state))
-        return self._state.copy(), reward, False, self._step >= horizon, {}
+        return self._state.copy(), float(self.world.rewards(self._state))
 
 
-def register_envs() -> None:
-    """Registers the built-in worlds with Gymnasium; once is enough, twice does no harm."""
-    register_worlds("tacit.continuous.gym:make_env", _REGISTERED)
-
-
-def make_env(world: str, **parameters: Any) -> BoxEnv:
-    """The environment of a built-in world; what ``gymnasium.make`` calls."""
-    return BoxEnv(getattr(worlds, world)(**parameters))
-
-
-_REGISTERED: tuple[Registered, ...] = (
-    ("Line", "line", {}),
-    ("Trap", "trap", {}),
-    ("Plane", "plane", {}),
-)
+_NAMES = {"Line": "line", "Trap": "trap", "Plane": "plane"}
+make_env, register_envs = family_envs(__name__, BoxEnv, worlds, _NAMES)
 
 
 def _name(env: Env, options: dict[str, Any]) -> str:
@@ -278,6 +248,3 @@ def _text(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return ":".join(map(_text, value))
     return str(value) if isinstance(value, (bool, int, float, str, np.number)) else "..."
-
-
-register_envs()

@@ -1,28 +1,69 @@
-"""Finite worlds as environments of Gymnasium."""
+"""Worlds as environments of Gymnasium; finite ones here, others in their families."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
+from tacit.core.sizes import Floats
 from tacit.finite.model import FiniteModel
 from tacit.finite.world import FiniteWorld
 from tacit.privacy.errors import InvalidArgument
 
-Floats = NDArray[np.float64]
-
-Registered: TypeAlias = tuple[str, str, Mapping[str, Any]]
-"""An environment's name, the world behind it, and those of its parameters that need a value."""
+State = TypeVar("State")
+Action = TypeVar("Action")
 
 
-class FiniteEnv(gymnasium.Env[np.int64, np.int64]):
-    """A finite world as a Gymnasium environment; an episode is truncated at the horizon.
+class EpisodeEnv(gymnasium.Env[State, Action]):
+    """The users of a world, one after the other; an episode is truncated at the horizon."""
+
+    def __init__(self, world: Any, kind: type, wanted: str) -> None:
+        if not isinstance(world, kind):
+            raise InvalidArgument(f"world must be {wanted}, got {type(world).__name__}")
+        self.metadata = {"render_modes": []}
+        self.world = world
+        self._step = 0
+
+    @abstractmethod
+    def _first(self) -> State:
+        """Where a new user is."""
+
+    @abstractmethod
+    def _next(self, action: Any) -> tuple[State, float]:
+        """Where her action leads, and the reward."""
+
+    def _check(self, action: Any) -> None:
+        if not self.action_space.contains(action):
+            raise InvalidArgument(f"action must be in {self.action_space}, got {action!r}")
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[State, dict[str, Any]]:
+        """A new user."""
+        super().reset(seed=seed)
+        self._step = 0
+        return self._first(), {}
+
+    def step(self, action: Action) -> tuple[State, float, bool, bool, dict[str, Any]]:
+        """One step of the user."""
+        self._check(action)
+        horizon = self.world.spec.horizon
+        if self._step >= horizon:
+            raise InvalidArgument(f"the episode is over after {horizon} steps: reset first")
+        state, reward = self._next(action)
+        self._step += 1
+        return state, reward, False, self._step >= horizon, {}
+
+
+class FiniteEnv(EpisodeEnv[np.int64, np.int64]):
+    """A finite world as a Gymnasium environment.
 
     >>> from tacit.registry import build_world
     >>> state, _ = FiniteEnv(build_world("riverswim")).reset(seed=0)
@@ -31,19 +72,16 @@ class FiniteEnv(gymnasium.Env[np.int64, np.int64]):
     """
 
     def __init__(self, world: FiniteWorld) -> None:
-        if not isinstance(world, FiniteWorld):
-            raise InvalidArgument(f"world must be a FiniteWorld, got {type(world).__name__}")
-        self.metadata = {"render_modes": []}
-        self.world = world
+        super().__init__(world, FiniteWorld, "a FiniteWorld")
         self.observation_space = spaces.Discrete(world.spec.states)
         self.action_space = spaces.Discrete(world.spec.actions)
         self._state = 0
-        self._step = 0
 
     @property
     def initial_state_distrib(self) -> Floats:
         """The distribution of the first state, under Gymnasium's name."""
-        return self.world.model.start
+        start: Floats = self.world.model.start
+        return start
 
     @cached_property
     def P(self) -> dict[int, dict[int, list[tuple[float, int, float, bool]]]]:  # noqa: N802
@@ -56,23 +94,13 @@ class FiniteEnv(gymnasium.Env[np.int64, np.int64]):
             for s in range(model.states)
         }
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.int64, dict[str, Any]]:
-        """A new user."""
-        super().reset(seed=seed)
+    def _first(self) -> np.int64:
         model = self.world.model
-        self._step = 0
         self._state = int(self.np_random.choice(model.states, p=model.start))
-        return np.int64(self._state), {}
+        return np.int64(self._state)
 
-    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
-        """One step of the user."""
-        if not self.action_space.contains(action):
-            raise InvalidArgument(f"action must be in {self.action_space}, got {action!r}")
+    def _next(self, action: np.int64) -> tuple[np.int64, float]:
         model = self.world.model
-        if self._step >= model.horizon:
-            raise InvalidArgument(f"the episode is over after {model.horizon} steps: reset first")
         s, a = self._state, int(action)
         row = model.transitions_at(self._step)[s, a]
         self._state = int(self.np_random.choice(model.states, p=row))
@@ -82,8 +110,7 @@ class FiniteEnv(gymnasium.Env[np.int64, np.int64]):
             level = min(self._step, len(model.reward_probabilities) - 1)
             chances = model.reward_probabilities[level, s, a]
             reward = float(self.np_random.choice(model.reward_values, p=chances))
-        self._step += 1
-        return np.int64(self._state), reward, False, self._step >= model.horizon, {}
+        return np.int64(self._state), reward
 
 
 def opened(
@@ -109,15 +136,35 @@ def numbered_actions(space: Any) -> spaces.Discrete:
     return space
 
 
-def register_worlds(entry_point: str, entries: Iterable[Registered]) -> None:
-    """Registers worlds as ``tacit/<name>-v0``, unless they are registered already.
+def family_envs(
+    module: str,
+    kind: Callable[[Any], gymnasium.Env[Any, Any]],
+    worlds: ModuleType,
+    names: Mapping[str, str],
+    defaults: Mapping[str, Mapping[str, Any]] | None = None,
+) -> tuple[Callable[..., gymnasium.Env[Any, Any]], Callable[[], None]]:
+    """The ``make_env`` and ``register_envs`` of a family's module; registers its worlds.
 
-    ``entry_point`` is the ``module:function`` that makes an environment of ``world=`` and options.
+    Args:
+        module: the family's, which has ``make_env`` by that name, for ``gymnasium.make`` to call.
+        kind: makes an environment of a world.
+        worlds: functions that make worlds,
+        names: by name of their environments, ``tacit/<name>-v0``.
+        defaults: parameters of worlds that have no defaults of their own.
     """
-    for name, world, defaults in entries:
-        full = f"tacit/{name}-v0"
-        if full not in gymnasium.registry:
-            gymnasium.register(full, entry_point, kwargs={"world": world, **defaults})
+
+    def make_env(world: str, **parameters: Any) -> gymnasium.Env[Any, Any]:
+        return kind(getattr(worlds, world)(**parameters))
+
+    def register_envs() -> None:
+        for name, world in names.items():
+            full, given = f"tacit/{name}-v0", (defaults or {}).get(world, {})
+            if full not in gymnasium.registry:
+                entry = f"{module}:make_env"
+                gymnasium.register(full, entry, kwargs={"world": world, **given})
+
+    register_envs()
+    return make_env, register_envs
 
 
 def _outcomes(model: FiniteModel, s: int, a: int) -> list[tuple[float, int, float, bool]]:

@@ -20,13 +20,7 @@ from numpy.typing import NDArray
 from tacit.core.episodes import Episodes
 from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.world import Form
-from tacit.finite.env import (
-    FiniteEnv,
-    Registered,
-    numbered_actions,
-    opened,
-    register_worlds,
-)
+from tacit.finite.env import FiniteEnv, family_envs, numbered_actions, opened
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import check_deterministic, occupancy_block
@@ -260,23 +254,15 @@ def from_gymnasium(
     return SampledWorld(env, horizon, name, reward_range, optimal_value, evaluation_users)
 
 
-def register_envs() -> None:
-    """Registers the built-in worlds with Gymnasium; once is enough, twice does no harm."""
-    register_worlds("tacit.tabular.gym:make_env", _REGISTERED)
-
-
-def make_env(world: str, **parameters: Any) -> FiniteEnv:
-    """The environment of a built-in world; what ``gymnasium.make`` calls."""
-    return FiniteEnv(getattr(worlds, world)(**parameters))
-
-
-_REGISTERED: tuple[Registered, ...] = (
-    ("RiverSwim", "riverswim", {}),
-    ("Grid", "grid", {}),
-    ("DeepSea", "deep_sea", {}),
-    ("RandomMDP", "random_mdp", {"states": 10, "actions": 3, "horizon": 10, "seed": 0}),
-    ("HealthCoach", "health_coach", {}),
-)
+_NAMES = {
+    "RiverSwim": "riverswim",
+    "Grid": "grid",
+    "DeepSea": "deep_sea",
+    "RandomMDP": "random_mdp",
+    "HealthCoach": "health_coach",
+}
+_DEFAULTS = {"random_mdp": {"states": 10, "actions": 3, "horizon": 10, "seed": 0}}
+make_env, register_envs = family_envs(__name__, FiniteEnv, worlds, _NAMES, _DEFAULTS)
 
 
 # Tables.
@@ -407,6 +393,3 @@ def _starts(space: Any) -> tuple[int, ...]:
     if isinstance(space, spaces.MultiDiscrete):
         return tuple(int(n) for n in space.start.ravel())
     return tuple(int(numbered_actions(part).start) for part in space)
-
-
-register_envs()
