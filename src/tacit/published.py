@@ -46,19 +46,12 @@ _DAMAGE = (
 
 @dataclass(frozen=True, eq=False)
 class PublishedPolicy:
-    """A policy as it was published: one of the two arrays, the other is ``None``.
+    """A policy as it was published: one of the two arrays, the other is ``None``."""
 
-    Attributes:
-        probabilities: (horizon, states, actions), for a stochastic policy.
-        actions: (horizon, states), for a deterministic one.
-        n_actions: how many actions there are.
-        version: which policy of its agent it is.
-    """
-
-    probabilities: NDArray[np.float64] | None
-    actions: NDArray[np.int64] | None
-    n_actions: int
-    version: int
+    probabilities: NDArray[np.float64] | None  # (horizon, states, actions), for a stochastic policy
+    actions: NDArray[np.int64] | None  # (horizon, states), for a deterministic one
+    n_actions: int  # how many actions there are
+    version: int  # which policy of its agent it is
 
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:
         """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies."""
@@ -67,17 +60,11 @@ class PublishedPolicy:
 
 @dataclass(frozen=True, eq=False)
 class PublishedGains:
-    """A published controller: u = gains[step] x, and random signs times ``noise`` for exploring.
+    """A published controller: u = gains[step] x, and random signs times ``noise`` for exploring."""
 
-    Attributes:
-        gains: (horizon, controls, states).
-        noise: how far every coordinate of the control is moved up or down.
-        version: which policy of its agent it is.
-    """
-
-    gains: NDArray[np.float64]
-    noise: float
-    version: int
+    gains: NDArray[np.float64]  # (horizon, controls, states)
+    noise: float  # how far every coordinate of the control is moved up or down
+    version: int  # which policy of its agent it is
 
     def act(self, step: int, state: ArrayLike, rng: np.random.Generator) -> NDArray[np.float64]:
         """The control at a step (from 0) in a state; ``rng`` is used where there is noise."""
@@ -96,21 +83,13 @@ class PublishedGains:
 
 @dataclass(frozen=True, eq=False)
 class PublishedValues:
-    """A published value function; its policy takes the best action, or now and then any.
+    """A published value function; its policy takes the best action, or now and then any."""
 
-    Attributes:
-        weights: (actions, features), or ``None`` for a network.
-        epsilon: the probability of a uniform action.
-        preference: all actions, the one that wins ties first.
-        stored: what the features are made of.
-        version: which policy of its agent it is.
-    """
-
-    weights: NDArray[np.float64] | None
-    epsilon: float
-    preference: tuple[int, ...]
-    stored: dict[str, NDArray[Any]]
-    version: int
+    weights: NDArray[np.float64] | None  # (actions, features), or ``None`` for a network
+    epsilon: float  # the probability of a uniform action
+    preference: tuple[int, ...]  # all actions, the one that wins ties first
+    stored: dict[str, NDArray[Any]]  # what the features are made of
+    version: int  # which policy of its agent it is
 
     def values(self, state: ArrayLike) -> NDArray[np.float64]:
         """The values of all actions in a state."""

@@ -52,17 +52,11 @@ _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "ledger", "autosave"
 
 @dataclass(frozen=True)
 class NamedMaker:
-    """A name and what it stands for.
+    """A name and what it stands for."""
 
-    Attributes:
-        name: as it is written.
-        target: ``module:attribute`` of the function or class.
-        given: parameters that are no options.
-    """
-
-    name: str
-    target: str
-    given: tuple[str, ...] = ()
+    name: str  # as it is written
+    target: str  # ``module:attribute`` of the function or class
+    given: tuple[str, ...] = ()  # parameters that are no options
 
     @property
     def make(self) -> Callable[..., Any]:
@@ -420,19 +414,13 @@ _BUDGET = {
 
 @dataclass(frozen=True)
 class AgentChoice:
-    """An agent with its options, but without users, budget and seed.
+    """An agent with its options, but without users, budget and seed."""
 
-    Attributes:
-        text: as it was written.
-        target: ``module:class``.
-        options: what the text sets of the class.
-        budget: what the text sets of ``privacy``, ``epsilon``, ``delta`` and ``sampler``, so that
-            agents under different models can be compared.
-    """
-
-    text: str
-    target: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    text: str  # as it was written
+    target: str  # ``module:class``
+    options: Mapping[str, Any] = field(default_factory=dict)  # what the text sets of the class
+    # what the text sets of ``privacy``, ``epsilon``, ``delta`` and ``sampler``, so that agents
+    # under different models can be compared
     budget: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -50,14 +50,8 @@ class Agent:
     """Serves users, keeps their data, and publishes.
 
     What its algorithm makes public of itself can be read here too: ``agent.why``,
-    ``agent.schedule``, ``agent.served``, ``agent.q_values``.
-
-    Args:
-        algorithm: who learns.
-        noise_seed: reproducible noise, for simulations only.
-        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`; a file that is
-            missing is made, as a ledger of this run alone.
-        autosave: file that is written before each publication.
+    ``agent.schedule``, ``agent.served``, ``agent.q_values``. For the arguments see
+    :class:`tacit.core.kinds.Serving`.
     """
 
     def __init__(
@@ -147,9 +141,8 @@ class Agent:
     def learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids = None) -> None:
         """Takes users that ``policy`` served; publishes the next policy when a block is full.
 
-        Args:
-            data: episodes of any number of users, or the sums of exactly one block (simulations).
-            user_ids: who they are; see :meth:`tacit.Curator.add`.
+        They are episodes of any number of users, or the sums of exactly one block (simulations).
+        For ``user_ids`` see :meth:`tacit.Curator.add`.
 
         If anything is raised after some of these users were taken, the error says how many, in a
         note and as ``users_taken`` = n. They count, wait for the rest of their block, or are lost
@@ -192,10 +185,8 @@ class Agent:
     def learn_reports(self, reports: ArrayLike, user_ids: Ids = None) -> None:
         """Takes the local reports of all users of the current block; see :mod:`tacit.local`.
 
-        Args:
-            reports: one row per user, made on her device by ``tacit.local.report`` from
-                ``statistic`` and ``privacy``.
-            user_ids: who sent them.
+        One row per user, made on her device by ``tacit.local.report`` from ``statistic`` and
+        ``privacy``; ``user_ids`` say who sent them.
         """
         if not isinstance(self._curator, LocalCurator):
             raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")

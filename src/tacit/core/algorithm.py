@@ -44,19 +44,12 @@ Plan = TypeVar("Plan", bound=PublicPolicy)
 
 @dataclass(frozen=True)
 class Pace:
-    """When an algorithm would republish its policy, unless the caller says otherwise.
+    """When an algorithm would republish its policy, unless the caller says otherwise."""
 
-    Attributes:
-        name: of the schedule.
-        first: users of the smallest block,
-        growth: and by how much at most the users served grow from block to block; or
-        size: users of every block.
-    """
-
-    name: str = "auto"
-    first: int = 1
-    growth: float = 1.5
-    size: int | None = None
+    name: str = "auto"  # of the schedule
+    first: int = 1  # users of the smallest block
+    growth: float = 1.5  # and by how much at most the users served grow from block to block; or
+    size: int | None = None  # users of every block
 
 
 EVERY = Pace("every", size=1)
@@ -80,10 +73,6 @@ class Algorithm(ABC, Generic[Plan]):
         served: how many users were served; a block counts when it was asked.
         releases: how many blocks were learnt from.
         rng: of ties and of first policies; not of the noise.
-
-    Args:
-        setting: what every algorithm is told.
-        options: an instance of ``Options``.
     """
 
     name: ClassVar[str] = ""
@@ -116,11 +105,7 @@ class Algorithm(ABC, Generic[Plan]):
 
     @abstractmethod
     def plan(self) -> tuple[Plan, Plan]:
-        """The next policy to serve users with, and the greedy one beside it.
-
-        ``served`` and ``releases`` already count the last block; the policies' version is
-        ``releases``.
-        """
+        """The next policy, and the greedy one beside it; their version is ``releases``."""
 
     @abstractmethod
     def state(self) -> State:
@@ -164,10 +149,7 @@ class Algorithm(ABC, Generic[Plan]):
 
     @property
     def masked(self) -> bool:
-        """Whether only those count who followed the block's own policy.
-
-        Then episodes must say which version their users followed.
-        """
+        """Whether only those count who followed the block's own policy, whose version they name."""
         return False
 
     @property

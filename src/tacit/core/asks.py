@@ -23,22 +23,17 @@ State: TypeAlias = tuple[dict[str, Any], Arrays]
 
 @dataclass(frozen=True, eq=False)
 class Ask:
-    """One question to the users of a block.
+    """One question to the users of a block."""
 
-    Attributes:
-        statistic: what is asked.
-        mu: what it costs the users of this block; by default all that they have left.
-        share: the same as a share of an episode's whole budget (of mu^2).
-        decay: ask earlier blocks too, one that is ``a`` blocks older with weight decay^-a (and a
-            cost that falls like its square); 1 for all alike, ``None`` for this block alone.
-        public: arrays of this block that the protected unit leaves public, to be sent along as
-            they are; see :meth:`tacit.Curator.public`, which refuses what is private.
-    """
-
-    statistic: Statistic
+    statistic: Statistic  # what is asked
+    # what it costs the users of this block; by default all that they have left
     mu: float | None = None
-    share: float | None = None
+    share: float | None = None  # the same as a share of an episode's whole budget (of mu^2)
+    # ask earlier blocks too, one that is ``a`` blocks older with weight decay^-a (and a cost that
+    # falls like its square); 1 for all alike, ``None`` for this block alone
     decay: float | None = None
+    # arrays of this block that the protected unit leaves public, to be sent along as they are; see
+    # :meth:`tacit.Curator.public`, which refuses what is private
     public: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -52,17 +47,12 @@ Asks: TypeAlias = Generator[Ask, Release, None]
 
 @dataclass(frozen=True)
 class Kept:
-    """Which earlier blocks are asked again, where an algorithm does so.
+    """Which earlier blocks are asked again, where an algorithm does so."""
 
-    Attributes:
-        blocks: how many are kept for the next round.
-        decay: by which their weight falls from round to round; 1 if it does not.
-        cost: mu^2 of a whole round, for the users of its newest block. A block that cannot pay its
-            part any more, since a crash made it pay for nothing, is dropped.
-    """
-
-    blocks: int
-    decay: float
+    blocks: int  # how many are kept for the next round
+    decay: float  # by which their weight falls from round to round; 1 if it does not
+    # mu^2 of a whole round, for the users of its newest block. A block that cannot pay its part any
+    # more, since a crash made it pay for nothing, is dropped
     cost: float
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,24 +39,9 @@ _MOST_CELLS, _MOST_EMPTY = 1 << 24, 64
 _COLUMNS = ("states", "actions", "rewards", "versions")
 
 
-class FiniteSpace(Protocol):
-    """What :func:`validate_episodes` needs to know of a world."""
-
-    @property
-    def states(self) -> int:
-        """How many states there are."""
-
-    @property
-    def actions(self) -> int:
-        """How many actions there are."""
-
-    @property
-    def horizon(self) -> int:
-        """Steps of an episode."""
-
-    @property
-    def reward_values(self) -> Sequence[float]:
-        """The values that a reward can take."""
+FiniteSpace: TypeAlias = Any
+"""What :func:`validate_episodes` is told of a world: ``states``, ``actions``, ``horizon`` and
+``reward_values``."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -50,11 +50,7 @@ _SERVING = {item.name for item in fields(Serving)}
 
 
 class AgentKind:
-    """Makes agents that learn by one algorithm.
-
-    Args:
-        algorithm: its class.
-    """
+    """Makes agents that learn by one algorithm, of which it has the class."""
 
     def __init__(self, algorithm: type[Algorithm[Any]]) -> None:
         self.algorithm = algorithm
@@ -76,13 +72,9 @@ class AgentKind:
         return self.algorithm.batch
 
     def __call__(self, spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
-        """An agent for a world of which ``spec`` is known.
+        """An agent for a world of which ``spec`` is known, and for so many users.
 
-        Args:
-            spec: what is known of the world.
-            users: how many users are declared.
-            privacy: JointDP, LocalDP or NonPrivate.
-            options: of serving (:class:`Serving`) and of the algorithm (its ``Options``).
+        ``options`` are those of serving (:class:`Serving`) and of the algorithm (its ``Options``).
         """
         self._check_names(options)
         serving = Serving(**{name: options[name] for name in options if name in _SERVING})

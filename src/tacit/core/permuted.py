@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,50 +17,35 @@ from tacit.privacy.statistic import Block, StreamedBlock
 _ACTION_AXES = {"transitions": -2, "rewards": -1}
 
 
-@dataclass(frozen=True)
 class PermutedWorld:
-    """A world whose actions have other labels: what this one calls ``a``, it ``permutation[a]``."""
+    """A world whose actions have other labels: what this one calls ``a``, it ``permutation[a]``.
 
-    world: World
-    permutation: tuple[int, ...]
+    Labels are part of nothing else that is known of it.
+    """
 
-    def __post_init__(self) -> None:
-        actions = self.world.spec.actions
-        if sorted(self.permutation) != list(range(actions)):
+    name: str
+    spec: Any
+    optimal_value: float
+    baseline_value: float
+    reference_value: float
+
+    def __init__(self, world: World, permutation: tuple[int, ...]) -> None:
+        actions = world.spec.actions
+        if sorted(permutation) != list(range(actions)):
             raise InvalidArgument(
-                f"permutation is {self.permutation!r}, but must hold each of the {actions} "
-                "actions once"
+                f"permutation is {permutation!r}, but must hold each of the {actions} actions once"
             )
+        self.world, self.permutation = world, permutation
 
     @classmethod
     def draw(cls, world: World, rng: np.random.Generator) -> PermutedWorld:
         """Labels in random order."""
         return cls(world, tuple(rng.permutation(world.spec.actions).tolist()))
 
-    @property
-    def name(self) -> str:
-        """The world's name; the labels are not part of it."""
-        return self.world.name
-
-    @property
-    def spec(self) -> Any:
-        """The world's; it says nothing about single actions."""
-        return self.world.spec
-
-    @property
-    def optimal_value(self) -> float:
-        """The world's."""
-        return self.world.optimal_value
-
-    @property
-    def baseline_value(self) -> float:
-        """The world's."""
-        return self.world.baseline_value
-
-    @property
-    def reference_value(self) -> float:
-        """The world's."""
-        return self.world.reference_value
+    def __getattr__(self, name: str) -> Any:
+        if name not in PermutedWorld.__annotations__:
+            raise AttributeError(f"a world with other labels has no attribute {name!r}")
+        return getattr(self.world, name)
 
     def translate(self, policy: Any) -> Any:
         """A policy in these labels as one in the world's own."""

@@ -28,14 +28,11 @@ if TYPE_CHECKING:
 
 
 class Round:
-    """The questions about one block, in progress.
+    """The questions of an algorithm about one block, in progress.
 
     Attributes:
         before: the algorithm's state from before the first answer, while there are any: what a
             save may hold is never from within a round.
-
-    Args:
-        algorithm: who asks.
     """
 
     def __init__(self, algorithm: Algorithm[Any]) -> None:
@@ -53,13 +50,10 @@ class Round:
     def run(
         self, gate: Gate, answers: list[Release], *, resumed: bool = False
     ) -> BaseException | None:
-        """Asks everything, and first takes what is on record.
+        """Asks everything, and first takes what is on record, which grows.
 
-        Args:
-            gate: where questions are answered.
-            answers: the record, which grows.
-            resumed: whether users may already have paid for an answer that nobody saw: then it is
-                no error that they cannot pay for the rest.
+        If ``resumed``, users may already have paid for an answer that nobody saw: then it is no
+        error that they cannot pay for the rest.
 
         Returns:
             What ended the round early, if the algorithm has a use for the answers before it;
@@ -115,14 +109,7 @@ def _ends_with_less(asks: Asks) -> bool:
 
 
 class Gate:
-    """Where questions are answered: one block's way through its curator.
-
-    Args:
-        curator: has the block, and all that are kept.
-        stream: the counter over all blocks, if there is one.
-        number: of the block.
-        privacy: says what a share of the budget is.
-    """
+    """Where questions are answered: a block's way through its curator, or a counter over all."""
 
     def __init__(
         self, curator: Curator, stream: JointStream | None, number: int, privacy: Privacy

@@ -61,16 +61,11 @@ _MOST_BLOCKS = 10**7
 
 
 def geometric(users: int, growth: float = 1.5, first: int = 1) -> tuple[int, ...]:
-    """Blocks after which the number of users served has grown by a constant factor.
+    """Blocks after which the number of users served has grown by a constant factor, above 1.
 
     The ends of the blocks are ``first``, then each ``growth`` times the one before, rounded up,
     so every block has at least one user. What is left at the end is a block of its own if it is
     at least half as large as the one before, and is added to that one otherwise.
-
-    Args:
-        users: the sum of all blocks.
-        growth: factor between two ends, above 1.
-        first: users of the first block; all of them, where there are no more.
 
     >>> geometric(99, growth=2.0, first=10)
     (10, 10, 20, 59)
@@ -108,11 +103,6 @@ def growing(users: int, first: int, growth: float) -> tuple[int, ...]:
     From block to block the users served grow by the factor ``growth``, or by ``first`` users where
     that is more. A block takes what is left where that would be less than half of its size.
 
-    Args:
-        users: the sum of all blocks.
-        first: users of the smallest block.
-        growth: factor between two ends, above 1.
-
     >>> growing(100, first=10, growth=1.5)
     (10, 10, 10, 15, 22, 33)
     """
@@ -146,11 +136,7 @@ def fixed(users: int, size: int) -> Even:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Named blocks.
-
-    Attributes:
-        name: rebuilds the schedule, given the number of users: see :meth:`parse`.
-        blocks: users per block, each at least 1.
+    """Named blocks, of at least one user each; the name rebuilds them, see :meth:`parse`.
 
     >>> schedule = Schedule.parse("geometric:growth=2,first=10", users=100)
     >>> schedule.ends, schedule.users, schedule.releases
@@ -191,13 +177,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str, users: int) -> Schedule:
-        """A schedule for so many users from its name.
-
-        Args:
-            text: ``"geometric"``, ``"geometric:growth=1.5,first=10"``, ``"every"`` or
-                ``"fixed:size=100"``.
-            users: the sum of all blocks.
-        """
+        """A schedule from its name; see :class:`tacit.core.kinds.Serving` for names."""
         users = _count("users", users)
         kind, options = _read(text)
         if kind == "every":

@@ -18,14 +18,10 @@ class Session:
     """An agent's place in its run.
 
     Attributes:
-        algorithm: who learns.
         waiting: users whose block is not full yet.
         with_ids: whether users come with ids.
         answers: those of the round in progress.
         seen: how many releases were taken in, or lost, before this round.
-
-    Args:
-        algorithm: who learns.
     """
 
     def __init__(self, algorithm: Algorithm[Any]) -> None:

@@ -15,21 +15,14 @@ from tacit.privacy.models import Privacy, PrivacyModel
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known, declared and asked for.
+    """What is known, declared and asked for."""
 
-    Attributes:
-        spec: what is known of the world.
-        users: how many users are declared.
-        privacy: JointDP, LocalDP or NonPrivate.
-        schedule: when a policy is republished; ``"auto"`` is the algorithm's own.
-        seed: of ties and of the first, random policy; not of the noise.
-    """
-
-    spec: Any
-    users: int
-    privacy: Privacy
+    spec: Any  # what is known of the world
+    users: int  # how many users are declared
+    privacy: Privacy  # JointDP, LocalDP or NonPrivate
+    # when a policy is republished; ``"auto"`` is the algorithm's own
     schedule: str | Schedule = "auto"
-    seed: int = 0
+    seed: int = 0  # of ties and of the first, random policy; not of the noise
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, PrivacyModel):

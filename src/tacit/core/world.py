@@ -50,19 +50,14 @@ class World(Protocol):
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
         """What happens to so many new users who follow the policy.
 
-        Args:
-            policy: what they all follow.
-            users: how many.
-            rng: the randomness of users and world.
-            form: ``"episodes"`` for an :class:`~tacit.core.episodes.Episodes` (a
-                :class:`~tacit.core.vector_episodes.VectorEpisodes` where states are vectors);
-                ``"streamed"`` for a :class:`~tacit.privacy.statistic.StreamedBlock` of the same;
-                or one of three aggregate blocks, whose ``transitions`` count users and whose
-                ``rewards`` add up what they got: ``"counts"``, (H, S, A, S) and (H, S, A);
-                ``"pooled"``, the same summed over steps, with a first axis of 1; ``"occupancy"``,
-                (H, S, S) and (H, S), under a policy that must be deterministic and whose
-                ``actions``, (H, S), come with them. A world may refuse forms that it has no use
-                for.
+        ``"episodes"`` are an :class:`~tacit.core.episodes.Episodes` (where states are vectors, a
+        :class:`~tacit.core.vector_episodes.VectorEpisodes`), and ``"streamed"`` a
+        :class:`~tacit.privacy.statistic.StreamedBlock` of the same. The others are aggregate
+        blocks, whose ``transitions`` count users and whose ``rewards`` add up what they got:
+        ``"counts"``, (H, S, A, S) and (H, S, A); ``"pooled"``, the same summed over steps, with a
+        first axis of 1; ``"occupancy"``, (H, S, S) and (H, S), under a policy that must be
+        deterministic and whose ``actions``, (H, S), come with them. A world may refuse forms that
+        it has no use for.
         """
 
     def value(self, policy: Any) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,27 +11,10 @@ from tacit.core.asks import Arrays
 from tacit.finite.policy import Policy
 
 
-class StatesAndActions(Protocol):
-    """What every algorithm knows of a finite world."""
-
-    @property
-    def states(self) -> int:
-        """How many."""
-
-    @property
-    def actions(self) -> int:
-        """How many."""
-
-    @property
-    def horizon(self) -> int:
-        """Steps of an episode."""
-
-
 class FiniteAlgorithm(Algorithm[Policy]):
     """An algorithm whose policies are tables."""
 
     deterministic: ClassVar[bool] = True
-    spec: StatesAndActions
 
     def _first_policies(self) -> tuple[Policy, Policy]:
         """Before anything is known: random actions, drawn once, or all with the same chance."""

@@ -34,23 +34,14 @@ _ARRAYS = ("transitions", "rewards", "visits", "variance", "reached")
 
 @dataclass(frozen=True)
 class Counts:
-    """Noisy counts and the standard deviations of their noise, with L = 1 or H.
+    """Noisy counts and the standard deviations of their noise, with L = 1 or H."""
 
-    Attributes:
-        transitions: (L, S, A, S).
-        rewards: (L, S, A).
-        visits: (L, S, A), counted on their own, or the sums of ``transitions``.
-        reached: (L, S, A), whether any policy so far could reach the cell.
-        noise: (L, S, A), standard deviation of the noise in each entry of ``transitions``.
-        reward_noise: the same for ``rewards``.
-    """
-
-    transitions: Floats
-    rewards: Floats
-    visits: Floats
-    reached: NDArray[np.bool_]
-    noise: Floats
-    reward_noise: Floats
+    transitions: Floats  # (L, S, A, S)
+    rewards: Floats  # (L, S, A)
+    visits: Floats  # (L, S, A), counted on their own, or the sums of ``transitions``
+    reached: NDArray[np.bool_]  # (L, S, A), whether any policy so far could reach the cell
+    noise: Floats  # (L, S, A), standard deviation of the noise in each entry of ``transitions``
+    reward_noise: Floats  # the same for ``rewards``
 
 
 class Evidence:

@@ -19,11 +19,6 @@ class FeatureSpec(ArraySpec, FiniteSpec):
     """A finite spec whose transitions and rewards may depend on the step each on its own.
 
     The fields themselves belong to the families; what they mean is the same in all of them.
-
-    Attributes:
-        stationary_transitions: whether transitions are the same at every step.
-        stationary_rewards: whether mean rewards are the same at every step.
-        known_rewards: mean rewards, (1 or H, S, A), where they are known, else ``None``.
     """
 
     stationary_transitions: bool

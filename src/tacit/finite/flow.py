@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tacit.core.sizes import Floats
 
 if TYPE_CHECKING:
     from tacit.privacy.curators.gate import Release
 
-Floats = NDArray[np.float64]
 
 # Above this many (step, state) pairs the equations are too many to solve.
 _LARGEST_FLOW = 1500

@@ -22,24 +22,16 @@ from tacit.privacy.errors import InvalidArgument
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FiniteModel:
-    """A finite world's probabilities, checked, as read-only arrays.
+    """A finite world's probabilities, checked, as read-only arrays."""
 
-    Attributes:
-        transitions: (L, S, A, S), with L = 1 or the horizon.
-        reward_probabilities: (L, S, A, m), with its own L.
-        reward_values: (m,), in [0, 1].
-        start: (S,).
-        horizon: steps of an episode.
-        transition_rewards: (S, A, S), where the reward is decided by the transition, or ``None``
-            where it is independent of the next state. It is for stationary models, and
-            ``reward_probabilities`` are still what it implies for a state and an action.
-    """
-
-    transitions: Floats
-    reward_probabilities: Floats
-    reward_values: Floats
-    start: Floats
-    horizon: int
+    transitions: Floats  # (L, S, A, S), with L = 1 or the horizon
+    reward_probabilities: Floats  # (L, S, A, m), with its own L
+    reward_values: Floats  # (m,), in [0, 1]
+    start: Floats  # (S,)
+    horizon: int  # steps of an episode
+    # (S, A, S), where the reward is decided by the transition, or ``None`` where it is independent
+    # of the next state. It is for stationary models, and ``reward_probabilities`` are still what it
+    # implies for a state and an action
     transition_rewards: Floats | None = None
 
     def __post_init__(self) -> None:

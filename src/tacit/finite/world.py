@@ -6,6 +6,7 @@ they are described and in what an agent may know of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -13,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
-from tacit.core.sizes import Floats, numbers
+from tacit.core.sizes import Floats, check_bytes, numbers
 from tacit.core.world import Form
 from tacit.finite.model import FiniteModel, evaluate, optimal
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_counts, simulate_episodes, simulate_occupancy
-from tacit.finite.spec import FiniteSpec
+from tacit.finite.spec import FiniteSpec, check_distributions
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 FORMS: tuple[str, ...] = tuple(form for form in get_args(Form) if form != "streamed")
 """What such a world hands over; sums cost no more for more users, so nothing is streamed."""
+
+ROUNDING = 1e-9
+"""What an exact product of features and weights may lack by rounding."""
 
 BERNOULLI: Floats = np.array([0.0, 1.0])
 BERNOULLI.setflags(write=False)
@@ -41,9 +45,21 @@ class FiniteWorld:
         name: what it is called; the built-in worlds have names that rebuild them.
     """
 
+    _reference = 0.0
+
     def __init__(self, model: FiniteModel, name: str) -> None:
         self.model = model
         self.name = name
+
+    def _become(self, world: Any) -> None:
+        """Has the users of another world, however its rewards are drawn."""
+        self.model = model_of(world)
+        self._reference = float(getattr(world, "reference_value", 0.0))
+
+    def _sizes(self) -> dict[str, Any]:
+        """What all specs of finite worlds say."""
+        names = ("states", "actions", "horizon", "reward_values", "start")
+        return {name: getattr(self.model.spec, name) for name in names}
 
     @property
     def spec(self) -> FiniteSpec:
@@ -53,16 +69,7 @@ class FiniteWorld:
     def simulate(
         self, policy: Policy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
-        """A block of users who follow a policy.
-
-        Args:
-            policy: what they all follow.
-            users: how many.
-            rng: the randomness of users and world.
-            form: ``"episodes"`` of single users, or at a cost that does not grow with them
-                ``"counts"`` per step, ``"pooled"`` counts summed over steps or, for deterministic
-                policies, ``"occupancy"`` counts without an axis of actions.
-        """
+        """See :class:`~tacit.core.world.World`; what sums cost does not grow with the users."""
         if form == "episodes":
             return simulate_episodes(self.model, policy, users, rng)
         if form == "occupancy":
@@ -88,7 +95,7 @@ class FiniteWorld:
     @property
     def reference_value(self) -> float:
         """The zero point of losses: no reward at all."""
-        return 0.0
+        return self._reference
 
     @cached_property
     def baseline_value(self) -> float:
@@ -120,6 +127,16 @@ def model_of(world: Any) -> FiniteModel:
             f"world must be a FiniteModel or have one, got {type(world).__name__}"
         )
     return model
+
+
+def weighed(name: str, steps: Iterable[Floats], shape: tuple[int, ...]) -> Floats:
+    """Transitions that features and weights make, step by step, but for what rounding adds."""
+    check_bytes("transitions", shape)
+    P = np.empty(shape)
+    for h, step in enumerate(steps):
+        P[h] = step
+    P[(P < 0) & (P >= -ROUNDING)] = 0.0
+    return check_distributions(name, P, shape)
 
 
 def bernoulli(name: str, means: Floats) -> Floats:

@@ -51,19 +51,12 @@ _KEPT = ("q_values", "_variances", "_last_precision")
 
 @dataclass(frozen=True)
 class TargetRound:
-    """What a round of ``statistic="targets"`` costs the users of its newest block.
+    """What a round of ``statistic="targets"`` costs the users of its newest block."""
 
-    Attributes:
-        gram_mu: what their Grams and rewards do,
-        target_mu: and the values of one step.
-        steps: how many steps have a next one.
-        decay: by which the weight of a block falls from round to round; 1 if it does not.
-    """
-
-    gram_mu: float
-    target_mu: float
-    steps: int
-    decay: float
+    gram_mu: float  # what their Grams and rewards do
+    target_mu: float  # and the values of one step
+    steps: int  # how many steps have a next one
+    decay: float  # by which the weight of a block falls from round to round; 1 if it does not
 
     @classmethod
     def of(cls, limit: float, split: float, steps: int, decay: float) -> TargetRound:

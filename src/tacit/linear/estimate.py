@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tacit.core.sizes import Floats
 
 if TYPE_CHECKING:
     from tacit.linear.statistics import FeatureSums
     from tacit.numerics.block_sums import BlockSums
     from tacit.privacy.curators.gate import Release
 
-Floats = NDArray[np.float64]
 
 REWARD_VARIANCE = 0.25
 """Rewards in [0, 1] have at most this variance."""
@@ -51,23 +51,14 @@ class LinearModel(Protocol):
 
 @dataclass(frozen=True)
 class Sums:
-    """Noisy feature sums and the standard deviations of their noise.
+    """Noisy feature sums and the standard deviations of their noise."""
 
-    Attributes:
-        gram: (L, d, d).
-        following: (L, d, S).
-        rewards: (L, d).
-        noise: of an entry of ``following``,
-        gram_noise: on the diagonal of ``gram``,
-        reward_noise: and of an entry of ``rewards``.
-    """
-
-    gram: Floats
-    following: Floats
-    rewards: Floats
-    noise: float
-    gram_noise: float
-    reward_noise: float
+    gram: Floats  # (L, d, d)
+    following: Floats  # (L, d, S)
+    rewards: Floats  # (L, d)
+    noise: float  # of an entry of ``following``
+    gram_noise: float  # on the diagonal of ``gram``
+    reward_noise: float  # and of an entry of ``rewards``
 
     def pooled(self) -> Sums:
         """Summed over steps."""
@@ -105,26 +96,16 @@ def feature_sums(sums: BlockSums) -> Sums:
 
 @dataclass(frozen=True)
 class LinearWidths:
-    """How widths are made.
+    """How widths are made."""
 
-    Attributes:
-        scale: multiplies what practical widths owe to sampling and noise,
-        bias: and what they owe to the ridge, which draws what is unknown to the middle.
-        ridge: practical ridge, in standard deviations of the Gram's noise times sqrt(d).
-        theory: whether widths are those of the theory; then
-        failure: the probability that any of them is too small,
-        samples: at most so many steps were summed in a row,
-        releases: there are so many releases,
-        weight_bound: |sum_s' mu(s') v(s')| <= weight_bound sup |v|, and |theta| <= weight_bound.
-    """
-
-    scale: float
-    bias: float
-    ridge: float
-    theory: bool = False
-    failure: float = 0.1
-    samples: int = 1
-    releases: int = 1
+    scale: float  # multiplies what practical widths owe to sampling and noise
+    bias: float  # and what they owe to the ridge, which draws what is unknown to the middle
+    ridge: float  # practical ridge, in standard deviations of the Gram's noise times sqrt(d)
+    theory: bool = False  # whether widths are those of the theory; then
+    failure: float = 0.1  # the probability that any of them is too small
+    samples: int = 1  # at most so many steps were summed in a row
+    releases: int = 1  # there are so many releases
+    # |sum_s' mu(s') v(s')| <= weight_bound sup |v|, and |theta| <= weight_bound
     weight_bound: float = 1.0
 
     def practical(self, squares: Floats, of_ridge: Floats) -> Floats:

@@ -30,33 +30,20 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class LinearConstants:
-    """The practical agents' constants, chosen on other seeds of the worlds than are reported.
+    """The practical agents' constants, chosen on other seeds of the worlds than are reported."""
 
-    Attributes:
-        bonus: scale of widths by sampling and noise,
-        bias: and of those by what the ridge hides where nobody was yet.
-        ridge: ridge in standard deviations of the Gram's noise, times sqrt(d).
-        growth: the number of users served grows by at most this factor from block to block;
-        target_growth: the same for ``"targets"``, whose old blocks decay by it.
-        first: users of the first block, in standard deviations of a sum's noise.
-        clip: the longest vector of a user, in typical lengths of one with steps apart;
-        pooled_clip: the same for sums over all steps.
-        known: a cell is known once its count exceeds this many standard deviations.
-        cap: how many of a user's steps in a cell count, when counts are pooled over steps.
-        split: the share of the budget for Grams and rewards of ``"targets"``.
-    """
-
-    bonus: float = 0.3
-    bias: float = 1.0
-    ridge: float = 1.0
+    bonus: float = 0.3  # scale of widths by sampling and noise
+    bias: float = 1.0  # and of those by what the ridge hides where nobody was yet
+    ridge: float = 1.0  # ridge in standard deviations of the Gram's noise, times sqrt(d)
+    # the number of users served grows by at most this factor from block to block
     growth: float = 1.3
-    target_growth: float = 1.5
-    first: float = 4.0
-    clip: float = 1.1
-    pooled_clip: float = 2.0
-    known: float = 1.0
-    cap: int = 2
-    split: float = 0.5
+    target_growth: float = 1.5  # the same for ``"targets"``, whose old blocks decay by it
+    first: float = 4.0  # users of the first block, in standard deviations of a sum's noise
+    clip: float = 1.1  # the longest vector of a user, in typical lengths of one with steps apart
+    pooled_clip: float = 2.0  # the same for sums over all steps
+    known: float = 1.0  # a cell is known once its count exceeds this many standard deviations
+    cap: int = 2  # how many of a user's steps in a cell count, when counts are pooled over steps
+    split: float = 0.5  # the share of the budget for Grams and rewards of ``"targets"``
 
 
 @dataclass(frozen=True, kw_only=True)

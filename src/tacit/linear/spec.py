@@ -6,14 +6,10 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tacit.core.sizes import Floats
 from tacit.finite.feature_spec import FeatureSpec, fingerprint
 from tacit.linear.tables import check_features
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,17 +18,11 @@ class LinearSpec(FeatureSpec):
 
     Next states and mean rewards are linear in d features phi(s, a) that everybody knows:
     P_h(s' | s, a) = <phi(s, a), mu_h(s')> and r_h(s, a) = <phi(s, a), theta_h>, where nobody knows
-    mu and theta. It is a :class:`~tacit.finite.spec.FiniteSpec` too, so that agents which make no
-    use of features run on the same worlds. Specs are equal if all they say is equal; their arrays
-    are read-only copies.
+    mu and theta. Agents which make no use of features run on the same worlds. Specs are equal if
+    all they say is equal; their arrays are read-only copies. They have what a
+    :class:`~tacit.finite.spec.FiniteSpec` has, and:
 
     Attributes:
-        states: how many.
-        actions: how many.
-        horizon: steps of an episode, H.
-        stationary: whether transitions and rewards are the same at every step.
-        reward_values: the values that a reward can have, in [0, 1].
-        start: the distribution of the first state, or ``None`` if it is not known.
         features: phi, (S, A, d).
         stationary_transitions: whether mu is the same at every step.
         stationary_rewards: whether theta is the same at every step.

@@ -7,17 +7,20 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import Floats, check_bytes, check_size, numbers, read_only
+from tacit.core.sizes import Floats, check_size, numbers, read_only
 from tacit.finite.model import FiniteModel
-from tacit.finite.spec import check_distributions
-from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
+from tacit.finite.world import (
+    BERNOULLI,
+    ROUNDING,
+    FiniteWorld,
+    bernoulli,
+    start_distribution,
+    weighed,
+)
 from tacit.linear.spec import LinearSpec
 from tacit.linear.tables import check_features
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
-
-# What an exact product of features and factors may lack by rounding.
-_ROUNDING = 1e-9
 
 
 class LinearWorld(FiniteWorld):
@@ -60,12 +63,16 @@ class LinearWorld(FiniteWorld):
     ) -> None:
         horizon = check_size("horizon", horizon)
         self.features = check_features(features)
-        S, _, d = self.features.shape
+        S, A, d = self.features.shape
         self.measures = _factors("measures", measures, horizon, (d, S))
         self.rewards = _factors("rewards", rewards, horizon, (d,))
         self.known_rewards = flag("known_rewards", known_rewards)
         model = FiniteModel(
-            transitions=_transitions(self.features, self.measures),
+            transitions=weighed(
+                "<features, measures>",
+                (self.features @ measure for measure in self.measures),
+                (len(self.measures), S, A, S),
+            ),
             reward_probabilities=_rewards(self.features, self.rewards),
             reward_values=BERNOULLI,
             start=start_distribution(start, S),
@@ -76,9 +83,8 @@ class LinearWorld(FiniteWorld):
     @cached_property
     def spec(self) -> LinearSpec:
         """What an agent may know."""
-        names = ("states", "actions", "horizon", "reward_values", "start")
         return LinearSpec(
-            **{name: getattr(self.model.spec, name) for name in names},
+            **self._sizes(),
             features=self.features,
             stationary_transitions=len(self.measures) == 1,
             stationary_rewards=len(self.rewards) == 1,
@@ -109,19 +115,8 @@ def _factors(name: str, values: ArrayLike, horizon: int, shape: tuple[int, ...])
     return read_only(array)
 
 
-def _transitions(features: Floats, measures: Floats) -> Floats:
-    S, A, _ = features.shape
-    shape = (len(measures), S, A, S)
-    check_bytes("transitions", shape)
-    P = np.empty(shape)
-    for h, measure in enumerate(measures):
-        np.matmul(features, measure, out=P[h])
-    P[(P < 0) & (P >= -_ROUNDING)] = 0.0
-    return check_distributions("<features, measures>", P, shape)
-
-
 def _rewards(features: Floats, rewards: Floats) -> Floats:
     means = np.moveaxis(features @ rewards.T, -1, 0)
     near = np.clip(means, 0.0, 1.0)
-    near = np.where(np.abs(means - near) <= _ROUNDING, near, means)
+    near = np.where(np.abs(means - near) <= ROUNDING, near, means)
     return bernoulli("<features, rewards>", near)

@@ -178,13 +178,7 @@ class _LinearTable(LinearWorld):
             start=model.start,
             name=f"linear_from_tabular({getattr(world, 'name', 'model')})",
         )
-        # Rewards need not be Bernoulli, nor independent of the next state.
-        self.model = model
-        self._reference = float(getattr(world, "reference_value", 0.0))
-
-    @property
-    def reference_value(self) -> float:
-        return self._reference
+        self._become(world)
 
 
 _Parts = tuple[Floats, Floats, Floats]

@@ -75,27 +75,17 @@ class Way(Protocol):
 
 @dataclass(frozen=True)
 class MixtureConstants:
-    """The practical algorithms' constants, chosen on other seeds of the worlds than are reported.
+    """Practical constants, chosen on other seeds of the worlds than are reported."""
 
-    Attributes:
-        bonus: scale of widths.
-        counts_bonus: the same for ``"counts"``, whose errors are mostly sampling.
-        ridge: ridge in standard deviations of the Gram's noise, times sqrt(k).
-        growth: the number of users served grows by at most this factor from block to block.
-        first: users of the first block, in standard deviations of a sum's noise;
-        counts_first: the same for ``"counts"``.
-        clip: the longest vector of a user, in typical lengths.
-        known: a cell is known once its count exceeds this many standard deviations.
-    """
-
-    bonus: float = 0.3
-    counts_bonus: float = 1.0
-    ridge: float = 1.0
+    bonus: float = 0.3  # scale of widths
+    counts_bonus: float = 1.0  # the same for ``"counts"``, whose errors are mostly sampling
+    ridge: float = 1.0  # ridge in standard deviations of the Gram's noise, times sqrt(k)
+    # the number of users served grows by at most this factor from block to block
     growth: float = 1.3
-    first: float = 4.0
-    counts_first: float = 8.0
-    clip: float = 1.0
-    known: float = 1.0
+    first: float = 4.0  # users of the first block, in standard deviations of a sum's noise
+    counts_first: float = 8.0  # the same for ``"counts"``
+    clip: float = 1.0  # the longest vector of a user, in typical lengths
+    known: float = 1.0  # a cell is known once its count exceeds this many standard deviations
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,24 +28,15 @@ _CACHED = 1 << 16
 
 @dataclass(frozen=True)
 class PublicFeatures:
-    """What is public of a mixture, in the form that models need.
+    """What is public of a mixture, in the form that models need."""
 
-    Attributes:
-        features: x, (S, A, k, S), of Frobenius norm at most 1.
-        mean: p0, (S, A, S).
-        scale: true features along the directions are ``scale`` times x.
-        radius: |eta| is at most this; w = scale eta.
-        horizon: steps of an episode.
-        support: which transitions are possible under some weights, (S, A, S).
-        reward_features: (S, A, m), in units of their largest norm, where rewards are unknown.
-    """
-
-    features: Floats
-    mean: Floats
-    scale: float
-    radius: float
-    horizon: int
-    support: NDArray[np.bool_]
+    features: Floats  # x, (S, A, k, S), of Frobenius norm at most 1
+    mean: Floats  # p0, (S, A, S)
+    scale: float  # true features along the directions are ``scale`` times x
+    radius: float  # |eta| is at most this; w = scale eta
+    horizon: int  # steps of an episode
+    support: NDArray[np.bool_]  # which transitions are possible under some weights, (S, A, S)
+    # (S, A, m), in units of their largest norm, where rewards are unknown
     reward_features: Floats | None
 
     @classmethod
@@ -106,19 +97,12 @@ def input_scale(x: Floats, half: float, reach: float) -> float:
 
 
 class Rows(NamedTuple):
-    """Noisy sums of a regression, row by row, and the standard deviations of their noise.
+    """Noisy sums of a regression, row by row, and the standard deviations of their noise."""
 
-    Attributes:
-        gram: (L, k, k).
-        cross: (L, k).
-        gram_noise: (L,), on the diagonal.
-        cross_noise: (L,).
-    """
-
-    gram: Floats
-    cross: Floats
-    gram_noise: Floats
-    cross_noise: Floats
+    gram: Floats  # (L, k, k)
+    cross: Floats  # (L, k)
+    gram_noise: Floats  # (L,), on the diagonal
+    cross_noise: Floats  # (L,)
 
     def first(self, rows: int) -> Rows:
         """The first rows only."""
@@ -131,21 +115,13 @@ class Rows(NamedTuple):
 
 
 class WidthRule(NamedTuple):
-    """How widths are made.
+    """How widths are made."""
 
-    Attributes:
-        scale: multiplies practical widths.
-        theory: whether widths are those of the theory; then
-        failure: the probability that any of them is too small,
-        samples: at most so many steps are in a row of sums,
-        releases: there are so many releases.
-    """
-
-    scale: float
-    theory: bool
-    failure: float
-    samples: int
-    releases: int
+    scale: float  # multiplies practical widths
+    theory: bool  # whether widths are those of the theory; then
+    failure: float  # the probability that any of them is too small
+    samples: int  # at most so many steps are in a row of sums
+    releases: int  # there are so many releases
 
 
 class RewardEstimate(Protocol):

@@ -62,28 +62,18 @@ class ModelSums(LoopSums, RegressionSums):
     The least is declared. With too many pairs to look at, rho and theta are 1 and a squared
     distance at most any_features(a, m) + any_features(b, b) for |e - p0|^2 <= m: p0 need not be a
     distribution.
-
-    Attributes:
-        features: x, (S, A, k, S).
-        mean: p0, (S, A, S).
-        support: which transitions are possible, (S, A, S).
-        horizon: steps of an episode.
-        reward_features: v, (S, A, m), or ``None`` where rewards are known.
-        pooled: one row of sums for all steps, instead of one each.
-        clip: the longest vector a user may have; ``None`` for what steps can add up to.
-        gram: squared weight a.
-        reward: squared weight b.
     """
 
-    features: Floats
-    mean: Floats
-    support: Bools
-    horizon: int
-    reward_features: Floats | None = None
-    pooled: bool = False
+    features: Floats  # x, (S, A, k, S)
+    mean: Floats  # p0, (S, A, S)
+    support: Bools  # which transitions are possible, (S, A, S)
+    horizon: int  # steps of an episode
+    reward_features: Floats | None = None  # v, (S, A, m), or ``None`` where rewards are known
+    pooled: bool = False  # one row of sums for all steps, instead of one each
+    # the longest vector a user may have; ``None`` for what steps can add up to
     clip: float | None = None
-    gram: float = 1.0
-    reward: float = 1.0
+    gram: float = 1.0  # squared weight a
+    reward: float = 1.0  # squared weight b
 
     def __post_init__(self) -> None:
         shape = np.shape(self.features)

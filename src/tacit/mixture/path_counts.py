@@ -56,24 +56,15 @@ class PathCounts(LoopSums):
     can take is some user's, and so is every reward of 0 or 1. The 1-norm is the same with sqrt(b)
     in place of b. Where pairs are too many, 2 L is declared, L the largest for one path: entries
     are not negative, so |Y - Y'|^2 <= |Y|^2 + |Y'|^2. Nothing less than 1 is declared.
-
-    Attributes:
-        support: which transitions are possible, (S, A, S).
-        informs: which of them the weights can change, (S, A, S).
-        start: in which states users can start, (S,).
-        horizon: steps of an episode.
-        policy: its actions, (H, S).
-        version: its version.
-        reward: squared weight b; 0 where rewards are known.
     """
 
-    support: Bools
-    informs: Bools
-    start: Bools
-    horizon: int
-    policy: Ints
-    version: int = 0
-    reward: float = 0.0
+    support: Bools  # which transitions are possible, (S, A, S)
+    informs: Bools  # which of them the weights can change, (S, A, S)
+    start: Bools  # in which states users can start, (S,)
+    horizon: int  # steps of an episode
+    policy: Ints  # its actions, (H, S)
+    version: int = 0  # its version
+    reward: float = 0.0  # squared weight b; 0 where rewards are known
 
     def __post_init__(self) -> None:
         shape = np.shape(self.support)

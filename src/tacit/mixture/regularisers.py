@@ -15,28 +15,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tacit.core.sizes import Floats
 from tacit.numerics.ridge import operator_bound, positive_part, rectangle_bound
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Regularised:
-    """A Gram matrix that can be inverted, and what is known of its regulariser.
+    """A Gram matrix that can be inverted, and what is known of its regulariser."""
 
-    Attributes:
-        matrix: Lambda, (k, k), positive definite.
-        smallest: no eigenvalue of M is below it, but for the promised probability.
-        largest: none is above it.
-        shift: |z| in the norm of Lambda^-1 is at most this.
-    """
-
-    matrix: Floats
-    smallest: float
-    largest: float
-    shift: float
+    matrix: Floats  # Lambda, (k, k), positive definite
+    smallest: float  # no eigenvalue of M is below it, but for the promised probability
+    largest: float  # none is above it
+    shift: float  # |z| in the norm of Lambda^-1 is at most this
 
 
 class Regulariser(Protocol):

@@ -52,27 +52,20 @@ class ValueSums(RegressionSums):
     of each step add up; a distance is convex in q, so every state and action has its least and its
     largest q only. Twice the zero-out bound, which is always exact, and the bound for any V hold
     too; the least is declared. A tenth of the bound for any V is declared at least.
-
-    Attributes:
-        inputs: p, (H, S, A, k).
-        means: p0 V / (B X), (H, S, A).
-        values: V / (B X), (H, S).
-        support: which transitions are possible, (S, A, S).
-        horizon, reward_features, gram, reward: as in :class:`ModelSums`.
-        own_values: whether the sensitivity is for the V at hand, or for any. Noise then depends on
-            V, and through it on earlier releases: nothing for one counter over many V, nor for
-            theory that needs noise to be normal over all blocks.
     """
 
-    inputs: Floats
-    means: Floats
-    values: Floats
-    support: Bools
+    inputs: Floats  # p, (H, S, A, k)
+    means: Floats  # p0 V / (B X), (H, S, A)
+    values: Floats  # V / (B X), (H, S)
+    support: Bools  # which transitions are possible, (S, A, S)
     horizon: int
     reward_features: Floats | None = None
     pooled: bool = False
     gram: float = 1.0
     reward: float = 1.0
+    # whether the sensitivity is for the V at hand, or for any. Noise then depends on V, and through
+    # it on earlier releases: nothing for one counter over many V, nor for theory that needs noise
+    # to be normal over all blocks
     own_values: bool = False
 
     def __post_init__(self) -> None:

@@ -7,11 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import Floats, check_bytes, check_size, numbers, read_only
+from tacit.core.sizes import Floats, check_size, numbers, read_only
 from tacit.finite.feature_spec import check_mean_rewards
 from tacit.finite.model import FiniteModel
-from tacit.finite.spec import check_distributions
-from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
+from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution, weighed
 from tacit.mixture.spec import (
     MixtureSpec,
     check_reward_features,
@@ -22,8 +21,6 @@ from tacit.mixture.spec import (
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
-# What an exact product of features and weights may lack by rounding.
-_ROUNDING = 1e-9
 _TOLERANCE = 1e-8
 
 
@@ -85,7 +82,11 @@ class MixtureWorld(FiniteWorld):
         self.rewards = check_mean_rewards("rewards", rewards, horizon, (S, A))
         self.known_rewards = flag("known_rewards", known_rewards)
         model = FiniteModel(
-            transitions=_transitions(self.transition_features, self.weights),
+            transitions=weighed(
+                "<transition_features, weights>",
+                (np.matmul(theta, self.transition_features) for theta in self.weights),
+                (len(self.weights), S, A, S),
+            ),
             reward_probabilities=bernoulli("rewards", self.rewards),
             reward_values=BERNOULLI,
             start=start_distribution(start, S),
@@ -105,13 +106,9 @@ class MixtureWorld(FiniteWorld):
     @cached_property
     def spec(self) -> MixtureSpec:
         """What an agent may know."""
-        of_model, (center, directions, radius) = self.model.spec, self._weight_set
+        center, directions, radius = self._weight_set
         return MixtureSpec(
-            states=of_model.states,
-            actions=of_model.actions,
-            horizon=of_model.horizon,
-            reward_values=of_model.reward_values,
-            start=of_model.start,
+            **self._sizes(),
             transition_features=self.transition_features,
             stationary_transitions=len(self.weights) == 1,
             stationary_rewards=len(self.rewards) == 1,
@@ -130,17 +127,6 @@ def _weights(values: ArrayLike, horizon: int, dimension: int) -> Floats:
             f"weights must have shape (1 or {horizon}, {dimension}), got {array.shape}"
         )
     return finite("weights", array, "step")
-
-
-def _transitions(features: Floats, weights: Floats) -> Floats:
-    S, A, _, _ = features.shape
-    shape = (len(weights), S, A, S)
-    check_bytes("transitions", shape)
-    P = np.empty(shape)
-    for h, theta in enumerate(weights):
-        np.matmul(theta, features, out=P[h])
-    P[(P < 0) & (P >= -_ROUNDING)] = 0.0
-    return check_distributions("<transition_features, weights>", P, shape)
 
 
 def _coordinates(weights: Floats, center: Floats, directions: Floats, radius: float) -> Floats:

@@ -302,13 +302,7 @@ class _MixtureTable(MixtureWorld):
             radius=math.sqrt(S * A * (1.0 - 1.0 / S)),
             name=f"mixture_from_tabular({getattr(world, 'name', 'model')})",
         )
-        # Rewards need not be Bernoulli, nor independent of the next state.
-        self.model = model
-        self._reference = float(getattr(world, "reference_value", 0.0))
-
-    @property
-    def reference_value(self) -> float:
-        return self._reference
+        self._become(world)
 
 
 def _simplex(d: int) -> dict[str, Any]:

@@ -15,11 +15,8 @@ class BlockSums:
     """Weighted sums of the parts of releases, and the variances of their noise.
 
     A block of n users has signal n and noise s, so the best linear combination weights it by
-    n / s^2; without noise all weigh the same.
-
-    Args:
-        plain: whether all blocks weigh the same anyway: theory is for weights that are known when
-            their users come, which a share of all blocks so far is not.
+    n / s^2. Without noise all weigh the same, and if ``plain``: theory is for weights that are
+    known when their users come, which a share of all blocks so far is not.
     """
 
     def __init__(self, plain: bool = False) -> None:
@@ -35,14 +32,7 @@ class BlockSums:
         unit: float,
         users: int,
     ) -> None:
-        """Adds a block.
-
-        Args:
-            parts: its sums, by name.
-            noise: the standard deviation of each part's noise, or of each of its rows'.
-            unit: that of a part with weight 1.
-            users: of the block.
-        """
+        """Adds a block: its sums by name, their noise (by part or row), and that of weight 1."""
         weight = users / unit**2 if unit > 0.0 and not self.plain else 1.0
         for name, part in parts.items():
             self.parts[name] = self.parts.get(name, np.zeros(1)) + weight * part

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Protocol
 
 from tacit.core.world import Data, Form
@@ -44,15 +43,5 @@ class AnyAgent(Protocol):
     def guarantee(self) -> Guarantee | None:
         """What is proven for its users."""
 
-    @property
-    def releases(self) -> int:
-        """How often it has published so far."""
-
     def learn(self, data: Data) -> None:
         """Takes the block of users that the current policy served, and publishes the next one."""
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes everything, secrets included, for going on later."""
-
-    def publish(self, path: str | os.PathLike[str]) -> None:
-        """Writes the public policy."""

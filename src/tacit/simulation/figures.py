@@ -15,12 +15,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tacit.core.sizes import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = NDArray[np.float64]
 
 INK = "#222222"
 PALE = "#8a8a8a"

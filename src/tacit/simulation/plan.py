@@ -62,30 +62,22 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to expect.
-
-    Attributes:
-        users: how many users the simulated agents were declared for.
-        results: one per seed.
-        baseline: the same without privacy, one per seed.
-        noise_std: standard deviation of the noise in one count after the last release; ``None`` if
-            the agent does not say.
-        why: what the agent chose, in its own words.
-        random: whether the worlds were drawn at random, of the given sizes.
-        batch: whether the agent learns from one batch of users, whom a fixed behaviour serves.
-            Then the users needed are those of the smallest batch tried whose policy is good.
-    """
+    """What to expect."""
 
     world: str
     agent: str
     privacy: Privacy
-    users: int
-    results: tuple[Result, ...]
-    baseline: tuple[Result, ...]
+    users: int  # how many users the simulated agents were declared for
+    results: tuple[Result, ...]  # one per seed
+    baseline: tuple[Result, ...]  # the same without privacy, one per seed
+    # standard deviation of the noise in one count after the last release; ``None`` if the agent
+    # does not say
     noise_std: float | None
-    why: str
+    why: str  # what the agent chose, in its own words
     seconds: float
-    random: bool = False
+    random: bool = False  # whether the worlds were drawn at random, of the given sizes
+    # whether the agent learns from one batch of users, whom a fixed behaviour serves. Then the
+    # users needed are those of the smallest batch tried whose policy is good
     batch: bool = False
 
     @property

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tacit.core.sizes import Floats
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from tacit.simulation.result import Result
 
-Floats = NDArray[np.float64]
 
 PALETTE = (
     Pen("#0072B2", "o"),

@@ -36,33 +36,20 @@ _ONE_BY_ONE = 1 << 20
 
 @dataclass(frozen=True)
 class TabularConstants:
-    """The practical agent's constants, chosen on riverswim(6, 20) and four small random worlds.
+    """The practical agent's constants, chosen on riverswim(6, 20) and four small random worlds."""
 
-    Attributes:
-        sampling: scale of the whole bonus.
-        privacy: scale of the part of it that is due to privacy noise.
-        range_term: scale of the term in (steps left) / n.
-        lowering: counts are lowered by this many standard deviations of their noise.
-        known: a cell is known once its count exceeds this many standard deviations.
-        known_unmasked: the same where counts are not masked by the policy.
-        growth: the number of users served grows by at most this factor from block to block,
-        blocks_per_cell: and by at most 1 + this / (states actions), but for 1.02.
-        first: users of the first block, in standard deviations of a count's noise.
-        reward_weight: squared weight of rewards against transitions at the gate.
-        cap: how many of a user's steps in a cell count, when pooled over steps.
-    """
-
-    sampling: float = 0.25
-    privacy: float = 1.0
-    range_term: float = 0.1
-    lowering: float = 1.0
-    known: float = 0.5
-    known_unmasked: float = 2.0
+    sampling: float = 0.25  # scale of the whole bonus
+    privacy: float = 1.0  # scale of the part of it that is due to privacy noise
+    range_term: float = 0.1  # scale of the term in (steps left) / n
+    lowering: float = 1.0  # counts are lowered by this many standard deviations of their noise
+    known: float = 0.5  # a cell is known once its count exceeds this many standard deviations
+    known_unmasked: float = 2.0  # the same where counts are not masked by the policy
+    # the number of users served grows by at most this factor from block to block
     growth: float = 1.15
-    blocks_per_cell: float = 1.8
-    first: float = 40.0
-    reward_weight: float = 0.2
-    cap: int = 2
+    blocks_per_cell: float = 1.8  # and by at most 1 + this / (states actions), but for 1.02
+    first: float = 40.0  # users of the first block, in standard deviations of a count's noise
+    reward_weight: float = 0.2  # squared weight of rewards against transitions at the gate
+    cap: int = 2  # how many of a user's steps in a cell count, when pooled over steps
 
 
 @dataclass(frozen=True, kw_only=True)

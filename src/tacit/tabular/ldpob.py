@@ -162,16 +162,9 @@ class LDPOB(ThreeCounts):
 
 @dataclass(frozen=True)
 class ReportWidths:
-    """Bounds on noise.
+    """Bounds on noise."""
 
-    Attributes:
-        reward: in a reward sum, c_r.
-        visits: in the visits of a cell, c_n.
-        row: in the sum of a cell's transitions, c_p.
-        entry: in a single transition count, c_1.
-    """
-
-    reward: float
-    visits: float
-    row: float
-    entry: float
+    reward: float  # in a reward sum, c_r
+    visits: float  # in the visits of a cell, c_n
+    row: float  # in the sum of a cell's transitions, c_p
+    entry: float  # in a single transition count, c_1

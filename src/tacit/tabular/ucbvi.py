@@ -16,17 +16,11 @@ from tacit.tabular.base import TabularAlgorithm
 
 
 class Optimistic(NamedTuple):
-    """An optimistic world: what is estimated, and what is added for not knowing.
+    """An optimistic world: what is estimated, and what is added for not knowing."""
 
-    Attributes:
-        transitions: P(s' | s, a), (L, S, A, S), with one row for all steps or one per step.
-        rewards: r(s, a), (L, S, A).
-        bonus: b_h(s, a), (H, S, A).
-    """
-
-    transitions: Floats
-    rewards: Floats
-    bonus: Floats
+    transitions: Floats  # P(s' | s, a), (L, S, A, S), with one row for all steps or one per step
+    rewards: Floats  # r(s, a), (L, S, A)
+    bonus: Floats  # b_h(s, a), (H, S, A)
 
 
 class UCBVI(TabularAlgorithm):
