@@ -19,9 +19,9 @@ from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import BoxSpec, BoxWorld, cartpole, line, trap
 from tacit.continuous.constants import GRID, MAP
 from tacit.continuous.estimate import Basis
-from tacit.continuous.statistics.residuals import ResidualSums
+from tacit.continuous.functional_base import Units
+from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.continuous.statistics.steps import REWARDS_ONLY
-from tacit.continuous.units import Units
 from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import OU

@@ -18,9 +18,7 @@ from tacit.continuous.features import Grid
 from tacit.continuous.fitted_q import fitted_q, middle
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.first_visits import FirstVisits
-from tacit.continuous.statistics.own_values import OwnValues
-from tacit.continuous.statistics.reports import RewardVectors, Trajectories
+from tacit.continuous.statistics.reports import FirstVisits, OwnValues, RewardVectors, Trajectories
 from tacit.continuous.statistics.steps import REWARDS_ONLY, steps_of
 from tacit.continuous.worlds import cartpole, line, plane
 from tacit.core.kinds import AgentKind
@@ -120,7 +118,7 @@ class TestSensitivities:
     def test_a_missing_clip_is_found(self, monkeypatch):
         """The gate's own clip would keep the bound; a fit that raises on values is worse."""
         monkeypatch.setattr(
-            "tacit.continuous.statistics.own_values.scaled_back", lambda vectors, radius: vectors
+            "tacit.continuous.statistics.reports.scaled_back", lambda vectors, radius: vectors
         )
         with pytest.raises(CheckFailed):
             check_statistic(STATISTICS["values"], users_of(SHORT.spec), users=100, rounds=5)

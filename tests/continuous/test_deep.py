@@ -14,8 +14,7 @@ from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import DeepQ
 from tacit.continuous import deep_q as page
-from tacit.continuous.network import first_network
-from tacit.continuous.network_policy import NetworkPolicy
+from tacit.continuous.network_policy import NetworkPolicy, first_network
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.gradients import EpisodeGradients
 from tacit.continuous.worlds import cartpole, line

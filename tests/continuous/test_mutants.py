@@ -18,7 +18,7 @@ from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import Grid, QPolicy, line
 from tacit.continuous.statistics import clipped_sums as module
-from tacit.continuous.statistics.residuals import ResidualSums
+from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.core.agent import Agent
 from tacit.core.asks import Asks
 from tacit.core.kinds import AgentKind

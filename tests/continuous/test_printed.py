@@ -10,12 +10,10 @@ import tacit
 from tacit import published
 from tacit.continuous import network_loops as network
 from tacit.continuous import printed_functional_q as printed
-from tacit.continuous.network import first_network, parameters
-from tacit.continuous.network_policy import HiddenUnits, NetworkPolicy
+from tacit.continuous.network_policy import HiddenUnits, NetworkPolicy, first_network, parameters
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.printed_functional_q import PrintedFunctionalQ
-from tacit.continuous.printed_settings import PrintedSettings
-from tacit.continuous.printed_state import new_path
+from tacit.continuous.printed_state import PrintedSettings, new_path
 from tacit.continuous.worlds import cartpole, line, plane
 from tacit.core.permuted import PermutedWorld
 from tacit.core.vector_episodes import VectorEpisodes

@@ -19,7 +19,7 @@ from tacit.continuous import (
 )
 from tacit.continuous.constants import FunctionalConstants
 from tacit.continuous.printed_functional_q import PrintedFunctionalQ
-from tacit.continuous.printed_settings import PrintedSettings
+from tacit.continuous.printed_state import PrintedSettings
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.linear import two_state
 from tacit.linear.spec import LinearSpec

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from tacit import check_statistic
 from tacit.continuous import BoxSpec, Grid, Polynomial
-from tacit.continuous.statistics.residuals import ResidualSums
+from tacit.continuous.statistics.clipped_sums import ResidualSums, VisitSums
 from tacit.continuous.statistics.reward_sums import RewardSums
 from tacit.continuous.statistics.steps import REWARDS_ONLY, steps_of
-from tacit.continuous.statistics.visits import VisitSums
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import RBF, GridFunctions

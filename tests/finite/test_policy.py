@@ -242,8 +242,7 @@ def test_published_gains_act_as_the_policy_does(tmp_path):
 
 def q_policies():
     from tacit.continuous import Fourier, Grid, Polynomial, QPolicy
-    from tacit.continuous.network import first_network
-    from tacit.continuous.network_policy import NetworkPolicy
+    from tacit.continuous.network_policy import NetworkPolicy, first_network
 
     rng = np.random.default_rng(1)
     for features in (

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tacit.continuous.policy import QPolicy
 from tacit.core.algorithm import Algorithm, Pace
 from tacit.core.asks import Arrays
@@ -16,8 +13,6 @@ if TYPE_CHECKING:
     from tacit.continuous.feature_map import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
-
-Floats = NDArray[np.float64]
 
 
 class BoxAlgorithm(Algorithm[QPolicy]):

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tacit.continuous.arguments import discount_of
-from tacit.continuous.base import BoxAlgorithm, Floats, box_spec
+from tacit.continuous.base import BoxAlgorithm, box_spec
 from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.core.asks import Arrays, State
 from tacit.privacy.sizing import check_question
-from tacit.privacy.statistic import Statistic
+from tacit.privacy.statistic import Floats, Statistic
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting

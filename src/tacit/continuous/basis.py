@@ -6,16 +6,15 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.continuous.feature_map import is_grid
 from tacit.privacy.functions.functional import RBF, GridFunctions, Kernel
+from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
     from tacit.continuous.constants import FunctionalConstants
     from tacit.continuous.feature_map import FeatureMap
 
-Floats = NDArray[np.float64]
 
 # Eigenvalues of a kernel below this part of the largest are left out of a prior.
 _SMALLEST = 1e-4

@@ -25,8 +25,7 @@ import numpy as np
 
 from tacit.continuous.arguments import discount_of
 from tacit.continuous.base import BoxAlgorithm, box_spec
-from tacit.continuous.network import first_network, hidden_layers, parameters
-from tacit.continuous.network_policy import NetworkPolicy
+from tacit.continuous.network_policy import NetworkPolicy, first_network, hidden_layers, parameters
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.gradients import EpisodeGradients, deep_modules
 from tacit.core.asks import Arrays, Ask, Asks, State

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.continuous.basis import NO_NOISE, Basis
+from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
     from tacit.continuous.constants import FunctionalConstants
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

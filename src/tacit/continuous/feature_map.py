@@ -17,13 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.continuous.grid import Grid
-    from tacit.continuous.map_tools import LoopParameters
+    from tacit.continuous.grid import Grid, LoopParameters
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Map = TypeVar("Map", bound=type[Any])
 
 

@@ -13,23 +13,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.feature_map import FeatureMap as FeatureMap
-from tacit.continuous.feature_map import Floats, Ints, made_of_numbers
-from tacit.continuous.grid import Grid as Grid
-from tacit.continuous.map_tools import (
+from tacit.continuous.feature_map import made_of_numbers
+from tacit.continuous.grid import (
+    BoxMap,
     LoopParameters,
+    SafeMap,
     check_count,
-    evaluated,
     number,
     numbers,
-    set_box,
     whole,
 )
+from tacit.continuous.grid import Grid as Grid
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Floats, Ints
 
 
 @made_of_numbers("polynomial", "scales", "clip", "degree")
 @dataclass(frozen=True)
-class Polynomial:
+class Polynomial(SafeMap):
     """All monomials up to a degree, of coordinates that are scaled and then clipped.
 
     With z_i = s_i / scales_i, clipped to [-clip, clip], the features are the products of up to
@@ -110,14 +111,6 @@ class Polynomial:
             dtype=np.int64,
         )
 
-    def __call__(self, states: ArrayLike) -> Floats:
-        """The monomials, (..., m)."""
-        return evaluated(states, self.dimension, self.size, self._products)
-
-    def publishable(self) -> bool:
-        """It is."""
-        return True
-
     def describe(self) -> str:
         """The map in a few words."""
         return f"{self.size} monomials up to degree {self.degree} of {self.dimension} coordinates"
@@ -127,7 +120,7 @@ class Polynomial:
         numbers = np.array([self.scales, (self.clip,) * self.dimension])
         return LoopParameters("polynomial", numbers, self.chain)
 
-    def _products(self, states: Floats) -> Floats:
+    def _evaluate(self, states: Floats) -> Floats:
         with np.errstate(over="ignore"):
             z = np.clip(states / np.array(self.scales), -self.clip, self.clip)
         features = np.ones((len(states), self.size))
@@ -138,11 +131,11 @@ class Polynomial:
 
 @made_of_numbers("fourier", "lows", "highs", "degree")
 @dataclass(frozen=True)
-class Fourier:
+class Fourier(BoxMap):
     """Products of cosines on a box: prod_i cos(pi c_i x_i), for all c in {0, .., degree}^D.
 
-    x_i is the coordinate as a part of the way from the box's lower end to its upper one, clipped
-    to [0, 1]. At the lower corner all features are 1, so the bound is sqrt(m).
+    x_i is the coordinate as a part of the way from the box's lower end to its upper one; the last
+    one's frequency runs fastest. At the lower corner all features are 1, so the bound is sqrt(m).
 
     Attributes:
         lows: the lower corner of the box.
@@ -153,12 +146,10 @@ class Fourier:
     [1.0, -1.0, 1.0]
     """
 
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
     degree: int
 
     def __post_init__(self) -> None:
-        set_box(self)
+        super().__post_init__()
         object.__setattr__(self, "degree", whole("degree", self.degree, 0))
         check_count("degree", self.size)
 
@@ -168,28 +159,15 @@ class Fourier:
         return int((self.degree + 1) ** len(self.lows))
 
     @property
-    def dimension(self) -> int:
-        """How many coordinates a state has."""
-        return len(self.lows)
-
-    @property
     def bound(self) -> float:
         """The norm at the lower corner, where every feature is 1."""
         return math.sqrt(self.size)
-
-    def __call__(self, states: ArrayLike) -> Floats:
-        """The products, (..., m); the last coordinate's frequency runs fastest."""
-        return evaluated(states, self.dimension, self.size, self._cosines)
-
-    def publishable(self) -> bool:
-        """It is."""
-        return True
 
     def describe(self) -> str:
         """The map in a few words."""
         return f"{self.size} products of cosines up to frequency {self.degree}"
 
-    def _cosines(self, states: Floats) -> Floats:
+    def _evaluate(self, states: Floats) -> Floats:
         lows, highs = np.array(self.lows), np.array(self.highs)
         x = (np.clip(states, lows, highs) - lows) / (highs - lows)
         along = np.cos(np.pi * np.arange(self.degree + 1) * x[:, :, np.newaxis])
@@ -201,7 +179,7 @@ class Fourier:
 
 
 @dataclass(frozen=True, repr=False)
-class Custom:
+class Custom(SafeMap):
     """A function of your own. It cannot be published as numbers, only as code.
 
     Non-finite states never reach the function, and non-finite features become the zero vector.
@@ -238,10 +216,6 @@ class Custom:
         """Unknown: the function decides."""
         return
 
-    def __call__(self, states: ArrayLike) -> Floats:
-        """The function's values, (..., m)."""
-        return evaluated(states, None, self.size, self._called)
-
     def publishable(self) -> bool:
         """It is not."""
         return False
@@ -254,7 +228,7 @@ class Custom:
         # An address in memory would differ from one run to the next.
         return f"Custom({_named(self.function)}, size={self.size}, bound={self.bound!r})"
 
-    def _called(self, states: Floats) -> Floats:
+    def _evaluate(self, states: Floats) -> Floats:
         # A user's values must not warn either.
         with np.errstate(all="ignore"):
             features = np.array(self.function(states), dtype=np.float64)

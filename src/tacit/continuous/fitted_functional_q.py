@@ -23,18 +23,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from tacit.continuous.arguments import auto_or
-from tacit.continuous.base import Floats
 from tacit.continuous.basis import Basis
 from tacit.continuous.estimate import Belief, SweepAnswer
 from tacit.continuous.functional_base import NO_CLIP, FunctionalAlgorithm, FunctionalOptions
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.visits import VisitSums
+from tacit.continuous.statistics.clipped_sums import VisitSums
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.core.ways import way
 from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
-from tacit.privacy.statistic import WHOLE_EPISODE, Statistic
+from tacit.privacy.statistic import WHOLE_EPISODE, Floats, Statistic
 
 if TYPE_CHECKING:
     from tacit.continuous.public_transitions import PublicTransitions

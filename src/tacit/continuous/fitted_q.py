@@ -5,13 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.continuous.spec import BoxSpec
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from tacit.privacy.statistic import Bools, Floats, Ints
 
 # It stops when what further sweeps could change is this part of the values' range.
 _PRECISION = 1e-3

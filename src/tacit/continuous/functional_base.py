@@ -4,29 +4,53 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from tacit.continuous.arguments import discount_of
-from tacit.continuous.base import BoxAlgorithm, Floats, box_spec
+from tacit.continuous.base import BoxAlgorithm, box_spec
 from tacit.continuous.basis import Basis
 from tacit.continuous.constants import GRID, MAP, FunctionalConstants
 from tacit.continuous.feature_map import is_grid
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.residuals import ResidualSums
-from tacit.continuous.units import Units
+from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.core.ways import way
 from tacit.privacy.arguments import flag, instance_of, one_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import Kernel
 from tacit.privacy.sizing import check_question
-from tacit.privacy.statistic import Statistic
+from tacit.privacy.statistic import Floats, Statistic
 
 if TYPE_CHECKING:
     from tacit.continuous.feature_map import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
+
+
+class Units(NamedTuple):
+    """What rewards are measured from and in, the value of an end, if any, and values' range."""
+
+    centre: float
+    unit: float
+    ending: float | None
+    value_range: tuple[float, float]
+
+    @classmethod
+    def of(cls, spec: BoxSpec, discount: float, ends: bool) -> Units:
+        """Where nothing ends only differences of values count, so rewards are centred.
+
+        Where episodes may end, values are measured from the best that can be, so that an end,
+        which is worth 0, is one unit below it if rewards are positive.
+        """
+        low, high = spec.reward_range
+        if not ends:
+            most = 1.0 / (1.0 - discount)
+            return cls(0.5 * (low + high), high - low, None, (-most, most))
+        unit = max(high - low, abs(high)) / (1.0 - discount)
+        ending = -high / (1.0 - discount) / unit
+        return cls(high, unit, ending, (min(-1.0, ending), max(0.0, ending)))
+
 
 Protect = Literal["trajectory", "rewards", "reward_function"]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from tacit.continuous.arguments import auto_or, real
-from tacit.continuous.base import Floats
 from tacit.continuous.basis import NO_NOISE
 from tacit.continuous.feature_map import is_grid
 from tacit.continuous.functional_base import FunctionalAlgorithm, FunctionalOptions
@@ -20,6 +19,7 @@ from tacit.core.asks import Arrays, Ask, Asks, State
 from tacit.privacy.arguments import MOST_USERS, whole_number
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting

@@ -1,38 +1,150 @@
-"""Interpolation on a grid of points: the map that values are a table on."""
+"""What feature maps are made with, and interpolation on a grid: the map with values at points."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.continuous.feature_map import Floats, made_of_numbers
-from tacit.continuous.map_tools import (
-    LoopParameters,
-    check_count,
-    evaluated,
-    sequence,
-    set_box,
-    whole,
-)
+from tacit.continuous.feature_map import FeatureMap, made_of_numbers
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Floats, Ints
 
+# Features of a state; more are a mistake in a degree or a shape.
+_MOST_FEATURES = 1 << 20
 # A cell of a grid has 2^D corners.
 _MOST_GRID_COORDINATES = 12
 
 
+class LoopParameters(NamedTuple):
+    """A map as the compiled loops take it.
+
+    Attributes:
+        kind: "grid" or "polynomial".
+        numbers: (3, D), lows, highs and points per unit of a grid; (2, D), a polynomial's scales
+            and clip.
+        table: (D, 2), points along each coordinate and their stride; (m, 2), a polynomial's chain.
+    """
+
+    kind: str
+    numbers: Floats
+    table: Ints
+
+
+def sequence(name: str, values: Any) -> Sequence[Any]:
+    """A list that is not empty."""
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        values = values.tolist()
+    if not isinstance(values, (tuple, list)) or not values:
+        raise InvalidArgument(f"{name} must be a sequence of numbers, got {values!r}")
+    return values
+
+
+def numbers(name: str, values: Any) -> tuple[float, ...]:
+    """Finite numbers."""
+    return tuple(number(name, value) for value in sequence(name, values))
+
+
+def number(name: str, value: Any) -> float:
+    """A finite number."""
+    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not good or not math.isfinite(value):
+        raise InvalidArgument(f"{name} must be finite numbers, got {value!r}")
+    return float(value)
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """An integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidArgument(f"{name} must be integers >= {least}, got {value!r}")
+    return int(value)
+
+
+def check_count(name: str, count: int) -> None:
+    """Refuses more features than anybody means."""
+    if count > _MOST_FEATURES:
+        raise InvalidArgument(
+            f"{name} makes {count:,} features, but at most {_MOST_FEATURES:,} are allowed"
+        )
+
+
+class SafeMap(ABC):
+    """A map that takes all states: those that are not finite have zeros for features."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int | None:
+        """How many coordinates a state has; ``None`` if the map takes any number."""
+
+    @abstractmethod
+    def _evaluate(self, states: Floats) -> Floats:
+        """The features, (n, m), of finite states, (n, D)."""
+
+    def __call__(self, states: ArrayLike) -> Floats:
+        """The features, (..., m), of states, (..., D)."""
+        points, dimension = np.asarray(states, dtype=np.float64), self.dimension
+        if points.ndim == 0 or (dimension is not None and points.shape[-1] != dimension):
+            wanted = "the coordinates" if dimension is None else f"{dimension} coordinates"
+            raise InvalidArgument(
+                f"states must have {wanted} of a state along the last axis, got shape "
+                f"{points.shape}"
+            )
+        rows, size = points.reshape(-1, points.shape[-1]), cast(FeatureMap, self).size
+        good = np.isfinite(rows).all(axis=1)
+        # Nobody may be left: a function need not take an empty array.
+        if len(rows) and good.all():
+            features = self._evaluate(rows)
+        else:
+            features = np.zeros((len(rows), size))
+            if good.any():
+                features[good] = self._evaluate(rows[good])
+        return features.reshape(*points.shape[:-1], size)
+
+    def publishable(self) -> bool:
+        """Whether a file of plain numbers can hold the map."""
+        return True
+
+
+@dataclass(frozen=True)
+class BoxMap(SafeMap):
+    """A map on a box; states outside are clipped to it."""
+
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        lows, highs = numbers("lows", self.lows), numbers("highs", self.highs)
+        if len(lows) != len(highs) or any(
+            not (low < high and math.isfinite(high - low))
+            for low, high in zip(lows, highs, strict=False)
+        ):
+            raise InvalidArgument(
+                f"lows and highs must have the same length and lows be less than highs, "
+                f"got {self.lows!r} and {self.highs!r}"
+            )
+        object.__setattr__(self, "lows", lows)
+        object.__setattr__(self, "highs", highs)
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates a state has."""
+        return len(self.lows)
+
+
 @made_of_numbers("grid", "lows", "highs", "shape")
 @dataclass(frozen=True)
-class Grid:
+class Grid(BoxMap):
     """Multilinear interpolation on a regular grid of points that includes the corners of a box.
 
     The features of a state are the weights of the 2^D points around it: non-negative, with sum 1.
-    Weights of a value function are its values at the points. States outside of the box are
-    clipped to it. At a point of the grid one weight is 1, so the bound is 1.
+    Weights of a value function are its values at the points. At a point of the grid one weight is
+    1, so the bound is 1.
 
     Attributes:
         lows: the lower corner of the box.
@@ -44,12 +156,10 @@ class Grid:
     """
 
     on_points: ClassVar[bool] = True
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        set_box(self)
+        super().__post_init__()
         shape = tuple(whole("shape", n, 2) for n in sequence("shape", self.shape))
         if len(shape) != len(self.lows):
             raise InvalidArgument(
@@ -68,11 +178,6 @@ class Grid:
         return math.prod(self.shape)
 
     @property
-    def dimension(self) -> int:
-        """How many coordinates a state has."""
-        return len(self.lows)
-
-    @property
     def bound(self) -> float:
         """1, the norm at every point of the grid."""
         return 1.0
@@ -86,14 +191,6 @@ class Grid:
         ]
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
-    def __call__(self, states: ArrayLike) -> Floats:
-        """The weights of the points, (..., m)."""
-        return evaluated(states, self.dimension, self.size, self._weights)
-
-    def publishable(self) -> bool:
-        """It is."""
-        return True
-
     def describe(self) -> str:
         """The map in a few words."""
         return f"interpolation on a grid of {' x '.join(map(str, self.shape))} points"
@@ -106,7 +203,7 @@ class Grid:
         table = np.array([self.shape, strides], dtype=np.int64).T.copy()
         return LoopParameters("grid", np.array([self.lows, self.highs, scales]), table)
 
-    def _weights(self, states: Floats) -> Floats:
+    def _evaluate(self, states: Floats) -> Floats:
         weights = np.ones((len(states), 1))
         for i, (low, high, n) in enumerate(zip(self.lows, self.highs, self.shape, strict=True)):
             position = (np.clip(states[:, i], low, high) - low) * _grid_scale(low, high, n)

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from tacit.continuous import worlds
 from tacit.continuous.features import FeatureMap
@@ -25,10 +24,7 @@ from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.finite.env import EpisodeEnv, family_envs, numbered_actions, opened
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from tacit.privacy.statistic import Bools, Floats, Ints
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
 
@@ -220,7 +216,7 @@ class BoxEnv(EpisodeEnv[Floats, np.int64]):
         self._state = np.zeros(world.spec.dimension)
 
     def _first(self) -> Floats:
-        self._state = self.np_random.random(self.world.spec.dimension)
+        self._state = self.np_random.random(self._state.shape)
         return self._state.copy()
 
     def _next(self, action: np.int64) -> tuple[Floats, float]:

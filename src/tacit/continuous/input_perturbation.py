@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.continuous.base import Floats
 from tacit.continuous.baseline import BaselineAlgorithm, BaselineOptions
 from tacit.continuous.fitted_q import fitted_q
 from tacit.continuous.policy import QPolicy
@@ -28,7 +27,7 @@ from tacit.core.algorithm import EVERY, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.privacy.arguments import one_of, positive
 from tacit.privacy.curators.gate import Release
-from tacit.privacy.statistic import WHOLE_EPISODE, Block
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting

@@ -1,4 +1,7 @@
-"""Policies of small networks: the best action of a published network's outputs."""
+"""Small networks as flat vectors, and the policies of their best actions.
+
+A vector has, for each layer, its weights, row by row, then its biases.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,40 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.continuous.feature_map import FeatureMap
-from tacit.continuous.network import parameters
 from tacit.continuous.policy import QPolicy
 from tacit.core.public_file import write_published
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Floats
 
-Floats = NDArray[np.float64]
+
+def hidden_layers(hidden: Any) -> tuple[int, ...]:
+    """Units of hidden layers, at least one of them.
+
+    >>> hidden_layers([16, 16])
+    (16, 16)
+    """
+    if not isinstance(hidden, (tuple, list)) or not hidden:
+        raise InvalidArgument(
+            f"hidden must be the units of at least one layer, a tuple of integers, got {hidden!r}"
+        )
+    return tuple(whole_number("units of hidden", units) for units in hidden)
+
+
+def parameters(sizes: Sequence[int]) -> int:
+    """How many parameters a network with these layers has.
+
+    >>> parameters((1, 16, 16, 2))
+    338
+    """
+    return sum((a + 1) * b for a, b in pairwise(sizes))
+
+
+def first_network(rng: np.random.Generator, sizes: Sequence[int]) -> NDArray[np.float64]:
+    """PyTorch's default start: all parameters uniform, within one by the root of the inputs."""
+    layers = [rng.uniform(-1.0, 1.0, (a + 1) * b) / math.sqrt(a) for a, b in pairwise(sizes)]
+    return np.concatenate(layers)
+
 
 _ROWS = 2048
 
@@ -29,7 +60,7 @@ class HiddenUnits:
 
     Attributes:
         sizes: units by layer: inputs, then hidden layers, at least one.
-        theta: the hidden layers' parameters as in :mod:`tacit.continuous.network`.
+        theta: the hidden layers' parameters.
     """
 
     sizes: tuple[int, ...]
@@ -124,7 +155,7 @@ class NetworkPolicy(QPolicy):
         version: int = 0,
         preference: tuple[int, ...] | None = None,
     ) -> Self:
-        """The policy of a network as :mod:`tacit.continuous.network` holds it; see QPolicy."""
+        """The policy of a network as a flat vector; see QPolicy."""
         theta = np.asarray(theta, dtype=np.float64)
         if len(sizes) < 3 or theta.shape != (parameters(sizes),):
             raise InvalidArgument(

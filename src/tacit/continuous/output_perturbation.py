@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tacit.continuous.baseline import BaselineAlgorithm, BaselineOptions
-from tacit.continuous.statistics.own_values import OwnValues
+from tacit.continuous.statistics.reports import OwnValues
 from tacit.core.asks import Ask, Asks
 from tacit.privacy.arguments import positive
 

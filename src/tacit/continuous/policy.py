@@ -14,9 +14,7 @@ from tacit.continuous.feature_map import FeatureMap, feature_arrays, features_of
 from tacit.core.public_file import write_published
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from tacit.privacy.statistic import Floats, Ints
 
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22

@@ -33,10 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.continuous.arguments import real
-from tacit.continuous.network import parameters
-from tacit.continuous.network_policy import NetworkPolicy
-from tacit.continuous.printed_settings import SETTINGS, PrintedSettings
-from tacit.continuous.printed_state import PATH, Ints, PrintedState
+from tacit.continuous.network_policy import NetworkPolicy, parameters
+from tacit.continuous.printed_state import PATH, SETTINGS, PrintedSettings, PrintedState
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics.steps import steps_of
 from tacit.continuous.world import BoxWorld, VectorWorld
@@ -48,10 +46,8 @@ from tacit.core.world import ServedPart, World
 from tacit.privacy.arguments import MOST_USERS, instance_of, row_ids, whole_number
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument, TacitError
 from tacit.privacy.models import NonPrivate
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, Floats, Ints
 from tacit.privacy.storage import read_state, write_state
-
-Floats = NDArray[np.float64]
 
 WHY = (
     "no guarantee: the algorithm returns its network without noise, and carries it without noise "

@@ -30,7 +30,7 @@ from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.statistics.first_visits import FirstVisits
+from tacit.continuous.statistics.reports import FirstVisits
 from tacit.core.algorithm import Pace
 from tacit.core.asks import Ask, Asks
 from tacit.privacy.arguments import positive, whole_number

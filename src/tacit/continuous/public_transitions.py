@@ -13,12 +13,11 @@ from tacit.continuous.statistics.reward_sums import RewardSums
 from tacit.continuous.statistics.steps import parts_of, steps_of
 from tacit.core.asks import Arrays
 from tacit.privacy.curators.gate import Release
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, Floats
 
 if TYPE_CHECKING:
     from tacit.continuous.fitted_functional_q import FittedFunctionalQ
 
-Floats = NDArray[np.float64]
 
 # Sweeps of values, at most, and when they stop.
 _SWEEPS = 500

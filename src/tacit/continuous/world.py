@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.features import Polynomial
@@ -19,11 +19,7 @@ from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.world import Form
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, StreamedBlock
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from tacit.privacy.statistic import Block, Bools, Floats, Ints, StreamedBlock
 
 RewardFunction: TypeAlias = Callable[[Floats], ArrayLike]
 """Rewards, (...,), of new states, (..., D)."""

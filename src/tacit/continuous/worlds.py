@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.continuous.world import BoxWorld, CartPoleWorld
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import Floats
 
 
 def line(horizon: int = 50, discount: float = 0.95) -> BoxWorld:

@@ -24,11 +24,13 @@ Action = TypeVar("Action")
 class EpisodeEnv(gymnasium.Env[State, Action]):
     """The users of a world, one after the other; an episode is truncated at the horizon."""
 
+    world: Any
+
     def __init__(self, world: Any, kind: type, wanted: str) -> None:
         if not isinstance(world, kind):
             raise InvalidArgument(f"world must be {wanted}, got {type(world).__name__}")
         self.metadata = {"render_modes": []}
-        self.world = world
+        self.world: Any = world
         self._step = 0
 
     @abstractmethod
@@ -145,12 +147,9 @@ def family_envs(
 ) -> tuple[Callable[..., gymnasium.Env[Any, Any]], Callable[[], None]]:
     """The ``make_env`` and ``register_envs`` of a family's module; registers its worlds.
 
-    Args:
-        module: the family's, which has ``make_env`` by that name, for ``gymnasium.make`` to call.
-        kind: makes an environment of a world.
-        worlds: functions that make worlds,
-        names: by name of their environments, ``tacit/<name>-v0``.
-        defaults: parameters of worlds that have no defaults of their own.
+    The module has ``make_env`` by that name, for ``gymnasium.make`` to call; ``names`` are the
+    functions of ``worlds`` by name of their environments, ``tacit/<name>-v0``; ``defaults`` are
+    for parameters that have none.
     """
 
     def make_env(world: str, **parameters: Any) -> gymnasium.Env[Any, Any]:

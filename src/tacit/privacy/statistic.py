@@ -33,6 +33,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.symmetric import pack, packed_size, unpack
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 WHOLE_EPISODE = "one user's whole episode"

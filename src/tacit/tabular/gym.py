@@ -353,7 +353,7 @@ def _ends(
 
 def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
     if isinstance(env.unwrapped, FiniteEnv):
-        return env.unwrapped.world.spec.horizon
+        return int(env.unwrapped.world.spec.horizon)
     return None if env.spec is None else env.spec.max_episode_steps
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.network import parameters
+from tacit.continuous.network_policy import parameters
 from tacit.continuous.statistics.steps import steps_of
 from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.balls import ball, scaled_back

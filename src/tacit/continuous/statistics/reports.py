@@ -1,4 +1,4 @@
-"""What one user did, as she could report it herself: her rewards, or her whole trajectory."""
+"""What baselines ask: what one user did, as she could report it, visits, and values of her own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
+from tacit.continuous.feature_map import FeatureMap
+from tacit.continuous.fitted_q import fitted_q
+from tacit.continuous.grid import Grid
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics.steps import REWARDS_ONLY, shaped, steps_of
+from tacit.privacy.arguments import positive
+from tacit.privacy.bounds.balls import ACUTE, ball, scaled_back
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
@@ -121,3 +126,108 @@ def _unit(values: Floats, low: float | Floats, high: float | Floats) -> Floats:
     """From the range to [-1/2, 1/2]; the middle where a value is not finite."""
     scaled: Floats = (np.clip(values, low, high) - low) / (high - low) - 0.5
     return np.where(np.isfinite(values), scaled, 0.0)
+
+
+@dataclass(frozen=True)
+class FirstVisits(Statistic):
+    """First visits to pairs of an action and a point of a grid, and the returns from there on.
+
+    Reads ``states``, ``actions``, ``rewards`` and ``lengths``. A step belongs to its action and to
+    the point whose weight is largest. The return from a step on is the discounted mean of all
+    rewards until the horizon, zero after an end; from the middle of the rewards' range, in units of
+    half of it, clipped to [-1, 1]. A step with a value that is not valid is no visit.
+
+    Sensitivity. The vector is clipped to norm ``radius``. Visits are not negative, so of two
+    users' vectors (v, r) and (v', r') only r and r' can be opposite. With |v|^2 + |r|^2 <= c^2 and
+    |r| <= |v|, because every entry of r belongs to a visit and is at most 1,
+    |v - v'|^2 + |r - r'|^2 <= 2 c^2 - 2 <v, v'> - 2 <r, r'>, and - <r, r'> <= <v, v'> entry by
+    entry: so at most 2 c^2, c sqrt(2), attained by users who visit nothing in common. The zero
+    vector is at most c away. (A common factor of the clip keeps |r| <= |v| entry by entry.)
+    """
+
+    spec: BoxSpec
+    grid: Grid
+    discount: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        positive("radius", self.radius)
+        object.__setattr__(self, "name", "first visits and returns")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``visits`` and ``returns``, a row for each action."""
+        shape = (self.spec.actions, self.grid.size)
+        return Layout((Part("visits", shape), Part("returns", shape)))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        several = self.spec.actions * self.grid.size > 1
+        return ball(self.radius, relation, ACUTE if several else 1.0)
+
+    def vectors(self, block: Block) -> Floats:
+        """Clipped visits and returns."""
+        spec = self.spec
+        states, actions, rewards, valid, _ = steps_of(block, spec, inside=True)
+        users, H = actions.shape
+        cells = actions * self.grid.size + self.grid(states[:, :-1]).argmax(axis=-1)
+        size = spec.actions * self.grid.size
+        means, later, weight = np.zeros((users, H)), np.zeros(users), 0.0
+        for step in range(H - 1, -1, -1):
+            later = rewards[:, step] + self.discount * later
+            weight = 1.0 + self.discount * weight
+            means[:, step] = later / weight
+        low, high = spec.reward_range
+        returns = np.clip((2.0 * means - low - high) / (high - low), -1.0, 1.0)
+        keys = np.where(valid, np.arange(users)[:, np.newaxis] * size + cells, users * size)
+        # The first of equal keys is the earliest step.
+        visited, first = np.unique(keys.ravel(), return_index=True)
+        there = visited < users * size
+        dense = np.zeros((2, users * size + 1))
+        dense[0, visited[there]] = 1.0
+        dense[1, visited[there]] = returns.ravel()[first[there]]
+        by_user = dense[:, :-1].reshape(2, users, size).swapaxes(0, 1)
+        return scaled_back(by_user.reshape(users, 2 * size), self.radius)
+
+
+@dataclass(frozen=True)
+class OwnValues(Statistic):
+    """The weights of a Q that is fitted to a user's episode alone, clipped to norm ``radius``.
+
+    Reads ``states``, ``actions``, ``rewards`` and ``lengths``. Steps with invalid values are
+    dropped; a user without any other has zero weights. The mean over actions, which no policy
+    depends on, is subtracted before the clip.
+
+    Sensitivity. Two points of a ball are at most 2 radius apart, and opposite points are.
+    """
+
+    spec: BoxSpec
+    features: FeatureMap
+    discount: float
+    ridge: float
+    radius: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.radius) and self.radius > 0 and self.ridge > 0):
+            raise InvalidArgument(
+                f"radius and ridge must be > 0, got {self.radius!r} and {self.ridge!r}"
+            )
+        object.__setattr__(self, "name", "users' own values")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``weights``, one row for each action."""
+        return Layout((Part("weights", (self.spec.actions, self.features.size)),))
+
+    def l2(self, relation: Relation) -> float:
+        """2 radius, or radius."""
+        return ball(self.radius, relation)
+
+    def vectors(self, block: Block) -> Floats:
+        """One fit for each user."""
+        states, actions, rewards, valid, over = steps_of(block, self.spec, inside=True)
+        features = self.features(states)
+        given = actions, rewards, valid, over, self.spec, self.discount, self.ridge
+        weights = fitted_q(features[:, :-1], features[:, 1:], *given)
+        weights -= weights.mean(axis=1, keepdims=True)
+        return scaled_back(weights.reshape(block.users, self.layout.size), self.radius)

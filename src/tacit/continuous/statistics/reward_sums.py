@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.continuous.feature_map import is_grid
-from tacit.continuous.statistics.residuals import ResidualSums
+from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.continuous.statistics.steps import REWARDS_ONLY
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument

@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Floats
+from tacit.privacy.statistic import Block, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 REWARDS_ONLY = "one user's rewards; states and actions are public"
 """What is protected where only rewards are."""
