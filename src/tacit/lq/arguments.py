@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.core.sizes import numbers
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import Floats
 
 # What a symmetric or semidefinite matrix may lack by rounding, relative to its size.
 _ROUNDING = 1e-9
@@ -57,19 +56,15 @@ def check_definite(name: str, values: ArrayLike, size: int) -> Floats:
     return check_semidefinite(name, values, size, definite=True)
 
 
-def check_number(name: str, value: float, least: float) -> float:
-    """A finite number of at least something."""
-    if not _is_number(value) or not least <= value < math.inf:
-        raise InvalidArgument(f"{name} must be a finite number >= {least:g}, got {value!r}")
+def check_number(name: str, value: float, least: float, *, above: bool = False) -> float:
+    """A finite number of at least something, or above it."""
+    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not good or not least <= value < math.inf or (above and value == least):
+        sign = ">" if above else ">="
+        raise InvalidArgument(f"{name} must be a finite number {sign} {least:g}, got {value!r}")
     return float(value)
 
 
 def check_positive(name: str, value: float) -> float:
     """A finite number above zero."""
-    if not _is_number(value) or not 0.0 < value < math.inf:
-        raise InvalidArgument(f"{name} must be a finite number > 0, got {value!r}")
-    return float(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return check_number(name, value, 0.0, above=True)

@@ -1,9 +1,9 @@
 """What linear-quadratic algorithms share: what is asked, what is believed, and how to explore.
 
 Plumbing: an algorithm's own file says which gains it publishes. Every user is in one block, which
-is asked once with the whole budget. Users' controls have noise of known size
-(:mod:`tacit.lq.exploration`). From a posterior of the model (:mod:`tacit.lq.estimate`) follows what
-the next block is asked (:mod:`tacit.lq.questions`). Published gains pass a safeguard
+is asked once with the whole budget. Users' controls have noise of known size, without which nobody
+would learn what other controls do. From a posterior of the model (:mod:`tacit.lq.estimate`) follows
+what the next block is asked (:mod:`tacit.lq.questions`). Published gains pass a safeguard
 (:mod:`tacit.lq.safeguard`).
 """
 
@@ -19,10 +19,9 @@ from tacit.core.algorithm import Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.core.ways import way
 from tacit.lq.estimate import BlockEvidence, ModelPosterior, ModelRegression
-from tacit.lq.exploration import first_noise, later_noise, most_noise
 from tacit.lq.policy import GainPolicy
 from tacit.lq.questions import LEAST_ENERGY, next_sums
-from tacit.lq.safeguard import Safeguard
+from tacit.lq.safeguard import Safeguard, expected_costs, optimal_cost
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.arguments import instance_of, one_of
 from tacit.privacy.curators.gate import Release
@@ -253,8 +252,14 @@ class LQAlgorithm(Algorithm[GainPolicy]):
 
     @property
     def first_noise(self) -> float:
-        """Of each coordinate of the first users' controls; without it there is none later."""
-        return first_noise(self.spec, self.options.constants)
+        """Of each coordinate of the first users' controls; without it there is none later.
+
+        In the energy of first states.
+        """
+        spec = self.spec
+        energy = float(np.trace(spec.start_moment)) or spec.noise_bound**2 or 1.0
+        share = self.options.constants.control_noise / (spec.horizon * math.sqrt(spec.controls))
+        return math.sqrt(share * energy)
 
     def policies(self, serving: Floats, greedy: Floats) -> tuple[GainPolicy, GainPolicy]:
         """What serves users, with noise in their controls, and the greedy gains without."""
@@ -314,3 +319,35 @@ class LQAlgorithm(Algorithm[GainPolicy]):
             for number in range(len(self._trust))
         ]
         self._known = replace(self._known, mean=arrays["mean"], covariance=arrays["covariance"])
+
+
+def most_noise(first: float, models: Floats, spec: LQSpec, constants: LQConstants) -> float:
+    """More than the first users had, where it is known to cost little in comparison."""
+    still = np.zeros((2, spec.horizon, spec.controls, spec.states))
+    costs = expected_costs(spec, still, models, np.array([0.0, 1.0]))
+    ratios = costs[1] / np.maximum(costs[0], 1e-300)
+    price = float(np.median(ratios)) - 1.0
+    if not (math.isfinite(price) and price > 0.0):
+        return first
+    largest = constants.largest_noise * first * math.sqrt(spec.horizon)
+    return max(first, min(largest, math.sqrt(constants.noise_price / price)))
+
+
+def later_noise(gains: Floats, mean: Floats, models: Floats, spec: LQSpec, explore: float) -> float:
+    """For users of these gains, less and less as the model becomes known.
+
+    Noise costs its variance times a constant. What gains lack of the optimum decreases as more
+    is known, which is the sooner the more noise there is. Spending about as much on noise as
+    is lacking has the right rates: with N users the lack is as 1 / (N variance) where data are
+    scarce, and as its square where the noise of privacy is what counts, so the variance
+    decreases as N^(-1/2) and N^(-2/3), as the least sum of both does. Noise may cost ``explore``
+    times what the gains are expected to lack, and is infinite where nothing can be said.
+    """
+    twice, noises = gains[np.newaxis].repeat(2, 0), np.array([0.0, 1.0])
+    one = expected_costs(spec, twice, mean[np.newaxis], noises)
+    costs = expected_costs(spec, gains[np.newaxis], models, 0.0)[0]
+    best = [optimal_cost(spec, model) for model in models]
+    lack, price = float(np.mean(costs) - np.mean(best)), float(one[1, 0] - one[0, 0])
+    if not (math.isfinite(lack) and math.isfinite(price)):
+        return math.inf
+    return math.sqrt(explore * max(lack, 0.0) / price)

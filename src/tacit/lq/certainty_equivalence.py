@@ -33,8 +33,8 @@ class CertaintyEquivalence(LQAlgorithm):
 
     What is asked: :class:`~tacit.lq.statistics.TrajectorySums` of every block, around the posterior
     mean (:mod:`tacit.lq.questions`). What is estimated: a posterior of the model from all blocks
-    (:mod:`tacit.lq.estimate`). There is no optimism: users explore by noise in their controls
-    (:mod:`tacit.lq.exploration`); ``greedy_policy`` has the gains alone.
+    (:mod:`tacit.lq.estimate`). There is no optimism: users explore by noise in their controls;
+    ``greedy_policy`` has the gains alone.
 
     Guarantee: that of its curator; see ``guarantee``.
 

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.privacy.statistic import Floats
+
 if TYPE_CHECKING:
     from tacit.lq.policy import GainPolicy
     from tacit.lq.spec import LQSpec
     from tacit.lq.statistics import TrajectorySums
     from tacit.privacy.curators.gate import Release
 
-Floats = NDArray[np.float64]
 
 # Second moments of predicted states are believed up to so many times what enters from outside.
 _MOST = 50.0

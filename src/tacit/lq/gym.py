@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.finite.env import EpisodeEnv, family_envs
@@ -18,8 +17,7 @@ from tacit.lq import worlds
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import Floats
 
 
 class LQEnv(EpisodeEnv[Floats, Floats]):

@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.core.sizes import check_seed, check_size
 from tacit.lq.arguments import check_array, check_definite, check_positive, check_semidefinite
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import Floats
 
 
 @dataclass(frozen=True, eq=False)

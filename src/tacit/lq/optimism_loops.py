@@ -55,12 +55,17 @@ def project_ellipsoid(
 
 
 @compiled
-def _norm(point: Floats) -> float:
+def _dot(X: Floats, Y: Floats) -> float:
     total = 0.0
-    for i in range(point.shape[0]):
-        for j in range(point.shape[1]):
-            total += point[i, j] * point[i, j]
-    return math.sqrt(total)
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            total += X[i, j] * Y[i, j]
+    return total
+
+
+@compiled
+def _norm(point: Floats) -> float:
+    return math.sqrt(_dot(point, point))
 
 
 @compiled
@@ -129,15 +134,6 @@ def nearest_in_ball(centre: Floats, eigenvalues: Floats, radius: float, out: Flo
         for i in range(p):
             for j in range(n):
                 out[i, j] *= radius / length
-
-
-@compiled
-def _dot(X: Floats, Y: Floats) -> float:
-    total = 0.0
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            total += X[i, j] * Y[i, j]
-    return total
 
 
 @compiled

@@ -14,8 +14,7 @@ from tacit.core.public_file import write_published
 from tacit.core.sizes import check_seed
 from tacit.lq.arguments import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import Floats
 
 
 @dataclass(frozen=True, eq=False, repr=False)

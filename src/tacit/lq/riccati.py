@@ -14,12 +14,11 @@ the second moments of the closed loop say (:func:`tacit.lq.safeguard.expected_co
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.core.sizes import check_size
 from tacit.lq.arguments import check_array, check_definite, check_semidefinite
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import Floats
 
 
 def model(A: ArrayLike, B: ArrayLike) -> Floats:

@@ -6,13 +6,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.core.sizes import check_size
 from tacit.core.spec import ArraySpec
 from tacit.lq.arguments import check_definite, check_number, check_positive, check_semidefinite
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import Floats
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.core.vector_episodes import VectorEpisodes
@@ -26,9 +26,7 @@ from tacit.lq.policy import GainPolicy
 from tacit.lq.safeguard import expected_costs
 from tacit.lq.spec import LQSpec
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, StreamedBlock
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import Block, Floats, StreamedBlock
 
 FORMS: tuple[Form, ...] = ("episodes", "streamed")
 """What a world hands over: all episodes at once, or a block that makes them part by part."""

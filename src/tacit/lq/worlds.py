@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.lq import riccati
 from tacit.lq.arguments import check_array, check_number, check_positive
 from tacit.lq.world import Ball, LQWorld, Noise, Sphere, Start, UniformBall
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import Floats
 
 # Random systems: how many are drawn at most, what they cost and how noisy they are; and what an
 # accepted one keeps to, so that the bounds that are public are true and not tight.
