@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from research.command_lines import Parser, whole
@@ -38,25 +39,33 @@ WORLDS = {
 }
 """A small world for every family."""
 
-OPTIONS = (
-    "ucbvi:counter=binary tree",
-    "ucbvi:counter=smooth tree",
-    "ucbvi:stationary=false",
-    "ucbvi:stationary=false,bonus=theory",
-    "ucbpo:stationary=false",
-    "ldpob:stationary=false",
-    "lsvi_ucb:statistic=targets",
-    "lsvi_ucb:statistic=features",
-    "lsvi_ucb_plus_plus:statistic=targets",
-    "linopt_vi:statistic=counts",
-    "linopt_vi:statistic=values",
-    "linopt_po:statistic=values",
-    "certainty_equivalence:level=private",
-    "certainty_equivalence:clip=trajectory",
-    "ofu:bonus=theory",
-    "fitted_functional_q:protect=rewards",
-    "input_perturbation:protect=episode",
-)
+FAMILY_OPTIONS = {
+    "tabular": (
+        "ucbvi:counter=binary tree",
+        "ucbvi:counter=smooth tree",
+        "ucbvi:stationary=false",
+        "ucbvi:stationary=false,bonus=theory",
+        "ucbpo:stationary=false",
+        "ldpob:stationary=false",
+    ),
+    "linear": (
+        "lsvi_ucb:statistic=targets",
+        "lsvi_ucb:statistic=features",
+        "lsvi_ucb_plus_plus:statistic=targets",
+    ),
+    "mixture": (
+        "linopt_vi:statistic=counts",
+        "linopt_vi:statistic=values",
+        "linopt_po:statistic=values",
+    ),
+    "lq": (
+        "certainty_equivalence:level=private",
+        "certainty_equivalence:clip=trajectory",
+        "ofu:bonus=theory",
+    ),
+    "continuous": ("fitted_functional_q:protect=rewards", "input_perturbation:protect=episode"),
+}
+OPTIONS = tuple(chain.from_iterable(FAMILY_OPTIONS.values()))
 """Options that change what is asked of users, or how noise is added."""
 
 # A network takes many steps by default, each of which is a release.

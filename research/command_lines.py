@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from tacit.privacy.errors import InvalidArgument
+
+T = TypeVar("T")
+Number: TypeAlias = tuple[int, int | None, str]
+"""What an argument is at least, by default, and in words."""
+SEED: Number = (0, 0, "of the users and of the noise")
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,9 +36,73 @@ class Parser(argparse.ArgumentParser):
             help="the PNG file to write",
         )
 
+    def add_numbers(self, numbers: Mapping[str, Number]) -> None:
+        """Arguments that are whole numbers."""
+        for name, (least, default, words) in numbers.items():
+            option = f"--{name.replace('_', '-')}"
+            self.add_argument(option, type=whole(least), default=default, help=words)
+
+    def add_budget(self, epsilon: str, delta: str) -> None:
+        """Epsilon and delta, with what they are of."""
+        self.add_argument("--epsilon", type=float, default=1.0, help=epsilon)
+        self.add_argument("--delta", type=float, default=1e-6, help=delta)
+
+    def add_quick(self) -> None:
+        """A flag for a small part of everything."""
+        self.add_argument("--quick", action="store_true", help="a small part of it, as a test")
+
+    def written(self, write: Callable[[], None]) -> None:
+        """Writes what goes to ``--output``, or refuses it."""
+        try:
+            write()
+        except OSError as error:
+            self.error(f"argument --output: cannot be written: {error}")
+
     def error(self, message: str) -> NoReturn:
         """Says what is wrong and exits with code 2."""
         self.exit(2, f"{self.prog}: {message}\n")
+
+
+def parser_of(module: ModuleSpec, about: str) -> Parser:
+    """For a module, with the first line of what it says about itself."""
+    return Parser(f"python -m {module.name}", about.partition("\n")[0])
+
+
+def figure_main(
+    module: ModuleSpec,
+    about: str,
+    measure: Callable[..., T],
+    paint: Callable[[Path, T], None],
+    words: Sequence[Callable[[T], str]],
+    numbers: Mapping[str, Number],
+    quick: bool = True,
+) -> Callable[..., int]:
+    """The command line of a figure that is measured, painted and put into words.
+
+    Args:
+        module: where it is.
+        about: what that module says about itself.
+        measure: is given the arguments by their names.
+        paint: draws what was measured into a file.
+        words: what is printed of it, one after the other.
+        numbers: the arguments besides ``--output``, by name,
+        quick: and whether ``--quick`` is one.
+    """
+
+    def main(arguments: Sequence[str] | None = None) -> int:
+        parser = parser_of(module, about)
+        parser.add_output()
+        parser.add_numbers(numbers)
+        if quick:
+            parser.add_quick()
+        given: dict[str, Any] = vars(parser.parse_args(arguments))
+        output = given.pop("output")
+        measured = measure(**given)
+        parser.written(lambda: paint(output, measured))
+        print(*(say(measured) for say in words), f"The picture is {output}.", sep="\n\n")
+        return 0
+
+    return main
 
 
 def whole(least: int) -> Callable[[str], int]:

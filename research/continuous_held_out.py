@@ -9,7 +9,6 @@ policy that is published in the end, for everybody who comes later.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
-from research.linear_comparison import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
-from research.tables import Measured, table_command
+from research.jobs import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
+from research.tables import ColumnTable, columns_main
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import agent_entry
 from tacit.simulation.compare import median, privacy_dict
@@ -184,7 +183,11 @@ def _plain(job: BoxJob, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-Columns = Mapping[str, Callable[[Row], str]]
+@dataclass(frozen=True)
+class Table(ColumnTable[Case, Row]):
+    """A table with ``times`` as many runs as others."""
+
+    times: int = 1
 
 
 def _score(name: str) -> Callable[[Row], str]:
@@ -214,27 +217,6 @@ def _mean(row: Row) -> str:
 def _unit(row: Row) -> str:
     guarantee = row.runs["own"][0].result.guarantee
     return "nothing" if guarantee is None else guarantee.unit
-
-
-@dataclass(frozen=True)
-class Table:
-    """What one table is about.
-
-    Attributes:
-        title: in words.
-        heads: of the first columns.
-        cases: the rows.
-        columns: of what was measured.
-        note: what to know when reading it.
-        times: how many times as many runs there are as in other tables.
-    """
-
-    title: str
-    heads: tuple[str, ...]
-    cases: tuple[Case, ...]
-    columns: Columns
-    note: str
-    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -412,13 +394,7 @@ def protections() -> Table:
     )
 
 
-TABLES: Mapping[str, Callable[[], Table]] = {
-    "agents": agents,
-    "paper": paper,
-    "baselines": baselines,
-    "online": online,
-    "protections": protections,
-}
+TABLES = {make.__name__: make for make in (agents, paper, baselines, online, protections)}
 
 
 def measure(
@@ -431,43 +407,17 @@ def measure(
         number = min(runs, 2) if quick else runs * table.times
         jobs: list[Job] = [job for case in cases for job in case.jobs.values()]
         found = run_jobs(jobs, range(number), workers)
-        yield (
-            name,
-            table,
-            [Row(case, {key: found[job] for key, job in case.jobs.items()}) for case in cases],
-        )
+        rows = [Row(case, {key: found[job] for key, job in case.jobs.items()}) for case in cases]
+        yield name, table, rows
 
 
 def markdown(table: Table, rows: Sequence[Row]) -> str:
     """A table with its title."""
-    lines = [
-        f"### {table.title}",
-        "",
-        f"| {' | '.join([*table.heads, *table.columns])} |",
-        "|---" * len(table.heads) + "|---:" * len(table.columns) + "|",
-        *(
-            f"| {' | '.join([*row.case.cells, *(cell(row) for cell in table.columns.values())])} |"
-            for row in rows
-        ),
-    ]
     runs = len(next(iter(rows[0].runs.values())))
-    return "\n".join([*lines, "", f"{runs} runs, seeds 0 to {runs - 1}. {table.note}"])
+    return table.markdown(rows, f"{runs} runs, seeds 0 to {runs - 1}. {table.note}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-
-    def measured(given: argparse.Namespace) -> Measured:
-        for name, table, rows in measure(given.only, given.runs, given.workers, given.quick):
-            yield name, markdown(table, rows), [row.to_dict() for row in rows]
-
-    return table_command(
-        "python -m research.continuous_held_out",
-        "Agents with functional noise on seeds on which no constants were chosen.",
-        TABLES,
-        measured,
-        arguments,
-    )
+main = columns_main(__spec__, __doc__, TABLES, measure, lambda _, *found: markdown(*found))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import tacit
-from research.command_lines import Parser
+from research.command_lines import parser_of
 from research.counter_look import PENS, budget_words, logarithmic
 from tacit.simulation.figures import EndLabel, drawing, label_ends
 
@@ -101,16 +101,10 @@ def _label_exits(axes: Axes, x: Sequence[int], lines: dict[str, list[float]]) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(
-        prog="python -m research.counter_errors",
-        description="The worst noise of each counter against the number of releases, as a plot.",
-    )
+    parser = parser_of(__spec__, __doc__)
     parser.add_output()
     given = parser.parse_args(arguments)
-    try:
-        draw(given.output)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
+    parser.written(lambda: draw(given.output))
     print(f"The picture is {given.output}.")
     return 0
 

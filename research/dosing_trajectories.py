@@ -8,8 +8,6 @@ are is in the titles, as exact expected costs.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from research.command_lines import Parser, whole
+from research.command_lines import figure_main
 from research.lq_held_out import DOSING
+from research.sheets import Look, sheet
 from research.tables import joint
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
 from tacit.lq.worlds import dosing
-from tacit.simulation import figures
-from tacit.simulation.figures import INK, PALE
+from tacit.simulation.figures import PALE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,11 +103,12 @@ def paint(path: Path, measured: Measured) -> None:
     guarantee = measured.result.guarantee
     promise = "nothing" if guarantee is None else guarantee.short
     shown = len(measured.courses[0].effects)
-    with _sheet(
+    with sheet(
         path,
         "Dosing: courses before and after private learning",
         f"The same {shown} simulated users in every column, with the same luck; thick: their mean. "
         "Both as distances from the target: 0 is the right effect and the usual dose.",
+        Look((12, 7.4), 0.943, (2, 3), {"sharey": "row", "sharex": True}),
         "Costs are exact expectations over all users. One run of certainty equivalence, seed "
         f"{measured.result.seed}: its gains lose {100 * measured.loss:.2g} % of what control can "
         f"gain.\nGuaranteed to those it learnt from: {promise}. They were served with noise in "
@@ -133,26 +132,6 @@ def _draw(axes: Axes, rows: Floats, colour: str) -> None:
     axes.set_xlim(1, rows.shape[1])
 
 
-@contextmanager
-def _sheet(
-    path: Path, title: str, subtitle: str, footnote: str
-) -> Iterator[tuple[Sequence[Axes], Sequence[Axes]]]:
-    """Two rows of three panels, a common vertical axis in each; saved at the end."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(figures._STYLE):
-        figure = Figure(figsize=(12, 7.4), dpi=130, layout="constrained")
-        above, below = figure.subplots(2, 3, sharey="row", sharex=True)
-        # An empty line keeps the subtitle's place in the layout.
-        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
-        figure.text(0.012, 0.943, subtitle, ha="left", va="center", fontsize=10.5, color=INK)
-        figure.supxlabel(footnote, x=0.012, ha="left", fontsize=8.5, color=INK)
-        yield list(above), list(below)
-        # Without the name and version of the software, equal pictures are equal files.
-        figure.savefig(path, format="png", metadata={"Software": None})
-
-
 def table(measured: Measured) -> str:
     """Costs, and where users end up, in Markdown."""
     lines = [
@@ -171,25 +150,12 @@ def table(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = Parser(
-        prog="python -m research.dosing_trajectories",
-        description="Treatment courses before and after private learning.",
-    )
-    parser.add_output()
-    parser.add_argument("--users", type=whole(100), default=USERS, help="to learn from")
-    parser.add_argument("--shown", type=whole(1), default=SHOWN, help="users in the picture")
-    parser.add_argument("--seed", type=whole(0), default=0, help="of the run")
-    given = parser.parse_args(arguments)
-    measured = measure(given.users, given.shown, given.seed)
-    try:
-        paint(given.output, measured)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
-    print(table(measured))
-    print(f"\nThe picture is {given.output}.")
-    return 0
+NUMBERS = {
+    "users": (100, USERS, "to learn from"),
+    "shown": (1, SHOWN, "users in the picture"),
+    "seed": (0, 0, "of the run"),
+}
+main = figure_main(__spec__, __doc__, measure, paint, [table], NUMBERS, quick=False)
 
 
 if __name__ == "__main__":

@@ -36,20 +36,29 @@ WITHOUT = 45.0
 
 
 @dataclass(frozen=True)
-class Line:
-    """One agent with its options under one model, over all budgets.
+class AgentLine:
+    """An agent as a line of a figure.
 
     Attributes:
         label: what it is called.
         agent: the class.
         pen: how it is drawn.
-        local: whether it is under local DP, else joint.
-        options: of the agent.
     """
 
     label: str
     agent: str
     pen: Pen
+
+
+@dataclass(frozen=True)
+class Line(AgentLine):
+    """One agent with its options under one model, over all budgets.
+
+    Attributes:
+        local: whether it is under local DP, else joint.
+        options: of the agent.
+    """
+
     local: bool
     options: Mapping[str, Any]
 
@@ -242,15 +251,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         costs[label][epsilon] = cost
     print(table(costs))
     if given.output is not None:
-        try:
-            draw(given.output, costs, given.runs)
-        except OSError as error:
-            parser.error(f"argument --output: cannot be written: {error}")
+        parser.written(lambda: draw(given.output, costs, given.runs))
         print(f"\nThe picture is {given.output}.")
     return 0
 
 
-def with_progress(items: Iterator[T], total: int) -> Iterator[T]:
+def with_progress(items: Iterator[T], total: int, doing: str = "running") -> Iterator[T]:
     """The same, under a progress bar where somebody is watching."""
     from rich.console import Console
     from rich.progress import track
@@ -258,7 +264,7 @@ def with_progress(items: Iterator[T], total: int) -> Iterator[T]:
     console = Console(stderr=True)
     yield from track(
         items,
-        "running",
+        doing,
         total=total,
         console=console,
         transient=True,

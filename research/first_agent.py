@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tacit
-from research.command_lines import Parser, whole
+from research.command_lines import SEED, parser_of
 from research.counter_look import budget_words
 
 if TYPE_CHECKING:
@@ -63,15 +63,10 @@ def words(private: Result, plain: Result) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(
-        prog="python -m research.first_agent",
-        description="A private agent learns riverswim from many users, beside a non-private one.",
-    )
+    parser = parser_of(__spec__, __doc__)
     parser.add_output()
-    parser.add_argument("--users", type=whole(1), default=1_000_000, help="one episode each")
-    parser.add_argument("--epsilon", type=float, default=1.0, help="of all that is published")
-    parser.add_argument("--delta", type=float, default=1e-6, help="of all that is published")
-    parser.add_argument("--seed", type=whole(0), default=0, help="of the users and of the noise")
+    parser.add_numbers({"users": (1, 1_000_000, "one episode each"), "seed": SEED})
+    parser.add_budget("of all that is published", "of all that is published")
     given = parser.parse_args(arguments)
     try:
         privacy = tacit.JointDP(given.epsilon, given.delta)

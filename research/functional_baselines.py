@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from research.command_lines import figure_main
 from research.continuous_held_out import (
     DEEP,
     EVALUATION,
@@ -30,9 +31,9 @@ from research.continuous_held_out import (
     BoxJob,
     has_jax,
 )
-from research.linear_comparison import RUNS, WORKERS, figure_command, footnote, run_jobs
+from research.jobs import NUMBERS, RUNS, WORKERS, footnote, label_panels, run_jobs, sized
 from tacit.privacy.models import JointDP
-from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
+from tacit.simulation.figures import PALE, EndLabel, Pen, drawing
 from tacit.simulation.plots import _short_ticks
 
 if TYPE_CHECKING:
@@ -124,9 +125,8 @@ def measure(
     runs: int = RUNS, users: int | None = None, workers: int = WORKERS, quick: bool = False
 ) -> Measured:
     """Runs everything up to so many users; ``quick`` is a small part of it."""
-    if quick:
-        runs, users = min(runs, 2), 30 if users is None else users
-    most = max(SIZES) if users is None else users
+    runs, given = sized(runs, users, quick, 30)
+    most = given or max(SIZES)
     sizes = [size for size in SIZES if size < most] + [most]
     wanted: dict[tuple[float, Line], list[BoxJob]] = {}
     for epsilon in CLAIMS:
@@ -214,8 +214,7 @@ def paint(path: Path, measured: Measured) -> None:
             f"with σ = {CLAIMS[0.9]:g} and {CLAIMS[0.45]:g}, for which these budgets are claimed. "
             "It returns its network without noise: no guarantee at all.",
         )
-        for axes, ends in zip(sheet, labels, strict=True):
-            label_ends(axes, ends)
+        label_panels(sheet, labels)
 
 
 def _draw(axes: Axes, line: Line, sizes: Sequence[int], rows: Floats) -> EndLabel:
@@ -241,16 +240,7 @@ def table(measured: Measured) -> str:
     return "\n".join(found)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    return figure_command(
-        "python -m research.functional_baselines",
-        "Returns of agents for continuous states against users, at two budgets.",
-        measure,
-        paint,
-        table,
-        arguments,
-    )
+main = figure_main(__spec__, __doc__, measure, paint, [table], NUMBERS)
 
 
 if __name__ == "__main__":

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from research.command_lines import figure_main
 from research.continuous_held_out import PAPER_USERS, PLAIN, PRINTED, BoxJob
-from research.linear_comparison import RUNS, WORKERS, figure_command, footnote, run_jobs
-from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
+from research.jobs import NUMBERS, RUNS, WORKERS, ByJob, footnote, label_panels, run_jobs, sized
+from tacit.simulation.figures import PALE, EndLabel, Pen, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tacit.simulation.result import Result
 
 Floats = NDArray[np.float64]
 
@@ -82,27 +82,8 @@ def _job(users: int, sigma: float, options: Mapping[str, Any]) -> BoxJob:
     return BoxJob("line", PRINTED, PLAIN, users, (("sigma", sigma), *sorted(given.items())))
 
 
-@dataclass(frozen=True)
-class Measured:
-    """All runs.
-
-    Attributes:
-        panels: what was run.
-        results: of every job, one per seed.
-    """
-
-    panels: Sequence[Panel]
-    results: Mapping[BoxJob, Sequence[Result]]
-
-    @property
-    def runs(self) -> int:
-        """How many seeds."""
-        return len(next(iter(self.results.values())))
-
-    @property
-    def any_result(self) -> Result:
-        """For what all have in common."""
-        return next(iter(self.results.values()))[0]
+class Measured(ByJob[Sequence[Panel], BoxJob]):
+    """All runs."""
 
     def returns(self, job: BoxJob) -> Floats:
         """Of users one after another, a row per run: what each of them got."""
@@ -126,12 +107,10 @@ def measure(
     runs: int = RUNS, users: int | None = None, workers: int = WORKERS, quick: bool = False
 ) -> Measured:
     """Runs everything; ``quick`` is a small part of it."""
-    if quick:
-        runs, users = min(runs, 2), 10 if users is None else users
-    shown = panels(PAPER_USERS if users is None else users)
+    runs, most = sized(runs, users, quick, 10)
+    shown = panels(most or PAPER_USERS)
     jobs = list(dict.fromkeys(job for panel in shown for job in panel.jobs.values()))
-    found = run_jobs(jobs, range(runs), workers)
-    return Measured(shown, {job: [run.result for run in found[job]] for job in jobs})
+    return Measured.of(shown, run_jobs(jobs, range(runs), workers))
 
 
 # The picture.
@@ -169,20 +148,14 @@ def paint(path: Path, measured: Measured) -> None:
             )
             labels.append([_draw(axes, measured, panel, sigma) for sigma in SIGMAS])
         sheet[0].set(ylabel="return of a user")
-        sheet[0].annotate(
-            "optimum",
-            (0, any_result.optimal_value),
-            xytext=(4, 3),
-            textcoords="offset points",
-            color=PALE,
-        )
-        sheet[0].annotate(
-            "uniform actions",
-            (0, any_result.baseline_value),
-            xytext=(4, 3),
-            textcoords="offset points",
-            color=PALE,
-        )
+        marks = {
+            "optimum": any_result.optimal_value,
+            "uniform actions": any_result.baseline_value,
+        }
+        for name, level in marks.items():
+            sheet[0].annotate(
+                name, (0, level), xytext=(4, 3), textcoords="offset points", color=PALE
+            )
         footnote(
             sheet[0],
             "The algorithm returns its network without noise and carries it without noise from "
@@ -191,8 +164,7 @@ def paint(path: Path, measured: Measured) -> None:
             "a target network, exploration and a gradient step at every step of a user. Last "
             f"panel: what the paper states, {users_words(measured)}.",
         )
-        for axes, ends in zip(sheet, labels, strict=True):
-            label_ends(axes, ends)
+        label_panels(sheet, labels)
 
 
 def users_words(measured: Measured) -> str:
@@ -225,17 +197,12 @@ def table(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    return figure_command(
-        "python -m research.functional_noise",
-        "Returns of Q-learning with functional noise as printed, which has no "
-        "guarantee, by noise and resets.",
-        measure,
-        paint,
-        lambda measured: f"{table(measured)}\n\nThis algorithm has no guarantee.",
-        arguments,
-    )
+def promise(_: Measured) -> str:
+    """What is guaranteed."""
+    return "This algorithm has no guarantee."
+
+
+main = figure_main(__spec__, __doc__, measure, paint, [table, promise], NUMBERS)
 
 
 if __name__ == "__main__":

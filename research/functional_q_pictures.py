@@ -8,7 +8,6 @@ the action that is best by them. All of it is post-processing of what was publis
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from research.command_lines import Parser, whole
+from research.command_lines import figure_main
 from research.continuous_held_out import PAPER, PAPER_USERS
 from research.counter_look import budget_words
-from research.linear_comparison import footnote
+from research.jobs import footnote
 from tacit import FittedFunctionalQ
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.world import BoxWorld
@@ -261,24 +260,11 @@ def best_on_plane(axis: Floats) -> Ints:
     return best
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = Parser(
-        prog="python -m research.functional_q_pictures",
-        description="Published value functions on the line and on the plane.",
-    )
-    parser.add_output()
-    parser.add_argument("--line-users", type=whole(1), default=PAPER_USERS, help="on the line")
-    parser.add_argument("--plane-users", type=whole(1), default=PLANE_USERS, help="on the plane")
-    given = parser.parse_args(arguments)
-    measured = measure(given.line_users, given.plane_users)
-    try:
-        paint(given.output, measured)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
-    print(table(measured))
-    print(f"\nThe picture is {given.output}.")
-    return 0
+NUMBERS = {
+    "line_users": (1, PAPER_USERS, "on the line"),
+    "plane_users": (1, PLANE_USERS, "on the plane"),
+}
+main = figure_main(__spec__, __doc__, measure, paint, [table], NUMBERS, quick=False)
 
 
 if __name__ == "__main__":

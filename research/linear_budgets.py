@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,24 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
-from research.linear_comparison import (
-    CLOSE,
-    DELTA,
-    RUNS,
-    WORKERS,
-    Job,
-    Verdict,
-    close_words,
-    cost_words,
-    figure_command,
-    regrets,
-    run_jobs,
-    spread,
-    times,
-    user_axis,
-)
-from tacit.simulation import figures
-from tacit.simulation.figures import INK, EndLabel, Pen, label_ends
+from research.command_lines import figure_main
+from research.jobs import DELTA, NUMBERS, RUNS, WORKERS, ByWorld, Job, sized, spread
+from research.linear_comparison import CLOSE, Verdict, close_words, cost_words, times, user_axis
+from research.sheets import Look, sheet
+from tacit.simulation.figures import EndLabel, Pen, label_ends
 from tacit.simulation.plots import _curves, _draw_regret, _short_ticks
 from tacit.simulation.plots import _short as short
 
@@ -44,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tacit.privacy.models import Privacy
-    from tacit.simulation.result import Result
 
 Floats = NDArray[np.float64]
 
@@ -82,31 +67,13 @@ def name(key: Key) -> str:
     return key if isinstance(key, str) else f"ε = {key:g}"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """All runs.
-
-    Attributes:
-        users: by world.
-        results: by world and key, one per seed.
-    """
-
-    users: Mapping[str, int]
-    results: Mapping[str, Mapping[Key, Sequence[Result]]]
-
-    @property
-    def runs(self) -> int:
-        """How many seeds."""
-        return len(next(iter(self.results.values()))[TWIN])
+class Measured(ByWorld[Key]):
+    """All runs."""
 
     @property
     def epsilons(self) -> list[float]:
         """Increasing."""
         return [key for key in next(iter(self.results.values())) if isinstance(key, float)]
-
-    def regrets(self, world: str, key: Key) -> Floats:
-        """Of all users, one per run, in optimal returns."""
-        return regrets(self.results[world][key])
 
     def ratio(self, world: str, epsilon: float) -> float:
         """The median regret, in units of that of the twin."""
@@ -117,20 +84,8 @@ def measure(
     runs: int = RUNS, users: int | None = None, workers: int = WORKERS, quick: bool = False
 ) -> Measured:
     """Runs everything; ``quick`` is a small part of it."""
-    if quick:
-        runs, users = min(runs, 2), 2_000 if users is None else users
-    of_world = {world: number if users is None else users for world, number in WORLDS.items()}
-    jobs = {
-        (world, key): job(world, number, key) for world, number in of_world.items() for key in PENS
-    }
-    found = run_jobs(list(jobs.values()), range(runs), workers)
-    return Measured(
-        of_world,
-        {
-            world: {key: [run.result for run in found[jobs[world, key]]] for key in PENS}
-            for world in of_world
-        },
-    )
+    jobs = {key: partial(job, key=key) for key in PENS}
+    return Measured.of(WORLDS, jobs, *sized(runs, users, quick, 2_000), workers)
 
 
 def what_holds(measured: Measured) -> str:
@@ -185,11 +140,13 @@ def _from(epsilons: Sequence[float]) -> str:
 
 def paint(path: Path, measured: Measured) -> None:
     """Regret against users above, users to 90 % and regret against epsilon below."""
-    with _sheet(
+    look = Look((13, 9.5), 0.955, (2, 2), {"sharey": "row"})
+    with sheet(
         path,
         "What a budget buys DP-LSVI-UCB++",
         f"Lines: medians of {measured.runs} runs in as many worlds; bands: 10th to 90th "
         "percentile. δ = 1e-6. Regret is in optimal returns.",
+        look,
     ) as rows:
         labels: list[tuple[Axes, list[EndLabel]]] = []
         for (above, below), world in zip(zip(*rows, strict=True), measured.users, strict=True):
@@ -227,57 +184,22 @@ def _draw_budgets(axes: Axes, measured: Measured, world: str) -> list[EndLabel]:
     return labels
 
 
-@contextmanager
-def _sheet(path: Path, title: str, subtitle: str) -> Iterator[Sequence[Sequence[Axes]]]:
-    """Two rows of two panels, each with one vertical axis, in the style of all figures."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(figures._STYLE):
-        figure = Figure(figsize=(13, 9.5), dpi=130, layout="constrained")
-        panels = figure.subplots(2, 2, sharey="row")
-        # An empty line keeps the subtitle's place in the layout.
-        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
-        figure.text(0.012, 0.955, subtitle, ha="left", va="center", fontsize=10.5, color=INK)
-        yield [list(row) for row in panels]
-        # Without the name and version of the software, equal pictures are equal files.
-        figure.savefig(path, format="png", metadata={"Software": None})
-
-
 def table(measured: Measured) -> str:
     """Medians and quartiles of the regret, in optimal returns, and of users to 90 %."""
-    worlds = list(measured.users)
-    heads = [
-        f"{world}, {short(measured.users[world])} users: {what}"
-        for world in worlds
-        for what in ("regret", "times its twin's", "users to 90 %", "greedy")
-    ]
-    lines = [f"| | {' | '.join(heads)} |", "|---" + "|---:" * len(heads) + "|"]
-    for key in measured.results[worlds[0]]:
-        cells = []
-        for world in worlds:
-            results = measured.results[world][key]
-            ratio = times(measured.ratio(world, key)) if isinstance(key, float) else ""
-            cells += [
-                spread(measured.regrets(world, key).tolist()),
-                ratio,
-                spread([run.users_to_90 for run in results]),
-                spread([run.greedy_users_to_90 for run in results]),
-            ]
-        lines.append(f"| {name(key)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+
+    def cells(world: str, key: Key) -> list[str]:
+        results = measured.results[world][key]
+        return [
+            spread(measured.regrets(world, key).tolist()),
+            times(measured.ratio(world, key)) if isinstance(key, float) else "",
+            spread([run.users_to_90 for run in results]),
+            spread([run.greedy_users_to_90 for run in results]),
+        ]
+
+    return measured.table(("regret", "times its twin's", "users to 90 %", "greedy"), name, cells)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    return figure_command(
-        "python -m research.linear_budgets",
-        "Regret of DP-LSVI-UCB++ against users and epsilon.",
-        measure,
-        paint,
-        lambda measured: f"{table(measured)}\n\n{what_holds(measured)}",
-        arguments,
-    )
+main = figure_main(__spec__, __doc__, measure, paint, [table, what_holds], NUMBERS)
 
 
 if __name__ == "__main__":

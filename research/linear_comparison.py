@@ -15,34 +15,39 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 import tacit
-from research.command_lines import Parser, whole
-from research.epsilon_cost import with_progress
-from tacit.registry import build_world
-from tacit.simulation.figures import INK, EndLabel, Pen, drawing, label_ends
+from research.command_lines import figure_main
+from research.epsilon_cost import DELTA, AgentLine
+from research.jobs import (
+    NUMBERS,
+    RUNS,
+    WORKERS,
+    ByWorld,
+    Job,
+    _world,
+    footnote,
+    sized,
+    spread,
+)
+from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
 from tacit.simulation.plots import _curves, _draw_regret, _short_ticks
-from tacit.simulation.plots import _short as short
-from tacit.simulation.seeds import SeedFailed, noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tacit.privacy.models import Privacy
     from tacit.simulation.result import Result
 
 Floats = NDArray[np.float64]
 
-EPSILON, DELTA = 1.0, 1e-6
-RUNS, WORKERS = 10, 2
+EPSILON = 1.0
 # What counts as close, as a factor of the regret.
 CLOSE = 2.0
 # A count of runs as uneven as seen that is more probable than this may be chance.
@@ -55,152 +60,18 @@ LITERAL = (
 )
 
 
-# Runs of all linear experiments: a world per seed, several at a time.
-
-
-@dataclass(frozen=True)
-class Job:
-    """An agent in a world; every seed has its own world.
-
-    Attributes:
-        world: its name and options, all but the seed.
-        kind: the class of the agent.
-        privacy: its model and budget.
-        users: how many are declared.
-        options: of the agent.
-    """
-
-    world: str
-    kind: str
-    privacy: Privacy
-    users: int
-    options: tuple[tuple[str, Any], ...] = ()
-
-    def with_options(self, **options: Any) -> Job:
-        """The same with other options of the agent."""
-        return replace(self, options=tuple({**dict(self.options), **options}.items()))
-
-    def with_world(self, **options: Any) -> Job:
-        """The same with options of the world."""
-        return replace(self, world=_with(self.world, options))
-
-    def agent(self, seed: int) -> Any:
-        """The agent, before its first user."""
-        return getattr(tacit, self.kind)(
-            _world(_with(self.world, {"seed": seed})).spec,
-            users=self.users,
-            privacy=self.privacy,
-            seed=seed,
-            noise_seed=noise_seed(seed),
-            **dict(self.options),
-        )
-
-    def run(self, seed: int) -> Run:
-        """One run, in the world of that seed."""
-        agent, world = self.agent(seed), _world(_with(self.world, {"seed": seed}))
-        result = tacit.run(agent, world, seed, progress=False)
-        # Most agents replace their policy at every release.
-        switches = getattr(agent, "switches", agent.releases)
-        return Run(result, switches, agent.releases, agent.statistic_kind)
-
-
-@dataclass(frozen=True)
-class Run:
-    """What came out.
-
-    Attributes:
-        result: the run.
-        switches: how often its policy was replaced,
-        releases: of how many times it could have been.
-        statistic: what was asked of users.
-    """
-
-    result: Result
-    switches: int
-    releases: int
-    statistic: str
-
-
-def _with(world: str, options: Mapping[str, Any]) -> str:
-    """A world's name with more options.
-
-    >>> _with("simplex", {"seed": 3}), _with("simplex:states=100", {"seed": 3})
-    ('simplex:seed=3', 'simplex:states=100,seed=3')
-    """
-    more = ",".join(f"{key}={value}" for key, value in options.items())
-    return f"{world}{',' if ':' in world else ':'}{more}" if more else world
-
-
-@lru_cache(maxsize=16)
-def _world(name: str) -> Any:
-    """Several jobs in a row are about one world."""
-    return build_world(name)
-
-
-def run_jobs(
-    jobs: Sequence[Job], seeds: Sequence[int], workers: int = WORKERS
-) -> dict[Job, list[Run]]:
-    """Every job with every seed, under a progress bar; results do not depend on ``workers``.
-
-    Raises:
-        SeedFailed: A run failed; the message says which and why.
-    """
-    jobs = list(dict.fromkeys(jobs))
-    # All jobs of a seed in a row: they share its world.
-    pairs = [(job, seed) for seed in seeds for job in jobs]
-    found: dict[tuple[Job, int], Run] = {}
-    for job, seed, run in with_progress(_running(pairs, min(workers, len(pairs))), len(pairs)):
-        found[job, seed] = run
-    return {job: [found[job, seed] for seed in seeds] for job in jobs}
-
-
-def _running(pairs: Sequence[tuple[Job, int]], workers: int) -> Iterator[tuple[Job, int, Run]]:
-    if workers == 1:
-        yield from map(_run_pair, pairs)
-        return
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-
-    # Spawned, not forked: a fork copies locks that other threads may hold.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        futures = [pool.submit(_run_pair, pair) for pair in pairs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-
-
-def _run_pair(pair: tuple[Job, int]) -> tuple[Job, int, Run]:
-    job, seed = pair
-    try:
-        return job, seed, job.run(seed)
-    except Exception as error:
-        raise SeedFailed(
-            seed, f"{job.kind} on {job.world}: {type(error).__name__}: {error}"
-        ) from error
-
-
 # What is compared.
 
 
 @dataclass(frozen=True)
-class Line:
+class Line(AgentLine):
     """One agent.
 
     Attributes:
-        label: what it is called.
-        agent: the class.
-        pen: how it is drawn.
         private: whether it has the budget.
         printed: whether it has the paper's noise, and its known rewards.
     """
 
-    label: str
-    agent: str
-    pen: Pen
     private: bool = True
     printed: bool = False
 
@@ -226,53 +97,16 @@ WORLDS: Mapping[str, int] = {"two_state": 20_000, "simplex": 100_000}
 """How many users, by world: above ten times what the private agents need."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """All runs.
-
-    Attributes:
-        users: by world.
-        results: by world and line, one per seed.
-    """
-
-    users: Mapping[str, int]
-    results: Mapping[str, Mapping[Line, Sequence[Result]]]
-
-    @property
-    def runs(self) -> int:
-        """How many seeds."""
-        return len(next(iter(self.results.values()))[OURS])
-
-    def regrets(self, world: str, line: Line) -> Floats:
-        """Of all users, one per run, in optimal returns."""
-        return regrets(self.results[world][line])
-
-
-def regrets(results: Sequence[Result]) -> Floats:
-    """Of all users, one per run, in optimal returns."""
-    return np.array([run.regret[-1] / (run.optimal_value - run.reference_value) for run in results])
+class Measured(ByWorld[Line]):
+    """All runs."""
 
 
 def measure(
     runs: int = RUNS, users: int | None = None, workers: int = WORKERS, quick: bool = False
 ) -> Measured:
     """Runs everything; ``quick`` is a small part of it."""
-    if quick:
-        runs, users = min(runs, 2), 2_000 if users is None else users
-    of_world = {world: number if users is None else users for world, number in WORLDS.items()}
-    jobs = {
-        (world, line): line.job(world, number)
-        for world, number in of_world.items()
-        for line in LINES
-    }
-    found = run_jobs(list(jobs.values()), range(runs), workers)
-    return Measured(
-        of_world,
-        {
-            world: {line: [run.result for run in found[jobs[world, line]]] for line in LINES}
-            for world in of_world
-        },
-    )
+    jobs = {line: line.job for line in LINES}
+    return Measured.of(WORLDS, jobs, *sized(runs, users, quick, 2_000), workers)
 
 
 # What holds.
@@ -478,104 +312,18 @@ def user_axis(axes: Axes, results: Sequence[Result]) -> None:
     _short_ticks(axes.xaxis)
 
 
-def footnote(axes: Axes, text: str) -> None:
-    """Small print below all panels."""
-    figure = axes.get_figure(root=True)
-    if figure is not None:
-        figure.supxlabel(text, x=0.012, ha="left", fontsize=8.5, color=INK)
-
-
 def table(measured: Measured) -> str:
     """Medians of the regret, in optimal returns, and of users to 90 %, in Markdown."""
-    worlds = list(measured.users)
-    heads = [
-        f"{world}, {short(measured.users[world])} users: {what}"
-        for world in worlds
-        for what in ("regret", "users to 90 %")
-    ]
-    lines = [f"| | {' | '.join(heads)} |", "|---" + "|---:" * len(heads) + "|"]
-    for line in LINES:
-        cells = []
-        for world in worlds:
-            results = measured.results[world][line]
-            cells += [
-                spread(measured.regrets(world, line).tolist()),
-                spread([run.users_to_90 for run in results]),
-            ]
-        lines.append(f"| {line.label} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+
+    def cells(world: str, line: Line) -> list[str]:
+        results = measured.results[world][line]
+        regrets = measured.regrets(world, line).tolist()
+        return [spread(regrets), spread([run.users_to_90 for run in results])]
+
+    return measured.table(("regret", "users to 90 %"), lambda line: line.label, cells)
 
 
-def spread(values: Sequence[float | None]) -> str:
-    """The median and the quartiles; ``None`` counts as infinite.
-
-    >>> spread([3, 1, 2, None]), spread([None, None]), spread([0.5, 20_000.0, 3e8])
-    ('2.5 [2, 3]', 'not reached', '20,000 [0.5, 300M]')
-    """
-    numbers = np.array([math.inf if value is None else float(value) for value in values])
-    if np.isinf(numbers).all():
-        return "not reached"
-    low, high = np.quantile(numbers, [0.25, 0.75], method="nearest")
-    return f"{amount(float(np.median(numbers)))} [{amount(low)}, {amount(high)}]"
-
-
-def amount(value: float) -> str:
-    """A number for a table.
-
-    >>> amount(0.123456), amount(152.0), amount(12345.6), amount(2.5e8), amount(math.inf)
-    ('0.123', '152', '12,346', '250M', 'not reached')
-    """
-    if math.isinf(value):
-        return "not reached"
-    if value >= 1e7:
-        return short(value)
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def add_arguments(parser: Parser) -> None:
-    """What the linear figures have in common."""
-    parser.add_output()
-    parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every line")
-    parser.add_argument("--users", type=whole(100), default=None, help="of every run")
-    parser.add_argument("--workers", type=whole(1), default=WORKERS, help="processes")
-    parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
-
-
-T = TypeVar("T")
-
-
-def figure_command(
-    prog: str,
-    description: str,
-    measure: Callable[[int, int | None, int, bool], T],
-    paint: Callable[[Path, T], None],
-    words: Callable[[T], str],
-    arguments: Sequence[str] | None = None,
-) -> int:
-    """The command line of a figure that is measured, painted and put into words."""
-    parser = Parser(prog=prog, description=description)
-    add_arguments(parser)
-    given = parser.parse_args(arguments)
-    measured = measure(given.runs, given.users, given.workers, given.quick)
-    try:
-        paint(given.output, measured)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
-    print(words(measured))
-    print(f"\nThe picture is {given.output}.")
-    return 0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    return figure_command(
-        "python -m research.linear_comparison",
-        "Regret of private linear agents against users, at one budget.",
-        measure,
-        paint,
-        lambda measured: f"{table(measured)}\n\n{what_holds(measured)}",
-        arguments,
-    )
+main = figure_main(__spec__, __doc__, measure, paint, [table, what_holds], NUMBERS)
 
 
 if __name__ == "__main__":

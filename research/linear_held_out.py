@@ -8,13 +8,13 @@ than ten times the median.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
-from research.linear_comparison import DELTA, Job
-from research.tables import Case, Row, Table, command, joint, model_words
+from research.jobs import DELTA, Job
+from research.tables import Case, Row, Table, joint, model_words, tables_main
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.simulation.plots import _short as short
 
@@ -80,20 +80,17 @@ PLACES = (TWO_STATE, POOLED, PER_STEP, CHANGING, LARGE)
 
 def agents() -> Table:
     """All agents, with privacy and without."""
+    rows = []
+    for agent in AGENTS:
+        for place in PLACES:
+            for epsilon in place.users:
+                jobs = place.job(agent, joint(epsilon)), place.job(agent, NonPrivate())
+                limit = place.limits[epsilon] if agent == "LSVIUCB" else None
+                rows.append(Case((place.label, agent, f"{epsilon:g}"), *jobs, limit))
     return Table(
         "Users to 90 % under joint DP",
         ("world", "agent", "ε"),
-        tuple(
-            Case(
-                (place.label, agent, f"{epsilon:g}"),
-                place.job(agent, joint(epsilon)),
-                place.job(agent, NonPrivate()),
-                place.limits[epsilon] if agent == "LSVIUCB" else None,
-            )
-            for agent in AGENTS
-            for place in PLACES
-            for epsilon in place.users
-        ),
+        tuple(rows),
         "BatchedLSVIUCB has batches of one size, which the number of declared users sets; it "
         "cannot be good before the first has ended.",
     )
@@ -133,19 +130,19 @@ def local() -> Table:
 
 def weights() -> Table:
     """What variance weights bring."""
+    rows = []
+    for place in (TWO_STATE, POOLED, PER_STEP, CHANGING):
+        for privacy in (joint(1.0), joint(10.0), NonPrivate()):
+            jobs = {
+                kind: place.job("LSVIUCBPlusPlus", privacy, weights=kind)
+                for kind in ("variance", "none")
+            }
+            rows += [
+                Case((place.label, model_words(privacy), kind), jobs[kind], rival=jobs[other])
+                for kind, other in permutations(jobs)
+            ]
     return Table(
-        "LSVIUCBPlusPlus with variance weights and without",
-        ("world", "ε", "weights"),
-        tuple(
-            Case(
-                (place.label, model_words(privacy), kind),
-                place.job("LSVIUCBPlusPlus", privacy, weights=kind),
-                rival=place.job("LSVIUCBPlusPlus", privacy, weights=other),
-            )
-            for place in (TWO_STATE, POOLED, PER_STEP, CHANGING)
-            for privacy in (joint(1.0), joint(10.0), NonPrivate())
-            for kind, other in permutations(("variance", "none"))
-        ),
+        "LSVIUCBPlusPlus with variance weights and without", ("world", "ε", "weights"), tuple(rows)
     )
 
 
@@ -220,24 +217,10 @@ def statistics() -> Table:
     )
 
 
-TABLES = {
-    "agents": agents,
-    "local": local,
-    "weights": weights,
-    "noise": noise,
-    "switching": switching,
-    "statistics": statistics,
-}
+TABLES = {make.__name__: make for make in (agents, local, weights, noise, switching, statistics)}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    return command(
-        "python -m research.linear_held_out",
-        "Linear agents on worlds on which none of their constants was chosen.",
-        TABLES,
-        arguments,
-    )
+main = tables_main(__spec__, __doc__, TABLES)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from research.linear_comparison import (
+from research.command_lines import figure_main
+from research.jobs import (
     DELTA,
+    NUMBERS,
     RUNS,
     WORKERS,
-    figure_command,
+    ByJob,
     footnote,
+    label_panels,
+    sized,
     spread,
 )
 from research.lq_held_out import (
@@ -34,7 +38,7 @@ from research.lq_held_out import (
 )
 from research.tables import joint
 from tacit.privacy.models import LocalDP, NonPrivate
-from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
+from tacit.simulation.figures import PALE, EndLabel, Pen, drawing
 from tacit.simulation.plots import _short as short
 from tacit.simulation.plots import _short_ticks
 from tacit.simulation.result import GOOD_LOSS
@@ -101,27 +105,13 @@ def panels(users: int = USERS) -> dict[str, tuple[Line, ...]]:
     }
 
 
-@dataclass(frozen=True)
-class Measured:
-    """All runs.
-
-    Attributes:
-        panels: what was run, by the title of its panel.
-        results: of every job, one per seed.
-    """
-
-    panels: Mapping[str, Sequence[Line]]
-    results: Mapping[LQJob, Sequence[Result]]
-
-    @property
-    def runs(self) -> int:
-        """How many seeds."""
-        return len(next(iter(self.results.values())))
+class Measured(ByJob[Mapping[str, Sequence[Line]], LQJob]):
+    """All runs, of panels by their titles."""
 
     @property
     def users(self) -> int:
         """Of every run."""
-        return next(iter(self.results.values()))[0].users
+        return self.any_result.users
 
     def losses(self, job: LQJob, users: Floats) -> Floats:
         """Of the gains that are published once so many users were served, a row per run."""
@@ -142,12 +132,10 @@ def measure(
     runs: int = RUNS, users: int | None = None, workers: int = WORKERS, quick: bool = False
 ) -> Measured:
     """Runs everything; ``quick`` is a small part of it."""
-    if quick:
-        runs, users = min(runs, 2), 2_000 if users is None else users
-    shown = panels(USERS if users is None else users)
+    runs, most = sized(runs, users, quick, 2_000)
+    shown = panels(most or USERS)
     jobs = list(dict.fromkeys(line.job for lines in shown.values() for line in lines))
-    found = run_all(jobs, range(runs), workers)
-    return Measured(shown, {job: [run.result for run in found[job]] for job in jobs})
+    return Measured.of(shown, run_all(jobs, range(runs), workers))
 
 
 # The picture.
@@ -180,8 +168,7 @@ def paint(path: Path, measured: Measured) -> None:
             "releases only, and are those of no control until a gate holds better ones to be "
             f"safe. δ = 1e-6. OFU's scale was chosen on other worlds.\n{_printed_words(measured)}",
         )
-        for axes, ends in zip(sheet, labels, strict=True):
-            label_ends(axes, ends)
+        label_panels(sheet, labels)
 
 
 def _printed_words(measured: Measured) -> str:
@@ -239,16 +226,7 @@ def table(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    return figure_command(
-        "python -m research.lq_budget",
-        "Loss of linear-quadratic agents' gains against users, by budget and agent.",
-        measure,
-        paint,
-        table,
-        arguments,
-    )
+main = figure_main(__spec__, __doc__, measure, paint, [table], NUMBERS)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ noise in their controls besides, which costs something as long as there is somet
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,18 +18,8 @@ from typing import Any, cast
 import numpy as np
 
 import tacit
-from research.linear_comparison import (
-    DELTA,
-    RUNS,
-    WORKERS,
-    Job,
-    Run,
-    _with,
-    _world,
-    run_jobs,
-    spread,
-)
-from research.tables import Measured, joint, model_words, table_command
+from research.jobs import DELTA, RUNS, WORKERS, Job, Run, _with, _world, run_jobs, spread
+from research.tables import ColumnTable, columns_main, joint, model_words
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.registry import agent_entry, world_entry
 from tacit.simulation.compare import median, privacy_dict
@@ -266,23 +255,9 @@ HONESTY: Columns = {
 
 
 @dataclass(frozen=True)
-class Table:
-    """What one table is about.
+class Table(ColumnTable[Case, Row]):
+    """A table whose runs start at seed ``first_seed``."""
 
-    Attributes:
-        title: in words.
-        heads: of the first columns.
-        cases: the rows.
-        columns: of what was measured.
-        note: what to know when reading it.
-        first_seed: of the runs.
-    """
-
-    title: str
-    heads: tuple[str, ...]
-    cases: tuple[Case, ...]
-    columns: Columns
-    note: str = ""
     first_seed: int = 0
 
 
@@ -432,29 +407,22 @@ def scales() -> Table:
 
 def local() -> Table:
     """Users who add the noise themselves."""
+    cases = [
+        Case((place.label, f"{epsilon:g}", short(users)), (place.job(privacy, users),))
+        for place in (MIDDLE, DOSING)
+        for epsilon, users in LOCAL_USERS.items()
+        for privacy in [LocalDP(epsilon, DELTA)]
+    ]
     return Table(
         "Certainty equivalence under local DP",
         ("world", "ε", "users"),
-        tuple(
-            Case(
-                (place.label, f"{epsilon:g}", short(users)),
-                (place.job(LocalDP(epsilon, DELTA), users),),
-            )
-            for place in (MIDDLE, DOSING)
-            for epsilon, users in LOCAL_USERS.items()
-        ),
+        tuple(cases),
         {**USERS, **COSTS, **LOSSES, **HONESTY},
         f"{ALL_ZERO}.",
     )
 
 
-TABLES: Mapping[str, Callable[[], Table]] = {
-    "agents": agents,
-    "local": local,
-    "optimism": optimism,
-    "scales": scales,
-    "honesty": honesty,
-}
+TABLES = {make.__name__: make for make in (agents, local, optimism, scales, honesty)}
 
 
 def measure(
@@ -479,18 +447,7 @@ def measure(
 
 def markdown(table: Table, rows: Sequence[Row]) -> str:
     """A table with its title."""
-    heads = [*table.heads, *table.columns]
-    lines = [
-        f"### {table.title}",
-        "",
-        f"| {' | '.join(heads)} |",
-        "|---" * len(table.heads) + "|---:" * len(table.columns) + "|",
-        *(
-            f"| {' | '.join([*row.case.cells, *(cell(row) for cell in table.columns.values())])} |"
-            for row in rows
-        ),
-    ]
-    return "\n".join([*lines, "", table.note])
+    return table.markdown(rows, table.note)
 
 
 def gate_words(rows: Sequence[Row]) -> str:
@@ -511,23 +468,13 @@ def gate_words(rows: Sequence[Row]) -> str:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+def text(name: str, table: Table, rows: Sequence[Row]) -> str:
+    """What is printed: agents with what the gate did."""
+    gate = f" {gate_words(rows)}" if name == "agents" else ""
+    return f"{markdown(table, rows)}{gate}"
 
-    def measured(given: argparse.Namespace) -> Measured:
-        for name, table, rows in measure(given.only, given.runs, given.workers, given.quick):
-            text = markdown(table, rows)
-            if name == "agents":
-                text += f" {gate_words(rows)}"
-            yield name, text, [row.to_dict() for row in rows]
 
-    return table_command(
-        "python -m research.lq_held_out",
-        "Linear-quadratic agents on worlds on which no constants were chosen.",
-        TABLES,
-        measured,
-        arguments,
-    )
+main = columns_main(__spec__, __doc__, TABLES, measure, text)
 
 
 if __name__ == "__main__":

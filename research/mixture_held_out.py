@@ -8,12 +8,12 @@ than ten times the median.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from research.linear_comparison import DELTA, Job
-from research.tables import Case, Table, command, joint, model_words
+from research.jobs import DELTA, Job
+from research.tables import Case, Table, joint, model_words, tables_main
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.simulation.plots import _short as short
 
@@ -151,17 +151,10 @@ def printed() -> Table:
     )
 
 
-TABLES = {"agents": agents, "local": local, "statistics": statistics, "printed": printed}
+TABLES = {make.__name__: make for make in (agents, local, statistics, printed)}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    return command(
-        "python -m research.mixture_held_out",
-        "Mixture agents on worlds on which none of their constants was chosen.",
-        TABLES,
-        arguments,
-    )
+main = tables_main(__spec__, __doc__, TABLES)
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
-from research.command_lines import Parser, whole
-from research.linear_comparison import DELTA, RUNS, WORKERS, Job, run_jobs
+from research.command_lines import figure_main
+from research.jobs import DELTA, PROCESSES, RUNS, WORKERS, Job, run_jobs
 from research.tabular_orders import _band, _logarithmic, _sheet
 from tacit.mixture.worlds import hard_mixture
 from tacit.simulation.figures import PALE, EndLabel, Pen, label_ends
@@ -350,25 +350,8 @@ def _cells(measured: Measured, name: str) -> Iterator[tuple[str, ...]]:
         yield (label, f"{middle[0]:,.0f}", f"{middle[-1]:,.0f}", f"{slope(panel.x, middle):.2f}")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = Parser(
-        prog="python -m research.mixture_orders",
-        description="Regret of mixture agents against users, epsilon, dimension and horizon.",
-    )
-    parser.add_output()
-    parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every point")
-    parser.add_argument("--workers", type=whole(1), default=WORKERS, help="processes")
-    parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
-    given = parser.parse_args(arguments)
-    measured = measure(given.quick, given.runs, given.workers)
-    try:
-        paint(given.output, measured)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
-    print(table(measured))
-    print(f"\nThe picture is {given.output}.")
-    return 0
+NUMBERS = {"runs": (1, RUNS, "seeds of every point"), "workers": PROCESSES}
+main = figure_main(__spec__, __doc__, measure, paint, [table], NUMBERS)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
-from research.command_lines import Parser, whole
+from research.command_lines import SEED, parser_of
 from research.counter_look import PENS, budget_words, logarithmic
+from research.epsilon_cost import with_progress
 from tacit.simulation.figures import EndLabel, drawing, label_ends
 
 if TYPE_CHECKING:
@@ -67,16 +68,6 @@ class Curve:
     std: Floats
     errors: Floats
     memory: int
-
-    @property
-    def promised(self) -> float:
-        """Root of the mean variance over all releases."""
-        return _rms(self.std)
-
-    @property
-    def observed(self) -> float:
-        """Root of the mean squared error over all releases and runs."""
-        return _rms(self.errors)
 
 
 def make_stream(users: int, releases: int, seed: int) -> Stream:
@@ -147,10 +138,10 @@ def _panel(axes: Axes, stream: Stream, curves: Sequence[Curve]) -> list[EndLabel
         if np.any(np.diff(curve.std) < 0):
             # A tree's noise jumps at every release: its mean is the line, the jumps a shadow.
             axes.plot(x, y, "-", color=pen.colour, alpha=0.22, lw=0.7)
-            x, y = [*middles, x[-1]], [_rms(curve.std[a:b]) for a, b in windows]
+            x, y = [*middles, x[-1]], [rms(curve.std[a:b]) for a, b in windows]
             y.append(y[-1])
         axes.plot(x, y, pen.dash, color=pen.colour, alpha=0.75)
-        dots = [_rms(curve.errors[:, a:b]) for a, b in windows]
+        dots = [rms(curve.errors[:, a:b]) for a, b in windows]
         axes.plot(middles, dots, pen.marker, color=pen.colour, ms=6, mec="white", mew=0.6)
         labels.append(EndLabel(x[-1], y[-1], f"{curve.kind}  {curve.std[-1]:.3g}", pen.colour))
     return labels
@@ -170,8 +161,8 @@ def report(stream: Stream, curves: Sequence[Curve], seed: int) -> None:
             "Laplace" if curve.budget.pure else "Gaussian",
             curve.kind,
             f"{curve.std[-1]:.4g}",
-            f"{curve.promised:.4g}",
-            f"{curve.observed:.4g}",
+            f"{rms(curve.std):.4g}",
+            f"{rms(curve.errors):.4g}",
             f"{curve.memory:,}",
         )
     console.print(table)
@@ -195,17 +186,17 @@ def report(stream: Stream, curves: Sequence[Curve], seed: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(
-        prog="python -m research.running_count",
-        description="A private running count of many users by every counter, as a plot.",
-    )
+    parser = parser_of(__spec__, __doc__)
     parser.add_output()
-    parser.add_argument("--users", type=whole(1), default=1_000_000, help="each counts as 0 or 1")
-    parser.add_argument("--releases", type=whole(1), default=1_000, help="at most one per user")
-    parser.add_argument("--epsilon", type=float, default=1.0, help="of all releases together")
-    parser.add_argument("--delta", type=float, default=1e-6, help="for the Gaussian counters")
-    parser.add_argument("--seed", type=whole(0), default=0, help="of the users and of the noise")
-    parser.add_argument("--runs", type=whole(1), default=40, help="runs with independent noise")
+    parser.add_budget("of all releases together", "for the Gaussian counters")
+    parser.add_numbers(
+        {
+            "users": (1, 1_000_000, "each counts as 0 or 1"),
+            "releases": (1, 1_000, "at most one per user"),
+            "seed": SEED,
+            "runs": (1, 40, "runs with independent noise"),
+        }
+    )
     given = parser.parse_args(arguments)
     if given.users < given.releases:
         parser.error(
@@ -220,31 +211,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     stream = make_stream(given.users, given.releases, given.seed)
     making = make_curves(stream, gaussian, pure, given.runs, given.seed)
-    curves = _with_progress(making, len(GAUSSIAN) + len(LAPLACE))
-    try:
-        draw(given.output, stream, curves)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
+    curves = list(with_progress(making, len(GAUSSIAN) + len(LAPLACE), "streaming every counter"))
+    parser.written(lambda: draw(given.output, stream, curves))
     report(stream, curves, given.seed)
     print(f"\nThe picture is {given.output}.")
     return 0
-
-
-def _with_progress(curves: Iterator[Curve], total: int) -> list[Curve]:
-    """All curves, under a progress bar where somebody is watching."""
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    watched = track(
-        curves,
-        "streaming every counter",
-        total=total,
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    return list(watched)
 
 
 def _windows(releases: int) -> list[tuple[int, int]]:
@@ -254,7 +225,8 @@ def _windows(releases: int) -> list[tuple[int, int]]:
     return list(pairwise(cuts))
 
 
-def _rms(values: Floats) -> float:
+def rms(values: Floats) -> float:
+    """Root of the mean square: of promised standard deviations, or of observed errors."""
     return float(np.sqrt(np.mean(np.square(values))))
 
 

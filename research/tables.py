@@ -12,13 +12,14 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from research.command_lines import Parser, whole
-from research.linear_comparison import DELTA, RUNS, WORKERS, Job, Run, run_jobs, spread
+from research.command_lines import parser_of
+from research.jobs import DELTA, PROCESSES, RUNS, WORKERS, Job, Run, run_jobs, spread
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.simulation.compare import median, privacy_dict
@@ -72,22 +73,44 @@ class Case:
         return [job for job in (self.job, self.plain, self.idle, self.rival) if job is not None]
 
 
+C = TypeVar("C")
+
+
 @dataclass(frozen=True)
-class Table:
-    """What one table is about.
+class Headed(Generic[C]):
+    """What a table is about.
 
     Attributes:
         title: in words.
         heads: of the first columns.
         cases: the rows.
+    """
+
+    title: str
+    heads: tuple[str, ...]
+    cases: tuple[C, ...]
+
+    def lines(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+        """The title, all heads, those of what was measured on the right, and the cells of rows."""
+        return [
+            f"### {self.title}",
+            "",
+            f"| {' | '.join([*self.heads, *heads])} |",
+            "|---" * len(self.heads) + "|---:" * len(heads) + "|",
+            *(f"| {' | '.join(cells)} |" for cells in rows),
+        ]
+
+
+@dataclass(frozen=True)
+class Table(Headed[Case]):
+    """A table of users to 90 %.
+
+    Attributes:
         note: what to know when reading it.
         extra: further columns: how often the policy was replaced, which statistic the agent
             chooses by itself, and what is proven.
     """
 
-    title: str
-    heads: tuple[str, ...]
-    cases: tuple[Case, ...]
     note: str = ""
     extra: Literal["", "replaced", "auto", "proven"] = ""
 
@@ -208,7 +231,7 @@ def _share(runs: Sequence[Run]) -> str:
 
 def markdown(table: Table, rows: Sequence[Row]) -> str:
     """A table with its title."""
-    heads = [*table.heads, "users to 90 %", "greedy"]
+    heads = ["users to 90 %", "greedy"]
     if compared := any(row.plain for row in rows):
         heads += ["not private", "ratio"]
     if limited := any(row.case.limit is not None for row in rows):
@@ -217,12 +240,7 @@ def markdown(table: Table, rows: Sequence[Row]) -> str:
         heads.append("fewer than the other")
     extra = {"replaced": ["replaced", "noise alone"], "auto": ["auto"], "proven": ["proven ε"]}
     heads += extra.get(table.extra, [])
-    lines = [
-        f"### {table.title}",
-        "",
-        f"| {' | '.join(heads)} |",
-        "|---" * len(table.heads) + "|---:" * (len(heads) - len(table.heads)) + "|",
-    ]
+    found = []
     for row in rows:
         cells = [*row.case.cells, row.users, spread(_reached(row.runs, greedy=True))]
         if compared:
@@ -238,8 +256,8 @@ def markdown(table: Table, rows: Sequence[Row]) -> str:
             cells.append("chosen" if row.case.chosen else "")
         if table.extra == "proven":
             cells.append(row.proven)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, *(["", table.note] if table.note else [])])
+        found.append(cells)
+    return "\n".join([*table.lines(heads, found), *(["", table.note] if table.note else [])])
 
 
 def measure(
@@ -271,52 +289,49 @@ Measured: TypeAlias = Iterable[tuple[str, str, list[dict[str, Any]]]]
 """Tables, one after the other: their names, in Markdown, and their rows as plain values."""
 
 
-def table_command(
-    prog: str,
-    description: str,
+def table_main(
+    module: ModuleSpec,
+    about: str,
     names: Iterable[str],
     measured: Callable[[argparse.Namespace], Measured],
-    arguments: Sequence[str] | None = None,
-) -> int:
+) -> Callable[..., int]:
     """The command line of a module with tables.
 
     Args:
-        prog: what is typed.
-        description: what it does.
+        module: where they are.
+        about: what that module says about itself.
         names: of its tables.
         measured: makes those in ``only``, from the arguments ``runs``, ``workers`` and ``quick``.
-        arguments: of the command line.
     """
-    parser = Parser(prog=prog, description=description)
-    parser.add_argument("--output", type=file, default=None, help="a .json or .md file, if any")
-    parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every row")
-    parser.add_argument("--workers", type=whole(1), default=WORKERS, help="processes")
-    parser.add_argument(
-        "--only", nargs="+", choices=list(names), default=list(names), help="some tables only"
-    )
-    parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
-    given = parser.parse_args(arguments)
-    start = time.perf_counter()
-    texts, values = [], {}
-    for name, text, rows in measured(given):
-        print(text, end="\n\n", flush=True)
-        texts.append(text)
-        values[name] = rows
-    if given.output is not None:
-        content = {"runs": given.runs, "seconds": time.perf_counter() - start, "tables": values}
-        as_json = given.output.suffix == ".json"
-        data = json.dumps(content, indent=1, allow_nan=False) if as_json else "\n\n".join(texts)
-        try:
-            write_atomic(given.output, f"{data}\n".encode(), 0o644)
-        except OSError as error:
-            parser.error(f"argument --output: cannot be written: {error}")
-        print(f"The tables are in {given.output}.")
-    return 0
+
+    def main(arguments: Sequence[str] | None = None) -> int:
+        parser = parser_of(module, about)
+        parser.add_argument("--output", type=file, default=None, help="a .json or .md file, if any")
+        parser.add_numbers({"runs": (1, RUNS, "seeds of every row"), "workers": PROCESSES})
+        parser.add_argument(
+            "--only", nargs="+", choices=list(names), default=list(names), help="some tables only"
+        )
+        parser.add_quick()
+        given = parser.parse_args(arguments)
+        start = time.perf_counter()
+        texts, values = [], {}
+        for name, text, rows in measured(given):
+            print(text, end="\n\n", flush=True)
+            texts.append(text)
+            values[name] = rows
+        if given.output is not None:
+            seconds = time.perf_counter() - start
+            content = {"runs": given.runs, "seconds": seconds, "tables": values}
+            as_json = given.output.suffix == ".json"
+            data = json.dumps(content, indent=1, allow_nan=False) if as_json else "\n\n".join(texts)
+            parser.written(lambda: write_atomic(given.output, f"{data}\n".encode(), 0o644))
+            print(f"The tables are in {given.output}.")
+        return 0
+
+    return main
 
 
-def command(
-    prog: str, description: str, tables: Tables, arguments: Sequence[str] | None = None
-) -> int:
+def tables_main(module: ModuleSpec, about: str, tables: Tables) -> Callable[..., int]:
     """The command line of a module whose tables are all measured together."""
 
     def measured(given: argparse.Namespace) -> Measured:
@@ -325,4 +340,74 @@ def command(
         for name, (table, rows) in found.items():
             yield name, markdown(table, rows), [row.to_dict() for row in rows]
 
-    return table_command(prog, description, tables, measured, arguments)
+    return table_main(module, about, tables, measured)
+
+
+# Tables with columns of their own.
+
+
+class AnyCase(Protocol):
+    """What every case has."""
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What it is, a cell for each of the table's own heads."""
+        ...
+
+
+class AnyRow(Protocol):
+    """What every row has."""
+
+    @property
+    def case(self) -> AnyCase:
+        """What was run."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        ...
+
+
+R = TypeVar("R", bound=AnyRow)
+
+
+@dataclass(frozen=True)
+class ColumnTable(Headed[C], Generic[C, R]):
+    """A table that says by itself what its columns show.
+
+    Attributes:
+        columns: of what was measured.
+        note: what to know when reading it.
+    """
+
+    columns: Mapping[str, Callable[[R], str]]
+    note: str = ""
+
+    def markdown(self, rows: Sequence[R], note: str) -> str:
+        """With its title."""
+        cells = ([*row.case.cells, *(cell(row) for cell in self.columns.values())] for row in rows)
+        return "\n".join([*self.lines(list(self.columns), cells), "", note])
+
+
+def columns_main(
+    module: ModuleSpec,
+    about: str,
+    names: Iterable[str],
+    measure: Callable[[Sequence[str], int, int, bool], Iterable[tuple[str, C, list[R]]]],
+    text: Callable[[str, C, list[R]], str],
+) -> Callable[..., int]:
+    """The command line of a module whose tables are measured one after the other.
+
+    Args:
+        module: where they are.
+        about: what that module says about itself.
+        names: of its tables.
+        measure: some tables by name, with so many runs and workers, or a small part of it.
+        text: of a table by name with its rows.
+    """
+
+    def measured(given: argparse.Namespace) -> Measured:
+        for name, table, rows in measure(given.only, given.runs, given.workers, given.quick):
+            yield name, text(name, table, rows), [row.to_dict() for row in rows]
+
+    return table_main(module, about, names, measured)

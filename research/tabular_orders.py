@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
-from research.command_lines import Parser, whole
+from research.command_lines import figure_main
 from research.epsilon_cost import with_progress
-from tacit.simulation import figures
-from tacit.simulation.figures import INK, PALE, EndLabel, Pen, label_ends
+from research.sheets import Look, sheet
+from tacit.simulation.figures import PALE, EndLabel, Pen, label_ends
 from tacit.simulation.plots import _short as short
 
 if TYPE_CHECKING:
@@ -281,19 +281,10 @@ def _logarithmic(axes: Axes, label: str) -> None:
 
 @contextmanager
 def _sheet(path: Path, title: str, subtitle: str, columns: int = 2) -> Iterator[Sequence[Axes]]:
-    """Two rows of panels, in the style of all figures; saved at the end."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(figures._STYLE):
-        figure = Figure(figsize=(5.5 * columns, 9), dpi=130, layout="constrained")
-        panels = figure.subplots(2, columns)
-        # An empty line keeps the subtitle's place in the layout.
-        figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
-        figure.text(0.012, 0.952, subtitle, ha="left", va="center", fontsize=10.5, color=INK)
-        yield list(panels.flat)
-        # Without the name and version of the software, equal pictures are equal files.
-        figure.savefig(path, format="png", metadata={"Software": None})
+    """Two rows of panels, one after the other."""
+    look = Look((5.5 * columns, 9), 0.952, (2, columns))
+    with sheet(path, title, subtitle, look) as rows:
+        yield [axes for row in rows for axes in row]
 
 
 def table(measured: Measured) -> str:
@@ -317,24 +308,8 @@ def table(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = Parser(
-        prog="python -m research.tabular_orders",
-        description="Regret and the cost of privacy against the number of users and epsilon.",
-    )
-    parser.add_output()
-    parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every point")
-    parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
-    given = parser.parse_args(arguments)
-    measured = measure(given.quick, given.runs)
-    try:
-        paint(given.output, measured)
-    except OSError as error:
-        parser.error(f"argument --output: cannot be written: {error}")
-    print(table(measured))
-    print(f"\nThe picture is {given.output}.")
-    return 0
+NUMBERS = {"runs": (1, RUNS, "seeds of every point")}
+main = figure_main(__spec__, __doc__, measure, paint, [table], NUMBERS)
 
 
 if __name__ == "__main__":

@@ -49,11 +49,6 @@ class Small:
     family: str
     privacy: Any
 
-    @property
-    def world(self) -> Any:
-        """What it is for."""
-        return small_world(self.family)
-
     def arguments(self) -> dict[str, Any]:
         """What it is made with."""
         return {
@@ -63,6 +58,11 @@ class Small:
             "seed": 0,
             "noise_seed": 1,
         }
+
+    @property
+    def world(self) -> Any:
+        """What it is for."""
+        return small_world(self.family)
 
     def __call__(self, **changed: Any) -> Any:
         """A fresh one, with some arguments changed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from research.hostile.calls import Call, constant
@@ -38,6 +40,11 @@ def _named_entries() -> list[EntryPoint]:
     return entries
 
 
+def _of(world: Any, names: str) -> dict[str, Any]:
+    """What a world was made with."""
+    return {name: getattr(world, name) for name in names.split()}
+
+
 def _class_calls() -> dict[str, Call]:
     line, lq = small_world("continuous"), small_world("lq")
     mixture, linear = small_world("mixture"), small_world("linear")
@@ -50,20 +57,13 @@ def _class_calls() -> dict[str, Call]:
         "LinearWorld": Call(
             LinearWorld,
             constant(
-                features=linear.features,
-                measures=linear.measures,
-                rewards=linear.rewards,
-                horizon=3,
-                start=0,
-                known_rewards=False,
+                **_of(linear, "features measures rewards"), horizon=3, start=0, known_rewards=False
             ),
         ),
         "MixtureWorld": Call(
             MixtureWorld,
             constant(
-                transition_features=mixture.transition_features,
-                weights=mixture.weights,
-                rewards=mixture.rewards,
+                **_of(mixture, "transition_features weights rewards"),
                 horizon=3,
                 start=0,
                 known_rewards=True,
@@ -73,17 +73,7 @@ def _class_calls() -> dict[str, Call]:
         ),
         "LQWorld": Call(
             LQWorld,
-            constant(
-                A=lq.A,
-                B=lq.B,
-                Q=lq.Q,
-                R=lq.R,
-                horizon=3,
-                noise=lq.noise,
-                start=lq.start,
-                norm_bound=None,
-                gain_bound=None,
-            ),
+            constant(**_of(lq, "A B Q R noise start"), horizon=3, norm_bound=None, gain_bound=None),
         ),
         "BoxWorld": Call(
             BoxWorld,

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import tacit
+from research.audit_table import WORLDS
 from tacit import AgentKind, Ask, Block, BudgetExceeded, Episodes, JointDP, registry
 from tacit.core.asks import Asks
 from tacit.core.vector_episodes import VectorEpisodes
@@ -129,13 +130,6 @@ def marked(data: Any, rng: np.random.Generator) -> Any:
 # Every agent there is.
 
 
-WORLDS = {
-    "tabular": "riverswim:states=3,horizon=4",
-    "linear": "simplex:dimension=3,states=8,actions=3,horizon=4",
-    "mixture": "mixture_of_models:dimension=3,states=4,actions=4,horizon=4,seed=700",
-    "lq": "random_system:n=2,d=1,horizon=5,seed=500",
-    "continuous": "line:horizon=8",
-}
 OPTIONS: dict[str, dict[str, Any]] = {"deep_q": {"steps": 2}}
 EXTRA = (
     ("lsvi_ucb", {"statistic": "targets"}),

@@ -65,12 +65,13 @@ def _epsilon_cost() -> Any:
 
 def _running_count() -> Any:
     module = experiment("running_count")
+    rms = module.rms
     stream = module.make_stream(10_000, 60, 0)
     budgets = tacit.Budget(1.0, 1e-6), tacit.Budget(1.0, 0.0)
     curves = module.make_curves(stream, *budgets, 2, 0)
     return [
         [stream.served, stream.items],
-        [[c.kind, c.std, c.errors, c.memory, c.promised, c.observed] for c in curves],
+        [[c.kind, c.std, c.errors, c.memory, rms(c.std), rms(c.errors)] for c in curves],
     ]
 
 

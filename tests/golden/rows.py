@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from research.audit_table import FAMILY_OPTIONS, WORLDS
+
 MODELS: dict[str, dict[str, Any]] = {
     "none": {"kind": "none"},
     "joint": {"kind": "joint", "epsilon": 1.0, "delta": 1e-6},
@@ -50,27 +52,13 @@ OTHER_MODELS: dict[str, dict[str, Any]] = {
 }
 """Some agents run under these as well."""
 
-WORLDS = {
-    "tabular": "riverswim:states=3,horizon=4",
-    "linear": "simplex:dimension=3,states=8,actions=3,horizon=4",
-    "mixture": "mixture_of_models:dimension=3,states=4,actions=4,horizon=4,seed=700",
-    "lq": "random_system:n=2,d=1,horizon=5,seed=500",
-    "continuous": "line:horizon=8",
-}
-"""A small world for every family."""
-
 AGENTS: dict[str, tuple[str, ...]] = {
     "tabular": (
         "ucbvi",
         "ucbpo",
         "pucb",
         "ldpob",
-        "ucbvi:counter=binary tree",
-        "ucbvi:counter=smooth tree",
-        "ucbvi:stationary=false",
-        "ucbvi:stationary=false,bonus=theory",
-        "ucbpo:stationary=false",
-        "ldpob:stationary=false",
+        *FAMILY_OPTIONS["tabular"],
         "ucbvi:schedule=fixed:size=100",
         "ucbpo:schedule=fixed:size=100",
         "pucb:schedule=fixed:size=100",
@@ -81,9 +69,7 @@ AGENTS: dict[str, tuple[str, ...]] = {
         "lsvi_ucb_plus_plus",
         "adaptive_lsvi_ucb",
         "batched_lsvi_ucb",
-        "lsvi_ucb:statistic=targets",
-        "lsvi_ucb:statistic=features",
-        "lsvi_ucb_plus_plus:statistic=targets",
+        *FAMILY_OPTIONS["linear"],
         "lsvi_ucb:schedule=fixed:size=100",
         "lsvi_ucb_plus_plus:schedule=fixed:size=100",
     ),
@@ -91,18 +77,14 @@ AGENTS: dict[str, tuple[str, ...]] = {
         "linopt_vi",
         "linopt_po",
         "ldp_ucrl_vtr",
-        "linopt_vi:statistic=counts",
-        "linopt_vi:statistic=values",
-        "linopt_po:statistic=values",
+        *FAMILY_OPTIONS["mixture"],
         "linopt_vi:schedule=fixed:size=100",
         "linopt_po:schedule=fixed:size=100",
     ),
     "lq": (
         "certainty_equivalence",
         "ofu",
-        "certainty_equivalence:level=private",
-        "certainty_equivalence:clip=trajectory",
-        "ofu:bonus=theory",
+        *FAMILY_OPTIONS["lq"],
         "ofu:schedule=fixed:size=50",
         "certainty_equivalence:schedule=fixed:size=50",
     ),
@@ -114,8 +96,7 @@ AGENTS: dict[str, tuple[str, ...]] = {
         "private_policy_evaluation",
         "deep_q:steps=6",
         "printed_functional_q",
-        "fitted_functional_q:protect=rewards",
-        "input_perturbation:protect=episode",
+        *FAMILY_OPTIONS["continuous"],
     ),
 }
 """Every agent that has a name, and options that change what is asked or how noise is added."""

@@ -1,6 +1,5 @@
 """Agents for continuous states: tables of held-out seeds, and the numbers behind the figures."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -27,27 +26,16 @@ from research.continuous_held_out import (
     Row,
 )
 from research.figure_names import FIGURES
-from research.linear_comparison import Run
+from research.jobs import Run
 from tacit.continuous import line, plane
-from tacit.simulation.result import Result
+from tests.research.commands import TableChecks, curves
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def made_up(greedy=(1.0, 1.0, 2.8), values=None, served=(0, 10, 20), seed=0):
     """A run in a world with returns from 1 to 3."""
-    return Result(
-        agent="a",
-        world="w",
-        privacy="p",
-        seed=seed,
-        served=list(served),
-        values=list(greedy if values is None else values),
-        greedy_values=list(greedy),
-        optimal_value=3.0,
-        baseline_value=1.0,
-        reference_value=1.0,
-    )
+    return curves(served, greedy, values, (3.0, 1.0, 1.0), seed)
 
 
 def runs_of(*results):
@@ -88,12 +76,16 @@ class TestJobs:
         assert np.isnan(continuous_held_out.mean_return(runs[:1])[1])
 
 
-class TestHeldOut:
-    def test_every_table_has_a_cell_for_each_of_its_heads(self):
-        for make in TABLES.values():
-            table = make()
-            assert {len(case.cells) for case in table.cases} == {len(table.heads)}
-            assert len({case.cells for case in table.cases}) == len(table.cases)
+class TestHeldOut(TableChecks):
+    module, only = continuous_held_out, "agents"
+    title, row = "FittedFunctionalQ", "line | 45 |"
+
+    def check(self, rows):
+        first = rows[0]["runs"][FITTED]
+        expected = continuous_held_out.score(BoxJob("line", FITTED, PAPER, 45).run(0).result)
+        assert first["scores"] == [pytest.approx(expected)]
+        assert first["lost"] == [pytest.approx(1.0)]
+        assert rows[0]["runs"]["plain"]["unit"] is None
 
     def test_targets_are_those_asked_for(self):
         targets = {case.cells: case.target for case in continuous_held_out.agents().cases}
@@ -158,35 +150,6 @@ class TestHeldOut:
         table = continuous_held_out.baselines()
         row = Row(table.cases[-1], {FITTED: runs_of(made_up())})
         assert table.columns["PolicyEvaluation"](row) == "-"
-
-    @pytest.mark.parametrize("suffix", ["json", "md"])
-    def test_a_table_is_printed_and_written(self, tmp_path, capsys, suffix):
-        path = tmp_path / f"tables.{suffix}"
-        given = ["--only", "agents", "--quick", "--runs=1", "--workers=1", f"--output={path}"]
-        assert continuous_held_out.main(given) == 0
-        printed = capsys.readouterr().out
-        assert "### FittedFunctionalQ" in printed
-        assert printed.count("\n| line | 45 |") == 2
-        if suffix == "md":
-            assert path.read_text().strip() in printed
-            return
-        rows = json.loads(path.read_text())["tables"]["agents"]
-        first = rows[0]["runs"][FITTED]
-        expected = continuous_held_out.score(BoxJob("line", FITTED, PAPER, 45).run(0).result)
-        assert first["scores"] == [pytest.approx(expected)]
-        assert first["lost"] == [pytest.approx(1.0)]
-        assert rows[0]["runs"]["plain"]["unit"] is None
-
-    @pytest.mark.parametrize(
-        "arguments", [["--output=a.txt"], ["--output=/no/such/folder/a.md"], ["--only", "this"]]
-    )
-    def test_bad_arguments_are_refused_in_one_line(self, capsys, arguments):
-        with pytest.raises(SystemExit) as refused:
-            continuous_held_out.main(arguments)
-        assert refused.value.code == 2
-        printed = capsys.readouterr()
-        assert printed.out == ""
-        assert printed.err.count("\n") == 1
 
 
 class TestNoise:

@@ -4,6 +4,7 @@ import pytest
 
 import tacit
 from research.first_agent import learn, main, words
+from tests.research.commands import REFUSED, names_what_it_refuses
 
 
 def test_a_run_says_what_was_learnt_and_what_it_means(tmp_path, capsys, monkeypatch):
@@ -40,26 +41,6 @@ def test_pure_privacy_has_no_exception():
     assert words(result, result).endswith("more than 2.72 times as likely.")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--epsilon=0"], "epsilon"),
-        (["--epsilon=much"], "epsilon"),
-        (["--delta=1"], "delta"),
-        (["--users=0"], "users"),
-        (["--seed=-1"], "seed"),
-        (["--output=picture.gif"], "output"),
-        (["--output=/no/such/folder/demo.png"], "output"),
-        (["--nonsense"], "nonsense"),
-    ],
-)
-def test_bad_arguments_are_refused_in_one_line(tmp_path, capsys, arguments, named):
-    picture = tmp_path / "demo.png"
-    with pytest.raises(SystemExit) as refused:
-        main([f"--output={picture}", *arguments])
-    assert refused.value.code == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1
-    assert named in printed.err
-    assert not picture.exists()
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_bad_arguments_are_refused_in_one_line(tmp_path, capsys, arguments):
+    names_what_it_refuses(main, arguments, tmp_path, capsys)

@@ -1,6 +1,5 @@
 """Linear-quadratic agents on held-out worlds, by budget, and as courses: numbers and pictures."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -13,24 +12,14 @@ from research.figure_names import FIGURES
 from research.lq_held_out import DOSING, MIDDLE, PLACES, Case, LQJob, LQRun, Row, Table
 from tacit.lq import GainPolicy, dosing, random_system
 from tacit.simulation.result import Result
+from tests.research.commands import TableChecks, curves
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def made_up(served=(0, 10, 100, 1000), greedy=(-2.0, -2.0, -1.04, -1.02), values=None, seed=0):
     """A run in a world with costs between 1 and 2."""
-    return Result(
-        agent="a",
-        world="w",
-        privacy="p",
-        seed=seed,
-        served=list(served),
-        values=list(greedy if values is None else values),
-        greedy_values=list(greedy),
-        optimal_value=-1.0,
-        baseline_value=-2.0,
-        reference_value=-2.0,
-    )
+    return curves(served, greedy, values, (-1.0, -2.0, -2.0), seed)
 
 
 class TestJobs:
@@ -97,12 +86,17 @@ class TestRuns:
         assert np.mean([run.covered for run in runs]) == pytest.approx(0.9, abs=0.0237)
 
 
-class TestTables:
-    def test_every_table_has_a_cell_for_each_of_its_heads(self):
-        for make in lq_held_out.TABLES.values():
-            table = make()
-            assert {len(case.cells) for case in table.cases} == {len(table.heads)}
-            assert len({case.cells for case in table.cases}) == len(table.cases)
+class TestTables(TableChecks):
+    module, only = lq_held_out, "agents"
+    title, row = "Certainty equivalence under joint DP", "random_system 2, 1, 10"
+
+    def prepare(self, monkeypatch):
+        monkeypatch.setattr(lq_held_out, "JOINT_USERS", {1.0: 600, 10.0: 300})
+
+    def check(self, rows):
+        assert [row["users"] for row in rows] == [600, 300]
+        assert [row["limit"] for row in rows] == [900, 90]
+        assert all(len(row["distance_ratios"]) == 1 for row in rows)
 
     def test_limits(self):
         limits = {case.cells: case.limit for case in lq_held_out.agents().cases if case.limit}
@@ -208,34 +202,6 @@ class TestTables:
         found = list(lq_held_out.measure(["one", "two"], runs=3, workers=1))
         assert asked == [([small], [0, 1, 2]), ([], [0, 1, 2])]
         assert [len(row.runs) for _, _, rows in found for row in rows] == [3, 3, 3, 3]
-
-    @pytest.mark.parametrize("suffix", ["json", "md"])
-    def test_a_table_is_printed_and_written(self, tmp_path, capsys, monkeypatch, suffix):
-        monkeypatch.setattr(lq_held_out, "JOINT_USERS", {1.0: 600, 10.0: 300})
-        path = tmp_path / f"tables.{suffix}"
-        given = ["--only", "agents", "--quick", "--runs=1", "--workers=1", f"--output={path}"]
-        assert lq_held_out.main(given) == 0
-        printed = capsys.readouterr().out
-        assert "### Certainty equivalence under joint DP" in printed
-        assert printed.count("\n| random_system 2, 1, 10 ") == 2
-        if suffix == "md":
-            assert path.read_text().strip() in printed
-            return
-        rows = json.loads(path.read_text())["tables"]["agents"]
-        assert [row["users"] for row in rows] == [600, 300]
-        assert [row["limit"] for row in rows] == [900, 90]
-        assert all(len(row["distance_ratios"]) == 1 for row in rows)
-
-    @pytest.mark.parametrize(
-        "arguments", [["--output=a.txt"], ["--output=/no/such/folder/a.md"], ["--only", "this"]]
-    )
-    def test_bad_arguments_are_refused_in_one_line(self, capsys, arguments):
-        with pytest.raises(SystemExit) as refused:
-            lq_held_out.main(arguments)
-        assert refused.value.code == 2
-        printed = capsys.readouterr()
-        assert printed.out == ""
-        assert printed.err.count("\n") == 1
 
 
 class TestBudget:

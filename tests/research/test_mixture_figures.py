@@ -1,6 +1,5 @@
 """Mixture agents on held-out worlds and against the bounds' orders: numbers, tables, pictures."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -10,19 +9,25 @@ import pytest
 import tacit
 from research import mixture_held_out, mixture_orders
 from research.figure_names import FIGURES
-from research.linear_comparison import run_jobs
+from research.jobs import run_jobs
 from research.mixture_orders import GAPS, LOCAL, PRACTICAL, THEORY, Point
 from research.tables import Row
+from tests.research.commands import TableChecks
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-class TestHeldOut:
-    def test_every_table_has_a_cell_for_each_of_its_heads(self):
-        for make in mixture_held_out.TABLES.values():
-            table = make()
-            assert {len(case.cells) for case in table.cases} == {len(table.heads)}
-            assert len({case.cells for case in table.cases}) == len(table.cases)
+class TestHeldOut(TableChecks):
+    module, only = mixture_held_out, "statistics"
+    title, row = "What is asked of users", "mixture_of_models"
+
+    def prepare(self, monkeypatch):
+        monkeypatch.setattr(mixture_held_out, "JOINT_USERS", 2_000)
+
+    def check(self, rows):
+        assert [row["statistic"] for row in rows] == ["model", "values"]
+        assert [row["users"] for row in rows] == [2_000, 2_000]
+        assert rows[0]["switches"] == [rows[0]["releases"]]
 
     def test_limits_are_of_value_iteration_with_known_rewards(self):
         limited = {case.cells: case.limit for case in mixture_held_out.agents().cases if case.limit}
@@ -58,34 +63,6 @@ class TestHeldOut:
         assert run.releases == 4
         assert 0.0 < float(row.proven) < 1.0
         assert float(row.proven) == pytest.approx(run.result.guarantee.epsilon, rel=0.1)
-
-    @pytest.mark.parametrize("suffix", ["json", "md"])
-    def test_a_table_is_printed_and_written(self, tmp_path, capsys, monkeypatch, suffix):
-        monkeypatch.setattr(mixture_held_out, "JOINT_USERS", 2_000)
-        path = tmp_path / f"tables.{suffix}"
-        given = ["--only", "statistics", "--quick", "--runs=1", "--workers=1", f"--output={path}"]
-        assert mixture_held_out.main(given) == 0
-        printed = capsys.readouterr().out
-        assert "### What is asked of users" in printed
-        assert printed.count("\n| mixture_of_models ") == 2
-        if suffix == "md":
-            assert path.read_text().strip() in printed
-            return
-        rows = json.loads(path.read_text())["tables"]["statistics"]
-        assert [row["statistic"] for row in rows] == ["model", "values"]
-        assert [row["users"] for row in rows] == [2_000, 2_000]
-        assert rows[0]["switches"] == [rows[0]["releases"]]
-
-    @pytest.mark.parametrize(
-        "arguments", [["--output=a.txt"], ["--output=/no/such/folder/a.md"], ["--only", "this"]]
-    )
-    def test_bad_arguments_are_refused_in_one_line(self, capsys, arguments):
-        with pytest.raises(SystemExit) as refused:
-            mixture_held_out.main(arguments)
-        assert refused.value.code == 2
-        printed = capsys.readouterr()
-        assert printed.out == ""
-        assert printed.err.count("\n") == 1
 
 
 class TestOrders:

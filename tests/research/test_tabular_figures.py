@@ -11,6 +11,7 @@ from research import epsilon_cost, held_out, tabular_orders
 from research.epsilon_cost import Cost
 from research.figure_names import FIGURES
 from tacit.simulation.result import Result
+from tests.research.commands import refused_in_one_line
 
 
 def result(users, until, greedy=None):
@@ -119,9 +120,4 @@ def test_the_orders_are_measured_and_drawn(tmp_path, capsys):
 @pytest.mark.parametrize("module", sorted({*FIGURES.values(), "research.held_out"}))
 def test_every_figure_refuses_nonsense_in_one_line(module, capsys):
     main = importlib.import_module(module).main
-    with pytest.raises(SystemExit) as refused:
-        main(["--output=/no/such/folder/picture.png", "--nonsense"])
-    assert refused.value.code == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1
+    refused_in_one_line(main, ["--output=/no/such/folder/picture.png", "--nonsense"], capsys)
