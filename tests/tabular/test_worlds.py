@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -18,6 +16,7 @@ from tacit.tabular import (
     random_mdp,
     riverswim,
 )
+from tests.finite.families import imported_by
 
 BUILT_IN = {
     "riverswim": riverswim,
@@ -74,15 +73,6 @@ def test_simulated_returns_have_the_exact_mean(world):
             assert block["transitions"].shape[0] == block["rewards"].shape[0] == steps
             assert abs(block["rewards"].sum() / 1e9 - exact) < 5 * (H / 2) / np.sqrt(1e9)
             assert block["transitions"].sum() == H * 10**9
-
-
-@pytest.mark.parametrize("build", [riverswim, grid, deep_sea, random_mdp, health_coach])
-def test_docstrings_have_the_headings(build):
-    lines = [line.strip() for line in build.__doc__.splitlines()]
-    places = [
-        lines.index(f"{word}:") for word in ("State", "Actions", "Reward", "Optimum", "Source")
-    ]
-    assert places == sorted(places)
 
 
 def test_riverswim():
@@ -285,12 +275,5 @@ def test_a_missing_file_is_missing(tmp_path):
 
 
 def test_importing_worlds_is_cheap():
-    code = (
-        "import sys, tacit.tabular; tacit.tabular.riverswim().optimal_value; "
-        "slow = {'numba', 'gymnasium', 'matplotlib', 'scipy.stats', 'scipy.optimize'}; "
-        "print(sorted(slow & set(sys.modules)))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "[]"
+    slow = {"numba", "gymnasium", "matplotlib", "scipy.stats", "scipy.optimize"}
+    assert imported_by("tacit.tabular.riverswim().optimal_value", slow) == []
