@@ -41,6 +41,13 @@ _FORMAT = "tacit-guarantee"
 _VERSION = 1
 _ITEM = "one user's contribution to one item"
 _MODELS = {"joint": "JDP", "local": "LDP"}
+_REACH = {
+    "joint": (
+        "A trusted curator holds the raw data. What the user herself receives depends on her own "
+        "data and is not covered."
+    ),
+    "local": "Nobody has to be trusted with the raw data: the curator sees noisy reports only.",
+}
 _SAMPLERS = {
     "floating-point": (
         "The noise is drawn in floating point: the proof is for real numbers, and the lowest bits "
@@ -158,11 +165,7 @@ class Guarantee:
     def short(self) -> str:
         """One line: numbers, model, relation, number of releases."""
         whom = "per user" if self._whole else f"for {self.unit.partition(';')[0]}"
-        parts = [
-            f"{self._budget}-{_MODELS[self.model]} {whom}",
-            self.relation.value,
-            self._count(),
-        ]
+        parts = [f"{self._budget}-{_MODELS[self.model]} {whom}", self.relation.value, self._count()]
         if self.episodes_per_user > 1:
             parts.append(f"at most {self.episodes_per_user:,} episodes each")
         if self.simulation_only:
@@ -172,7 +175,7 @@ class Guarantee:
     def __str__(self) -> str:
         name = f"{'pure ' if self.pure else ''}{self.model} differential privacy"
         claim = f"{self._budget}-{name} for {self.unit}, {self.relation.value}."
-        sentences = [claim, self._bound(), self._reach(), self._releases()]
+        sentences = [claim, self._bound(), _REACH[self.model], self._releases()]
         if self.episodes_per_user > 1:
             sentences.append(
                 f"It covers a user who takes part up to {self.episodes_per_user:,} times, all her "
@@ -220,14 +223,6 @@ class Guarantee:
             f"{changed}, the probability of any event in {seen} would differ by at most a factor "
             f"{factor}{added}.{warning}"
         )
-
-    def _reach(self) -> str:
-        if self.model == "joint":
-            return (
-                "A trusted curator holds the raw data. What the user herself receives depends on "
-                "her own data and is not covered."
-            )
-        return "Nobody has to be trusted with the raw data: the curator sees noisy reports only."
 
     def _releases(self) -> str:
         if self.releases is None:

@@ -148,8 +148,7 @@ class JointDP(_Budgeted):
     statistic has a sensitivity in the 1-norm.
 
     Attributes:
-        epsilon: budget of one user.
-        delta: budget of one user.
+        epsilon, delta: budget of one user.
         relation: replace-one, or zero-out.
         episodes_per_user: the guarantee is for users with at most this many episodes (g). In
             general the noise grows g-fold: episodes in one release may add up.
@@ -224,8 +223,7 @@ class LocalDP(_Budgeted):
     Local DP is replace-one by definition. A user sends one report per episode.
 
     Attributes:
-        epsilon: budget of one user.
-        delta: budget of one user.
+        epsilon, delta: budget of one user.
         mechanism: ``"gaussian"`` (needs delta > 0, and then the default), ``"laplace"`` (pure;
             the default at delta = 0), or ``"randomised response"`` for one-hot statistics (pure).
         episodes_per_user: the guarantee is for users with at most this many reports (g). Reports

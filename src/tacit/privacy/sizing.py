@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import flip_probability, noise_scale
@@ -16,10 +15,7 @@ from tacit.privacy.statistic import Statistic
 def users_above_noise(statistic: Statistic, privacy: Privacy, multiple: float) -> int:
     """How many users a block needs to be so many times the noise of one sum; 1 without noise.
 
-    Args:
-        statistic: what is summed.
-        privacy: what sets the noise.
-        multiple: in standard deviations of a sum with weight 1.
+    The multiple is in standard deviations of a sum with weight 1.
     """
     if not privacy.private:
         return 1
@@ -53,17 +49,13 @@ def release_noise(statistic: Statistic, privacy: Privacy, users: int) -> float:
 def check_question(statistic: Statistic, privacy: Privacy, size: str) -> None:
     """Refuses what no noise of a model hides, before anything is made and anybody comes.
 
-    Args:
-        statistic: what will be asked.
-        privacy: the model.
-        size: the argument that its sensitivity is made of.
+    The sensitivity of what will be asked is made of the argument that ``size`` names.
     """
     if not privacy.private:
         return
-    norm: Literal["l1", "l2"] = "l1" if privacy.needs_l1 else "l2"
     try:
-        statistic.sensitivity(Relation.REPLACE_ONE, norm)
+        statistic.sensitivity(Relation.REPLACE_ONE, privacy.norm)
         if privacy.exact:
-            grid_step(statistic, norm)
+            grid_step(statistic, privacy.norm)
     except InvalidArgument as error:
         raise InvalidArgument(f"privacy and {size} do not go together: {error}") from None

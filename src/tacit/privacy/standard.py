@@ -52,7 +52,9 @@ class ClippedSum(Statistic):
         """Each user's vector, scaled back to the ball."""
         values = _matrix(block, "values", (self.dimension,))
         values = np.where(np.isfinite(values).all(axis=-1, keepdims=True), values, 0.0)
-        return _clipped(values, self.radius)
+        # In two steps, so that neither the length overflows nor the factor vanishes.
+        unit, length = _directions(values)
+        return np.where(length <= self.radius, values, unit * self.radius)
 
 
 @dataclass(frozen=True)
@@ -232,15 +234,6 @@ def _matrix(block: Block, name: str, shape: tuple[int, ...]) -> Floats:
     if array.shape != (block.users, *shape):
         raise InvalidArgument(f"{name!r} must have shape (users, {shape}), got {array.shape}")
     return array
-
-
-def _clipped(vectors: Floats, bound: float) -> Floats:
-    """Finite vectors scaled back to length ``bound``, along the last axis.
-
-    In two steps, so that neither the length overflows nor the factor vanishes.
-    """
-    unit, length = _directions(vectors)
-    return np.where(length <= bound, vectors, unit * bound)
 
 
 def _clip_factor(vectors: Floats, bound: float) -> Floats:

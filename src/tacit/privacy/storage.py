@@ -76,15 +76,11 @@ def write_state(
 
     When this returns, the whole state is on disk. When it raises, ``path`` holds what it held
     before (only a failure to make the *directory* durable leaves the new file, whole, in place).
-    Equal states give equal bytes.
+    Equal states give equal bytes. :func:`read_state` must ask for the ``kind`` to read it back.
 
-    Args:
-        path: The file to write or to replace.
-        kind: What :func:`read_state` must ask for to read it back.
-        meta: Values that JSON represents exactly; integers of 128 bits and more are exact.
-        arrays: Boolean, integer, float32 and float64 arrays, of any shape and content.
-        secret: The file gets mode 0600, also if it replaces a file that others could read.
-            Otherwise it gets 0644 less the process's umask.
+    Metadata are values that JSON represents exactly, as it does integers of 128 bits and more.
+    Arrays are boolean, integer, float32 or float64, of any shape and content. A secret file gets
+    mode 0600, also if it replaces one that others could read; another 0644 less the umask.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

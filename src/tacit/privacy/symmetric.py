@@ -36,8 +36,7 @@ def pack(matrices: Floats) -> Floats:
     [1.0, 2.8284, 3.0]
     """
     rows, columns, scale = _triangle(matrices.shape[-1])
-    vectors: Floats = (matrices[..., rows, columns] + matrices[..., columns, rows]) * scale
-    return vectors
+    return np.asarray((matrices[..., rows, columns] + matrices[..., columns, rows]) * scale)
 
 
 def unpack(vectors: Floats, dimension: int) -> Floats:

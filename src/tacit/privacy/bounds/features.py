@@ -38,10 +38,7 @@ def farthest_products(table: Floats, targets: Floats, longest: float) -> float:
     pairs of states and actions alone are too many, distances are at most twice the largest length,
     or sqrt(2) times if neither features nor targets are negative.
 
-    Args:
-        table: features times weights, (S A, d).
-        targets: (k, S).
-        longest: the largest length.
+    The table, features times weights, is (S A, d), and the targets (k, S).
     """
     alone = longest**2
     nonnegative = (table >= 0).all() and (targets >= 0).all()
@@ -150,8 +147,7 @@ class BoundedSteps(Statistic):
     @cached_property
     def _lengths(self) -> Floats:
         """|phi|^2, (S, A)."""
-        lengths: Floats = (self.features**2).sum(axis=-1)
-        return lengths
+        return np.asarray((self.features**2).sum(axis=-1))
 
     @cached_property
     def _longest(self) -> float:
@@ -162,8 +158,7 @@ class BoundedSteps(Statistic):
     def _step_lengths(self) -> Floats:
         """The largest |y|, (S, A)."""
         q = self._lengths
-        lengths: Floats = np.sqrt(self.gram * q * q + self._cross * q)
-        return lengths
+        return np.asarray(np.sqrt(self.gram * q * q + self._cross * q))
 
     def _add_up(self, lengths: Floats) -> float:
         """What the largest of a table (1 or H, S, A) of lengths add up to; see the class."""
@@ -243,8 +238,7 @@ class BoundedSteps(Statistic):
                 most[1, other] = max(most[1, other], largest.max())
         if S == 1:
             most[1], most[:, 1] = 0.0, 0.0
-        distances: Floats = np.sqrt(most)
-        return distances
+        return np.asarray(np.sqrt(most))
 
     def l2(self, relation: Relation) -> float:
         """See the class."""

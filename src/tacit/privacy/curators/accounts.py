@@ -11,7 +11,7 @@ from tacit.privacy.arguments import FilePath, positive, whole_number
 from tacit.privacy.curators.participants import Participants
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.ledger import Ledger, Terms
-from tacit.privacy.ledger.opening import open_for
+from tacit.privacy.ledger.ledger import open_for
 from tacit.privacy.ledger.records import above
 from tacit.privacy.models import JointDP
 
@@ -28,8 +28,7 @@ class BlockAccounts:
     Attributes:
         limit: what one episode may spend.
         power: what a cost is raised to before it is added: 2, or 1 under pure DP.
-        exact: what each block has spent.
-        keys: under which key each block is on the ledger.
+        exact, keys: what each block has spent, and under which key it is on the ledger.
         ledger: where charges are recorded before anything is drawn, if there is one.
     """
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import MOST_USERS, fitting, instance_of, positive, whole_number
-from tacit.privacy.curators.participants import Participants
+from tacit.privacy.curators.participants import Participants, UserIds
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource
@@ -153,10 +153,7 @@ class Curator(Uncopyable, ABC):
             return number
 
     def enter(
-        self,
-        statistic: Statistic,
-        block: Block | int,
-        user_ids: Sequence[int | str] | None = None,
+        self, statistic: Statistic, block: Block | int, user_ids: Sequence[int | str] | None = None
     ) -> int:
         """The number of a block that enters a stream: of one that is here, or given as raw data."""
         if isinstance(block, Block):
@@ -362,15 +359,12 @@ class Stream(ABC):
     def __init__(self, curator: Curator, name: str, statistic: Statistic) -> None:
         self.name = name
         self.statistic = statistic
+        self.users = 0
         self.entered: set[int] = set()
         self._curator = curator
 
     def release(
-        self,
-        block: Block | int,
-        *,
-        keep: bool = False,
-        user_ids: Sequence[int | str] | None = None,
+        self, block: Block | int, *, keep: bool = False, user_ids: Sequence[int | str] | None = None
     ) -> Release:
         """Adds a block and publishes the running sum.
 
@@ -383,11 +377,9 @@ class Stream(ABC):
             return self._release(block, keep, user_ids)
 
     @abstractmethod
-    def _release(
-        self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
-    ) -> Release: ...
+    def _release(self, block: Block | int, keep: bool, user_ids: UserIds) -> Release: ...
 
-    def _enter(self, block: Block | int, user_ids: Sequence[int | str] | None) -> int:
+    def _enter(self, block: Block | int, user_ids: UserIds) -> int:
         """The number of a block that enters, for the first time."""
         number = self._curator.enter(self.statistic, block, user_ids)
         if number in self.entered:

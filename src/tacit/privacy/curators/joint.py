@@ -29,7 +29,7 @@ from tacit.privacy.arguments import FilePath, file_name, instance_of
 from tacit.privacy.curators.accounts import BlockAccounts
 from tacit.privacy.curators.gate import Curator, Release, Wanted, WantedStream
 from tacit.privacy.curators.joint_stream import JointStream, JointStreams
-from tacit.privacy.curators.saves import Extra, read_curator, reopen, save_curator
+from tacit.privacy.curators.saves import Extra, SaveMark, read_curator, reopen, save_curator
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.exact import (
     ExactNoise,
@@ -318,8 +318,11 @@ class JointCurator(Curator):
                 made with a ledger and none (or another) is given.
         """
         curator, mark = read_curator(path, source, JointCurator)
-        reopen(curator, ledger, mark, autosave)
+        curator._reopen(ledger, mark, autosave)
         return curator
+
+    def _reopen(self, ledger: FilePath | None, mark: SaveMark, autosave: FilePath | None) -> None:
+        reopen(self, ledger, mark, autosave)
 
 
 def _shares(selection: Mapping[int, float], exact: bool) -> tuple[float, dict[int, float], float]:

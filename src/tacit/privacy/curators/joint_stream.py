@@ -1,17 +1,14 @@
-"""A counter over blocks, under the joint curator's accounts.
-
-A block pays the counter's whole cost when it enters, once; see :mod:`tacit.privacy.curators.joint`.
-"""
+"""Counters over blocks; see :mod:`tacit.privacy.curators.joint`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.counters import Counter, Noiseless, make_counter
 from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.curators.gate import Release, Stream, WantedStream
+from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import ExactNoise, check_reach, reach, whole_kind
 from tacit.privacy.statistic import Block, Floats, Statistic
@@ -111,7 +108,6 @@ class JointStream(Stream):
         self.counter = made
         self.cost = cost
         self.step = step
-        self.users = 0
         self.reach = 0.0
 
     @property
@@ -136,9 +132,7 @@ class JointStream(Stream):
             )
         self.statistic = statistic
 
-    def _release(
-        self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
-    ) -> Release:
+    def _release(self, block: Block | int, keep: bool, user_ids: UserIds) -> Release:
         curator = self._curator
         curator.check_ready()
         if self.counter.releases is not None and self.counter.released >= self.counter.releases:

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted, WantedStream
+from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import (
     ExactNoise,
@@ -83,8 +84,7 @@ def report(
         return (noise.uniform(vector.shape) < chance).astype(np.float64)
     scale = noise_scale(statistic, privacy)
     draw = noise.normal if privacy.mechanism == "gaussian" else noise.laplace
-    noisy: Floats = vector + scale * draw(vector.shape)
-    return noisy
+    return np.asarray(vector + scale * draw(vector.shape))
 
 
 def noise_scale(statistic: Statistic, privacy: LocalDP) -> float:
@@ -144,10 +144,7 @@ class LocalCurator(Curator):
         return self._enter(block, user_ids)
 
     def collect(
-        self,
-        statistic: Statistic,
-        reports: ArrayLike,
-        user_ids: Sequence[int | str] | None = None,
+        self, statistic: Statistic, reports: ArrayLike, user_ids: Sequence[int | str] | None = None
     ) -> int:
         """Takes real reports, one row per user; returns the number of their block.
 
@@ -180,7 +177,7 @@ class LocalCurator(Curator):
         # NaN fails the comparison.
         return np.asarray((np.abs(reports) <= longest).all(axis=1))
 
-    def _enter(self, block: Block, user_ids: Sequence[int | str] | None) -> int:
+    def _enter(self, block: Block, user_ids: UserIds) -> int:
         """Adds a block; only reports that are admitted count."""
         number = super().add(block, user_ids)
         self._block_users[number] = self._blocks[number].users
@@ -195,9 +192,7 @@ class LocalCurator(Curator):
         """
         self._owner.check("curator")
         self._check_unit(statistic)
-        known = [
-            b for b in range(len(self._block_users)) if b in self._reports or b in self._blocks
-        ]
+        known = sorted({*self._reports, *self._blocks})
         _check_unpriced(wanted)
         selection = self._selection(wanted, known)
         kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
@@ -212,8 +207,7 @@ class LocalCurator(Curator):
         for block, total in fresh.items():
             self._reports[block] = (statistic.fingerprint, total)
             del self._blocks[block]
-        value = np.zeros(statistic.layout.size)
-        variance = np.zeros(statistic.layout.size)
+        value, variance = np.zeros((2, statistic.layout.size))
         for block, weight in selection.items():
             users = self._block_users[block]
             estimate, spread = self._estimate(statistic, self._reports[block][1], users)
@@ -221,9 +215,12 @@ class LocalCurator(Curator):
             variance += weight**2 * spread
         if kept is not None:
             value, variance = np.where(kept, value, 0.0), np.where(kept, variance, 0.0)
-        std = _std_parts(statistic, np.sqrt(variance))
+        std, layout = np.sqrt(variance), statistic.layout
+        # Per part; one number where all entries agree.
+        same = bool((std == std[0]).all())
+        parts = layout.stds(float(std[0])) if same else layout.unpack(std)
         users = sum(self._block_users[b] for b in selection)
-        return self._publish_sum(statistic, value, std, users, self.privacy.report_cost)
+        return self._publish_sum(statistic, value, parts, users, self.privacy.report_cost)
 
     def _stream(self, statistic: Statistic, wanted: WantedStream) -> Stream:
         """The running sum of all reports so far, whatever ``kind`` of counter is asked for."""
@@ -234,39 +231,37 @@ class LocalCurator(Curator):
     @property
     def guarantee(self) -> Guarantee:
         """What each user's device guarantees, whoever reads the reports."""
-        gaussian = self.privacy.mechanism == "gaussian"
-        exact = self.privacy.exact
-        bits = self.privacy.reports_bits
-        mechanism = f"{self.privacy.mechanism} report from the device"
-        if exact:
-            noise = exact_words(not gaussian, self.privacy.epsilon, self.privacy.delta)
+        privacy, g = self.privacy, self.privacy.episodes_per_user
+        gaussian = privacy.mechanism == "gaussian"
+        mechanism = f"{privacy.mechanism} report from the device"
+        if privacy.exact:
+            noise = exact_words(not gaussian, privacy.epsilon, privacy.delta)
             mechanism = f"report from the device with {noise}"
-        g = self.privacy.episodes_per_user
         return Guarantee(
             model="local",
-            epsilon=self.privacy.epsilon,
-            delta=self.privacy.delta if gaussian else 0.0,
-            mu=self.privacy.budget.mu if gaussian and not exact else None,
+            epsilon=privacy.epsilon,
+            delta=privacy.delta if gaussian else 0.0,
+            mu=privacy.budget.mu if gaussian and not privacy.exact else None,
             relation=Relation.REPLACE_ONE,
             unit=self._unit(g),
             releases=g,
             mechanism=mechanism,
-            sampler="bits" if bits else self.privacy.sampler,
+            sampler="bits" if privacy.reports_bits else privacy.sampler,
             simulation_only=self._noise.simulation,
             episodes_per_user=g,
         )
 
     def _simulate(self, statistic: Statistic, block: Block) -> Floats:
         """The sum of the reports of a block's users, in one exact draw."""
-        users, size = block.users, statistic.layout.size
+        users, shape = block.users, (statistic.layout.size,)
         if self.privacy.reports_bits:
             return self._simulate_bits(statistic, block)
         if isinstance(self._source, ExactNoise):
             return self._simulate_exact(self._source, statistic, block)
         total, scale = statistic.total(block), noise_scale(statistic, self.privacy)
         if self.privacy.mechanism == "gaussian":
-            return total + math.sqrt(users) * scale * self._noise.normal((size,))
-        return total + scale * self._noise.laplace_sum(users, (size,))
+            return total + math.sqrt(users) * scale * self._noise.normal(shape)
+        return total + scale * self._noise.laplace_sum(users, shape)
 
     def _simulate_exact(self, source: ExactNoise, statistic: Statistic, block: Block) -> Floats:
         """Whole numbers, as reports are, and the sum of their noise in one draw."""
@@ -324,9 +319,7 @@ class LocalStream(Stream):
         """Grows with the number of users, which is not known ahead: see each release."""
         return None
 
-    def _release(
-        self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
-    ) -> Release:
+    def _release(self, block: Block | int, keep: bool, user_ids: UserIds) -> Release:
         """Adds a block's reports; raw data is never kept."""
         if len(self.entered) >= self._releases:
             raise HorizonExceeded(
@@ -342,10 +335,3 @@ class LocalStream(Stream):
 def _check_unpriced(wanted: Wanted | WantedStream) -> None:
     if wanted.mu is not None or wanted.epsilon is not None:
         raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
-
-
-def _std_parts(statistic: Statistic, std: Floats) -> dict[str, float | NDArray[np.float64]]:
-    """Per part; one number where all entries agree."""
-    if (std == std[0]).all():
-        return dict(statistic.layout.stds(float(std[0])))
-    return dict(statistic.layout.unpack(std))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.counters import Noiseless
 from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted, WantedStream
+from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
@@ -54,16 +53,13 @@ class _NonPrivateStream(Stream):
         self, curator: NonPrivateCurator, name: str, statistic: Statistic, releases: int
     ) -> None:
         super().__init__(curator, name, statistic)
-        self.users = 0
         self._counter = Noiseless(releases=releases, shape=(statistic.layout.size,))
 
     @property
     def std(self) -> Floats:
         return self._counter.std
 
-    def _release(
-        self, block: Block | int, keep: bool, user_ids: Sequence[int | str] | None
-    ) -> Release:
+    def _release(self, block: Block | int, keep: bool, user_ids: UserIds) -> Release:
         number = self._enter(block, user_ids)
         raw = self._curator._raw(number)
         vector = self._counter.release(self.statistic.total(raw))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from tacit.privacy.arguments import row_ids
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.pseudonyms import NAME_BYTES, Name, name_of
 from tacit.privacy.statistic import Block
+
+UserIds: TypeAlias = Sequence[int | str] | None
+"""One per row of a block, or none at all."""
 
 
 class Participants:

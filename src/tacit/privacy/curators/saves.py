@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import CorruptFile, DoubleSpend, InvalidArgument
 from tacit.privacy.exact import ExactNoise
-from tacit.privacy.ledger.opening import open_again
+from tacit.privacy.ledger.ledger import open_again
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.statistic import Block
@@ -67,18 +67,8 @@ def save_curator(curator: JointCurator, path: FilePath) -> None:
 def _write(curator: JointCurator, path: FilePath, mark: SaveMark) -> None:
     privacy, source, blocks = curator.privacy, curator.source, curator._blocks
     meta: dict[str, Any] = {
-        "token": mark.token,
-        "ledger": mark.ledger,
-        "run": mark.run,
-        "after": mark.after,
-        "privacy": {
-            "epsilon": privacy.epsilon,
-            "delta": privacy.delta,
-            "relation": privacy.relation.value,
-            "episodes_per_user": privacy.episodes_per_user,
-            "disjoint": privacy.disjoint,
-            "sampler": privacy.sampler,
-        },
+        **asdict(mark),
+        "privacy": asdict(privacy) | {"relation": privacy.relation.value},
         "declared_users": curator.declared_users,
         "protects": curator.protects,
         "releases": curator.releases,
@@ -186,13 +176,12 @@ def reopen(
 
 def _check_source(meta: dict[str, Any], source: NoiseSource | None) -> None:
     """Whether a save can go on with this source, or without one."""
-    if source is None:
-        if meta.get("own_source"):
-            raise InvalidArgument(
-                "this save was made with a source of noise of its own, which no file holds: give "
-                "source="
-            )
-    elif meta.get("noise") is not None or source.simulation:
+    if source is None and meta.get("own_source"):
+        raise InvalidArgument(
+            "this save was made with a source of noise of its own, which no file holds: give "
+            "source="
+        )
+    if source is not None and (meta.get("noise") is not None or source.simulation):
         # What was or will be drawn from a seed protects nobody; half of a run would hide that.
         raise InvalidArgument(
             "source is for real runs, and neither it nor the save may be a simulation"
@@ -203,9 +192,7 @@ def _with_prefix(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, N
     return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
 
 
-def _dump_release(
-    release: Release | None, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]
-) -> None:
+def _dump_release(release: Release | None, meta: dict[str, Any], arrays: Arrays) -> None:
     if release is None:
         meta["last"] = None
         return

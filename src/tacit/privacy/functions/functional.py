@@ -49,37 +49,19 @@ from numpy.typing import ArrayLike
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, ways
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functions.kernels import (
-    OU,
-    RBF,
-    BandLimited,
-    GridFunctions,
-    Kernel,
-    Matern32,
-    Matern52,
-    ProductOU,
-)
-from tacit.privacy.functions.ou_path import GPPath, OUPath, bridge
+from tacit.privacy.functions.kernels import OU as OU
+from tacit.privacy.functions.kernels import RBF as RBF
+from tacit.privacy.functions.kernels import BandLimited as BandLimited
+from tacit.privacy.functions.kernels import GridFunctions as GridFunctions
+from tacit.privacy.functions.kernels import Kernel as Kernel
+from tacit.privacy.functions.kernels import Matern32 as Matern32
+from tacit.privacy.functions.kernels import Matern52 as Matern52
+from tacit.privacy.functions.kernels import ProductOU as ProductOU
+from tacit.privacy.functions.ou_path import GPPath as GPPath
+from tacit.privacy.functions.ou_path import OUPath as OUPath
+from tacit.privacy.functions.ou_path import bridge as bridge
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.statistic import Floats
-
-__all__ = [
-    "OU",
-    "RBF",
-    "BandLimited",
-    "FunctionMechanism",
-    "GPPath",
-    "GridFunctions",
-    "Kernel",
-    "Matern32",
-    "Matern52",
-    "OUPath",
-    "ProductOU",
-    "ReleasedFunction",
-    "bridge",
-    "clip_function",
-    "function_norm",
-]
 
 # Entries of a kernel matrix in memory at a time.
 _CHUNK = 1 << 22

@@ -17,13 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from tacit.privacy.statistic import Bools, Floats
 
 # exp(-r) is exactly zero well before this, and (1 + r + r^2) exp(-r) is not yet inf times zero.
 _FAR = 1000.0
@@ -241,13 +239,11 @@ class GridFunctions:
 
     def of_weights(self, weights: ArrayLike) -> Floats:
         """The coordinates L' w of sum_i w_i K(X_i, .), (..., G) to (..., size); never unstable."""
-        coordinates: Floats = np.asarray(weights, dtype=np.float64) @ self.root
-        return coordinates
+        return np.asarray(np.asarray(weights, dtype=np.float64) @ self.root)
 
     def values(self, coordinates: ArrayLike) -> Floats:
         """The values L c on the grid, (..., size) to (..., G)."""
-        values: Floats = np.asarray(coordinates, dtype=np.float64) @ self.root.T
-        return values
+        return np.asarray(np.asarray(coordinates, dtype=np.float64) @ self.root.T)
 
 
 def _root(gram: Floats) -> Floats:

@@ -15,14 +15,13 @@ import math
 from bisect import bisect_left
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.privacy.arguments import positive
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.functions.kernels import Kernel, finite_rows
 from tacit.privacy.noise import NoiseSource
-
-Floats = NDArray[np.float64]
+from tacit.privacy.statistic import Floats
 
 # Points per block of the sorted list; a block of twice as many is split.
 _BLOCK = 512
@@ -203,8 +202,7 @@ class GPPath:
         old = self.size
         self._grow(points)
         self._normals = np.concatenate([self._normals, normals])
-        values: Floats = self.sigma * (self._factor[old:] @ self._normals)
-        return values
+        return np.asarray(self.sigma * (self._factor[old:] @ self._normals))
 
     def _grow(self, points: Floats) -> None:
         """Appends points' rows to the factor."""

@@ -1,4 +1,4 @@
-"""What the lines of a ledger add up to, and what may still be spent."""
+"""What the lines of a ledger add up to, what may still be spent, and which save resumed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,67 @@ from tacit.privacy.ledger.records import (
     number_of,
     text_of,
 )
-from tacit.privacy.ledger.save_points import SavePoints
 
 # What publishes nothing: a save that was written before may still be resumed.
 _UNPUBLISHED = ("join", "pending")
 _NOTHING = Fraction(0)
+
+
+class SavePoints:
+    """The saves of all runs of a ledger, and what was recorded since; see there for the rules."""
+
+    def __init__(self) -> None:
+        self._saves: dict[str, tuple[str, int]] = {}  # token -> its run and its place
+        self._successors: set[str] = set()  # saves that only the resume before them recorded
+        self._resumed: set[str] = set()
+        self._published: dict[str, int] = {}  # run -> its last entry that may be seen outside
+
+    def enter_save(self, run: str, token: str, sequence: int, where: str) -> None:
+        """A line that records a save."""
+        if token in self._saves and token not in self._successors:
+            raise CorruptFile(f"{where} records a save that was recorded before")
+        self._successors.discard(token)
+        self._saves[token] = (run, sequence)
+
+    def enter_resume(self, token: str, where: str) -> None:
+        """A line that records a resume."""
+        if token in self._resumed:
+            raise CorruptFile(f"{where} resumes a save that was resumed before")
+        self._resumed.add(token)
+
+    def enter_successor(self, run: str, token: str, sequence: int, where: str) -> None:
+        """A line that records, with a resume, the save that follows it."""
+        self.enter_save(run, token, sequence, where)
+        self._successors.add(token)
+
+    def enter_published(self, run: str, sequence: int) -> None:
+        """A line after which something may be seen outside: older saves are void."""
+        self._published[run] = sequence
+
+    def check_new(self, token: str) -> None:
+        """Refuses a save under a token that was used before."""
+        known = token in self._saves and token not in self._successors
+        if known or token in self._resumed:
+            raise InvalidArgument(f"token={token!r} was used before; each save needs its own")
+
+    def place(self, token: str, run: str, after: int | None) -> tuple[str, int | None]:
+        """The run and the place of a save, as its file says if a crash kept it from the ledger.
+
+        One that was resumed before is refused.
+        """
+        if token in self._resumed:
+            raise DoubleSpend(f"save {token!r} was already resumed; a save is resumed once")
+        return self._saves.get(token, (run, after))
+
+    def check_newest(self, token: str, run: str, moment: int, successor: str | None) -> None:
+        """Refuses a save older than what its run has published, or a successor's used token."""
+        if self._published.get(run, 0) > moment:
+            raise DoubleSpend(
+                f"save {token!r} is older than what was published or resumed since; "
+                "only the newest save can be resumed"
+            )
+        if successor is not None and successor in {token, *self._saves, *self._resumed}:
+            raise InvalidArgument(f"successor={successor!r} was used before")
 
 
 class Books:
@@ -86,10 +142,8 @@ class Books:
                 self.saves.enter_successor(run, successor, sequence, where)
         if event not in _UNPUBLISHED:
             self.saves.enter_published(run, sequence)
-        books = MappingProxyType(costs)
-        self.entries.append(
-            Entry(sequence, event, label, books, run, time, people, terms, successor)
-        )
+        entry = (sequence, event, label, MappingProxyType(costs), run, time, people, terms)
+        self.entries.append(Entry(*entry, successor))
 
     def _enter_costs(self, run: str, costs: Mapping[str, float], where: str) -> None:
         for key, cost in costs.items():
@@ -123,29 +177,23 @@ class Books:
         if self._of_people:
             self._check_terms(token, terms)
         elif self.entries:
-            idle = all(entry.event == "start" for entry in self.entries)
-            raise DoubleSpend(
-                f"{self._path!r} has the accounts of another run: "
-                + (
-                    "it has not spent or saved anything yet; if it crashed, delete the file"
-                    if idle
-                    else "resume that run, or give users who never took part a new ledger; "
-                    "several runs on the same people need a ledger of people "
-                    "(Ledger.create_for_people)"
+            advice = "it has not spent or saved anything yet; if it crashed, delete the file"
+            if any(entry.event != "start" for entry in self.entries):
+                advice = (
+                    "resume that run, or give users who never took part a new ledger; several runs "
+                    "on the same people need a ledger of people (Ledger.create_for_people)"
                 )
-            )
+            raise DoubleSpend(f"{self._path!r} has the accounts of another run: {advice}")
 
     def check_resume(self, token: str, run: str, after: int | None, successor: str | None) -> str:
         """Refuses to resume a save that is not the newest of its run; returns the run."""
-        self.saves.check_not_resumed(token)
         run, moment = self.saves.place(token, run, after)
         if moment is None or moment > len(self.entries) or not self.knows(run):
             raise DoubleSpend(
                 f"save {token!r} is unknown to this ledger; it belongs to another one, or "
                 f"{self._path!r} is an older copy"
             )
-        self.saves.check_newest(token, run, moment)
-        self.saves.check_successor(successor, token)
+        self.saves.check_newest(token, run, moment, successor)
         return run
 
     def _key_limit(self, run: str) -> float:
@@ -174,7 +222,7 @@ class Books:
                 raise InvalidArgument(
                     f"{name}={given!r}, but {self._path!r} promises {promised!r} to everybody"
                 )
-        if not self.people.can_ever_pay(terms.user_limit):
+        if not self.people.who_can(terms.user_limit)[0]:
             raise BudgetExceeded(
                 f"this run costs everybody {terms.user_limit:.6g} {terms.unit}, and "
                 f"{self._path!r} allows {self.header.limit:.6g} over all runs"

@@ -10,7 +10,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from tacit.privacy.arguments import FilePath, file_name
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.ledger.header import write_header, write_people_header
 from tacit.privacy.ledger.journal import Journal
 from tacit.privacy.ledger.records import Entry, Terms, Unit, above, number_of, text_of
@@ -58,14 +58,10 @@ class Ledger:
     def create_for_people(
         cls, path: FilePath, privacy: JointDP, *, protects: str = WHOLE_EPISODE, note: str = ""
     ) -> "Ledger":
-        """Create a ledger for several runs on one population; the file gets mode 0600.
+        """Create a ledger for several runs on one population, of mode 0600 and over no other file.
 
-        Args:
-            path: Where to create it; no file is ever overwritten.
-            privacy: What one person may spend over all runs. Each run has its own, which is what
-                everybody pays who takes part in it.
-            protects: What is protected; see :attr:`tacit.Statistic.protects`.
-            note: A line of text for whoever reads the file.
+        ``privacy`` is what one person may spend over all runs. Each run has its own, which is what
+        everybody pays who takes part in it. For ``protects`` see :attr:`tacit.Statistic.protects`.
         """
         write_people_header(path, privacy, protects, note)
         return cls(path)
@@ -144,12 +140,8 @@ class Ledger:
     def join(self, people: Sequence[bytes]) -> list[bool]:
         """Charge people the whole budget of this run, each once; who cannot pay is not admitted.
 
-        Args:
-            people: Their names, by :func:`name_of` with this ledger's ``key``. Who joined this
-                run before is admitted and pays nothing more.
-
-        Returns:
-            Who is admitted. When this returns, it is on disk.
+        They come by their names, by :func:`name_of` with this ledger's ``key``. Who joined this run
+        before is admitted and pays nothing more. When this returns who is, it is on disk.
         """
         if any(type(name) is not bytes or len(name) != NAME_BYTES for name in people):
             raise InvalidArgument(f"people must be names of {NAME_BYTES} bytes each")
@@ -165,18 +157,11 @@ class Ledger:
             return self._books.people.who_joined(people, self._journal.run)
 
     def charge(self, costs: Mapping[str, float], label: str, *, pending: bool = False) -> int:
-        """Charge every key its cost, or refuse and charge none.
+        """Charge every key its cost, finite and at least 0, or refuse and charge none.
 
-        When this returns, the charge is on disk, and what it paid for may be published (with
-        ``pending``: once the save that holds it is recorded).
-
-        Args:
-            costs: The cost per key, finite and at least 0.
-            label: What is paid for, a line of text.
-            pending: The result is not on disk yet; :meth:`record_save` will settle it.
-
-        Returns:
-            The sequence number of the charge.
+        When this returns the number of its line, the charge is on disk, and what it paid for, as
+        the label says, may be published. With ``pending`` the result is not on disk yet: it may be
+        published once :meth:`record_save` has recorded the save that holds it.
 
         Raises:
             BudgetExceeded: A key would have spent more than the limit. Nothing was charged.
@@ -268,3 +253,29 @@ class Ledger:
             f"Ledger({self._journal.path!r}, limit={self.limit}, unit={self.unit!r}, "
             f"sequence={self.sequence}, max_spent={self.max_spent})"
         )
+
+
+def open_for(path: FilePath | Ledger, terms: Terms) -> Ledger:
+    """The ledger for a run with these terms: one of people if it is there, else one of its own.
+
+    Without a file at ``path`` one of one run is made. An opened ledger must still be there, and is
+    opened anew, as an object speaks for one run.
+    """
+    if isinstance(path, Ledger):
+        ledger = open_again(path)
+        if not ledger.people:
+            ledger.header.check_declared(path, terms.episode_limit, terms.unit)
+        return ledger
+    with contextlib.suppress(FileNotFoundError):
+        ledger = Ledger.open(path)
+        if ledger.people:
+            return ledger
+    return Ledger.open_or_create(path, terms.episode_limit, unit=terms.unit)
+
+
+def open_again(ledger: FilePath | Ledger) -> Ledger:
+    """Another object for the same ledger, which must be there; by its path, or by one object."""
+    found = Ledger.open(ledger)
+    if isinstance(ledger, Ledger) and found.id != ledger.id:
+        raise CorruptFile(f"{os.fspath(ledger)!r}: another ledger took its place meanwhile")
+    return found

@@ -40,13 +40,9 @@ class People:
         bit = self._bit(run)
         return [bool(self._joined.get(name, 0) & bit) for name in names]
 
-    def can_ever_pay(self, cost: float) -> bool:
-        """Whether a person who joined nothing yet could pay for a run."""
-        return self._affordable(0, cost)
-
     def able(self, names: Iterable[bytes], run: str) -> list[bytes]:
         """Who of these is not in the run and can pay for it, sorted."""
-        bit, can = self._bit(run), self._who_can(self.runs[run].user_limit)
+        bit, can = self._bit(run), self.who_can(self.runs[run].user_limit)
         new = {name for name in names if not self._joined.get(name, 0) & bit}
         return sorted(name for name in new if can[self._joined.get(name, 0)])
 
@@ -58,7 +54,7 @@ class People:
         names = base64.b64decode(text, validate=True)
         if len(names) % NAME_BYTES:
             raise ValueError("malformed")
-        bit, can = self._bit(run), self._who_can(self.runs[run].user_limit)
+        bit, can = self._bit(run), self.who_can(self.runs[run].user_limit)
         for start in range(0, len(names), NAME_BYTES):
             name = names[start : start + NAME_BYTES]
             joined = self._joined.get(name, 0)
@@ -80,10 +76,11 @@ class People:
             self._totals[joined] = sum(paid, Fraction(0))
         return self._totals[joined]
 
-    def _affordable(self, joined: int, cost: float) -> bool:
-        """Whether who joined these runs can pay for one more."""
-        return self._total(joined) + Fraction(cost) <= self._limit * (1 + TOLERANCE)
+    def who_can(self, cost: float) -> Mapping[int, bool]:
+        """Whether one more run can be paid for, by the runs that a person joined; 0 for nobody's.
 
-    def _who_can(self, cost: float) -> Mapping[int, bool]:
-        """The same for everybody who is here, by the runs they joined: few, for many people."""
-        return {joined: self._affordable(joined, cost) for joined in {0, *self._joined.values()}}
+        These are few, for many people.
+        """
+        most = self._limit * (1 + TOLERANCE)
+        joined = {0, *self._joined.values()}
+        return {runs: self._total(runs) + Fraction(cost) <= most for runs in joined}

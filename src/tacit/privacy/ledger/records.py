@@ -1,7 +1,4 @@
-"""What the lines of a ledger say, and the numbers and words that they may hold.
-
-See :mod:`tacit.privacy.ledger`.
-"""
+"""What the lines of a ledger say, and the numbers and words that they may hold."""
 
 import math
 from collections.abc import Mapping
