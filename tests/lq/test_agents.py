@@ -16,8 +16,13 @@ from tacit import OFU, Agent, CertaintyEquivalence, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
 from tacit.lq import GainPolicy, LQWorld, Point, UniformBall, dosing, random_system
 from tacit.lq.base import LQConstants
-from tacit.lq.estimate import BlockEvidence, ModelPosterior, ModelRegression
-from tacit.lq.questions import best_weight, scaled_inputs
+from tacit.lq.estimate import (
+    BlockEvidence,
+    ModelPosterior,
+    ModelRegression,
+    best_weight,
+    scaled_inputs,
+)
 from tacit.lq.riccati import optimal_gains
 from tacit.lq.safeguard import bounded_gains
 from tacit.lq.sum_loops import cautious_gains, expected_gram

@@ -2,9 +2,8 @@
 
 Plumbing: an algorithm's own file says which gains it publishes. Every user is in one block, which
 is asked once with the whole budget. Users' controls have noise of known size, without which nobody
-would learn what other controls do. From a posterior of the model (:mod:`tacit.lq.estimate`) follows
-what the next block is asked (:mod:`tacit.lq.questions`). Published gains pass a safeguard
-(:mod:`tacit.lq.safeguard`).
+would learn what other controls do. From a posterior of the model follows what the next block is
+asked (:mod:`tacit.lq.estimate`). Published gains pass a safeguard (:mod:`tacit.lq.safeguard`).
 """
 
 from __future__ import annotations
@@ -18,9 +17,14 @@ import numpy as np
 from tacit.core.algorithm import Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.core.ways import way
-from tacit.lq.estimate import BlockEvidence, ModelPosterior, ModelRegression
+from tacit.lq.estimate import (
+    LEAST_ENERGY,
+    BlockEvidence,
+    ModelPosterior,
+    ModelRegression,
+    next_sums,
+)
 from tacit.lq.policy import GainPolicy
-from tacit.lq.questions import LEAST_ENERGY, next_sums
 from tacit.lq.safeguard import Safeguard, expected_costs, optimal_cost
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.arguments import instance_of, one_of
@@ -42,51 +46,33 @@ _IN_MEMORY = 1 << 15
 
 @dataclass(frozen=True)
 class LQConstants:
-    """The practical agents' constants, chosen on other seeds of the worlds than are reported.
+    """The practical agents' constants, chosen on other seeds of the worlds than are reported."""
 
-    Attributes:
-        first: users of the first block, times (n + d) / mu.
-        growth: the number of users served grows by at most this factor from block to block.
-        control_noise: energy of the first users' controls, over the whole episode and divided by
-            sqrt(d), in that of first states. Noise adds up over an episode, so with a fixed size
-            per step it would cost the more the longer episodes are.
-        noise_price: what the noise of later users may cost, in costs of zero control;
-        largest_noise: and how large it may be, in first noises, per root of the horizon.
-        explore: it may cost so many times what the gains are expected to lack of the optimum.
-        prior: standard deviation of all entries of (A, B) together, in norm bounds.
-        model_error: see :class:`~tacit.lq.estimate.ModelRegression`.
-        cap: where residuals are cut, in standard deviations of the posterior;
-        first_cap: the same for the first block, in those of the prior.
-        steps: how many steps of the first users count.
-        shape: inputs are scaled by this negative power of the Gram.
-        gram_share: how much the noise of the Gram counts in the choice of the weight.
-        surprise: what was known is doubted when a block is so many standard deviations off.
-        samples: models that gains are tried on.
-        caution: how much wider than the posterior they are.
-        level: under ``level="private"``, the share of users whose trajectories the first clip
-            leaves whole.
-        confidence: in which share of them gains must beat zero control;
-        worst: and how much more than it they may cost in any of them.
-    """
-
-    first: float = 7.0
+    first: float = 7.0  # users of the first block, times (n + d) / mu
+    # The number of users served grows by at most this factor from block to block.
     growth: float = 1.3
+    # Energy of the first users' controls, over the whole episode and divided by sqrt(d), in that of
+    # first states. Noise adds up over an episode, so with a fixed size per step it would cost the
+    # more the longer episodes are.
     control_noise: float = 3.0
-    noise_price: float = 0.5
-    largest_noise: float = 0.3
+    noise_price: float = 0.5  # what the noise of later users may cost, in costs of zero control
+    largest_noise: float = 0.3  # and how large it may be, in first noises, per root of the horizon
+    # It may cost so many times what the gains are expected to lack of the optimum.
     explore: float = 1.0
-    prior: float = 0.6
-    model_error: float = 0.1
-    cap: float = 0.8
-    first_cap: float = 1.2
-    steps: float = 4.0
-    shape: float = 0.3
-    gram_share: float = 0.3
+    prior: float = 0.6  # standard deviation of all entries of (A, B) together, in norm bounds
+    model_error: float = 0.1  # see :class:`~tacit.lq.estimate.ModelRegression`
+    cap: float = 0.8  # where residuals are cut, in standard deviations of the posterior
+    first_cap: float = 1.2  # the same for the first block, in those of the prior
+    steps: float = 4.0  # how many steps of the first users count
+    shape: float = 0.3  # inputs are scaled by this negative power of the Gram
+    gram_share: float = 0.3  # how much the noise of the Gram counts in the choice of the weight
+    # What was known is doubted when a block is so many standard deviations off.
     surprise: float = 1.5
-    samples: int = 128
-    caution: float = 1.4
-    confidence: float = 0.9
-    worst: float = 2.0
+    samples: int = 128  # models that gains are tried on
+    caution: float = 1.4  # how much wider than the posterior they are
+    confidence: float = 0.9  # in which share of them gains must beat zero control
+    worst: float = 2.0  # and how much more than it they may cost in any of them
+    # Under ``level="private"``, the share of users whose trajectories the first clip leaves whole.
     level: float = 0.9
 
 
@@ -117,11 +103,7 @@ class LQOptions:
 
 
 class LQAlgorithm(Algorithm[GainPolicy]):
-    """An algorithm on private sums over trajectories, with a posterior of the model.
-
-    Attributes:
-        energy: under ``level="private"``, what most users' trajectories have, by the histogram.
-    """
+    """An algorithm on private sums over trajectories, with a posterior of the model."""
 
     spec: LQSpec
     options: LQOptions
@@ -137,6 +119,7 @@ class LQAlgorithm(Algorithm[GainPolicy]):
         chosen, p, n = options.constants, spec.states + spec.controls, spec.states
         prior_std = chosen.prior * spec.norm_bound / math.sqrt(n * p)
         self.regression = ModelRegression(spec, prior_std, chosen.model_error)
+        # Under ``level="private"``, what most users' trajectories have, by the histogram.
         self.energy: float | None = None
         self._known = self.regression.prior
         self._evidence: list[BlockEvidence] = []
@@ -218,7 +201,7 @@ class LQAlgorithm(Algorithm[GainPolicy]):
         return min(H, max(1.0, self.energy / self._step_energy))
 
     def statistic(self) -> TrajectorySums:
-        """The sums over the current block; see :mod:`tacit.lq.questions`."""
+        """The sums over the current block; see :mod:`tacit.lq.estimate`."""
         steps = None if self._evidence else self._first_steps
         known, private = self._known, self.privacy.private
         return next_sums(self.regression, known, self.policy, steps, self.options, private)

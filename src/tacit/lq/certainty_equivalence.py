@@ -31,12 +31,9 @@ class CertaintyEquivalenceOptions(LQOptions):
 class CertaintyEquivalence(LQAlgorithm):
     """Gains that are best for the posterior, among those that pass the safeguard.
 
-    What is asked: :class:`~tacit.lq.statistics.TrajectorySums` of every block, around the posterior
-    mean (:mod:`tacit.lq.questions`). What is estimated: a posterior of the model from all blocks
-    (:mod:`tacit.lq.estimate`). There is no optimism: users explore by noise in their controls;
-    ``greedy_policy`` has the gains alone.
-
-    Guarantee: that of its curator; see ``guarantee``.
+    What is asked: :class:`~tacit.lq.statistics.TrajectorySums` of every block, around the mean of a
+    posterior of the model from all blocks (:mod:`tacit.lq.estimate`). There is no optimism: users
+    explore by noise in their controls; ``greedy_policy`` has the gains alone.
 
     >>> from tacit import CertaintyEquivalence, JointDP
     >>> from tacit.lq import random_system

@@ -27,19 +27,14 @@ class EnergyHistogram(Statistic):
     Sensitivity. A user is in one bin at most. Two users move one count down and another up, by 1
     each: sqrt(2) in the 2-norm and 2 in the 1-norm, attained by users in different bins; against
     zero it is 1.
-
-    Attributes:
-        least: the upper end of what counts as nothing, > 0.
-        ratio: of the ends of a bin, > 1.
-        bins: how many, at least 2.
     """
 
     states: int
     controls: int
     steps: int
-    least: float
-    ratio: float = 1.5
-    bins: int = 20
+    least: float  # the upper end of what counts as nothing, > 0
+    ratio: float = 1.5  # of the ends of a bin, > 1
+    bins: int = 20  # how many, at least 2
 
     def __post_init__(self) -> None:
         if min(self.states, self.controls, self.steps) < 1 or self.bins < 2:

@@ -8,30 +8,36 @@ users, with G = sum s p p' and
 where T is the centre of the block and M its inputs (:class:`~tacit.lq.statistics.TrajectorySums`).
 So C~ is a regression on G, of which two things are known: G~, and what the model itself predicts
 users to do, ``expected_gram``. The estimate of G weighs both by how certain they are; what is left
-uncertain of G adds to the noise of C~. All of it is a function of releases: post-processing.
+uncertain of G adds to the noise of C~. From it follows what the next block is asked, in the units
+and around the centre that serve best. All of it is a function of releases: post-processing.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.lq.policy import GainPolicy
+from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.lq.policy import GainPolicy
+    from tacit.lq.base import LQOptions
     from tacit.lq.spec import LQSpec
-    from tacit.lq.statistics import TrajectorySums
     from tacit.privacy.curators.gate import Release
-
 
 # Second moments of predicted states are believed up to so many times what enters from outside.
 _MOST = 50.0
 # Below this share of the average, no direction of a Gram counts as visited.
 _LEAST = 1e-6
+LEAST_ENERGY = 1e-9
+"""Where nothing moves."""
+# Without privacy a clip would only lose data.
+_UNCLIPPED = 1e3
 # What is kept of a question.
 _ASKED = ("centre", "inputs", "spread", "floor", "weight", "tau")
 
@@ -41,14 +47,10 @@ class ModelPosterior:
     """What is known of Theta = [A, B]', (n + d, n).
 
     The columns are independent and normal around those of ``mean``, all with one covariance.
-
-    Attributes:
-        mean: (n + d, n).
-        covariance: of every column, (n + d, n + d).
     """
 
-    mean: Floats
-    covariance: Floats
+    mean: Floats  # (n + d, n)
+    covariance: Floats  # of every column, (n + d, n + d)
 
     def mahalanobis(self, theta: Floats) -> float:
         """Squared distance in standard deviations: chi-square, n (n + d) degrees, at the truth."""
@@ -65,32 +67,21 @@ class ModelPosterior:
 
 @dataclass(frozen=True, eq=False)
 class BlockEvidence:
-    """What one block released, and how its users were asked. All of it is public.
+    """What one block released, and how its users were asked. All of it is public."""
 
-    Attributes:
-        gram: G~, (p, p).
-        cross: C~, (p, n).
-        gram_std: of the diagonal of N_G; other entries have half of its variance.
-        cross_std: of N_C.
-        users: how many.
-        centre: T, as all until ``tau`` of :class:`~tacit.lq.statistics.TrajectorySums`.
-        gains: that users followed, (H, d, n).
-        control_noise: that their controls had.
-    """
-
-    gram: Floats
-    cross: Floats
-    gram_std: float
-    cross_std: float
-    users: int
-    centre: Floats
+    gram: Floats  # G~, (p, p)
+    cross: Floats  # C~, (p, n)
+    gram_std: float  # of the diagonal of N_G; other entries have half of its variance
+    cross_std: float  # of N_C
+    users: int  # how many
+    centre: Floats  # T, as all until ``tau`` of :class:`~tacit.lq.statistics.TrajectorySums`
     inputs: Floats
     spread: Floats
     floor: float
     weight: float
     tau: float
-    gains: Floats
-    control_noise: float
+    gains: Floats  # that users followed, (H, d, n)
+    control_noise: float  # that their controls had
 
     @classmethod
     def of(
@@ -117,20 +108,14 @@ class BlockEvidence:
 
 @dataclass(frozen=True)
 class ModelRegression:
-    """From evidence to a posterior.
+    """From evidence to a posterior."""
 
-    Attributes:
-        spec: what is public of the world.
-        prior_std: of every entry of Theta, before anything is known.
-        model_error: relative standard deviation of predicted Grams. Predictions take all users to
-            be average, so they are a few per cent off where clips are at work.
-        rounds: how often Grams are predicted anew from what they led to.
-    """
-
-    spec: LQSpec
-    prior_std: float
+    spec: LQSpec  # what is public of the world
+    prior_std: float  # of every entry of Theta, before anything is known
+    # Relative standard deviation of predicted Grams. Predictions take all users to be average, so
+    # they are a few per cent off where clips are at work.
     model_error: float = 0.1
-    rounds: int = 4
+    rounds: int = 4  # how often Grams are predicted anew from what they led to
 
     @property
     def prior(self) -> ModelPosterior:
@@ -224,3 +209,86 @@ class ModelRegression:
         spread = back @ (error @ error.T / n + known.covariance) @ back.T
         noise = self._noise(block, gram) + np.diag(unsure @ np.diag(spread))
         return gram @ back, noise
+
+
+def next_sums(
+    regression: ModelRegression,
+    known: ModelPosterior,
+    policy: GainPolicy,
+    first_steps: float | None,
+    options: LQOptions,
+    private: bool,
+) -> TrajectorySums:
+    """The sums over a block that follows ``policy``.
+
+    Residuals are those of the posterior mean, cut where the posterior and the bound of the noise
+    end. Directions that are seldom visited weigh more. The weight of residuals is that which leaves
+    least noise.
+
+    While nothing is known, ``first_steps`` of a user are to count; then it is ``None``.
+    """
+    spec, constants = regression.spec, options.constants
+    root = np.asarray(np.linalg.cholesky(known.covariance), dtype=np.float64)
+    cap = constants.cap if first_steps is None else constants.first_cap
+    spread = cap * math.sqrt(spec.states) * root
+    following = known, policy.gains, policy.noise
+    if first_steps is None:
+        plain, steps = np.eye(len(root)), float(spec.horizon)
+        gram, _ = regression.expected(*following, plain, spread, 1.0, math.inf)
+        gram = gram / spec.horizon
+        inputs = scaled_inputs(gram, constants.shape)
+        _, energies = regression.expected(*following, inputs, spread, 1.0, math.inf)
+        of_inputs, of_caps = (float(energy) for energy in energies.mean(axis=0))
+    else:
+        # Only of first states is it known where they are.
+        n, steps = spec.states, first_steps
+        gram = np.zeros((n + spec.controls, n + spec.controls))
+        gram[:n, :n] = spec.start_moment
+        gram[n:, n:] = policy.noise**2 * np.eye(spec.controls)
+        inputs = scaled_inputs(gram, constants.shape)
+        reach = float(np.trace(spread.T @ gram @ spread))
+        of_inputs = float(np.trace(inputs @ gram @ inputs.T))
+        of_caps = (spec.noise_bound + math.sqrt(reach)) ** 2
+    back = np.linalg.inv(inputs)
+    share = constants.gram_share * 0.5 * float(np.trace(back @ known.covariance @ back.T))
+    weight = best_weight(of_inputs, of_caps, share)
+    tau = max(steps * (of_inputs + 0.5 * weight**2 * of_caps), LEAST_ENERGY)
+    return TrajectorySums(
+        spec.states,
+        spec.controls,
+        spec.horizon,
+        clip=options.clip,
+        tau=tau if private else tau * _UNCLIPPED,
+        weight=weight,
+        centre=known.mean,
+        inputs=inputs,
+        floor=spec.noise_bound,
+        spread=spread,
+    )
+
+
+def scaled_inputs(gram: Floats, shape: float) -> Floats:
+    """Gram^-shape, scaled so that inputs have the same energy as before.
+
+    The error of a direction with Gram g, in units m of inputs, is as noise / (m g), while the noise
+    is as the energy, the sum of m^2 g. Were all directions equally important m = g^(-3/4) would be
+    best. Those that are seldom visited matter less for costs.
+    """
+    values, basis = np.linalg.eigh(0.5 * (gram + gram.T))
+    if values.max() <= 0.0:
+        return np.eye(len(gram))
+    values = np.maximum(values, 1e-3 * values.max())
+    units = values**-shape
+    units *= math.sqrt(float(np.trace(gram)) / float((units**2 * values).sum()))
+    return np.ascontiguousarray((basis * units) @ basis.T)
+
+
+def best_weight(of_inputs: float, of_caps: float, share: float) -> float:
+    """The weight of residuals that leaves the least noise in the regression.
+
+    Noise is as tau, the energy of inputs and weighted caps; that of the cross sums is divided by
+    the weight, that of the Gram counts by its share.
+    """
+    weights = np.exp(np.linspace(-3.0, 5.0, 81))
+    noise = (of_inputs + 0.5 * weights**2 * of_caps) * np.sqrt(weights**-2.0 + share)
+    return float(weights[int(np.argmin(noise))])

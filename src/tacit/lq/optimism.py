@@ -20,17 +20,11 @@ from tacit.privacy.statistic import Floats
 
 @dataclass(frozen=True, eq=False)
 class ConfidenceSet:
-    """Models Theta with tr((Theta - centre)' V (Theta - centre)) <= beta^2, equation (8).
+    """Models Theta with tr((Theta - centre)' V (Theta - centre)) <= beta^2, equation (8)."""
 
-    Attributes:
-        centre: (n + d, n).
-        V: (n + d, n + d).
-        beta: the radius.
-    """
-
-    centre: Floats
-    V: Floats
-    beta: float
+    centre: Floats  # (n + d, n)
+    V: Floats  # (n + d, n + d)
+    beta: float  # the radius
 
     def holds(self, theta: Floats) -> bool:
         """Whether a model is in it."""
@@ -40,55 +34,35 @@ class ConfidenceSet:
 
 @dataclass(frozen=True, eq=False)
 class OptimisticModel:
-    """A model and what is optimal in it.
+    """A model and what is optimal in it."""
 
-    Attributes:
-        theta: [A, B]', (n + d, n).
-        cost: its optimal cost.
-        gains: its optimal gains, (H, d, n).
-        consistent: whether ellipsoid and ball have a model in common; where they have not,
-            ``theta`` is the model of the ball that is nearest to the centre in the V-norm.
-    """
-
-    theta: Floats
-    cost: float
-    gains: Floats
+    theta: Floats  # [A, B]', (n + d, n)
+    cost: float  # its optimal cost
+    gains: Floats  # its optimal gains, (H, d, n)
+    # Whether ellipsoid and ball have a model in common; where they have not, ``theta`` is the model
+    # of the ball that is nearest to the centre in the V-norm.
     consistent: bool
 
 
 def optimistic_model(
-    centre: ArrayLike,
-    V: ArrayLike,
-    beta: float,
-    radius: float,
+    centre: ArrayLike,  # of the ellipsoid, (n + d, n)
+    V: ArrayLike,  # (n + d, n + d)
+    beta: float,  # its size
+    radius: float,  # of the Frobenius ball around zero
     *,
-    Q: ArrayLike,
+    Q: ArrayLike,  # cost of states, (n, n); see LQSpec, as for the next four
     R: ArrayLike,
     H: int,
     start_moment: ArrayLike,
     noise_covariance: ArrayLike,
-    restarts: int = 3,
-    iterations: int = 100,
-    seed: int = 0,
+    restarts: int = 3,  # in how many places it begins
+    iterations: int = 100,  # steps from each of them, at most
+    seed: int = 0,  # of the random places; the same one gives the same model
 ) -> OptimisticModel:
     """A model of least optimal cost in the ellipsoid and the ball.
 
     The cost is not convex in the model, so that the descent begins in several places: at the
     centre, where a linear cost would be least, and at random models on the ellipsoid.
-
-    Args:
-        centre: of the ellipsoid, (n + d, n).
-        V: (n + d, n + d).
-        beta: its size.
-        radius: of the Frobenius ball around zero.
-        Q: cost of states, (n, n); for these see :class:`~tacit.lq.spec.LQSpec`.
-        R: cost of controls, (d, d).
-        H: steps of an episode.
-        start_moment: (n, n).
-        noise_covariance: (n, n).
-        restarts: in how many places it begins.
-        iterations: steps from each of them, at most.
-        seed: of the random places; the same one gives the same model.
     """
     from tacit.lq import optimism_loops, riccati_loops
 

@@ -24,19 +24,14 @@ class GainPolicy:
     It is public and the same for everybody: it does not depend on anybody's first state. The
     array is a read-only copy.
 
-    Attributes:
-        gains: K, (H, d, n).
-        noise: how far every coordinate of the control is moved up or down, for exploring.
-        version: which policy of its agent it is; episodes name the version they followed.
-
     >>> policy = GainPolicy([[[-0.5, 0.0]], [[-0.25, 0.0]]])
     >>> policy.act(1, [2.0, 1.0], np.random.default_rng(0)).tolist()
     [-0.5]
     """
 
-    gains: Floats
-    noise: float = 0.0
-    version: int = 0
+    gains: Floats  # K, (H, d, n)
+    noise: float = 0.0  # how far every coordinate of the control is moved up or down, for exploring
+    version: int = 0  # which policy of its agent it is; episodes name the version they followed
 
     def __post_init__(self) -> None:
         gains: ArrayLike = self.gains

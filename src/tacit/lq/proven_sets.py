@@ -12,8 +12,8 @@ import numpy as np
 
 from tacit.core.algorithm import Floats
 from tacit.core.asks import Arrays, State
+from tacit.lq.estimate import best_weight
 from tacit.lq.optimism import ConfidenceSet
-from tacit.lq.questions import best_weight
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
@@ -27,19 +27,12 @@ if TYPE_CHECKING:
 
 
 class NoiseBounds(NamedTuple):
-    """Of the regression on noisy sums: H = V - Z'Z and L = U - Z'X (Assumption 2).
+    """Of the regression on noisy sums: H = V - Z'Z and L = U - Z'X (Assumption 2)."""
 
-    Attributes:
-        eta: V is the noisy Gram plus eta I.
-        least: H >= least I.
-        largest: H <= largest I.
-        nu: |L| <= nu, in the norm of the inverse of H.
-    """
-
-    eta: float
-    least: float
-    largest: float
-    nu: float
+    eta: float  # V is the noisy Gram plus eta I
+    least: float  # H >= least I
+    largest: float  # H <= largest I
+    nu: float  # |L| <= nu, in the norm of the inverse of H
 
 
 class ProvenSets:
@@ -129,10 +122,7 @@ class ProvenSets:
     def _set(self, of_noise: NoiseBounds, log: float, energy: float) -> ConfidenceSet:
         """Estimate (7) and radius of Lemma 1, whose determinant is of nobody's raw data.
 
-        Args:
-            of_noise: what noise and eta may do.
-            log: twice the logarithm of 1 / probability.
-            energy: a bound on the trace of Z'Z.
+        ``log`` is 2 ln(1 / probability), ``energy`` a bound on the trace of Z'Z.
         """
         assert self._total is not None  # noqa: S101
         T1, T2 = self._total

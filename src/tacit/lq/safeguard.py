@@ -23,17 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Safeguard:
-    """Tries gains on possible models.
+    """Tries gains on possible models."""
 
-    Attributes:
-        spec: what is public of the world.
-        constants: how many models, and what gains must pass there.
-        caution: how much wider than the posterior models are.
-    """
-
-    spec: LQSpec
-    constants: LQConstants
-    caution: float
+    spec: LQSpec  # what is public of the world
+    constants: LQConstants  # how many models, and what gains must pass there
+    caution: float  # how much wider than the posterior models are
 
     def models(self, known: ModelPosterior, rng: np.random.Generator) -> Floats:
         """Models that are possible by what is known, and a margin, within the public bound."""

@@ -21,18 +21,6 @@ class LQSpec(ArraySpec):
     Specs are equal if all they say is equal, and their text says all of it exactly. The arrays
     are read-only copies.
 
-    Attributes:
-        states: coordinates of the state, n.
-        controls: coordinates of the control, d.
-        horizon: steps of an episode, H.
-        state_cost: Q, (n, n), symmetric and positive semidefinite.
-        control_cost: R, (d, d), symmetric and positive definite.
-        noise_bound: no noise is longer.
-        noise_covariance: of the noise, (n, n).
-        start_moment: the mean of x x' of first states x, (n, n).
-        norm_bound: the Frobenius norm of (A, B) is at most this.
-        gain_bound: the spectral norm of every gain worth using is at most this.
-
     >>> spec = LQSpec(states=1, controls=1, horizon=5, state_cost=[[1.0]], control_cost=[[0.1]],
     ...               noise_bound=0.1, noise_covariance=[[0.003]], start_moment=[[1.0]],
     ...               norm_bound=2.0, gain_bound=1.0)
@@ -40,16 +28,16 @@ class LQSpec(ArraySpec):
     array([[1.]])
     """
 
-    states: int
-    controls: int
-    horizon: int
-    state_cost: Floats
-    control_cost: Floats
-    noise_bound: float
-    noise_covariance: Floats
-    start_moment: Floats
-    norm_bound: float
-    gain_bound: float
+    states: int  # coordinates of the state, n
+    controls: int  # coordinates of the control, d
+    horizon: int  # steps of an episode, H
+    state_cost: Floats  # Q, (n, n), symmetric and positive semidefinite
+    control_cost: Floats  # R, (d, d), symmetric and positive definite
+    noise_bound: float  # no noise is longer
+    noise_covariance: Floats  # of the noise, (n, n)
+    start_moment: Floats  # the mean of x x' of first states x, (n, n)
+    norm_bound: float  # the Frobenius norm of (A, B) is at most this
+    gain_bound: float  # the spectral norm of every gain worth using is at most this
 
     def __post_init__(self) -> None:
         for name in ("states", "controls", "horizon"):

@@ -55,34 +55,22 @@ class TrajectorySums(Statistic):
     against zero. Long p with cap(z) beside it of no account attain it in the limit; exactly, if
     ``floor`` is 0 and the spread does not reach some p. The other two: see
     :class:`tacit.privacy.standard.GramCross`, which does them.
-
-    Attributes:
-        states: n.
-        controls: d.
-        steps: H.
-        clip: see above.
-        tau: for the clips of whole trajectories.
-        weight: W.
-        centre: T, (n + d, n); zero if not given.
-        inputs: M, (n + d, n + d); the identity if not given.
-        floor: of the cap.
-        spread: of the cap, (n + d, n + d); zero if not given.
-        p_bound: for the clip of steps.
-        r_bound: for the clip of steps.
     """
 
-    states: int
-    controls: int
-    steps: int
-    clip: Clip = "predictable"
-    tau: float | None = None
-    weight: float = 1.0
-    centre: Floats = field(default_factory=_NOT_GIVEN)
+    states: int  # n
+    controls: int  # d
+    steps: int  # H
+    clip: Clip = "predictable"  # see above
+    tau: float | None = None  # for the clips of whole trajectories
+    weight: float = 1.0  # W
+    centre: Floats = field(default_factory=_NOT_GIVEN)  # T, (n + d, n); zero if not given
+    # M, (n + d, n + d); the identity if not given.
     inputs: Floats = field(default_factory=_NOT_GIVEN)
-    floor: float = 0.0
+    floor: float = 0.0  # of the cap
+    # Of the cap, (n + d, n + d); zero if not given.
     spread: Floats = field(default_factory=_NOT_GIVEN)
-    p_bound: float = 1.0
-    r_bound: float = 1.0
+    p_bound: float = 1.0  # for the clip of steps
+    r_bound: float = 1.0  # for the clip of steps
 
     def __post_init__(self) -> None:
         sizes = (self.states, self.controls, self.steps)

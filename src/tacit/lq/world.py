@@ -74,16 +74,12 @@ class UniformBall:
 class TruncatedGaussian:
     """Normal noise, given that it is in the ball of a radius.
 
-    Attributes:
-        std: standard deviation of each coordinate before the truncation.
-        radius: of the ball.
-
     >>> bool(abs(TruncatedGaussian(1.0, 40.0).covariance(2) - np.eye(2)).max() < 1e-12)
     True
     """
 
-    std: float
-    radius: float
+    std: float  # standard deviation of each coordinate before the truncation
+    radius: float  # of the ball
 
     def __post_init__(self) -> None:
         for name in ("std", "radius"):
