@@ -24,7 +24,7 @@ from tacit import LDPOB, PUCB, UCBPO, UCBVI, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import AgentReport, check_agent
 from tacit.audit.made_up_users import raw_block, some_rows
 from tacit.core.kinds import AgentKind
-from tacit.core.waiting import Waiting
+from tacit.core.session import Waiting
 from tacit.finite.policy import Policy
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.budget import Budget

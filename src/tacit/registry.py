@@ -10,9 +10,7 @@ dotted path of what makes them (``my_package.my_module.MyAgent:option=3``).
 
 from __future__ import annotations
 
-import collections.abc
 import contextlib
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -24,10 +22,9 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from tacit.core.kinds import maker
-from tacit.core.texts import Option, annotation_of, settable
-from tacit.core.world import World
+from tacit.core.texts import Option, annotation_of, hint, settable
+from tacit.core.world import AnyAgent, World
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.agents import AnyAgent
 from tacit.simulation.seeds import noise_seed
 
 FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
@@ -60,11 +57,7 @@ class NamedMaker:
 
     @property
     def make(self) -> Callable[..., Any]:
-        """The function or class, imported.
-
-        Raises:
-            InvalidArgument: It cannot be imported.
-        """
+        """The function or class, imported."""
         module, _, attribute = self.target.partition(":")
         try:
             made: Callable[..., Any] = maker(getattr(importlib.import_module(module), attribute))
@@ -129,14 +122,7 @@ class NamedMaker:
         """Options from ``key=value,key=value``, checked against the signature.
 
         A value may have options of its own, as a schedule does: what follows a value with a colon
-        and is no option here belongs to that value.
-
-        Args:
-            text: what is behind the name's colon.
-            extra: options that are allowed besides.
-
-        Raises:
-            InvalidArgument: A key is unknown, twice or missing, or a value of another type.
+        and is no option here belongs to that value. ``extra`` options are allowed besides.
         """
         allowed = ", ".join(map(str, self.options.values())) or "no options"
         if extra:
@@ -156,7 +142,7 @@ class NamedMaker:
                 raise InvalidArgument(f"{key} means nothing to {self.name}: {refused[key]}")
             if key not in options and not self.takes_more:
                 raise InvalidArgument(
-                    f"{self.name} has no option {key!r}{_hint(key, options)}; it takes {allowed}"
+                    f"{self.name} has no option {key!r}{hint(key, options)}; it takes {allowed}"
                 )
             if key in values:
                 raise InvalidArgument(f"{key} is given twice in {self.name}:{text}")
@@ -196,43 +182,27 @@ def _world_target(name: str) -> str | None:
 
 
 def register_world(name: str, target: str) -> None:
-    """Gives a world a name, for this process.
-
-    Args:
-        name: a word.
-        target: ``module:function`` that makes it; it must be importable.
-    """
+    """Gives a world a name, a word, for this process: ``module:function`` makes it."""
     _REGISTERED[WORLDS][_checked_name(name)] = target
 
 
 def world_entry(name: str) -> NamedMaker:
-    """What a world's name stands for.
-
-    Raises:
-        InvalidArgument: There is no such world.
-    """
+    """What a world's name stands for."""
     if name in GYM:
         return NamedMaker(name, "tacit.tabular.gym:from_gymnasium", ("env_or_id",))
-    if (found := _world_target(name)) is not None:
-        return NamedMaker(name, found)
-    if (target := _dotted(name)) is not None:
+    if (target := _world_target(name) or _dotted(name)) is not None:
         return NamedMaker(name, target)
     raise InvalidArgument(
         f"world is {name!r}, but must be one of {', '.join(names := world_names())}"
-        f"{_hint(name, names)}; or a .toml or .json file, or gym:ID for an environment of Gymnasium"
+        f"{hint(name, names)}; or a .toml or .json file, or gym:ID for an environment of Gymnasium"
     )
 
 
 def build_world(name: str) -> World:
-    """The world of a text.
+    """The world of a text; an InvalidArgument says what is allowed.
 
-    Args:
-        name: as ``riverswim:states=6,horizon=20``, ``mine.toml``, ``gym:FrozenLake-v1,horizon=20``
-            or ``my_module.my_world:size=3``. The names that worlds have are such texts.
-
-    Raises:
-        InvalidArgument: It stands for nothing; the message says what is allowed.
-        OSError: The file cannot be read.
+    It is as ``riverswim:states=6,horizon=20``, ``mine.toml``, ``gym:FrozenLake-v1,horizon=20`` or
+    ``my_module.my_world:size=3``. The names that worlds have are such texts.
 
     >>> build_world("riverswim:states=8").name
     'riverswim:states=8,horizon=20'
@@ -375,29 +345,21 @@ def _plugged(group: str) -> dict[str, str]:
 
 
 def register_agent(name: str, target: str) -> None:
-    """Gives an agent a name, for this process.
+    """Gives an agent a name, a word, for this process.
 
-    Args:
-        name: a word.
-        target: ``module:class``; called with the spec, ``users=``, ``privacy=``, ``seed=``,
-            ``noise_seed=`` and its options. It must be importable in other processes too.
+    The target, ``module:class``, is called with the spec, ``users=``, ``privacy=``, ``seed=``,
+    ``noise_seed=`` and its options. It must be importable in other processes too.
     """
     _REGISTERED[AGENTS][_checked_name(name)] = target
 
 
 def agent_entry(name: str) -> NamedMaker:
-    """What an agent's name stands for.
-
-    Raises:
-        InvalidArgument: There is no such agent.
-    """
-    if (found := _agent_target(name)) is not None:
-        return NamedMaker(name, found, _GIVEN)
-    if (target := _dotted(name)) is not None:
+    """What an agent's name stands for."""
+    if (target := _agent_target(name) or _dotted(name)) is not None:
         return NamedMaker(name, target, _GIVEN)
     raise InvalidArgument(
         f"agent is {name!r}, but must be one of {', '.join(names := agent_names())}"
-        f"{_hint(name, names)}; or the dotted path of a class, as my_module.MyAgent"
+        f"{hint(name, names)}; or the dotted path of a class, as my_module.MyAgent"
     )
 
 
@@ -455,9 +417,6 @@ def choose_agent(text: str) -> AgentChoice:
 
     Besides the agent's own options a text may set ``privacy``, ``epsilon``, ``delta`` and
     ``sampler``.
-
-    Raises:
-        InvalidArgument: It stands for nothing; the message says what is allowed.
     """
     kind, rest = _parts(text)
     entry = agent_entry(kind)
@@ -488,8 +447,3 @@ def _dotted(name: str) -> str | None:
     module, dot, attribute = name.rpartition(".")
     parts = [*module.split("."), attribute]
     return f"{module}:{attribute}" if dot and all(p.isidentifier() for p in parts) else None
-
-
-def _hint(name: str, known: collections.abc.Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit import Block, Budget, JointCurator, JointDP
-from tacit.cli.ledger_words import at_most
+from tacit.cli.ledger_account import at_most
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.ledger import Ledger, chain, journal
 from tacit.privacy.standard import ClippedSum

@@ -15,7 +15,6 @@ from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.audit.audit_report import AgentAudit
-    from tacit.audit.check_agent import Outcome
     from tacit.core.world import World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
@@ -160,10 +159,11 @@ def _show(made: AgentAudit) -> None:
     verdict = words.pop("verdict")
     print_table(("", ""), list(words.items()))
     if made.outcomes:
-        checks = [
-            (o.name, _outcome(o), o.skipped or ("" if o.failure is None else str(o.failure)))
-            for o in made.outcomes
-        ]
+        checks = []
+        for o in made.outcomes:
+            state = "ok" if o.failure is None else "failed"
+            why = o.skipped or ("" if o.failure is None else str(o.failure))
+            checks.append((o.name, state if o.skipped is None else "skipped", why))
         print_table(("check", "", ""), checks)
     for failure in made.failures:
         say(f"Wrong: {failure}.")
@@ -171,9 +171,3 @@ def _show(made: AgentAudit) -> None:
         f"Verdict: {verdict}. An agent that does what it says fails with a probability below "
         f"{FALSE_ALARM:g}.",
     )
-
-
-def _outcome(outcome: Outcome) -> str:
-    if outcome.skipped is not None:
-        return "skipped"
-    return "ok" if outcome.failure is None else "failed"

@@ -120,18 +120,14 @@ def _cache() -> Check:
 
     kernel: Any = simulate_loops.roll_out
     path = kernel.stats.cache_path
-    if path is None or not _writable(path):
+    above = path
+    while above and not os.path.isdir(above):
+        above = os.path.dirname(above)
+    if path is None or not os.access(above, os.W_OK):
         return Check(
             "compiler cache", "slow", "cannot be written: set NUMBA_CACHE_DIR to a folder that can"
         )
     return Check("compiler cache", "ok", path)
-
-
-def _writable(path: str) -> bool:
-    """Whether the folder, or the nearest one above it that exists, can be written."""
-    while path and not os.path.isdir(path):
-        path = os.path.dirname(path)
-    return os.access(path, os.W_OK)
 
 
 def _simulated(form: Literal["episodes", "counts"], users: int) -> tuple[float, float]:

@@ -7,13 +7,20 @@ what the curator knows: these commands are for whoever keeps the file.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.cli import options
-from tacit.cli.ledger_account import account, simulated_runs, summary
-from tacit.cli.ledger_words import counted, markdown, summary_lines
+from tacit.cli.ledger_account import (
+    account,
+    counted,
+    markdown,
+    simulated_runs,
+    summary,
+    summary_lines,
+)
 from tacit.cli.options import asked
 from tacit.cli.output import print_help_if_alone, print_json
 from tacit.privacy.errors import CorruptFile, InvalidArgument
@@ -105,7 +112,10 @@ def verify(file: FileArgument, as_json: options.Json = False) -> None:
         ledger = _opened(file)
     except CorruptFile as error:
         problem = str(error)
-    torn = _torn(file) if ledger is not None else 0
+    torn = 0
+    if ledger is not None:
+        # What comes after the last whole line.
+        torn = len(Path(file).read_bytes().rpartition(b"\n")[2])
     simulated = [] if ledger is None else simulated_runs(ledger)
     if as_json:
         entries = None if ledger is None else ledger.sequence
@@ -182,10 +192,3 @@ def _check_kind(file: str) -> None:
     readable = (FORMAT_VERSION, PEOPLE_VERSION)
     if isinstance(version, int) and version > max(readable):
         raise CorruptFile(f"{file!r} has version {version}; this release reads {readable}")
-
-
-def _torn(file: str) -> int:
-    """How many bytes come after the last whole line."""
-    with open(file, "rb") as opened:
-        data = opened.read()
-    return len(data) - data.rfind(b"\n") - 1

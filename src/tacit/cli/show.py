@@ -74,15 +74,11 @@ def _show(found: Mapping[str, Any]) -> None:
         print_table(("option", "what it may be", "default"), table)
     if "optimal_value" in found:
         figures = [
-            (key.replace("_", " "), _figure(found[key]))
+            (key.replace("_", " "), "not known" if found[key] is None else f"{found[key]:,.5g}")
             for key in (*_SIZES, *_VALUES)
             if key in found
         ]
         print_table((found["world"], ""), figures)
-
-
-def _figure(value: float | None) -> str:
-    return "not known" if value is None else f"{value:,.5g}"
 
 
 def _plain(document: str) -> str:

@@ -28,17 +28,18 @@ def simulate(
     plot: str | None,
     save: str | None,
 ) -> Comparison:
-    """Runs what was asked for and writes the files; refuses before it runs.
-
-    A line is a label, an agent and its privacy; ``seeds`` are the first, and how many.
-    """
+    """Runs lines of label, agent and privacy, and writes the files; refuses before it runs."""
     from tacit.core.texts import whole_number
     from tacit.registry import build_world
     from tacit.simulation.compare import Contender, compare
+    from tacit.simulation.plots import PALETTE
 
     declared, runs = whole_number("users", users), options.seeds_from(*seeds)
     processes = options.worker_count(workers)
-    _check_files(plot, save, len(lines))
+    options.check_writable("--plot", plot, picture=True)
+    options.check_writable("--save", save)
+    if plot is not None and len(lines) > (most := len(PALETTE)):
+        raise InvalidArgument(f"--plot shows at most {most} lines, but {len(lines)} are compared")
     entries = [Contender(*line) for line in lines]
     built = build_world(world)
     with interruptible():
@@ -75,14 +76,3 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _check_files(plot: str | None, save: str | None, lines: int) -> None:
-    """Refuses files that cannot be written, before anything is run."""
-    from tacit.simulation.plots import PALETTE
-
-    options.check_writable("--plot", plot, picture=True)
-    options.check_writable("--save", save)
-    most = len(PALETTE)
-    if plot is not None and lines > most:
-        raise InvalidArgument(f"--plot shows at most {most} lines, but {lines} are compared")

@@ -1,9 +1,9 @@
 """Agents: who serves people and holds what is theirs.
 
-An agent serves users with ``policy``. When the users of a block are through, it takes its
-algorithm's questions to the curator, hands the answers back, and publishes the next policy. It is
-the only object that ever has an episode, an id, a ledger or a secret save, and it is final: what
-learns is an :class:`~tacit.core.algorithm.Algorithm`, which is given releases and nothing else.
+When the users of a block are through, an agent takes its algorithm's questions to the curator,
+hands the answers back, and publishes the next policy. It is the only object that ever has an
+episode, an id, a ledger or a secret save, and it is final: what learns is an
+:class:`~tacit.core.algorithm.Algorithm`, which is given releases and nothing else.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import contextlib
 import os
 from typing import Any, Self, final
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.admission import check_ids, check_versions
 from tacit.core.algorithm import Algorithm, PublicPolicy
 from tacit.core.asks import Kept, State
 from tacit.core.columns import as_numbers
 from tacit.core.episodes import Episodes
 from tacit.core.rounds import Gate
-from tacit.core.session import Session
+from tacit.core.session import Ids, Session
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.core.waiting import Ids
-from tacit.privacy.arguments import file_name, instance_of
+from tacit.privacy.arguments import file_name, instance_of, row_ids
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
@@ -37,6 +36,7 @@ from tacit.privacy.errors import (
 )
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise, saved_source
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.storage import read_state, write_state
@@ -209,11 +209,11 @@ class Agent:
         session = self._session
         if (user_ids is not None) != session.with_ids and session.taken:
             raise InvalidArgument("user_ids must be given for all users or for none")
-        check_ids(data, user_ids, self.privacy, self._curator)
+        _check_ids(data, user_ids, self.privacy, self._curator)
         if data.users:
             session.with_ids = user_ids is not None
         if self._algorithm.masked and not data.aggregate:
-            check_versions(data, self.policy.version)
+            _check_versions(data, self.policy.version)
 
     def _take(self, part: Block, user_ids: Ids) -> None:
         """Users of the current block; when it is full it goes through the gate."""
@@ -361,3 +361,38 @@ def _saying_who(agent: Agent, users: int) -> Any:
                 + (rest if taken < users else "")
             )
         raise
+
+
+# What is checked of people's data before anything changes. Shapes, ids and versions are public.
+
+
+def _check_ids(data: Block, user_ids: Ids, privacy: Privacy, curator: Curator) -> None:
+    """Refuses what the curator would refuse when the block is full."""
+    given = user_ids is not None
+    if privacy.local and not curator.source.simulation:
+        raise InvalidArgument("raw data is for simulations (give noise_seed): devices report")
+    ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
+    if ledger is not None and ledger.people and not given:
+        raise InvalidArgument("the ledger counts people: give user_ids")
+    if privacy.disjoint and privacy.episodes_per_user > 1 and not given:
+        raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
+    if user_ids is None:
+        return
+    if data.aggregate:
+        raise InvalidArgument("an aggregate block has no user_ids")
+    row_ids(user_ids, data.users)
+    kinds = {type(user) for user in user_ids}
+    if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
+        words = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise InvalidArgument(f"user_ids must be integers or strings, got {words}")
+
+
+def _check_versions(data: Block, newest: int) -> None:
+    """Which policy a user followed is public: one that was never published is a mistake."""
+    versions = np.asarray(data["versions"])
+    known = versions.dtype.kind in "iu" and (versions >= 0).all()
+    if versions.size and not (known and (versions <= newest).all()):
+        raise InvalidArgument(
+            f"versions must say which published policy each user followed, 0 to {newest}; "
+            "others were never published"
+        )

@@ -1,8 +1,7 @@
 """Algorithms: what is asked of people, and what is made of the answers. Public from end to end.
 
-An algorithm lives behind the gate. It says what it wants to know (:meth:`Algorithm.asks`), is sent
-noisy sums, and plans (:meth:`Algorithm.plan`). No episode, no user's name and no curator is ever
-passed to it: an :class:`~tacit.core.agent.Agent` has those, and it is final.
+An algorithm lives behind the gate. No episode, no user's name and no curator is ever passed to it:
+an :class:`~tacit.core.agent.Agent` has those, and it is final.
 """
 
 from __future__ import annotations

@@ -142,15 +142,13 @@ class Episodes(UserRows):
         Args:
             user: who, as integers or text.
             step: when, from 0.
-            state: the state before the action.
-            action: the action taken.
-            reward: the reward received.
-            next_state: the state after it.
-            horizon: steps of an episode. It is given, not found in the data, because shapes are
-                public.
+            state: before the action.
+            action: that was taken.
+            reward: received.
+            next_state: after it.
+            horizon: steps of an episode; not found in the data, because shapes are public.
             version: which policy version was followed; -1 for an episode with different ones.
-            episode: for users with several episodes: which of them an entry belongs to. Each
-                gets a row of its own.
+            episode: for users with several episodes, each of which gets a row of its own.
 
         >>> log = Episodes.from_records(
         ...     user=["ann", "bob", "ann"], step=[0, 0, 1], state=[0, 0, 2], action=[1, 0, 1],

@@ -1,12 +1,11 @@
 """Kinds of agents: what ``tacit.UCBVI(spec, users=..., privacy=...)`` calls.
 
-A kind puts an algorithm to work. Options are typed once: those of serving here (:class:`Serving`),
-an algorithm's own in its ``Options``. One that means nothing to an algorithm is refused.
+Options are typed once: those of serving here (:class:`Serving`), an algorithm's own in its
+``Options``. One that means nothing to an algorithm is refused.
 """
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import re
@@ -20,6 +19,7 @@ from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm
 from tacit.core.schedule import Schedule
 from tacit.core.setting import Setting
+from tacit.core.texts import hint
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 
@@ -116,10 +116,9 @@ class AgentKind:
                     f"{name} means nothing to {self.__name__}: {refuses[name]}; leave it out"
                 )
             if name not in taken:
-                near = difflib.get_close_matches(name, taken, n=1)
-                hint = f" (did you mean {near[0]!r}?)" if near else ""
+                near = hint(name, taken, cutoff=0.6)
                 raise InvalidArgument(
-                    f"{self.__name__} has no option {name!r}{hint}; it takes {', '.join(taken)}"
+                    f"{self.__name__} has no option {name!r}{near}; it takes {', '.join(taken)}"
                 )
 
     def __eq__(self, other: object) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from tacit.privacy.arguments import one_of, positive
+from tacit.privacy.arguments import flag, instance_of, one_of, positive
 from tacit.privacy.errors import InvalidArgument
 
 Bonus = Literal["practical", "theory"]
@@ -35,3 +35,14 @@ class TheoryOptions:
         positive("scale", self.scale)
         if not 0.0 < positive("failure", self.failure) < 1.0:
             raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
+
+    def _settle(self, constants: type[Any], growth: float | None = None) -> None:
+        """What options of families have in common: ``stationary``, growth and constants."""
+        given: Any = vars(self)
+        if given["stationary"] is not None:
+            object.__setattr__(self, "stationary", flag("stationary", given["stationary"]))
+        if growth is not None and positive("growth", growth) <= 1.0:
+            raise InvalidArgument(f"growth must be > 1, got {growth!r}")
+        if given["constants"] is None:
+            object.__setattr__(self, "constants", constants())
+        instance_of("constants", vars(self)["constants"], constants)

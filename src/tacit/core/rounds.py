@@ -1,9 +1,8 @@
 """Rounds: the questions about one block, taken to the gate, recorded, and replayed after a crash.
 
-Answers are recorded as they come, with the algorithm's state from before the first of them, so that
-a run which was killed in mid-round goes on: the algorithm is asked for its questions again, and
-those that were answered are answered from the record. Nobody pays twice, and no family does this by
-itself.
+Answers are recorded with the algorithm's state from before the first of them. A run that was killed
+in mid-round asks for the questions again, and those that were answered are answered from the
+record: nobody pays twice, and no family does this by itself.
 """
 
 from __future__ import annotations

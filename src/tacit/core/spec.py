@@ -11,8 +11,7 @@ import numpy as np
 class ArraySpec:
     """Equality of frozen dataclasses with arrays: equal if all they say is equal.
 
-    Their text must say all of it, or have a fingerprint of it: it is what is hashed, and what a
-    save compares.
+    Their text must say all of it, or have a fingerprint: it is hashed, and what a save compares.
     """
 
     def __eq__(self, other: object) -> bool:

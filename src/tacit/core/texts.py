@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections.abc
+import difflib
 import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, TypeVar, Union
@@ -85,6 +86,12 @@ def number(name: str, text: str) -> float:
         raise InvalidArgument(f"{name} is {text!r}, but must be a number, as 0.1 or 1e-6") from None
 
 
+def hint(name: str, known: Iterable[str], cutoff: float = 0.7) -> str:
+    """What may have been meant, if any of the known names is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
 class _Unfit(Exception):
     """A text that is not of the type."""
 
@@ -142,16 +149,8 @@ def _convert(annotation: Any, text: str) -> Any:
 
 
 def _convert_one(part: Any, text: str) -> Any:
-    simple: dict[Any, Callable[[str], Any]] = {
-        type(None): _none,
-        bool: _boolean,
-        int: _whole,
-        float: _number,
-        str: str,
-        Any: _guess,
-    }
-    if part in simple:
-        return simple[part](text)
+    if part in _SIMPLE:
+        return _SIMPLE[part][0](text)
     if typing.get_origin(part) is Literal:
         return _one_of({_text(value): value for value in typing.get_args(part)}, text)
     items = text.split(":")
@@ -207,22 +206,24 @@ def _guess(text: str) -> Any:
     return text
 
 
+_SIMPLE: dict[Any, tuple[Callable[[str], Any], str]] = {
+    type(None): (_none, "none"),
+    bool: (_boolean, "true or false"),
+    int: (_whole, "a whole number"),
+    float: (_number, "a number"),
+    str: (str, "a text"),
+    Any: (_guess, "a value"),
+}
+
+
 def _words(annotation: Any) -> str:
     """A type in words."""
     return " or ".join(dict.fromkeys(_words_one(part) for part in _members(annotation)))
 
 
 def _words_one(part: Any) -> str:
-    simple = {
-        type(None): "none",
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        str: "a text",
-        Any: "a value",
-    }
-    if part in simple:
-        return simple[part]
+    if part in _SIMPLE:
+        return _SIMPLE[part][1]
     kinds = typing.get_args(part)
     if typing.get_origin(part) is Literal:
         return " or ".join(_text(value) for value in kinds)

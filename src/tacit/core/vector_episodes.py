@@ -1,9 +1,4 @@
-"""Episodes whose states are vectors: what users did, raw and sensitive, on its way to the curator.
-
-Like :class:`tacit.core.episodes.Episodes`, but states are points of R^D and actions are labels or
-vectors. Nothing here raises or warns because of a user's *values*; what a statistic cannot use is
-dropped at the gate. Shapes are public, and wrong ones raise.
-"""
+"""Episodes whose states are vectors, raw and sensitive; see :mod:`tacit.core.episodes`."""
 
 from __future__ import annotations
 

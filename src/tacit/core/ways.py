@@ -1,7 +1,7 @@
 """Ways to ask: strategies of an algorithm that live in modules of their own.
 
-An algorithm's page names its ways in a table, ``{"features": "tacit.linear.features:FeatureWay"}``,
-and reads without any of them; only the one that a run takes is loaded.
+An algorithm's page names its ways in a table and reads without any of them; only the one that a run
+takes is loaded.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
 from tacit.core.vector_episodes import VectorEpisodes
+from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Block
 
 Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "occupancy"]
@@ -78,12 +79,48 @@ class ServedPart(Protocol):
 class ClosedLoop(Protocol):
     """What an agent may have besides: a loop of its own for users of whom everything is known.
 
-    Only simulations have such users, and only an agent without privacy may look at them outside of
-    its gate. Its loop has to serve and learn as :func:`tacit.run` would, with a release per user.
+    Only an agent without privacy may look at them outside of its gate. Its loop has to serve and
+    learn as :func:`tacit.run` would, with a release per user.
     """
 
     def closed_loop(self, world: World, rng: np.random.Generator) -> Iterator[ServedPart] | None:
-        """Serves and learns from all users that are left, part by part as it is asked for them.
+        """Serves and learns from all users left, part by part; ``None`` if it is not for them."""
 
-        Returns ``None``, with nothing done, where it is not for this agent or this world.
-        """
+
+class AnyAgent(Protocol):
+    """What a simulation asks of an agent: ours have it all, and somebody else's may."""
+
+    @property
+    def spec(self) -> Any:
+        """What it knows of the world."""
+
+    @property
+    def users(self) -> int:
+        """How many users it is declared for."""
+
+    @property
+    def privacy(self) -> Any:
+        """The privacy model it was given."""
+
+    @property
+    def policy(self) -> Any:
+        """The policy that serves users now: the billboard."""
+
+    @property
+    def greedy_policy(self) -> Any:
+        """The best policy for what is known now, without any bonus for exploring."""
+
+    @property
+    def block_users(self) -> int:
+        """How many users the current policy serves until the next release; 0 at the end."""
+
+    @property
+    def form(self) -> Form:
+        """Which form of data it wants of the current block."""
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What is proven for its users."""
+
+    def learn(self, data: Data) -> None:
+        """Takes the block of users that the current policy served, and publishes the next one."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from abc import abstractmethod
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, Floats
 from tacit.core.asks import Arrays
 from tacit.finite.policy import Policy
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.sizing import release_noise
+
+# Users are summed one by one, which a clip needs, while blocks are at most so many times as large
+# as the smallest that knows anything. By then the clip has done its work.
+_CLIPPED_UP_TO = 8
+_ONE_BY_ONE = 1 << 18
 
 
 class FiniteAlgorithm(Algorithm[Policy]):
@@ -31,6 +40,13 @@ class FiniteAlgorithm(Algorithm[Policy]):
         )
         return Policy.deterministic(ties.argmax(axis=-1), self.spec.actions, version=self.releases)
 
+    def _check_printed(self) -> None:
+        """What no algorithm can do with a paper's own noise."""
+        if self.setting.schedule not in ("auto", "every"):
+            raise InvalidArgument("as printed, a policy is published after every episode")
+        if self.privacy.exact:
+            raise InvalidArgument("as printed, noise is continuous: take sampler='floating-point'")
+
     # Save and resume.
 
     def policy_arrays(self, policy: Policy) -> Arrays:
@@ -44,3 +60,38 @@ class FiniteAlgorithm(Algorithm[Policy]):
             return Policy.deterministic(table, self.spec.actions, version=version)
         # Not Policy.stochastic, which divides by the sums again: it must be the same to the bit.
         return Policy(table, None, version)
+
+
+class WayAlgorithm(FiniteAlgorithm):
+    """One with several ways to ask, of which ``statistic="auto"`` chooses one."""
+
+    statistic_kind: Any
+    _reason: str
+
+    @abstractmethod
+    def statistic(self) -> Any:
+        """What is asked first of the current block."""
+
+    @property
+    def why(self) -> str:
+        """What was chosen for this world, budget and length, in words."""
+        return f"statistic {self.statistic_kind!r}: {self._reason}; {super().why}"
+
+    @property
+    def _scheduled(self) -> int:
+        """The size of the current block, or at the end of the last one."""
+        return self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+
+    def _few(self, smallest: int) -> bool:
+        """Whether the users of the current block are summed one by one."""
+        return self._scheduled <= min(_CLIPPED_UP_TO * smallest, _ONE_BY_ONE)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise in one sum with weight 1 of the current block."""
+        return release_noise(self.statistic(), self.privacy, self._scheduled)
+
+    @cached_property
+    def masked(self) -> bool:
+        """Counts are of those who followed the block's own policy."""
+        return bool(self.statistic_kind == "counts")

@@ -45,12 +45,7 @@ class Counts:
 
 
 class Evidence:
-    """The sum of everything released so far. Public.
-
-    Args:
-        shape: (L, S, A).
-        plain: whether all blocks weigh the same.
-    """
+    """The sum of everything released so far, public; ``plain`` if all blocks weigh the same."""
 
     def __init__(self, shape: tuple[int, ...], plain: bool) -> None:
         self.plain = plain
@@ -65,10 +60,7 @@ class Evidence:
     def add(
         self, release: Release, statistic: VisitCounts, users: int, expected: Floats | None = None
     ) -> None:
-        """Adds the release of a block of ``users`` users.
-
-        ``expected`` (L, S, A) are the visits expected of one user; without, the same everywhere.
-        """
+        """Adds a block of users; ``expected`` (L, S, A) are visits of one, else all the same."""
         at = statistic.where
         self.noise = float(np.max(release.std["transitions"]))
         self.reward_noise = float(np.max(release.std["rewards"]))

@@ -38,11 +38,6 @@ def conserved(release: Release, spec: Any) -> Release:
 def conserve(counts: Floats, users: float, start: Floats | None) -> Floats:
     """The nearest counts (H, S, S) with conserved flow and the known number of users.
 
-    Args:
-        counts: noisy N_h(s, s').
-        users: how many users there are.
-        start: the distribution of the first state if all start in one, or ``None``.
-
     The equations are, for h >= 1 and every s, sum_t N_{h-1}(t, s) = sum_t N_h(s, t), and at h = 0
     either sum_t N_0(s, t) = users start(s) or, when ``start`` is unknown or random, only the total.
     With A the matrix of the equations and b their right side the answer is

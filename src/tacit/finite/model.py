@@ -6,14 +6,14 @@ S, A and m are the numbers of states, actions and reward values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.sizes import Floats, check_bytes, check_size
-from tacit.finite.outcomes import Outcomes, conditional_chances, cumulative_chances
 from tacit.finite.policy import Policy
 from tacit.finite.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
 from tacit.privacy.arguments import fitting
@@ -33,6 +33,8 @@ class FiniteModel:
     # of the next state. It is for stationary models, and ``reward_probabilities`` are still what it
     # implies for a state and an action
     transition_rewards: Floats | None = None
+    states: int = field(init=False)
+    actions: int = field(init=False)
 
     def __post_init__(self) -> None:
         horizon = check_size("horizon", self.horizon)
@@ -62,20 +64,12 @@ class FiniteModel:
         for name, array in fields.items():
             array.setflags(write=False)
             object.__setattr__(self, name, array)
-        object.__setattr__(self, "horizon", horizon)
+        sizes = {"horizon": horizon, "states": int(shape[1]), "actions": int(shape[2])}
+        for name, size in sizes.items():
+            object.__setattr__(self, name, size)
         if self.transition_rewards is not None:
             table = _transition_rewards(self, self.transition_rewards)
             object.__setattr__(self, "transition_rewards", table)
-
-    @property
-    def states(self) -> int:
-        """How many states."""
-        return int(self.transitions.shape[1])
-
-    @property
-    def actions(self) -> int:
-        """How many actions."""
-        return int(self.transitions.shape[2])
 
     @property
     def stationary(self) -> bool:
@@ -120,6 +114,13 @@ class FiniteModel:
         """(L, S, A, m), the probabilities of rewards given that they are no earlier one."""
         return conditional_chances(self.reward_probabilities)
 
+    @property
+    def chances(self) -> tuple[Any, Any, Any, Any, Any, Any]:
+        """What samplers of single users draw from: first states, next states and rewards."""
+        first, moves = self.first_states, self.moves
+        states = first.successors[0], first.cumulative[0], moves.successors, moves.cumulative
+        return *states, self.cumulative_rewards, self.reward_values
+
     @cached_property
     def cumulative_rewards(self) -> Floats:
         """(L, S, A, m), the probabilities of rewards and those before them."""
@@ -134,10 +135,7 @@ class FiniteModel:
 
 
 def optimal(model: FiniteModel) -> tuple[Floats, Policy]:
-    """The optimal values, (H + 1, S), and a deterministic policy that has them.
-
-    Of equally good actions the policy takes the first.
-    """
+    """The optimal values, (H + 1, S), and a deterministic policy: of equals it takes the first."""
     H, S, A = model.horizon, model.states, model.actions
     V = np.zeros((H + 1, S))
     actions = np.zeros((H, S), dtype=np.int64)
@@ -167,23 +165,6 @@ def policy_values(model: FiniteModel, policy: Policy) -> Floats:
 def evaluate(model: FiniteModel, policy: Policy) -> float:
     """The expected sum of rewards of one episode under a policy, exactly."""
     return float(model.start @ policy_values(model, policy)[0])
-
-
-def occupancy(model: FiniteModel, policy: Policy) -> Floats:
-    """The probability to be in each state at each step, (H, S)."""
-    check_policy(model, policy)
-    H, S = model.horizon, model.states
-    d = np.zeros((H, S))
-    d[0] = model.start
-    everywhere = np.arange(S)
-    for h in range(H - 1):
-        P = model.transitions_at(h)
-        if policy.actions is not None:
-            d[h + 1] = d[h] @ P[everywhere, policy.actions[h]]
-        else:
-            taken = d[h][:, np.newaxis] * policy.table()[h]
-            d[h + 1] = taken.reshape(-1) @ P.reshape(-1, S)
-    return d
 
 
 def check_policy(model: FiniteModel | FiniteSpec, policy: Policy) -> None:
@@ -221,3 +202,59 @@ def _transition_rewards(model: FiniteModel, values: ArrayLike) -> Floats:
             )
     table.setflags(write=False)
     return table
+
+
+# Probabilities in the form that samplers need.
+
+
+class Outcomes:
+    """Sparse rows of probabilities in the form that samplers need.
+
+    ``successors`` (..., K) are the K most probable outcomes of every row, all that are possible
+    among them, in falling order: a draw then seldom looks at more than a few. No sampler ever
+    returns an outcome of probability zero, whatever the rounding: it would be an impossible
+    transition, and a billion users find every gap.
+    """
+
+    def __init__(self, probabilities: Floats, name: str) -> None:
+        self._probabilities = probabilities
+        K = int(np.count_nonzero(probabilities, axis=-1).max())
+        self._shape = (*probabilities.shape[:-1], K)
+        check_bytes(name, self._shape, 20)
+        self.successors = np.empty(self._shape, dtype=np.int32)
+        self._sorted = np.empty(self._shape)
+        # Row by row of the first axes: the sort's temporary arrays are as large as their input.
+        for index in np.ndindex(probabilities.shape[:-2]):
+            rows = probabilities[index]
+            order = np.argsort(-rows, axis=-1, kind="stable")[..., :K]
+            self.successors[index] = order
+            self._sorted[index] = np.take_along_axis(rows, order, axis=-1)
+
+    @cached_property
+    def cumulative(self) -> Floats:
+        """P(this or an earlier outcome)."""
+        return cumulative_chances(self._sorted)
+
+    @cached_property
+    def conditional(self) -> Floats:
+        """P(this outcome | none of the earlier ones)."""
+        return conditional_chances(self._sorted)
+
+
+def conditional_chances(probabilities: Floats) -> Floats:
+    """P(this outcome | none of the earlier ones), along the last axis."""
+    # Tails are summed from the end, so that the last possible outcome has exactly 1.
+    tails = np.cumsum(probabilities[..., ::-1], axis=-1)[..., ::-1]
+    conditional: Floats = np.divide(
+        probabilities, tails, out=np.zeros(probabilities.shape), where=tails > 0
+    )
+    return conditional
+
+
+def cumulative_chances(probabilities: Floats) -> Floats:
+    """P(this or an earlier outcome), along the last axis; 1 from the last possible one on."""
+    cumulative = np.minimum(np.cumsum(probabilities, axis=-1), 1.0)
+    possible = probabilities > 0
+    last = probabilities.shape[-1] - 1 - np.argmax(possible[..., ::-1], axis=-1)
+    cumulative[np.arange(probabilities.shape[-1]) >= last[..., np.newaxis]] = 1.0
+    return cumulative

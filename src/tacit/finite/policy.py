@@ -149,10 +149,7 @@ class Policy:
             raise InvalidArgument(str(error)) from None
 
     def publish(self, path: str | os.PathLike[str]) -> None:
-        """Writes the public file, atomically, for everybody to read (mode 0644).
-
-        It is read by :meth:`load`, or with NumPy alone by :mod:`tacit.published`.
-        """
+        """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
         kind = "probabilities" if self.actions is None else "actions"
         write_published(
             path, self.version, {"n_actions": np.array(self.n_actions), kind: self._tables}
@@ -160,12 +157,7 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Policy:
-        """Reads what :meth:`publish` wrote. Nothing that the file contains is executed.
-
-        Raises:
-            CorruptFile: the file is damaged, foreign, or of a format this release cannot read.
-            OSError: it cannot be opened; a missing one is a FileNotFoundError.
-        """
+        """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
         published = _published()
         try:
             stored = published.load(path)

@@ -1,11 +1,10 @@
 """Exact simulation of blocks of users in finite worlds.
 
-All simulators draw from the same distribution. :func:`simulate_episodes` follows users one by
-one. :func:`simulate_counts` draws how many of a block's users go where, which is all that
-statistics linear in the counts need: while a policy is fixed, users are independent, so the users
-in a state split over actions, rewards and next states by multinomials. Its cost does not grow
-with the number of users. :func:`simulate_occupancy` does the same for policies that leave no choice
-of action, and keeps no counts of the others.
+:func:`simulate_episodes` follows users one by one. :func:`simulate_counts` draws how many of a
+block's users go where, which is all that statistics linear in the counts need: while a policy is
+fixed, users are independent, so the users in a state split over actions, rewards and next states by
+multinomials, at a cost that does not grow with their number. :func:`simulate_occupancy` does the
+same for policies that leave no choice of action, and keeps no counts of the others.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
 from tacit.core.sizes import Floats, check_bytes, check_users
-from tacit.finite.model import FiniteModel, check_policy
-from tacit.finite.outcomes import conditional_chances, cumulative_chances
+from tacit.finite.model import FiniteModel, check_policy, conditional_chances, cumulative_chances
 from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -35,12 +33,9 @@ _NO_CHOICES = np.zeros((1, 1, 1))
 def simulate_counts(
     model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator, pooled: bool = False
 ) -> Block:
-    """How often a block's users, at most 10^12, did what.
+    """How often a block's users, at most 10^12, did what: the form "counts", or "pooled".
 
-    Returns:
-        An aggregate block of ``transitions``, (H, S, A, S) int64, how many users went from s by a
-        to s' at a step, and ``rewards``, (H, S, A) float64, the sum of their rewards there. The
-        first axis has length 1 when ``pooled``: then no array of every step is made.
+    When ``pooled`` no array of every step is made.
     """
     from tacit.finite.simulate_loops import sum_rewards
 
@@ -65,13 +60,7 @@ def simulate_counts(
 def simulate_occupancy(
     model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator
 ) -> Block:
-    """What :func:`simulate_counts` draws, without the actions that nobody takes.
-
-    Returns:
-        An aggregate block of ``actions``, (H, S) int64, those of the policy, which must be
-        deterministic; ``transitions``, (H, S, S) int64, how many users went from s by the policy's
-        action to s' at a step; and ``rewards``, (H, S) float64, the sum of their rewards there.
-    """
+    """What :func:`simulate_counts` draws, without the actions that nobody takes."""
     from tacit.finite.simulate_loops import sum_rewards
 
     check_policy(model, policy)
@@ -113,19 +102,8 @@ def simulate_episodes(
     states = np.empty((users, H + 1), dtype=np.int64)
     actions = np.empty((users, H), dtype=np.int64)
     rewards = np.empty((users, H))
-    roll_out(
-        rng,
-        model.first_states.successors[0],
-        model.first_states.cumulative[0],
-        model.moves.successors,
-        model.moves.cumulative,
-        model.cumulative_rewards,
-        model.reward_values,
-        *_choices(policy, cumulative_chances),
-        states,
-        actions,
-        rewards,
-    )
+    choices = _choices(policy, cumulative_chances)
+    roll_out(rng, *model.chances, *choices, states, actions, rewards)
     if model.transition_rewards is not None:
         rewards = model.transition_rewards[states[:, :-1], actions, states[:, 1:]]
     versions = np.full(users, policy.version, dtype=np.int64)

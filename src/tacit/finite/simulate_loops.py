@@ -82,10 +82,7 @@ def roll_out(
 
 @compiled
 def _split(rng: np.random.Generator, count: int, conditional: Floats, out: Ints) -> None:
-    """A multinomial as a chain of binomials; ``conditional`` has a 1 at the last possible outcome.
-
-    ``out`` is overwritten.
-    """
+    """A multinomial as a chain of binomials; ``conditional`` is 1 at the last possible outcome."""
     out[:] = 0
     left = count
     for k in range(len(conditional)):

@@ -162,11 +162,7 @@ class VisitCounts(LoopSums):
         return packed
 
     def aggregate(self, block: Block) -> Floats:
-        """From a simulated block's transitions and rewards.
-
-        They are (H or 1, S, A, S) and (H or 1, S, A), or for what followed one policy (H, S, S) and
-        (H, S) beside its actions (H, S).
-        """
+        """From transitions and rewards of a simulated block: "counts", "pooled" or "occupancy"."""
         if self.cap is not None and self.cap < self.horizon:
             raise InvalidArgument("capped counts need users one by one, not an aggregate block")
         counts = np.asarray(block["transitions"], dtype=np.float64)

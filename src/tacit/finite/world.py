@@ -38,12 +38,7 @@ BERNOULLI.setflags(write=False)
 
 
 class FiniteWorld:
-    """A world with finitely many states and actions.
-
-    Attributes:
-        model: the probabilities.
-        name: what it is called; the built-in worlds have names that rebuild them.
-    """
+    """A world with finitely many states and actions; built-in ones have names that rebuild them."""
 
     _reference = 0.0
 

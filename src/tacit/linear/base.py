@@ -16,12 +16,12 @@ import numpy as np
 from tacit.core.algorithm import Floats, Pace
 from tacit.core.asks import Arrays, Ask, Kept, State, below
 from tacit.core.ways import way
-from tacit.finite.algorithm import FiniteAlgorithm
+from tacit.finite.algorithm import WayAlgorithm
 from tacit.linear.estimate import LinearModel, LinearWidths
 from tacit.linear.options import LinearOptions, Switching, check_together, choose_statistic
 from tacit.linear.tables import unit_features
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import release_noise, users_above_noise
+from tacit.privacy.sizing import users_above_noise
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
@@ -39,10 +39,6 @@ Sums of features know every value function at once, in any finite world. Counts 
 own policy are for few states; the values themselves, asked again after every block, for many.
 """
 
-# Users are summed one by one, which a clip needs, while blocks are at most so many times as large
-# as the smallest that knows anything. By then the clip has done its work.
-_CLIPPED_UP_TO = 8
-_ONE_BY_ONE = 1 << 18
 # Blocks whose weight is below this are no longer asked.
 _FORGOTTEN = 1e-3
 # What a save keeps.
@@ -71,11 +67,7 @@ class TargetRound:
 
 
 class LinearWay(ABC):
-    """How a block is asked, and what its answers say.
-
-    Attributes:
-        known: what all blocks so far add up to.
-    """
+    """How a block is asked, and what its answers say; ``known`` is what all so far add up to."""
 
     known: Any
     _algorithm: LinearAlgorithm
@@ -101,7 +93,7 @@ class LinearWay(ABC):
         return None
 
 
-class LinearAlgorithm(FiniteAlgorithm):
+class LinearAlgorithm(WayAlgorithm):
     """An algorithm for linear MDPs on private sums."""
 
     spec: LinearSpec
@@ -149,63 +141,36 @@ class LinearAlgorithm(FiniteAlgorithm):
         self._variances: Floats | None = None
         self._last_precision: Floats | None = None
         self._planned: tuple[Floats, Floats] | None = None
-        self.q_values: Floats | None = None
-        self.switches = 0
+        self.q_values: Floats | None = None  # optimistic, (H, S, A), of the last plan
+        self.switches = 0  # policies that were planned; other releases keep the last one
         super().__init__(setting, options)
 
     # What is public.
-
-    @property
-    def why(self) -> str:
-        """What was chosen for this world, budget and length, in words."""
-        return (
-            f"statistic {self.statistic_kind!r}: {self._reason}; {self.schedule.releases} releases "
-            f"({self.schedule.name})"
-        )
 
     @property
     def form(self) -> Literal["episodes", "occupancy"]:
         """Episodes where users are summed one by one, else what followed the policy."""
         return "episodes" if self.statistic().clips else "occupancy"
 
-    @cached_property
-    def masked(self) -> bool:
-        """Whether only what the block's policy can reach is counted."""
-        return self.statistic_kind == "counts"
-
     @property
     def noise_std(self) -> float:
         """Standard deviation of the noise in one sum with weight 1 of the current block."""
         if self.statistic_kind == "targets":
             return 2.0 / self.round.target_mu
-        return release_noise(self.statistic(), self.privacy, self._scheduled)
+        return super().noise_std
 
     # What is asked.
 
     def statistic(self) -> Any:
         """What is asked first of the current block."""
         if self._asked is None:
-            one_by_one = self.privacy.private and self._few
+            one_by_one = self.privacy.private and self._few(self._smallest_block)
             # Kept where it does not depend on what was learnt: bounds by all pairs take time.
             made = {} if self.masked or self._variances is not None else self._fixed
             if one_by_one not in made:
-                made[one_by_one] = self.make_statistic(one_by_one)
+                made[one_by_one] = self.way.statistic(one_by_one)
             self._asked = made[one_by_one]
         return self._asked
-
-    @property
-    def _scheduled(self) -> int:
-        """The size of the current block, or at the end of the last one."""
-        return self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
-
-    @property
-    def _few(self) -> bool:
-        """Whether the current block is small enough to sum its users one by one."""
-        return self._scheduled <= min(_CLIPPED_UP_TO * self._smallest_block, _ONE_BY_ONE)
-
-    def make_statistic(self, one_by_one: bool) -> Any:
-        """What is asked of a block whose users are summed one by one, or all at once."""
-        return self.way.statistic(one_by_one)
 
     @property
     def _clip(self) -> float | None:
@@ -263,11 +228,7 @@ class LinearAlgorithm(FiniteAlgorithm):
 
     @property
     def step_weights(self) -> Floats | None:
-        """Public weights in (0, 1] of the steps of the current block, where they have any.
-
-        A step's weight falls with the variance of its next value, from where that is above its
-        median.
-        """
+        """Public weights in (0, 1] of steps: less where the next value varies more than usually."""
         if self._variances is None or self.masked:
             return None
         flat = self._variances.reshape(len(self._variances), -1)
@@ -305,7 +266,7 @@ class LinearAlgorithm(FiniteAlgorithm):
         first = self.options.constants.first
         if self.statistic_kind == "targets":
             return math.ceil(first * 2.0 / self.round.target_mu)
-        return users_above_noise(self.make_statistic(one_by_one=True), self.privacy, first)
+        return users_above_noise(self.way.statistic(one_by_one=True), self.privacy, first)
 
     # Save and resume.
 

@@ -40,10 +40,7 @@ class LinearModel(Protocol):
     def next_values(
         self, step: int, values: Floats, answer: Answer | None = None
     ) -> tuple[Floats, Floats]:
-        """Expected next values (k, S, A) for value functions (k, S), and their widths.
-
-        ``answer`` is what users answered, where they had to be asked.
-        """
+        """Expected next values (k, S, A) of (k, S), and widths; ``answer`` is what users said."""
 
     def precision(self) -> Floats:
         """Precision matrices (L, d, d): how well each direction of features is known."""

@@ -51,10 +51,6 @@ class LSVIUCB(LinearAlgorithm):
     where they are unknown.
 
     Cost: one release and H small regressions per block, whatever its number of users.
-
-    Attributes:
-        q_values: optimistic action values (H, S, A) of the last plan.
-        switches: how many policies were planned; releases that change nothing keep the last one.
     """
 
     name = "lsvi_ucb"
@@ -73,15 +69,12 @@ class LSVIUCB(LinearAlgorithm):
     # How it plans.
 
     def backward_induction(self, model: LinearModel) -> Generator[Ask, Release, Planned]:
-        """Least-squares value iteration, from the last step to the first.
+        """Optimistic and greedy action values by least squares, from the last step to the first.
 
         Q_h = [r_h + P_h V_{h+1} + width] cut to [0, H - h] and V_h = max_a Q_h, where the model
         predicts r and P V with a width each: P V = w'phi and w = Lambda^-1 sum phi V(s'), as in
         lines 4 to 20 of DP-LSVI-UCB++ (Sahu), which LSVI-UCB++ completes. Where sums do
         not know P V, users are asked.
-
-        Returns:
-            Optimistic and greedy action values.
         """
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         names, known = self.value_functions, self.spec.known_rewards
@@ -155,8 +148,7 @@ class LSVIUCB(LinearAlgorithm):
 def enough_was_learnt(old: Floats, new: Floats, test: Switching) -> bool:
     """Whether at any step the determinant of a precision matrix doubled, or some direction's did.
 
-    Matrices are (L, d, d), ``old`` ones of the last switch. The determinant is that of line 9 of
-    DP-LSVI-UCB++, looked at once for all steps.
+    The determinant is that of line 9 of DP-LSVI-UCB++, looked at once for all steps.
     """
     if test == "determinant":
         grown = np.linalg.slogdet(new)[1] - np.linalg.slogdet(old)[1] >= math.log(2.0)
@@ -171,11 +163,8 @@ def enough_was_learnt(old: Floats, new: Floats, test: Switching) -> bool:
 def next_variance(means: dict[str, Floats], square: Floats) -> Floats:
     """An estimate of the variance of the next optimistic value (S, A), on the safe side.
 
-    What the value functions themselves may be off by counts as spread.
-
-    Args:
-        means: expected next values by the name of the value function.
-        square: the expected square of the next optimistic value.
+    What the value functions themselves may be off by counts as spread; ``square`` is the expected
+    square of the next optimistic value.
     """
     mean = means["optimistic"]
     variance = np.maximum(square - mean**2, 0.0)

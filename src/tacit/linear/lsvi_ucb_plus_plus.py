@@ -42,10 +42,6 @@ class LSVIUCBPlusPlus(LSVIUCB):
     ``calibration="as_printed"`` draws the paper's noise, calibrated for a release per user and step
     (in units of exact sensitivities, so no more than the paper's); the guarantee is what is proven
     for it.
-
-    Attributes:
-        lower_values: pessimistic action values (H, S, A) of the last plan; ``q_values`` are the
-            optimistic ones.
     """
 
     name = "lsvi_ucb_plus_plus"
@@ -82,7 +78,7 @@ class LSVIUCBPlusPlus(LSVIUCB):
 
     @property
     def lower_values(self) -> Floats:
-        """See the class."""
+        """Pessimistic action values (H, S, A) of the last plan."""
         return np.array(self._bounds["pessimistic"])
 
     # The paper's own noise.

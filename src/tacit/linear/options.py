@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tacit.core.options import TheoryOptions
-from tacit.privacy.arguments import flag, instance_of, positive
+from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -80,10 +80,6 @@ class LinearOptions(TheoryOptions):
             raise InvalidArgument(
                 f"statistic must be auto, features, counts or targets, got {self.statistic!r}"
             )
-        if self.stationary is not None:
-            object.__setattr__(self, "stationary", flag("stationary", self.stationary))
-        if self.growth is not None and positive("growth", self.growth) <= 1.0:
-            raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value not in allowed and not (value == "auto" and name != "gram_noise"):
@@ -91,9 +87,7 @@ class LinearOptions(TheoryOptions):
         if self.weight_bound is not None:
             positive("weight_bound", self.weight_bound)
         super().__post_init__()
-        if self.constants is None:
-            object.__setattr__(self, "constants", LinearConstants())
-        instance_of("constants", self.constants, LinearConstants)
+        self._settle(LinearConstants, self.growth)
 
 
 def choose_statistic(

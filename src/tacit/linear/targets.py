@@ -62,10 +62,8 @@ class AnswerModel(SumModel):
     """Regression on sums for exactly the value functions that planning asks about.
 
     Targets are values around their middle, in units of half their range. All of a step share one
-    budget, of which the first gets most.
-
-    ``sums`` are Grams and rewards of all steps, without next states; ``pooled_rewards`` is whether
-    one reward function serves all steps.
+    budget, of which the first gets most. ``sums`` are Grams and rewards of all steps; with
+    ``pooled_rewards`` one reward function serves all.
     """
 
     def __init__(

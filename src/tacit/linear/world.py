@@ -82,20 +82,16 @@ class LinearWorld(FiniteWorld):
 
     @cached_property
     def spec(self) -> LinearSpec:
-        """What an agent may know."""
+        """What an agent may know; every |v| <= 1 gives factor i at most sum_s' |mu_i(s')|."""
+        of_values = np.linalg.norm(np.abs(self.measures).sum(axis=-1), axis=-1).max()
         return LinearSpec(
             **self._sizes(),
             features=self.features,
             stationary_transitions=len(self.measures) == 1,
             stationary_rewards=len(self.rewards) == 1,
             known_rewards=self.model.mean_rewards if self.known_rewards else None,
-            weight_bound=self._weight_bound(),
+            weight_bound=float(max(of_values, np.linalg.norm(self.rewards, axis=-1).max())),
         )
-
-    def _weight_bound(self) -> float:
-        """Every |v| <= 1 gives factor i at most sum_s' |mu_i(s')|."""
-        of_values = np.linalg.norm(np.abs(self.measures).sum(axis=-1), axis=-1).max()
-        return float(max(of_values, np.linalg.norm(self.rewards, axis=-1).max()))
 
 
 def _factors(name: str, values: ArrayLike, horizon: int, shape: tuple[int, ...]) -> Floats:

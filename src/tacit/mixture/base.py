@@ -23,15 +23,14 @@ from tacit.core.algorithm import EVERY, Floats, Pace
 from tacit.core.asks import Arrays, State, below
 from tacit.core.options import TheoryOptions
 from tacit.core.ways import way
-from tacit.finite.algorithm import FiniteAlgorithm
+from tacit.finite.algorithm import WayAlgorithm
 from tacit.mixture.estimate import MixtureModel, PublicFeatures, Rows, WidthRule
 from tacit.mixture.regularisers import FixedRidge, NoiseRidge, NoiseShift, Regulariser
 from tacit.numerics.block_sums import BlockSums
-from tacit.privacy.arguments import flag, instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.models import JointDP, Privacy
-from tacit.privacy.sizing import release_noise, users_above_noise
+from tacit.privacy.sizing import users_above_noise
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
@@ -39,10 +38,6 @@ if TYPE_CHECKING:
     from tacit.privacy.curators.gate import Release
     from tacit.privacy.statistic import Statistic
 
-# Users are summed one by one, which a clip needs, while blocks are at most so many times as large
-# as the smallest that knows anything. By then the clip has done its work.
-_CLIPPED_UP_TO = 8
-_ONE_BY_ONE = 1 << 18
 # A policy's transitions count as sparse below this many next states that inform on weights.
 _SPARSE = 3.0
 
@@ -113,15 +108,9 @@ class MixtureOptions(TheoryOptions):
             raise InvalidArgument(
                 f"statistic must be auto, model, values or counts, got {self.statistic!r}"
             )
-        if self.stationary is not None:
-            flag("stationary", self.stationary)
-        if self.growth is not None and positive("growth", self.growth) <= 1.0:
-            raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
         if self.regulariser is not None and not callable(self.regulariser):
             raise InvalidArgument(f"regulariser must be callable, got {self.regulariser!r}")
-        if self.constants is None:
-            object.__setattr__(self, "constants", MixtureConstants())
-        instance_of("constants", self.constants, MixtureConstants)
+        self._settle(MixtureConstants, self.growth)
 
     @property
     def printed(self) -> bool:
@@ -129,19 +118,8 @@ class MixtureOptions(TheoryOptions):
         return self.calibration == "as_printed"
 
 
-class MixtureAlgorithm(FiniteAlgorithm):
-    """An algorithm on private sums of a linear mixture.
-
-    Attributes:
-        stationary: whether one vector of weights is for all steps.
-        public: features along the directions in which weights are unknown.
-        statistic_kind: what is asked: ``"model"``, ``"values"`` or ``"counts"``,
-        way: and how that is done.
-        papers: whether scales are the papers': fixed, whatever the values.
-        pooled: whether steps are summed before the gate.
-        values_asked: (H, S), the next values that the current block's users are asked about.
-        q_values: optimistic action values (H, S, A) of the last plan; ``None`` before the first.
-    """
+class MixtureAlgorithm(WayAlgorithm):
+    """An algorithm on private sums of a linear mixture."""
 
     spec: MixtureSpec
     options: MixtureOptions
@@ -158,19 +136,20 @@ class MixtureAlgorithm(FiniteAlgorithm):
             )
         given = options.stationary
         self.stationary = spec.stationary_transitions if given is None else given
-        self.public = PublicFeatures.of(spec)
+        self.public = PublicFeatures.of(spec)  # along directions in which weights are unknown
         self.statistic_kind, self._reason = choose_kind(
             options, setting.privacy, self.public, self.deterministic
         )
         theory = options.bonus == "theory"
+        # Whether scales are the papers': fixed, whatever the values.
         self.papers = options.printed or theory
         per_step = self.statistic_kind != "model" or not self.stationary
         self.pooled = not per_step and spec.stationary_rewards
         self.way: Way = way(WAYS[self.statistic_kind])(self)
-        self.q_values: Floats | None = None
+        self.q_values: Floats | None = None  # optimistic, (H, S, A), of the last plan
         self._sums = BlockSums(plain=theory)
         self._asked: Statistic | None = None
-        # Zero tells nothing, ramps do.
+        # The next values that users are asked about: zero tells nothing, ramps do.
         H, S = spec.horizon, spec.states
         ramp = np.random.default_rng(np.random.SeedSequence([setting.seed, 9])).random((H, S))
         self.values_asked: Floats = ramp * np.arange(H - 1, -1, -1.0)[:, np.newaxis]
@@ -179,37 +158,18 @@ class MixtureAlgorithm(FiniteAlgorithm):
     # What is public.
 
     @property
-    def why(self) -> str:
-        """What was chosen for this world, budget and length, in words."""
-        return f"statistic {self.statistic_kind!r}: {self._reason}; {super().why}"
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise in one sum with weight 1 of the current block."""
-        return release_noise(self.statistic(), self.privacy, self._block_size)
-
-    @property
     def form(self) -> Literal["episodes", "counts", "occupancy"]:
         """Episodes where users are summed one by one, else sums."""
         return self.way.form
-
-    @cached_property
-    def masked(self) -> bool:
-        """Counts are of those who followed the block's own policy."""
-        return self.statistic_kind == "counts"
 
     # What is asked.
 
     def statistic(self) -> Statistic:
         """What is asked of the current block."""
         if self._asked is None:
-            small = self._block_size <= min(_CLIPPED_UP_TO * self._smallest_block, _ONE_BY_ONE)
-            self._asked = self.way.statistic(self.privacy.private and small)
+            one_by_one = self.privacy.private and self._few(self._smallest_block)
+            self._asked = self.way.statistic(one_by_one)
         return self._asked
-
-    @property
-    def _block_size(self) -> int:
-        return self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
 
     @cached_property
     def _smallest_block(self) -> int:
@@ -265,10 +225,8 @@ class MixtureAlgorithm(FiniteAlgorithm):
                 f"statistic={self.statistic_kind!r} needs Gaussian noise: delta > 0, and the "
                 "Gaussian mechanism under LocalDP"
             )
-        if options.printed and self.setting.schedule not in ("auto", "every"):
-            raise InvalidArgument("as printed, a policy is published after every episode")
-        if options.printed and privacy.exact:
-            raise InvalidArgument("as printed, noise is continuous: take sampler='floating-point'")
+        if options.printed:
+            self._check_printed()
 
     def _choose_counter(self) -> str:
         return "binary tree" if self.options.printed else "blocks"

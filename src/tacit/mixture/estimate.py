@@ -86,10 +86,9 @@ class PublicFeatures:
 
 
 def input_scale(x: Floats, half: float, reach: float) -> float:
-    """What value-targeted inputs x V are divided by.
+    """What value-targeted inputs x V are divided by: the largest length there is.
 
-    In theory (``reach`` > 0) by the largest length there could be, so that the targets' noise has
-    one scale at every step; else by the largest there is.
+    In theory (``reach`` > 0) the largest there could be: then targets' noise has one scale.
     """
     if reach > 0.0:
         return half * reach
@@ -152,7 +151,4 @@ class MixtureModel(Protocol):
     def next_values(
         self, step: int, values: Floats, wide: int | None = None
     ) -> tuple[Floats, Floats]:
-        """Expected next values (j, S, A) for value functions (j, S), and their widths.
-
-        With ``wide`` only the first so many must have widths.
-        """
+        """Expected next values (j, S, A) of (j, S); widths, perhaps of the first ``wide`` alone."""

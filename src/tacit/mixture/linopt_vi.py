@@ -145,18 +145,12 @@ class Regression:
     + W sqrt(largest) + shift: the self-normalised bound in the norm of (G + smallest I)^-1, which
     is at least that of Lambda^-1, and Lambda w_hat - Lambda w = sum x n + z - Z w.
 
+    Made of a ``row`` of noisy sums, with ``variance`` sigma^2 and ``bound`` W.
+
     Attributes:
         regularised: Lambda, and what is known of Z and z.
         weights: w_hat, (k,).
         beta: the radius of the theory's confidence set.
-
-    Args:
-        rows: noisy sums.
-        row: which of them.
-        regulariser: makes Lambda of a noisy Gram matrix.
-        rule: how widths are made.
-        variance: sigma^2.
-        bound: W.
     """
 
     def __init__(
@@ -221,14 +215,8 @@ class RegressionModel:
     """P V = p0 V + phi' w: next states, or their values, regressed on features (equation 1).
 
     Weights are coordinates times the features' scale in the value-free regression, and coordinates
-    in the value-targeted one, whose inputs x V come divided by a scale of their own. What a
-    :class:`Regression` takes comes beside:
-
-    Args:
-        public: p0 and x.
-        rewards: what is known of rewards.
-        targeted: whether sums are of the value-targeted regression.
-        reach: in theory, the largest |x V| for |V| <= 1.
+    in the value-targeted one (``targeted``), whose inputs x V come divided by a scale of their own;
+    ``reach`` is, in theory, the largest |x V| for |V| <= 1.
     """
 
     def __init__(
@@ -259,9 +247,8 @@ class RegressionModel:
     ) -> tuple[Floats, Floats]:
         """P V and its widths, (j, S, A), for value functions V (j, S); phi = x V is line 7.
 
-        Values are centred, as P of a constant is known. With ``wide`` only the first so many have
-        widths. The others need no inputs of their own, so they do not cost another reading of the
-        features.
+        Values are centred, as P of a constant is known. Only the first ``wide`` have widths: the
+        others do not cost another reading of the features.
         """
         at, public = min(step, len(self.fits) - 1), self._public
         fit, wide = self.fits[at], len(values) if wide is None else wide

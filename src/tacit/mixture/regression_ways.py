@@ -66,8 +66,7 @@ class ModelWay:
 class ValueWay:
     """``"values"``: :class:`~tacit.mixture.value_sums.ValueSums`, of the values asked about.
 
-    Attributes:
-        reach: the largest |x V| for |V| <= 1, for the theory; 0 in practice, where it is not used.
+    ``reach`` is the largest |x V| for |V| <= 1, for the theory; 0 in practice.
     """
 
     form: Literal["counts"] = "counts"

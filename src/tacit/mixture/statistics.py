@@ -70,11 +70,7 @@ class RegressionSums(Statistic):
 
     @property
     def last(self) -> int:
-        """The first step whose transition does not count.
-
-        Nothing follows the last step of an episode, so its transition matters only to weights
-        that other steps share.
-        """
+        """The first step whose transition does not count, unless other steps share its weights."""
         return self.horizon if self.pooled else self.horizon - 1
 
     @property
@@ -117,10 +113,7 @@ def cut(vectors: Floats, axes: tuple[int, ...]) -> Floats:
 
 
 def possible_counts(block: Block, horizon: int, support: Bools) -> tuple[Floats, Floats]:
-    """A simulated block's possible transitions, and what they paid.
-
-    Which rewards belong to dropped transitions is not known; they are taken to pay the average.
-    """
+    """A simulated block's possible transitions, and what they paid, dropped ones the average."""
     S, A, _ = support.shape
     counts = np.asarray(block["transitions"], dtype=np.float64)
     rewards = np.asarray(block["rewards"], dtype=np.float64)

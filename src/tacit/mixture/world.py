@@ -45,12 +45,8 @@ class MixtureWorld(FiniteWorld):
             :class:`~tacit.mixture.spec.MixtureSpec`.
         name: what it is called; the built-in worlds have names that rebuild them.
 
-    What is given are attributes too, read-only.
-
-    Attributes:
-        coordinates: eta, (1 or H, k); the shortest where there are several.
-        reward_weights: omega, (1 or H, m), or ``None`` without reward features.
-        model: the probabilities that they make, checked.
+    What is given are attributes too, read-only, and so are ``coordinates``, eta, (1 or H, k), the
+    shortest where there are several, and ``reward_weights``, omega, (1 or H, m).
 
     >>> models = [[[[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]]]] * 2
     >>> world = MixtureWorld(models, weights=[[0.75, 0.25]], rewards=[[[0, 0], [1, 1]]], horizon=3)

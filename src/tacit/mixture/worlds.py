@@ -255,12 +255,8 @@ def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorl
 
     So d = S A S, and the weights are the probabilities themselves; agents know that those of a
     state and an action add up to 1. Rewards have a feature for each state and action. Users,
-    values and losses are those of the world. Features have S^4 A^2 entries, so this is for small
-    worlds: those with features of more than 256 MiB are refused.
-
-    Args:
-        world: any world with a ``model``, such as the tabular ones; or a model.
-        known_rewards: whether agents are told the mean rewards.
+    values and losses are those of the world: any with a ``model``, or a model itself. Features have
+    S^4 A^2 entries, so this is for small worlds: more than 256 MiB of them are refused.
 
     >>> from tacit.registry import build_world
     >>> spec = mixture_from_tabular(build_world("riverswim")).spec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -15,18 +15,15 @@ Ints = NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def compiled(function: F) -> F:
+def compiled(function: F, **how: Any) -> F:
     """Compiles with numba and keeps the result on disk, where some directory is writable."""
     try:
-        return cast(F, numba.njit(cache=True, nogil=True)(function))
+        return cast(F, numba.njit(cache=True, nogil=True, **how)(function))
     except RuntimeError:
         # "cannot cache function: no locator available": compile anew in each process instead.
-        return cast(F, numba.njit(nogil=True)(function))
+        return cast(F, numba.njit(nogil=True, **how)(function))
 
 
 def fused(function: F) -> F:
     """As :func:`compiled`, with products and sums rounded once."""
-    try:
-        return cast(F, numba.njit(cache=True, nogil=True, fastmath={"contract"})(function))
-    except RuntimeError:
-        return cast(F, numba.njit(nogil=True, fastmath={"contract"})(function))
+    return compiled(function, fastmath={"contract"})

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit.numerics.compiled import Floats
+from tacit.privacy.statistic import Floats
 
 
 def ridge_inverse(gram: Floats, ridge: float) -> Floats:

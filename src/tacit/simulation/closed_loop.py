@@ -1,13 +1,11 @@
 """Agent and users in one compiled loop, for the baseline that plans after every user.
 
-Without privacy and with a release after each episode, a run is nothing but short steps: an episode,
-its counts, a plan. Through :meth:`~tacit.core.agent.Agent.learn` each of them passes the gate,
-which costs more than the work itself. Here all of them run in one loop, with the same estimates,
+Without privacy and with a release after each episode, a run is nothing but short steps, and the
+gate costs more than the work itself. Here all of them run in one loop, with the same estimates,
 bonus and random ties; what differs is the order in which sums are rounded and ties are drawn.
 
-The users are those of :func:`tacit.finite.simulate.simulate_episodes`, one by one. After each part
-of the run its counts pass the gate as one block, and the agent itself plans the policy that comes
-next, so that it stands where it would stand had it learnt step by step.
+After each part of the run its counts pass the gate as one block, and the agent itself plans the
+policy that comes next, so that it stands where it would stand had it learnt step by step.
 
 Cells are ordered by action, then state, and labels of actions are the world's own.
 """
@@ -26,12 +24,11 @@ from tacit.core.agent import Agent
 from tacit.core.permuted import PermutedWorld
 from tacit.core.schedule import every_episode
 from tacit.core.sizes import MOST_BYTES, Floats
-from tacit.core.world import World
+from tacit.core.world import AnyAgent, World
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.statistic import Block
-from tacit.simulation.agents import AnyAgent
 from tacit.tabular.ucbvi import UCBVI
 from tacit.tabular.world import TabularWorld
 
@@ -48,10 +45,7 @@ _NO_TABLE = np.zeros((1, 1, 1))
 
 @dataclass(frozen=True, eq=False)
 class ServedUsers:
-    """Users of a world who were served in one go, each by a policy of her own.
-
-    ``policies`` served them and ``greedy`` were published beside: (n, H, S), in the world's labels.
-    """
+    """Users who were served in one go, by ``policies`` (n, H, S); ``greedy`` were beside them."""
 
     model: FiniteModel
     policies: Actions
@@ -68,11 +62,7 @@ class ServedUsers:
 
 
 def values_of(model: FiniteModel, policies: NDArray[Any]) -> Floats:
-    """The exact value of each of many deterministic policies, (n, H, S).
-
-    As :func:`tacit.finite.model.evaluate`, for all of them at once; what repeats the policy before
-    it is not evaluated again.
-    """
+    """The exact value of each of many deterministic policies, (n, H, S); repeated ones once."""
     n, H, S = policies.shape
     fresh = np.ones(n, dtype=bool)
     fresh[1:] = (policies[1:] != policies[:-1]).any(axis=(1, 2))
@@ -146,10 +136,7 @@ def _serve(
     policies: Actions,
     greedy: Actions,
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Serves as many users as ``policies`` has room for.
-
-    Returns their transitions, sums of rewards, and what any policy so far could reach.
-    """
+    """Serves all that ``policies`` has room for: transitions, reward sums, what was reached."""
     from tacit.simulation.serve_loops import serve
 
     evidence, constants = ucbvi.evidence, ucbvi.options.constants
@@ -169,12 +156,7 @@ def _serve(
     serve(
         rng,
         ucbvi.rng,
-        model.first_states.successors[0],
-        model.first_states.cumulative[0],
-        model.moves.successors,
-        model.moves.cumulative,
-        model.cumulative_rewards,
-        model.reward_values,
+        *model.chances,
         table is not None,
         _NO_TABLE if table is None else np.array(table),  # compiled for what can be written
         ucbvi.options.scale * constants.sampling * math.sqrt(2.0 * log_term),
@@ -210,8 +192,7 @@ def _learn(
 ) -> None:
     """The users' counts through the gate as one block, and the algorithm's own plan at the end.
 
-    An agent has no way to say that each of a block's users followed another policy, and needs none:
-    nobody is protected here, so that this may reach behind its desk.
+    Nobody is protected here, so that this may reach behind the agent's desk.
     """
     spec, curator = ucbvi.spec, agent._curator
     statistic = VisitCounts(spec.states, spec.actions, spec.horizon, pooled=ucbvi.stationary)

@@ -135,19 +135,11 @@ def compare(
     progress: Progress = True,
     text: str | None = None,
 ) -> Comparison:
-    """Runs every entry with every seed.
+    """Runs every entry with every seed; results do not depend on the number of workers.
 
     All agents are made once before the first run, so that a mistake in the last of them does not
-    cost the time of the others. Results do not depend on the number of workers.
-
-    Args:
-        world: where they run.
-        entries: with different labels.
-        users: how many users each agent serves.
-        seeds: one run each per entry.
-        workers: processes at a time.
-        progress: see :func:`tacit.run`.
-        text: what :func:`tacit.registry.build_world` makes the world from; its name by default.
+    cost the time of the others. In other processes the world is made from ``text``, by
+    :func:`tacit.registry.build_world`; its name by default.
     """
     if not isinstance(entries, Iterable):
         raise InvalidArgument(f"entries must be a list of entries, got {entries!r}")
@@ -181,10 +173,7 @@ def check_world(world: World) -> None:
 
 
 def recipe(world: World, text: str | None, workers: int) -> WorldMaker:
-    """What the processes make the world from.
-
-    Tables are sent as they are. An environment of Gymnasium may hold anything, so it is made anew.
-    """
+    """What processes make the world from: an environment may hold anything, so it is made anew."""
     if workers == 1 or isinstance(world, FiniteWorld):
         return world
     return partial(_rebuild, text or world.name)

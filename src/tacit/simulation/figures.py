@@ -90,10 +90,7 @@ def drawing(
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel], *, gap: float = 13.0) -> None:
-    """Writes labels right of the lines' ends, at least ``gap`` points apart.
-
-    The panel must have its scales and limits.
-    """
+    """Writes labels right of lines' ends, ``gap`` points apart, on a panel with its limits."""
     figure = axes.get_figure(root=True)
     if figure is None or not labels:
         return

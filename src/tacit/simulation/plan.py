@@ -1,8 +1,7 @@
 """How many users a budget needs, before any real user is touched.
 
-The agent is run on simulated users, exactly and quickly. If the world is not known, its sizes are
-enough: every run then has a world of these sizes, drawn at random. That is a stand-in, and a world
-in which reward is hard to find takes more users.
+If the world is not known, its sizes are enough: every run then has a world of these sizes, drawn at
+random. That is a stand-in, and a world in which reward is hard to find takes more users.
 
 What is declared for more users has more releases and a little more noise, and "90 % for good" means
 little at the end of a run. So, unless a number of users is given, it is multiplied by ten until the
@@ -150,16 +149,7 @@ def plan(
 ) -> Plan:
     """Simulates what an agent will need; see :func:`tacit.simulation.compare.compare`.
 
-    Args:
-        world: where it will serve, or its sizes.
-        agent: which one.
-        privacy: model and budget.
-        users: how many there will be; if not given, as many as it takes are tried.
-        seeds: one run each.
-        workers: processes at a time.
-        most: the largest number of users to try.
-        progress: see :func:`tacit.run`.
-        text: what :func:`tacit.registry.build_world` makes the world from; its name by default.
+    Without ``users``, as many as it takes are tried, up to ``most``.
     """
     instance_of("agent", agent, AgentChoice)
     instance_of("privacy", privacy, (JointDP, LocalDP, NonPrivate))

@@ -42,11 +42,7 @@ _GRID = 1000
 
 @dataclass(frozen=True)
 class _Curves:
-    """Several runs on one axis of users, a row per run, in common units.
-
-    The regret of so many users, and the values of the policy that serves the user of that number
-    and of the greedy one published beside it.
-    """
+    """Several runs on one axis of users, a row per run, in common units."""
 
     users: Floats
     regret: Floats
@@ -85,11 +81,7 @@ def plot_results(
 
     Lines are medians over the runs of a label, bands reach from their first to their last decile.
     If the runs are not all in worlds of the same optimum, regret and values are relative to it.
-
-    Args:
-        results: the runs of each label, usually one per seed; at most as many labels as colours.
-        path: the PNG file to write.
-        title: what is compared; made from the results if not given.
+    The title is made from the results if not given.
     """
     runs = [run for several in results.values() for run in several]
     if not runs or not all(results.values()):
@@ -99,7 +91,9 @@ def plot_results(
             f"results has {len(results)} labels, but a figure shows at most {len(PALETTE)}"
         )
     relative = len({(run.optimal_value, run.reference_value) for run in runs}) > 1
-    title, caption = title or _worlds(runs), _caption(results)
+    worlds = sorted({run.world for run in runs})
+    shown = _world_words(worlds[0]) if len(worlds) == 1 else f"{len(worlds)} worlds"
+    title, caption = title or shown, _caption(results)
     with drawing(Path(path), title, caption, sharey=False) as (left, right):
         left.set(
             title="Regret, in optimal returns" if relative else "Regret",
@@ -263,11 +257,6 @@ def _caption(results: Mapping[str, Sequence[Result]]) -> str:
         return f"One run each. {promise}"
     runs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"Lines: median of {runs} runs; bands: 10th to 90th percentile. {promise}"
-
-
-def _worlds(results: Sequence[Result]) -> str:
-    worlds = sorted({run.world for run in results})
-    return _world_words(worlds[0]) if len(worlds) == 1 else f"{len(worlds)} worlds"
 
 
 def _world_words(name: str) -> str:

@@ -212,10 +212,7 @@ class Result:
 
     @property
     def score(self) -> float:
-        """The last greedy policy between the baseline, 0, and the optimum, 1.
-
-        Not a number in a world where the baseline is optimal, or the optimum is not known.
-        """
+        """The last greedy policy between the baseline, 0, and the optimum, 1; NaN if unknown."""
         gap = self.optimal_value - self.baseline_value
         return (self.final_value - self.baseline_value) / gap if gap > 0 else math.nan
 

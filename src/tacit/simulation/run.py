@@ -16,9 +16,8 @@ from typing import Any, cast
 import numpy as np
 
 from tacit.core.permuted import PermutedWorld
-from tacit.core.world import ClosedLoop, ServedPart, World
+from tacit.core.world import AnyAgent, ClosedLoop, ServedPart, World
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.agents import AnyAgent
 from tacit.simulation.closed_loop import play
 from tacit.simulation.progress import Clock, Progress, progress_bar
 from tacit.simulation.result import WORLD_VALUES, Result
@@ -33,14 +32,13 @@ def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True)
     An agent that has learnt from users before goes on where it is; the result is about the users
     it serves here. An agent with a :class:`~tacit.core.world.ClosedLoop` uses it where it can;
     for the baseline that plans after every user there is :mod:`tacit.simulation.closed_loop`.
+    An agent for another world, or that has served its users already, is refused unchanged.
 
     Args:
         agent: any agent for this world's spec.
         world: the simulated users.
         seed: of the users and of the labels of the actions. The agent has seeds of its own.
         progress: whether to show a progress bar, on standard error.
-
-    An agent for another world, or that has served its users already, is refused unchanged.
     """
     require("agent", agent, "an agent", ("spec", "policy", "block_users", "learn"))
     require("world", world, "a world", ("spec", "simulate", "value"))

@@ -11,9 +11,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from tacit.core.kinds import maker
-from tacit.core.world import World
+from tacit.core.world import AnyAgent, World
 from tacit.privacy.errors import InvalidArgument, TacitError
-from tacit.simulation.agents import AnyAgent
 from tacit.simulation.progress import Progress, progress_bar
 from tacit.simulation.result import Result
 from tacit.simulation.run import require, run
@@ -62,9 +61,10 @@ def run_seeds(
 ) -> list[Result]:
     """Runs one agent per seed, several at a time, each in a process of its own.
 
-    The results do not depend on the number of workers. With more than one, scripts need the usual
-    ``if __name__ == "__main__":`` around their own code, and what makes agents and worlds is a
-    function or class of a module (or a ``functools.partial`` of one), not a lambda.
+    The results, in the order of the seeds, do not depend on the number of workers. With more than
+    one, scripts need the usual ``if __name__ == "__main__":`` around their own code, and what makes
+    agents and worlds is a function or class of a module (or a ``functools.partial`` of one), not a
+    lambda.
 
     A description is a dictionary whose ``"make"`` is "module:name" and whose other entries are
     arguments. An agent's is called with the spec, ``seed`` and ``noise_seed`` as well.
@@ -76,8 +76,6 @@ def run_seeds(
         seeds: one run each.
         workers: processes; 1 runs them in this one, one after another.
         progress: whether to show a progress bar, on standard error.
-
-    Returns one result per seed, in the order of the seeds.
 
     Raises:
         SeedFailed: A run failed; the message says which seed and why. No further runs are started.

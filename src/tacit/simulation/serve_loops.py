@@ -78,10 +78,7 @@ def _listed_moments(
 
 @compiled
 def _best(rng: np.random.Generator, q_values: Floats, value: Floats, actions: Actions) -> None:
-    """The best of ``q_values`` (A, S) in every state, and a best action, any with the same chance.
-
-    The loops have no branches until there is a tie.
-    """
+    """The best of ``q_values`` (A, S), and any best action; there are no branches until a tie."""
     n_actions, states = q_values.shape
     for s in range(states):
         value[s] = q_values[0, s]

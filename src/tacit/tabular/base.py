@@ -19,7 +19,7 @@ from tacit.finite.evidence import Evidence
 from tacit.finite.flow import conserved
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
-from tacit.privacy.arguments import flag, instance_of
+from tacit.privacy.arguments import instance_of
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP, Privacy
@@ -68,11 +68,7 @@ class TabularOptions(TheoryOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.stationary is not None:
-            flag("stationary", self.stationary)
-        if self.constants is None:
-            object.__setattr__(self, "constants", TabularConstants())
-        instance_of("constants", self.constants, TabularConstants)
+        self._settle(TabularConstants)
 
 
 class TabularAlgorithm(FiniteAlgorithm):
@@ -125,12 +121,10 @@ class TabularAlgorithm(FiniteAlgorithm):
         """How many of a user's steps in a cell count in the current block."""
         if not self.stationary or not self.privacy.private:
             return None
-        if self.counter != "blocks":
-            # One statistic for the whole stream.
-            largest = self.users / 10
-        else:
-            blocks = self.schedule.blocks
-            largest = blocks[min(self.releases, len(blocks) - 1)]
+        # A counter has one statistic for the whole stream.
+        largest = self.users / 10
+        if self.counter == "blocks":
+            largest = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
         if largest > min(_CAPPED_UP_TO * self._smallest_block, _ONE_BY_ONE):
             return None
         return min(self.options.constants.cap, self.spec.horizon)
@@ -184,12 +178,7 @@ class TabularAlgorithm(FiniteAlgorithm):
                 "bonus='theory' or calibration='as_printed'"
             )
         if self.options.calibration == "as_printed":
-            if self.setting.schedule not in ("auto", "every"):
-                raise InvalidArgument("as printed, a policy is published after every episode")
-            if self.privacy.exact:
-                raise InvalidArgument(
-                    "as printed, noise is continuous: take sampler='floating-point'"
-                )
+            self._check_printed()
 
     def _choose_counter(self) -> str:
         counter, joint = self.options.counter, self.privacy.joint

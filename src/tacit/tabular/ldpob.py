@@ -85,22 +85,11 @@ class LDPOB(ThreeCounts):
                 "another mechanism"
             )
 
-    # All three counts of all cells and steps, pooled or not: nothing is masked or capped.
-
-    @property
-    def papers(self) -> bool:
-        """Counts may be pooled, which the papers of UCBVI do not do."""
-        return False
-
-    @property
-    def masked(self) -> bool:
-        """No."""
-        return False
-
-    @property
-    def cap(self) -> int | None:
-        """None."""
-        return None
+    # All three counts of all cells and steps, perhaps pooled, which the papers of UCBVI do not do:
+    # nothing is masked or capped.
+    papers = False
+    masked = False
+    cap = None
 
     def statistic(self, cap: int | None = None) -> VisitCounts:
         """See the class."""

@@ -33,14 +33,11 @@ class UCBVI(TabularAlgorithm):
     Private statistics: :class:`~tacit.finite.visits.VisitCounts` of every block.
 
     Guarantee: that of its curator; see ``guarantee``.
-
-    Attributes:
-        q_values: optimistic action values (H, S, A) of the last plan.
     """
 
     name = "ucbvi"
 
-    q_values: Floats
+    q_values: Floats  # optimistic action values (H, S, A) of the last plan
     _world: Optimistic
 
     # What is asked: the counts of each block, once, with its whole budget.

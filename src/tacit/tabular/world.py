@@ -28,10 +28,6 @@ class TabularWorld(FiniteWorld):
         start: the first state, or the distribution of it, (S,).
         name: what it is called; the built-in worlds have names that rebuild them.
 
-    Attributes:
-        model: the probabilities, checked.
-        name: as given.
-
     >>> stay, swap = [[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]
     >>> world = TabularWorld(np.stack([stay, swap], axis=1), [[0, 0], [1, 1]], horizon=3)
     >>> world.optimal_value, world.baseline_value
@@ -73,25 +69,18 @@ def load_world(path: str | os.PathLike[str]) -> TabularWorld:
 
     The file has ``transitions``, ``rewards`` and ``horizon``, and may have ``start`` and ``name``,
     all as :class:`TabularWorld` takes them, with arrays as nested lists. Rewards that are not
-    Bernoulli are a table with ``values`` and ``probabilities``.
-
-    Raises:
-        InvalidArgument: the file is no such description; the message names it and the reason.
-        OSError: it cannot be opened; a missing one is a FileNotFoundError.
+    Bernoulli are a table with ``values`` and ``probabilities``. An InvalidArgument says why a file
+    is no such description.
     """
     file = Path(path)
     try:
-        described = _parse(file)
+        if file.suffix not in (".json", ".toml"):
+            raise InvalidArgument(f"the name must end in .json or .toml, got {file.name!r}")
+        text = file.read_text(encoding="utf-8")
+        described = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
         return _from_description(described, default_name=file.stem)
     except (ValueError, TypeError) as error:
         raise InvalidArgument(f"{os.fspath(path)!r} describes no world: {error}") from error
-
-
-def _parse(file: Path) -> Any:
-    if file.suffix not in (".json", ".toml"):
-        raise InvalidArgument(f"the name must end in .json or .toml, got {file.name!r}")
-    text = file.read_text(encoding="utf-8")
-    return json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
 
 
 def _from_description(described: Any, default_name: str) -> TabularWorld:

@@ -261,14 +261,6 @@ def build_world(name: str) -> TabularWorld | SampledWorld:
 
 _ATTEMPTS = 1000
 
-_BUILDERS: dict[str, Callable[..., TabularWorld]] = {
-    "riverswim": riverswim,
-    "grid": grid,
-    "deep_sea": deep_sea,
-    "random_mdp": random_mdp,
-    "health_coach": health_coach,
-}
-
 
 def _habit_change(habit: int, burden: int, busy: int, action: int) -> tuple[float, float]:
     """With what probabilities a habit rises and falls."""
@@ -304,3 +296,5 @@ def _parse(text: str) -> bool | int | float | str:
 
 WORLDS = ("deep_sea", "grid", "health_coach", "random_mdp", "riverswim")
 """The names of worlds that a command line knows."""
+
+_BUILDERS: dict[str, Callable[..., TabularWorld]] = {name: globals()[name] for name in WORLDS}
