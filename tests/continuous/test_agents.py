@@ -18,7 +18,7 @@ from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import BoxSpec, BoxWorld, cartpole, line, trap
 from tacit.continuous.constants import GRID, MAP
-from tacit.continuous.estimate import Basis
+from tacit.continuous.estimate import Basis, Posterior
 from tacit.continuous.functional_base import Units
 from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.continuous.statistics.steps import REWARDS_ONLY
@@ -192,19 +192,13 @@ def test_learns_without_noise(cls: Any) -> None:
     assert score(LINE, played(cls(LINE.spec, 100, NonPrivate(), seed=1), LINE)) > 0.97
 
 
-def test_learns_with_noise() -> None:
+@pytest.mark.parametrize(
+    ("make", "users"), [(lambda: LINE, 200), pytest.param(trap, 600, marks=pytest.mark.slow)]
+)
+def test_learns_with_noise_and_looks_ahead(make: Any, users: int) -> None:
+    world = make()
     scores = [
-        score(LINE, played(FittedFunctionalQ(LINE.spec, 200, JOINT, noise_seed=s), LINE, s))
-        for s in range(5)
-    ]
-    assert np.median(scores) > 0.95
-
-
-@pytest.mark.slow
-def test_looks_ahead_with_noise() -> None:
-    world = trap()
-    scores = [
-        score(world, played(FittedFunctionalQ(world.spec, 600, JOINT, noise_seed=s), world, s))
+        score(world, played(FittedFunctionalQ(world.spec, users, JOINT, noise_seed=s), world, s))
         for s in range(5)
     ]
     assert np.median(scores) > 0.95
@@ -311,7 +305,7 @@ def test_posterior_is_that_of_a_plain_gaussian_regression() -> None:
     """Mode by mode is the same as one joint regression over all releases."""
     agent = played(FittedFunctionalQ(LINE.spec, 30, JOINT, releases=3, noise_seed=1), LINE)
     belief, basis, constants = agent.belief, agent.basis, agent.constants
-    fit = belief.posterior(3)
+    fit = Posterior(belief, 3)
     gram = belief.gram / 2
     across = basis.root.T @ gram @ basis.prior
     values = np.array([answer.value for answer in belief.answers])

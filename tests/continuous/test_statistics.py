@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from tacit import check_statistic
 from tacit.continuous import BoxSpec, Grid, Polynomial
-from tacit.continuous.statistics.clipped_sums import ResidualSums, VisitSums
-from tacit.continuous.statistics.reward_sums import RewardSums
+from tacit.continuous.statistics.clipped_sums import ResidualSums, RewardSums, VisitSums
 from tacit.continuous.statistics.steps import REWARDS_ONLY, steps_of
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument

@@ -1,8 +1,12 @@
-"""What all algorithms on vectors share: their policies, and how saves hold them."""
+"""What all algorithms on vectors share: their policies, how saves hold them, what they refuse."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import math
+import numbers
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tacit.continuous.policy import QPolicy
 from tacit.core.algorithm import Algorithm, Pace
@@ -34,8 +38,6 @@ class BoxAlgorithm(Algorithm[QPolicy]):
         """All users in one block."""
         return Pace(f"fixed:size={self.users}", size=self.users)
 
-    # Save and resume.
-
     def policy_arrays(self, policy: QPolicy) -> Arrays:
         """See :meth:`QPolicy.arrays`."""
         return policy.arrays()
@@ -51,3 +53,35 @@ def box_spec(setting: Setting) -> BoxSpec:
     if not hasattr(spec, "bounded"):
         raise InvalidArgument(f"spec must be a BoxSpec, got {type(spec).__name__}")
     return spec
+
+
+Number = TypeVar("Number", int, float)
+
+
+def real(name: str, value: Any) -> float:
+    """A finite number."""
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):
+            number = float(value)
+            if math.isfinite(number):
+                return number
+    raise InvalidArgument(f"{name} must be a finite number, got {value!r}")
+
+
+def auto_or(
+    name: str, value: Any, check: Callable[[str, Any], Number], allowed: str
+) -> Number | Literal["auto"]:
+    """``"auto"``, or what a check allows."""
+    if isinstance(value, str) and value == "auto":
+        return "auto"
+    with contextlib.suppress(InvalidArgument):
+        return check(name, value)
+    raise InvalidArgument(f"{name} must be 'auto' or {allowed}, got {value!r}")
+
+
+def discount_of(discount: Any, spec: BoxSpec) -> float:
+    """A discount in [0, 1), the spec's if none is given."""
+    number = spec.discount if discount is None else real("discount", discount)
+    if not 0.0 <= number < 1.0:
+        raise InvalidArgument(f"discount must be in [0, 1), got {discount!r}")
+    return number

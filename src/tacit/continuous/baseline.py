@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.arguments import discount_of
-from tacit.continuous.base import BoxAlgorithm, box_spec
+from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
@@ -43,13 +42,7 @@ class BaselineOptions:
 
 
 class BaselineAlgorithm(BoxAlgorithm):
-    """An algorithm that learns linear values on public features.
-
-    Attributes:
-        features: the map.
-        discount: of future rewards.
-        weights: Q, (actions, m).
-    """
+    """An algorithm that learns linear values on public features."""
 
     options: BaselineOptions
     features: FeatureMap
@@ -61,8 +54,8 @@ class BaselineAlgorithm(BoxAlgorithm):
         self.features = self._choose_features(spec, options.features)
         spec.check_features(self.features)
         spec.check_weights(self.features.size)
-        self.discount = discount_of(options.discount, spec)
-        self.weights: Floats = np.zeros((spec.actions, self.features.size))
+        self.discount = discount_of(options.discount, spec)  # of future rewards
+        self.weights: Floats = np.zeros((spec.actions, self.features.size))  # Q, (actions, m)
         super().__init__(setting, options)
 
     @abstractmethod
@@ -84,8 +77,6 @@ class BaselineAlgorithm(BoxAlgorithm):
 
     def _check(self) -> None:
         check_question(self.statistic(), self.privacy, self.sized_by)
-
-    # Save and resume.
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from tacit.continuous.arguments import real
+from tacit.continuous.base import real
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 
@@ -15,46 +15,29 @@ class FunctionalConstants:
 
     ``signal`` is users x mu / (actions x modes): how far the sum of all users stands out of the
     noise, per number that has to be learnt.
-
-    Attributes:
-        kernel_length: of the kernel that users' functions and the noise are made of.
-        prior_length: of what Q is believed to look like.
-        prior_reward: standard deviation of expected rewards, a priori.
-        prior_moves: how far a step leads, a priori: what is believed of transitions.
-        prior_drift: by how much targets may change between releases beside that.
-        noise: standard deviation of a step's residual around its expectation.
-        modes: numbers that have to be learnt per coordinate and action; on a feature map it is
-            one in so many.
-        depth: releases where ``signal`` is 1.
-        depth_power: of ``signal`` that releases grow with.
-        fewest: the smallest number of releases.
-        clip: of users' functions, per root of ``signal`` and of the number of steps.
-        largest_clip: the largest it gets, per root of the number of steps.
-        clip_fall: the last clip over the first.
-        growth: of mu^2 from release to release.
-        visits: part of mu^2 that is spent on where users were.
-        visits_clip: of users' visits: per root of the number of steps on a grid, per step on a map.
-        averaged: over how many last value functions the greedy policy's is averaged.
-        reward_clip: of users' rewards where only these are protected, per root of the steps.
     """
 
-    kernel_length: float = 0.2
-    prior_length: float = 0.35
-    prior_reward: float = 0.4
-    prior_moves: float = 0.03
-    prior_drift: float = 0.05
-    noise: float = 0.3
+    kernel_length: float = 0.2  # of the kernel that users' functions and the noise are made of
+    prior_length: float = 0.35  # of what Q is believed to look like
+    prior_reward: float = 0.4  # standard deviation of expected rewards, a priori
+    prior_moves: float = 0.03  # how far a step leads, a priori: what is believed of transitions
+    prior_drift: float = 0.05  # by how much targets may change between releases beside that
+    noise: float = 0.3  # standard deviation of a step's residual around its expectation
+    # Numbers that have to be learnt per coordinate and action; on a feature map it is one in so
+    # many.
     modes: float = 3.0
-    depth: float = 4.2
-    depth_power: float = 0.6
-    fewest: int = 4
-    clip: float = 0.13
-    largest_clip: float = 0.6
-    clip_fall: float = 0.5
-    growth: float = 1.05
-    visits: float = 0.05
+    depth: float = 4.2  # releases where ``signal`` is 1
+    depth_power: float = 0.6  # of ``signal`` that releases grow with
+    fewest: int = 4  # the smallest number of releases
+    clip: float = 0.13  # of users' functions, per root of ``signal`` and of the number of steps
+    largest_clip: float = 0.6  # the largest it gets, per root of the number of steps
+    clip_fall: float = 0.5  # the last clip over the first
+    growth: float = 1.05  # of mu^2 from release to release
+    visits: float = 0.05  # part of mu^2 that is spent on where users were
+    # Of users' visits: per root of the number of steps on a grid, per step on a map.
     visits_clip: float = 1.0
-    averaged: int = 1
+    averaged: int = 1  # over how many last value functions the greedy policy's is averaged
+    # Of users' rewards where only these are protected, per root of the steps.
     reward_clip: float = 0.3
 
     def __post_init__(self) -> None:

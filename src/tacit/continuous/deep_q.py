@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.arguments import discount_of
-from tacit.continuous.base import BoxAlgorithm, box_spec
+from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.network_policy import NetworkPolicy, first_network, hidden_layers, parameters
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.gradients import EpisodeGradients, deep_modules
@@ -72,11 +71,6 @@ class DeepQ(BoxAlgorithm):
 
     All users are served before the first step. Privacy is JointDP with delta > 0, or NonPrivate:
     users are asked more than once, which local reports do not allow.
-
-    Attributes:
-        theta: the network, flat.
-        sizes: units by layer.
-        answered: how many steps were made.
     """
 
     name: ClassVar[str] = "deep_q"
@@ -94,12 +88,12 @@ class DeepQ(BoxAlgorithm):
                 "users are asked at every step, with Gaussian noise"
             )
         self.discount = discount_of(options.discount, spec)
-        self.sizes = (spec.dimension, *options.hidden, spec.actions)
+        self.sizes = (spec.dimension, *options.hidden, spec.actions)  # units by layer
         check_bytes("theta", (parameters(self.sizes),))
         rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 9]))
-        self.theta = first_network(rng, self.sizes)
+        self.theta = first_network(rng, self.sizes)  # the network, flat
         self._target = self.theta
-        self.answered = 0
+        self.answered = 0  # how many steps were made
         self._optimiser = optax.adam(options.rate)
         start = self._jax.numpy.asarray(self.theta, dtype=np.float32)
         self._moments = self._optimiser.init(start)
@@ -149,12 +143,8 @@ class DeepQ(BoxAlgorithm):
         policy = NetworkPolicy.of(self.theta, self.sizes, 0.0, self.releases, order)
         return policy, policy
 
-    # Choices made before the first user comes.
-
     def _check(self) -> None:
         check_question(self.statistic(), self.privacy, "radius")
-
-    # Save and resume.
 
     def policy_of(self, arrays: Arrays, version: int) -> QPolicy:
         """The inverse of :meth:`policy_arrays`, to the bit."""

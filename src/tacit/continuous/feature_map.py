@@ -10,7 +10,9 @@ Maps that are made of numbers (:func:`made_of_numbers`) can be published and sav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
@@ -51,18 +53,55 @@ class FeatureMap(Protocol):
         """The map in a few words."""
 
 
+# Arguments of maps and of their boxes.
+
+
+def set_corners(box: Any, *, finite: bool) -> None:
+    """Checks and sets ``lows`` and ``highs``, which are finite, or may be infinite."""
+    given = ((name, getattr(box, name)) for name in ("lows", "highs"))
+    lows, highs = (numbers(name, values, finite=finite) for name, values in given)
+    if len(lows) != len(highs) or any(
+        not (low < high and (math.isfinite(high - low) or not finite))
+        for low, high in zip(lows, highs, strict=False)
+    ):
+        raise InvalidArgument(
+            f"lows and highs must have the same length and lows be less than highs, "
+            f"got {box.lows!r} and {box.highs!r}"
+        )
+    object.__setattr__(box, "lows", lows)
+    object.__setattr__(box, "highs", highs)
+
+
+def sequence(name: str, values: Any) -> Sequence[Any]:
+    """A list that is not empty."""
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        values = values.tolist()
+    if not isinstance(values, (tuple, list)) or not values:
+        raise InvalidArgument(f"{name} must be a sequence of numbers, got {values!r}")
+    return values
+
+
+def numbers(name: str, values: Any, *, finite: bool = True) -> tuple[float, ...]:
+    """Numbers, finite ones unless others will do."""
+    return tuple(number(name, value, finite=finite) for value in sequence(name, values))
+
+
+def number(name: str, value: Any, *, finite: bool = True) -> float:
+    """A number that is one."""
+    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    with contextlib.suppress(OverflowError):
+        if good and (math.isfinite(value) or not (finite or math.isnan(value))):
+            return float(value)
+    raise InvalidArgument(f"{name} must be {'finite ' if finite else ''}numbers, got {value!r}")
+
+
 # Maps as plain numbers.
 
 _KINDS: dict[str, tuple[type[Any], tuple[str, ...]]] = {}
 
 
 def made_of_numbers(kind: str, *names: str) -> Callable[[Map], Map]:
-    """Says of a class that files may hold its maps as numbers.
-
-    Args:
-        kind: what files call it.
-        names: of the attributes that a map is made of, in the order of its constructor.
-    """
+    """Files may hold maps of a class as numbers: a kind, and the constructor's attributes."""
 
     def add(made: Map) -> Map:
         _KINDS[kind] = made, names

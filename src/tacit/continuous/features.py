@@ -13,16 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.feature_map import FeatureMap as FeatureMap
-from tacit.continuous.feature_map import made_of_numbers
-from tacit.continuous.grid import (
-    BoxMap,
-    LoopParameters,
-    SafeMap,
-    check_count,
-    number,
-    numbers,
-    whole,
-)
+from tacit.continuous.feature_map import made_of_numbers, number, numbers
+from tacit.continuous.grid import BoxMap, LoopParameters, SafeMap, check_count, whole
 from tacit.continuous.grid import Grid as Grid
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
@@ -37,11 +29,6 @@ class Polynomial(SafeMap):
     ``degree`` of them: first 1, then z_1 to z_D, then z_1 z_1, z_1 z_2 and so on. Every monomial
     is largest where all |z_i| = clip, so the bound is the norm there.
 
-    Attributes:
-        scales: what each coordinate is divided by, > 0.
-        clip: the largest |z_i|, > 0.
-        degree: the largest number of factors, at least 0.
-
     >>> features = Polynomial(scales=(1.0, 10.0), clip=1.5, degree=2)
     >>> features([0.5, 20.0]).tolist()
     [1.0, 0.5, 1.5, 0.25, 0.75, 2.25]
@@ -49,9 +36,9 @@ class Polynomial(SafeMap):
     ((), (0,), (1,), (0, 0), (0, 1), (1, 1))
     """
 
-    scales: tuple[float, ...]
-    clip: float
-    degree: int
+    scales: tuple[float, ...]  # what each coordinate is divided by, > 0
+    clip: float  # the largest |z_i|, > 0
+    degree: int  # the largest number of factors, at least 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scales", numbers("scales", self.scales))
@@ -137,16 +124,11 @@ class Fourier(BoxMap):
     x_i is the coordinate as a part of the way from the box's lower end to its upper one; the last
     one's frequency runs fastest. At the lower corner all features are 1, so the bound is sqrt(m).
 
-    Attributes:
-        lows: the lower corner of the box.
-        highs: its upper corner.
-        degree: the largest frequency along a coordinate, at least 0.
-
     >>> Fourier((0.0,), (2.0,), degree=2)([2.0]).tolist()
     [1.0, -1.0, 1.0]
     """
 
-    degree: int
+    degree: int  # the largest frequency along a coordinate, at least 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.continuous.arguments import auto_or
-from tacit.continuous.basis import Basis
-from tacit.continuous.estimate import Belief, SweepAnswer
+from tacit.continuous.base import auto_or
+from tacit.continuous.estimate import Basis, Belief, Posterior, SweepAnswer
 from tacit.continuous.functional_base import NO_CLIP, FunctionalAlgorithm, FunctionalOptions
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.clipped_sums import VisitSums
@@ -93,9 +92,6 @@ class FittedFunctionalQ(FunctionalAlgorithm):
     relation of Wang and Hegde: all users' rewards change together, so that the sum over all users
     has to be hidden. It does not learn.
 
-    Attributes:
-        belief: all releases about whole trajectories.
-
     >>> from tacit import FittedFunctionalQ, JointDP
     >>> from tacit.continuous import line
     >>> agent = FittedFunctionalQ(line().spec, 100, JointDP(0.9, 1e-4), noise_seed=0)
@@ -110,6 +106,7 @@ class FittedFunctionalQ(FunctionalAlgorithm):
 
     def __init__(self, setting: Setting, options: FittedFunctionalQOptions) -> None:
         super().__init__(setting, options)
+        # All releases about whole trajectories.
         self.belief = Belief(self.basis, self.constants, len(self.weights), self.discount)
         # The Q of the last sweep; ``weights`` may be an average.
         self._last = self.weights
@@ -136,7 +133,7 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         for j in range(J):
             # V = max_a Q_a, and what all answers so far say of its targets.
             V, _ = self.basis.value(Q)
-            expected = belief.posterior(J).targets(V) if belief.answers else np.zeros_like(Q)
+            expected = Posterior(belief, J).targets(V) if belief.answers else np.zeros_like(Q)
             clip = self.clip_at(j / max(1, J - 1))
             residuals = self.residuals(Q, self.carried(V) + expected, clip)
             try:
@@ -147,7 +144,7 @@ class FittedFunctionalQ(FunctionalAlgorithm):
                 break
             std = float(np.max(release.std["residuals"]))
             belief.answers.append(SweepAnswer(release.parts["residuals"], std, users, expected, V))
-            Q = self.carried(V) + belief.posterior(J).targets(V)
+            Q = self.carried(V) + Posterior(belief, J).targets(V)
             found.append(Q)
         self.belief, self._last = belief, Q
         self.weights = np.mean(found[-self.constants.averaged :], axis=0)
@@ -203,7 +200,7 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         if not self.belief.answers:
             return np.full_like(self.weights, np.nan)
         value, _ = self.basis.value(self._last)
-        spread = self.belief.posterior(self.sweeps).spread(value) * self.units.unit
+        spread = Posterior(self.belief, self.sweeps).spread(value) * self.units.unit
         return np.broadcast_to(spread, self.weights.shape).copy()
 
     # The questions.

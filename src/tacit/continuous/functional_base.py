@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from tacit.continuous.arguments import discount_of
-from tacit.continuous.base import BoxAlgorithm, box_spec
-from tacit.continuous.basis import Basis
+from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.constants import GRID, MAP, FunctionalConstants
+from tacit.continuous.estimate import Basis
 from tacit.continuous.feature_map import is_grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.clipped_sums import ResidualSums
@@ -116,7 +115,6 @@ class FunctionalAlgorithm(BoxAlgorithm):
     Attributes:
         discount: of future rewards, as far as plans can look ahead of the noise.
         ends: whether episodes may end early.
-        units: how rewards and values are measured.
         weights: Q, in these units: (actions, m).
         depth: how many sweeps of values there are.
     """
@@ -139,7 +137,7 @@ class FunctionalAlgorithm(BoxAlgorithm):
         farthest = discount_of(options.discount, spec)
         self.depth = self._choose_depth(options, max(1, round(1.0 / (1.0 - farthest))))
         self.discount = min(farthest, 1.0 - 1.0 / self.depth)
-        self.units = Units.of(spec, self.discount, self.ends)
+        self.units = Units.of(spec, self.discount, self.ends)  # how rewards and values are measured
         self.weights: Floats = np.zeros((spec.actions, self.features.size))
         super().__init__(setting, options)
 

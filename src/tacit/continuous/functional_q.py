@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.continuous.arguments import auto_or, real
-from tacit.continuous.basis import NO_NOISE
+from tacit.continuous.base import auto_or, real
+from tacit.continuous.estimate import NO_NOISE
 from tacit.continuous.feature_map import is_grid
 from tacit.continuous.functional_base import FunctionalAlgorithm, FunctionalOptions
 from tacit.continuous.policy import QPolicy

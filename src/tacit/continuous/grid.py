@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, cast
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.continuous.feature_map import FeatureMap, made_of_numbers
+from tacit.continuous.feature_map import FeatureMap, made_of_numbers, sequence, set_corners
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 
@@ -23,40 +22,13 @@ _MOST_GRID_COORDINATES = 12
 
 
 class LoopParameters(NamedTuple):
-    """A map as the compiled loops take it.
+    """A map as the compiled loops take it."""
 
-    Attributes:
-        kind: "grid" or "polynomial".
-        numbers: (3, D), lows, highs and points per unit of a grid; (2, D), a polynomial's scales
-            and clip.
-        table: (D, 2), points along each coordinate and their stride; (m, 2), a polynomial's chain.
-    """
-
-    kind: str
+    kind: str  # "grid" or "polynomial"
+    # (3, D), lows, highs and points per unit of a grid; (2, D), a polynomial's scales and clip.
     numbers: Floats
+    # (D, 2), points along each coordinate and their stride; (m, 2), a polynomial's chain.
     table: Ints
-
-
-def sequence(name: str, values: Any) -> Sequence[Any]:
-    """A list that is not empty."""
-    if isinstance(values, np.ndarray) and values.ndim == 1:
-        values = values.tolist()
-    if not isinstance(values, (tuple, list)) or not values:
-        raise InvalidArgument(f"{name} must be a sequence of numbers, got {values!r}")
-    return values
-
-
-def numbers(name: str, values: Any) -> tuple[float, ...]:
-    """Finite numbers."""
-    return tuple(number(name, value) for value in sequence(name, values))
-
-
-def number(name: str, value: Any) -> float:
-    """A finite number."""
-    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not good or not math.isfinite(value):
-        raise InvalidArgument(f"{name} must be finite numbers, got {value!r}")
-    return float(value)
 
 
 def whole(name: str, value: Any, least: int) -> int:
@@ -115,21 +87,11 @@ class SafeMap(ABC):
 class BoxMap(SafeMap):
     """A map on a box; states outside are clipped to it."""
 
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
+    lows: tuple[float, ...]  # the lower corner of the box
+    highs: tuple[float, ...]  # its upper corner
 
     def __post_init__(self) -> None:
-        lows, highs = numbers("lows", self.lows), numbers("highs", self.highs)
-        if len(lows) != len(highs) or any(
-            not (low < high and math.isfinite(high - low))
-            for low, high in zip(lows, highs, strict=False)
-        ):
-            raise InvalidArgument(
-                f"lows and highs must have the same length and lows be less than highs, "
-                f"got {self.lows!r} and {self.highs!r}"
-            )
-        object.__setattr__(self, "lows", lows)
-        object.__setattr__(self, "highs", highs)
+        set_corners(self, finite=True)
 
     @property
     def dimension(self) -> int:
@@ -146,17 +108,12 @@ class Grid(BoxMap):
     Weights of a value function are its values at the points. At a point of the grid one weight is
     1, so the bound is 1.
 
-    Attributes:
-        lows: the lower corner of the box.
-        highs: its upper corner.
-        shape: how many points there are along each coordinate, at least 2.
-
     >>> Grid((0.0,), (1.0,), (3,))([[0.5], [0.75], [9.0]]).tolist()
     [[0.0, 1.0, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
     """
 
     on_points: ClassVar[bool] = True
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # how many points there are along each coordinate, at least 2
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -43,12 +43,9 @@ class GymnasiumWorld(VectorWorld):
     Values are estimates: mean returns, not discounted, of ``evaluation_users`` episodes of at most
     ``evaluation_steps`` steps. Their seeds are the same for all policies, so that equal policies
     have equal values.
-
-    Attributes:
-        exact: ``False``: values are estimates.
     """
 
-    exact = False
+    exact = False  # values are estimates
 
     def __init__(
         self,
@@ -68,10 +65,7 @@ class GymnasiumWorld(VectorWorld):
 
     @property
     def optimal_value(self) -> float:
-        """As given by the caller; NaN if not, since nobody knows it.
-
-        Then losses and scores are NaN too. Values and everything that an agent learns are not.
-        """
+        """As given by the caller; NaN if not, since nobody knows it."""
         return self._optimal_value
 
     def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:

@@ -57,9 +57,6 @@ class InputPerturbation(BaselineAlgorithm):
 
     JointDP and LocalDP come to the same noise.
 
-    Attributes:
-        published: what is known of all users, by name, a row for each.
-
     >>> import tacit
     >>> from tacit.continuous import BoxSpec, InputPerturbation
     >>> spec = BoxSpec((0.0,), (1.0,), actions=2, horizon=50, reward_range=(0.0, 0.5))
@@ -76,6 +73,7 @@ class InputPerturbation(BaselineAlgorithm):
     refuses: ClassVar = {"schedule": "every user is a release of her own"}
 
     def __init__(self, setting: Setting, options: InputPerturbationOptions) -> None:
+        # What is known of all users, by name, a row for each.
         self.published: dict[str, list[Any]] = {}
         super().__init__(setting, options)
 
@@ -139,23 +137,13 @@ class InputPerturbation(BaselineAlgorithm):
         states, actions, _, valid, over = steps_of(block, self.spec, inside=True)
         features = self.features(states)
         m = features.shape[-1]
-        fitted = fitted_q(
-            features[:, :-1].reshape(1, -1, m),
-            features[:, 1:].reshape(1, -1, m),
-            actions.reshape(1, -1),
-            noisy.reshape(1, -1),
-            valid.reshape(1, -1),
-            over.reshape(1, -1),
-            self.spec,
-            self.discount,
-            self.options.ridge,
-        )
-        return np.array(fitted[0])
+        here, there = features[:, :-1].reshape(1, -1, m), features[:, 1:].reshape(1, -1, m)
+        steps: list[Any] = [array.reshape(1, -1) for array in (actions, noisy, valid, over)]
+        steps += [self.spec, self.discount, self.options.ridge]
+        return np.array(fitted_q(here, there, *steps)[0])
 
     def _pace(self) -> Pace:
         return EVERY
-
-    # Save and resume.
 
     def state(self) -> State:
         """Q and all that was published."""

@@ -13,9 +13,10 @@ from itertools import pairwise
 from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tacit.continuous.feature_map import FeatureMap
+from tacit.continuous.grid import SafeMap
 from tacit.continuous.policy import QPolicy
 from tacit.core.public_file import write_published
 from tacit.privacy.arguments import whole_number
@@ -55,16 +56,11 @@ _ROWS = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenUnits:
-    """The last hidden layer of a network and a constant 1: its outputs are linear on them.
+class HiddenUnits(SafeMap):
+    """The last hidden layer of a network and a constant 1: its outputs are linear on them."""
 
-    Attributes:
-        sizes: units by layer: inputs, then hidden layers, at least one.
-        theta: the hidden layers' parameters.
-    """
-
-    sizes: tuple[int, ...]
-    theta: Floats
+    sizes: tuple[int, ...]  # units by layer: inputs, then hidden layers, at least one
+    theta: Floats  # the hidden layers' parameters
 
     def __post_init__(self) -> None:
         sizes = tuple(int(size) for size in self.sizes)
@@ -92,22 +88,13 @@ class HiddenUnits:
         """Infinite: nobody bounds these units."""
         return math.inf
 
-    def __call__(self, states: ArrayLike) -> Floats:
-        """The features, (..., m), of states, (..., D); zero where a state is not finite."""
-        points = np.asarray(states, dtype=np.float64)
-        if points.ndim == 0 or points.shape[-1] != self.dimension:
-            raise InvalidArgument(
-                f"states must have {self.dimension} coordinates along the last axis, got shape "
-                f"{points.shape}"
-            )
-        rows = points.reshape(-1, self.dimension)
-        features = np.ones((len(rows), self.size))
+    def _evaluate(self, states: Floats) -> Floats:
+        features = np.ones((len(states), self.size))
         # In parts that stay in the cache.
-        for start in range(0, len(rows), _ROWS):
-            part = rows[start : start + _ROWS]
+        for start in range(0, len(states), _ROWS):
+            part = states[start : start + _ROWS]
             features[start : start + _ROWS, :-1] = self._units(part)
-        features[~np.isfinite(rows).all(axis=1)] = 0.0
-        return features.reshape(*points.shape[:-1], self.size)
+        return features
 
     def _units(self, units: Floats) -> Floats:
         start = 0
@@ -184,13 +171,6 @@ class NetworkPolicy(QPolicy):
     @property
     def _hidden(self) -> HiddenUnits:
         return cast(HiddenUnits, self.features)
-
-    def relabelled(self, permutation: Sequence[int]) -> Self:
-        """The same policy where action ``a`` is called ``permutation[a]``."""
-        other = super().relabelled(permutation)
-        return type(self)(
-            other.features, other.weights, other.epsilon, other.version, other.preference
-        )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All but the version, as arrays of numbers for a save."""

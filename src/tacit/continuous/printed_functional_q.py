@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.arguments import real
+from tacit.continuous.base import real
 from tacit.continuous.network_policy import NetworkPolicy, parameters
 from tacit.continuous.printed_state import PATH, SETTINGS, PrintedSettings, PrintedState
 from tacit.continuous.spec import BoxSpec
@@ -82,7 +82,7 @@ class PrintedFunctionalQ:
     It is for simulations only, and it is no :class:`~tacit.core.algorithm.Algorithm`: an algorithm
     is sent releases, and this one looks at people's raw steps, one after the other, and keeps them.
     So it stands alone and has what a simulation asks of an agent
-    (:class:`~tacit.simulation.agents.AnyAgent`).
+    (:class:`~tacit.core.world.AnyAgent`).
 
     It learns within episodes, which only a simulation can let it do: :func:`tacit.run` on a
     :class:`~tacit.continuous.world.BoxWorld` uses :meth:`closed_loop`, which is the algorithm as it
@@ -191,9 +191,7 @@ class PrintedFunctionalQ:
     # Learning.
 
     def learn(
-        self,
-        data: VectorEpisodes | Block,
-        user_ids: Sequence[int | str] | None = None,
+        self, data: VectorEpisodes | Block, user_ids: Sequence[int | str] | None = None
     ) -> None:
         """Takes users whom ``policy`` served and runs the algorithm along their episodes.
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.arguments import real
+from tacit.continuous.base import real
 from tacit.continuous.network_policy import first_network, hidden_layers
 from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.errors import InvalidArgument
@@ -32,38 +32,26 @@ def _exploration(value: Any) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class PrintedSettings:
-    """What the algorithm leaves open, as the authors' public code has it.
+    """What the algorithm leaves open, as the authors' public code has it."""
 
-    Attributes:
-        hidden: units of the hidden layers.
-        discount: of future rewards.
-        beta: of the noise's kernel, exp(-beta |x - y|).
-        replay: how many transitions are remembered.
-        batch: how many of them, drawn without replacement, a gradient step is about.
-        every: steps of users between two gradient steps.
-        optimiser: ``"rmsprop"`` (PyTorch's, decay .99) or ``"sgd"``.
-        rate: learning rate.
-        loss: ``"huber"`` or ``"square"``.
-        clamp: the largest entry of a gradient, or ``None``.
-        exploration: the probability of a uniform action at first, in the end, and the number of
-            steps in which what is between them falls by the factor e; or ``None`` for none.
-        target_every: episodes between two copies to the network that makes the targets, which has
-            paths of its own; or ``None`` if the trained network and its own paths make them.
-        worth_nothing: whether the state after the last step of an episode counts as worth nothing.
-    """
-
-    hidden: tuple[int, ...] = (16, 16)
-    discount: float = 0.999
-    beta: float = 1.0
-    replay: int = 10_000
-    batch: int = 128
-    every: int = 1
+    hidden: tuple[int, ...] = (16, 16)  # units of the hidden layers
+    discount: float = 0.999  # of future rewards
+    beta: float = 1.0  # of the noise's kernel, exp(-beta |x - y|)
+    replay: int = 10_000  # how many transitions are remembered
+    batch: int = 128  # how many of them, drawn without replacement, a gradient step is about
+    every: int = 1  # steps of users between two gradient steps
+    # ``"rmsprop"`` (PyTorch's, decay .99) or ``"sgd"``.
     optimiser: Literal["rmsprop", "sgd"] = "rmsprop"
-    rate: float = 1e-2
-    loss: Literal["huber", "square"] = "huber"
-    clamp: float | None = 1.0
+    rate: float = 1e-2  # learning rate
+    loss: Literal["huber", "square"] = "huber"  # ``"huber"`` or ``"square"``
+    clamp: float | None = 1.0  # the largest entry of a gradient, or ``None``
+    # The probability of a uniform action at first, in the end, and the number of steps in which
+    # what is between them falls by the factor e; or ``None`` for none.
     exploration: tuple[float, float, float] | None = (0.9, 0.05, 200.0)
+    # Episodes between two copies to the network that makes the targets, which has paths of its own;
+    # or ``None`` if the trained network and its own paths make them.
     target_every: int | None = 10
+    # Whether the state after the last step of an episode counts as worth nothing.
     worth_nothing: bool = True
 
     def __post_init__(self) -> None:
@@ -148,27 +136,21 @@ class PrintedState:
 
     Attributes:
         sizes: units by layer: inputs, hidden layers, actions.
-        steps: how many there were.
-        theta: the network that is trained.
-        target: the network that makes the targets.
-        squares: running mean of squared gradients.
-        replay: the last transitions.
         paths: what is known of the noise on both networks.
         rng: of the network's start, exploration and replay.
-        noise: of the paths.
     """
 
     def __init__(
         self, sizes: Sequence[int], replay: int, seed: int, noise_seed: int | None
     ) -> None:
         self.sizes: Ints = np.array(sizes, dtype=np.int64)
-        self.steps = 0
+        self.steps = 0  # how many there were
         self.rng = np.random.default_rng(np.random.SeedSequence([seed, 4]))
-        self.noise = np.random.default_rng(noise_seed)
-        self.theta = first_network(self.rng, self.sizes.tolist())
-        self.target = self.theta.copy()
-        self.squares = np.zeros_like(self.theta)
-        self.replay = Replay(replay, sizes[0])
+        self.noise = np.random.default_rng(noise_seed)  # of the paths
+        self.theta = first_network(self.rng, self.sizes.tolist())  # the network that is trained
+        self.target = self.theta.copy()  # the network that makes the targets
+        self.squares = np.zeros_like(self.theta)  # running mean of squared gradients
+        self.replay = Replay(replay, sizes[0])  # the last transitions
         self.paths = [new_path(sizes[0], sizes[-1]) for _ in range(2)]
 
     def new_paths(self) -> None:
@@ -187,8 +169,6 @@ class PrintedState:
                     new[:, :capacity] = old
                 larger[3][:] = path[3]
                 self.paths[i] = larger
-
-    # Save and resume.
 
     def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Everything, raw transitions included."""

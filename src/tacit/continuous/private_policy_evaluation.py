@@ -24,7 +24,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.continuous.arguments import real
+from tacit.continuous.base import real
 from tacit.continuous.baseline import BaselineAlgorithm, BaselineOptions, default_features
 from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.grid import Grid

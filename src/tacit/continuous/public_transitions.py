@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.statistics.reward_sums import RewardSums
+from tacit.continuous.statistics.clipped_sums import RewardSums
 from tacit.continuous.statistics.steps import parts_of, steps_of
 from tacit.core.asks import Arrays
 from tacit.privacy.curators.gate import Release

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from tacit.continuous.feature_map import FeatureMap
+from tacit.continuous.feature_map import FeatureMap, number, numbers, set_corners
 from tacit.core.sizes import check_bytes, check_size
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
@@ -46,25 +44,16 @@ class BoxSpec:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        lows, highs = _numbers("lows", self.lows), _numbers("highs", self.highs)
-        if len(lows) != len(highs) or not all(
-            low < high for low, high in zip(lows, highs, strict=True)
-        ):
-            raise InvalidArgument(
-                f"lows and highs must have the same length and lows be less than highs, "
-                f"got {self.lows!r} and {self.highs!r}"
-            )
-        object.__setattr__(self, "lows", lows)
-        object.__setattr__(self, "highs", highs)
+        set_corners(self, finite=False)
         for name in ("actions", "horizon"):
             object.__setattr__(self, name, check_size(name, getattr(self, name)))
-        ends = _numbers("reward_range", self.reward_range)
+        ends = numbers("reward_range", self.reward_range, finite=False)
         if len(ends) != 2 or not (ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])):
             raise InvalidArgument(
                 f"reward_range must be two finite numbers that increase, got {self.reward_range!r}"
             )
         object.__setattr__(self, "reward_range", ends)
-        (discount,) = _numbers("discount", (self.discount,))
+        discount = number("discount", self.discount, finite=False)
         if not 0.0 <= discount < 1.0:
             raise InvalidArgument(f"discount must be in [0, 1), got {self.discount!r}")
         object.__setattr__(self, "discount", discount)
@@ -78,8 +67,8 @@ class BoxSpec:
         if self.names is not None:
             instance_of("names", self.names, (tuple, list))
             names = tuple(self.names)
-            if len(names) != len(lows) or not all(isinstance(name, str) for name in names):
-                raise InvalidArgument(f"names must be {len(lows)} texts, got {self.names!r}")
+            if len(names) != self.dimension or not all(isinstance(name, str) for name in names):
+                raise InvalidArgument(f"names must be {self.dimension} texts, got {self.names!r}")
             object.__setattr__(self, "names", names)
 
     @cached_property
@@ -105,22 +94,3 @@ class BoxSpec:
         """Refuses more weights of features, or more entries of their Gram matrix, than fit."""
         check_bytes("weights", (self.actions, size))
         check_bytes("the Gram matrix of features", (size, size))
-
-
-def _numbers(name: str, values: Any) -> tuple[float, ...]:
-    listed = isinstance(values, (tuple, list)) or (
-        isinstance(values, np.ndarray) and values.ndim == 1
-    )
-    if not listed or not len(values):
-        raise InvalidArgument(f"{name} must be a sequence of numbers, got {values!r}")
-    numbers = []
-    for value in values:
-        good = isinstance(value, (int, float, np.integer, np.floating))
-        try:
-            number = float(value) if good and not isinstance(value, bool) else math.nan
-        except OverflowError:
-            number = math.nan
-        if math.isnan(number):
-            raise InvalidArgument(f"{name} must be numbers, got {value!r}")
-        numbers.append(number)
-    return tuple(numbers)

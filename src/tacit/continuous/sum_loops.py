@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 import numpy as np
 
 from tacit.numerics.compiled import Floats, Ints, compiled
 
+Steps: TypeAlias = tuple[Floats, Ints, Floats, Ints]
+"""States (users, H + 1, D), actions, rewards (users, H) and lengths (users,)."""
+GridNumbers: TypeAlias = tuple[Floats, Ints]
+"""Numbers and table of a grid; see :class:`~tacit.continuous.grid.LoopParameters`."""
+Targets: TypeAlias = tuple[Floats, Floats, Floats]
+"""Values and predictions, (A, m), and the numbers of :func:`add_residuals`."""
+
 
 @compiled
-def _corners(
-    state: Floats,
-    box: Floats,
-    table: Ints,
-    places: Ints,
-    weights: Floats,
-) -> bool:
+def _corners(state: Floats, box: Floats, table: Ints, places: Ints, weights: Floats) -> bool:
     """The points of the grid around a state and their weights; whether the state is finite."""
     dimension = len(state)
     places[0], weights[0] = 0, 1.0
@@ -39,19 +41,11 @@ def _corners(
 
 
 @compiled
-def _add_line(
-    states: Floats,
-    actions: Ints,
-    rewards: Floats,
-    length: int,
-    box: Floats,
-    points: int,
-    values: Floats,
-    predictions: Floats,
-    numbers: Floats,
-    sums: Floats,
-) -> None:
+def _add_line(steps: Steps, user: int, grid: GridNumbers, about: Targets, sums: Floats) -> None:
     """One user's residuals by action and point, where states have one coordinate."""
+    states, actions, rewards = steps[0][user, :, 0], steps[1][user], steps[2][user]
+    length, (box, table), (values, predictions, numbers) = steps[3][user], grid, about
+    points = table[0, 0]
     discount, centre, unit, offset = numbers[1], numbers[2], numbers[3], numbers[4]
     low, high, ending, least, most = numbers[5], numbers[6], numbers[7], numbers[8], numbers[9]
     left, right, per_unit = box[0, 0], box[1, 0], box[2, 0]
@@ -84,22 +78,17 @@ def _add_line(
 
 @compiled
 def _add_steps(
-    states: Floats,
-    actions: Ints,
-    rewards: Floats,
-    length: int,
-    box: Floats,
-    table: Ints,
-    values: Floats,
-    predictions: Floats,
-    numbers: Floats,
-    here: Ints,
-    there: Ints,
-    at_here: Floats,
-    at_there: Floats,
+    steps: Steps,
+    user: int,
+    grid: GridNumbers,
+    about: Targets,
+    room: tuple[Ints, Ints, Floats, Floats],
     sums: Floats,
 ) -> None:
     """The same in any number of coordinates."""
+    states, actions, rewards = steps[0][user], steps[1][user], steps[2][user]
+    length, (box, table), (values, predictions, numbers) = steps[3][user], grid, about
+    here, there, at_here, at_there = room
     discount, centre, unit, offset = numbers[1], numbers[2], numbers[3], numbers[4]
     low, high, ending, least, most = numbers[5], numbers[6], numbers[7], numbers[8], numbers[9]
     A, size, horizon = len(values), len(here), len(actions)
@@ -131,18 +120,10 @@ def _add_steps(
 
 @compiled
 def add_visits(
-    states: Floats,
-    actions: Ints,
-    rewards: Floats,
-    lengths: Ints,
-    actions_there: int,
-    box: Floats,
-    table: Ints,
-    clip: float,
-    separate: bool,
-    out: Floats,
+    steps: Steps, actions_there: int, grid: GridNumbers, clip: float, separate: bool, out: Floats
 ) -> None:
     """Adds users' clipped histograms of visits to ``out``, as :func:`add_residuals` does."""
+    (states, actions, rewards, lengths), (box, table) = steps, grid
     users, horizon = actions.shape
     size, m = 2 ** states.shape[2], out.shape[1]
     here, weights = np.empty(size, dtype=np.int64), np.empty(size)
@@ -169,65 +150,25 @@ def add_visits(
 
 @compiled
 def add_residuals(
-    states: Floats,
-    actions: Ints,
-    rewards: Floats,
-    lengths: Ints,
-    box: Floats,
-    table: Ints,
-    values: Floats,
-    predictions: Floats,
-    root: Floats,
-    numbers: Floats,
-    separate: bool,
-    out: Floats,
+    steps: Steps, grid: GridNumbers, about: Targets, root: Floats, separate: bool, out: Floats
 ) -> None:
     """Adds users' clipped coordinates to ``out``: to row ``user`` if ``separate``, else to row 0.
 
     ``numbers`` are clip, discount, centre, unit, offset, the range of values, the value of an end
     (not a number where steps into an end are dropped), and the range of rewards.
     """
-    users = len(actions)
-    dimension = states.shape[2]
-    A, m = values.shape
-    k = root.shape[1]
-    clip = numbers[0]
-    size = 2**dimension
-    here, there = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-    at_here, at_there = np.empty(size), np.empty(size)
+    users, dimension = len(steps[1]), steps[0].shape[2]
+    (A, m), k = about[0].shape, root.shape[1]
+    clip, size = about[2][0], 2**dimension
+    places = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    room = places[0], places[1], np.empty(size), np.empty(size)
     sums, coordinates = np.empty((A, m)), np.empty((A, k))
     for user in range(users):
         sums[:] = 0.0
         if dimension == 1:
-            _add_line(
-                states[user, :, 0],
-                actions[user],
-                rewards[user],
-                lengths[user],
-                box,
-                table[0, 0],
-                values,
-                predictions,
-                numbers,
-                sums,
-            )
+            _add_line(steps, user, grid, about, sums)
         else:
-            _add_steps(
-                states[user],
-                actions[user],
-                rewards[user],
-                lengths[user],
-                box,
-                table,
-                values,
-                predictions,
-                numbers,
-                here,
-                there,
-                at_here,
-                at_there,
-                sums,
-            )
+            _add_steps(steps, user, grid, about, room, sums)
         square = 0.0
         coordinates[:] = 0.0
         for a in range(A):

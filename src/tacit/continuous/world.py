@@ -50,18 +50,13 @@ class VectorWorld(ABC):
 
     Users are made in parts, each with a random stream of its own, so that a block can be made
     again part by part (``form="streamed"``) and is the same as when it is made at once.
-
-    Attributes:
-        spec: what an agent may know.
-        name: a text that rebuilds the world, for those that are built in.
-        exchangeable_actions: the labels of actions mean nothing to an agent.
     """
 
-    exchangeable_actions = True
+    exchangeable_actions = True  # the labels of actions mean nothing to an agent
 
     def __init__(self, spec: BoxSpec, name: str) -> None:
-        self.spec = spec
-        self.name = name
+        self.spec = spec  # what an agent may know
+        self.name = name  # a text that rebuilds the world, for those that are built in
         self._values: dict[Any, float] = {}
 
     @property
@@ -82,15 +77,9 @@ class VectorWorld(ABC):
     def simulate(
         self, policy: QPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> VectorEpisodes | Block:
-        """A block of users who follow a policy.
+        """A block of users who follow a policy, the same in both forms.
 
-        Args:
-            policy: what they all follow.
-            users: how many.
-            rng: the randomness of users and world.
-            form: ``"episodes"`` for a :class:`~tacit.core.vector_episodes.VectorEpisodes`;
-                ``"streamed"`` for a :class:`~tacit.privacy.statistic.StreamedBlock` of the same
-                users, of whom only some thousand are in memory at a time.
+        They are ``"episodes"``, or ``"streamed"``: some thousand are in memory at a time.
         """
         if form not in FORMS:
             known = "" if form in get_args(Form) else ", which no world has"
@@ -275,16 +264,12 @@ class CartPoleWorld(VectorWorld):
     numbers for a policy that draws, are the same for all policies. So values are estimates, and
     equal policies have equal ones. Their standard error is at most steps / 2 / sqrt(2000), and
     zero for a policy that always survives.
-
-    Attributes:
-        steps: of an episode of evaluation.
-        exact: ``False``: values are estimates.
     """
 
-    exact = False
+    exact = False  # values are estimates
 
     def __init__(self, steps: int = 200, horizon: int = 50, discount: float = 0.97) -> None:
-        self.steps = check_size("steps", steps)
+        self.steps = check_size("steps", steps)  # of an episode of evaluation
         track, angle = 4.8, 0.418
         spec = BoxSpec(
             lows=(-track, -math.inf, -angle, -math.inf),
@@ -331,18 +316,13 @@ def _push(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bool
 def roll_out(
     policy: QPolicy, starts: Floats, coins: Floats, advance: Advance
 ) -> tuple[Floats, Ints, Ints]:
-    """Users step by step, all at once.
+    """Users step by step, all at once, from their first states, (n, D).
 
-    Args:
-        policy: what they follow.
-        starts: their first states, (n, D).
-        coins: (H, n); the numbers that a policy draws with. They are spent whether it draws or
-            not, so that users are the same under every policy.
-        advance: makes a step; it may overwrite the states that it gets.
+    A policy draws with the numbers ``coins``, (H, n). They are spent whether it draws or not, so
+    that users are the same under every policy. ``advance`` may overwrite the states that it gets.
 
-    Returns:
-        States (n, H + 1, D), actions (n, H) and lengths (n,), H + 1 where there was no end; after
-        an end, states are NaN and actions -1.
+    Returned are states (n, H + 1, D), actions (n, H) and lengths (n,), H + 1 where there was no
+    end; after an end, states are NaN and actions -1.
     """
     horizon, users = coins.shape
     # By step first, so that what is written at a time lies together.

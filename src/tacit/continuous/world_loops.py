@@ -27,12 +27,7 @@ _TRACK_END, _LARGEST_ANGLE = 2.4, 12 * 2 * math.pi / 360
 
 @compiled
 def best_on_grid(
-    numbers: Floats,
-    table: Ints,
-    weights: Floats,
-    preference: Ints,
-    states: Floats,
-    out: Ints,
+    numbers: Floats, table: Ints, weights: Floats, preference: Ints, states: Floats, out: Ints
 ) -> None:
     """The best actions in states by values on a grid, the first in the preference among equals.
 
@@ -71,12 +66,7 @@ def best_on_grid(
 
 @compiled
 def best_by_polynomial(
-    numbers: Floats,
-    table: Ints,
-    weights: Floats,
-    preference: Ints,
-    states: Floats,
-    out: Ints,
+    numbers: Floats, table: Ints, weights: Floats, preference: Ints, states: Floats, out: Ints
 ) -> None:
     """The same by values on monomials."""
     users, D = states.shape

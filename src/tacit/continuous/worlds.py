@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.continuous.world import BoxWorld, CartPoleWorld
+from tacit.continuous.world import BoxWorld, CartPoleWorld, RewardFunction
 from tacit.privacy.statistic import Floats
 
 
@@ -27,14 +27,7 @@ def line(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
     >>> round(world.optimal_value, 2), round(world.baseline_value, 2)
     (20.71, 10.86)
     """
-    return BoxWorld(
-        _closeness,
-        dimension=1,
-        name=f"line:horizon={horizon},discount={discount}",
-        horizon=horizon,
-        discount=discount,
-        names=("level",),
-    )
+    return _box("line", _closeness, ("level",), horizon, discount)
 
 
 def trap(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
@@ -56,14 +49,7 @@ def trap(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
     >>> round(world.optimal_value, 1), round(world.baseline_value, 1)
     (23.5, 5.3)
     """
-    return BoxWorld(
-        _comforts,
-        dimension=1,
-        name=f"trap:horizon={horizon},discount={discount}",
-        horizon=horizon,
-        discount=discount,
-        names=("place",),
-    )
+    return _box("trap", _comforts, ("place",), horizon, discount)
 
 
 def plane(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
@@ -85,14 +71,7 @@ def plane(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
     >>> round(world.optimal_value, 2), round(world.baseline_value, 2)
     (22.38, 10.98)
     """
-    return BoxWorld(
-        _closeness,
-        dimension=2,
-        name=f"plane:horizon={horizon},discount={discount}",
-        horizon=horizon,
-        discount=discount,
-        names=("first level", "second level"),
-    )
+    return _box("plane", _closeness, ("first level", "second level"), horizon, discount)
 
 
 def cartpole(steps: int = 200, horizon: int = 50, discount: float = 0.97) -> CartPoleWorld:
@@ -119,6 +98,13 @@ def cartpole(steps: int = 200, horizon: int = 50, discount: float = 0.97) -> Car
     (200.0, 15)
     """
     return CartPoleWorld(steps, horizon, discount)
+
+
+def _box(
+    name: str, reward: RewardFunction, names: tuple[str, ...], horizon: int, discount: float
+) -> BoxWorld:
+    full, known = f"{name}:horizon={horizon},discount={discount}", (horizon, (0.0, 0.5), discount)
+    return BoxWorld(reward, len(names), full, *known, names=names)
 
 
 def _closeness(states: Floats) -> Floats:

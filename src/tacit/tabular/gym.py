@@ -105,7 +105,7 @@ class SampledWorld:
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise InvalidArgument(f"reward_range must be finite and increase, got {reward_range!r}")
         self._env = env
-        self._sizes = _sizes(env.observation_space)
+        self._sizes, self._starts = _sizes(env.observation_space)
         self._first_action = int(numbered_actions(env.action_space).start)
         self.name = name
         self.reward_offset, self.reward_scale = low, high - low
@@ -197,11 +197,9 @@ class SampledWorld:
         return states, actions, rounded
 
     def _encode(self, observation: Any) -> int:
-        space = self._env.observation_space
         parts = observation if isinstance(observation, (tuple, np.ndarray)) else (observation,)
         indices = [int(part) for part in np.ravel(np.asarray(parts))]
-        starts = _starts(space)
-        shifted = [index - start for index, start in zip(indices, starts, strict=True)]
+        shifted = [index - start for index, start in zip(indices, self._starts, strict=True)]
         return int(np.ravel_multi_index(shifted, self._sizes))
 
 
@@ -372,24 +370,14 @@ def _name(env: gymnasium.Env[Any, Any], horizon: int) -> str:
 # Spaces.
 
 
-def _sizes(space: Any) -> tuple[int, ...]:
-    """How many values each part of an observation has."""
-    if isinstance(space, spaces.Discrete):
-        return (int(space.n),)
+def _sizes(space: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many values each part of an observation has, and the smallest of them."""
     if isinstance(space, spaces.MultiDiscrete):
-        return tuple(int(n) for n in space.nvec.ravel())
-    if isinstance(space, spaces.Tuple) and all(isinstance(s, spaces.Discrete) for s in space):
-        return tuple(int(numbered_actions(part).n) for part in space)
+        return tuple(space.nvec.ravel().tolist()), tuple(space.start.ravel().tolist())
+    parts = space if isinstance(space, spaces.Tuple) else (space,)
+    if all(isinstance(part, spaces.Discrete) for part in parts):
+        return tuple(int(part.n) for part in parts), tuple(int(part.start) for part in parts)
     raise InvalidArgument(
         f"the environment's observations must be Discrete, MultiDiscrete or a Tuple of Discrete, "
         f"got {space}"
     )
-
-
-def _starts(space: Any) -> tuple[int, ...]:
-    """The smallest value of each part of an observation."""
-    if isinstance(space, spaces.Discrete):
-        return (int(space.start),)
-    if isinstance(space, spaces.MultiDiscrete):
-        return tuple(int(n) for n in space.start.ravel())
-    return tuple(int(numbered_actions(part).start) for part in space)

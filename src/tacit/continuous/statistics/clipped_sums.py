@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tacit.continuous.feature_map import is_grid, loop_parameters
-from tacit.continuous.statistics.steps import Steps, parts_of, shaped, steps_of
+from tacit.continuous.statistics.steps import REWARDS_ONLY, Steps, parts_of, shaped, steps_of
 from tacit.privacy.bounds.balls import ACUTE, InBall, scaled_back
+from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Part
 from tacit.privacy.symmetric import pack
@@ -111,8 +112,8 @@ class VisitSums(ClippedSums):
 
         grid = loop_parameters(self.features)
         assert grid is not None  # noqa: S101
-        given = *raw_steps(block, self.spec), self.spec.actions, grid.numbers, grid.table
-        add_visits(*given, self.clip, separate, out)
+        steps, tables = raw_steps(block, self.spec), (grid.numbers, grid.table)
+        add_visits(steps, self.spec.actions, tables, self.clip, separate, out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,32 +128,20 @@ class ResidualSums(ClippedSums):
     to norm ``clip``.
 
     Sensitivity. The clipped user lies in a ball of radius clip, so two are at most 2 clip apart.
-
-    Attributes:
-        root: (m, k), from features to the coordinates that are released.
-        values: (actions, m).
-        predictions: (actions, m).
-        clip: c.
-        discount: of the next value.
-        centre: what rewards are measured from.
-        unit: what rewards are measured in.
-        offset: what values are measured from.
-        value_range: of values.
-        ending: the value of an end, or ``None``.
     """
 
     spec: BoxSpec
     features: FeatureMap
-    root: Floats
-    values: Floats
-    predictions: Floats
-    clip: float
-    discount: float
-    centre: float
-    unit: float
-    offset: float = 0.0
-    value_range: tuple[float, float] = (-math.inf, math.inf)
-    ending: float | None = None
+    root: Floats  # (m, k), from features to the coordinates that are released
+    values: Floats  # (actions, m)
+    predictions: Floats  # (actions, m)
+    clip: float  # c
+    discount: float  # of the next value
+    centre: float  # what rewards are measured from
+    unit: float  # what rewards are measured in
+    offset: float = 0.0  # what values are measured from
+    value_range: tuple[float, float] = (-math.inf, math.inf)  # of values
+    ending: float | None = None  # the value of an end, or ``None``
 
     def __post_init__(self) -> None:
         m, A = self.features.size, self.spec.actions
@@ -187,9 +176,9 @@ class ResidualSums(ClippedSums):
         ending = math.nan if self.ending is None else self.ending
         numbers = [self.clip, self.discount, self.centre, self.unit, self.offset]
         numbers += [*self.value_range, ending, *self.spec.reward_range]
-        tables = grid.numbers, grid.table, self.values, self.predictions, self.root
-        given = *raw_steps(block, self.spec), *tables, np.array(numbers), separate, out
-        add_residuals(*given)
+        about = self.values, self.predictions, np.array(numbers)
+        steps = raw_steps(block, self.spec)
+        add_residuals(steps, (grid.numbers, grid.table), about, self.root, separate, out)
 
     def _residuals(self, steps: Steps, features: Floats) -> tuple[Floats, Bools]:
         here, there = features[:, :-1], features[:, 1:]
@@ -204,3 +193,62 @@ class ResidualSums(ClippedSums):
         )[..., 0]
         rewards = (steps.rewards - self.centre) / self.unit
         return rewards + self.discount * ahead - predicted, valid
+
+
+@dataclass(frozen=True, eq=False)
+class RewardSums(ResidualSums):
+    """Residuals without values and predictions, of which only rewards may change.
+
+    Sensitivity. States and actions of two neighbours are the same. With rewards within a range of
+    R, residuals differ by at most R / unit, and functions by H (R / unit) times the longest
+    K(s, .). Scaling back to a ball brings no two points farther apart, so that bound holds after
+    it, too. If the rewards of all n users move by at most ``radius`` together, the sum moves by at
+    most n times as much as one of them can, that is n H (radius / unit) times the longest K(s, .),
+    and never by more than 2 n clip.
+    """
+
+    radius: float | None = None  # of the reward function, where that is what may change
+    group_size: int = 1  # how many users change together, where all do
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.values.any() or self.predictions.any():
+            # A reward that is not a number drops its step, and with it what was predicted.
+            raise InvalidArgument("values and predictions must be zero where rewards are protected")
+
+    @property
+    def protects(self) -> str:
+        """A user's rewards, or one reward function that is to look like another nearby."""
+        if self.radius is None:
+            return REWARDS_ONLY
+        return (
+            f"the reward function, moved by at most {self.radius:g} in sup norm; "
+            "states and actions are public"
+        )
+
+    @property
+    def private_columns(self) -> frozenset[str]:
+        """Rewards only."""
+        return frozenset({"rewards"})
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        low, high = self.spec.reward_range
+        moved = high - low if self.radius is None else min(self.radius, high - low)
+        most = self.spec.horizon * moved / self.unit * self._longest
+        if checked_relation(relation) is Relation.ZERO_OUT and self.radius is None:
+            # Who is left out altogether counts as zero, which is at most clip away.
+            return self.clip
+        bound = min(2.0 * self.clip, most)
+        if self.radius is None:
+            # Zero is a neighbour at the gate: nothing is ever declared shorter than that.
+            return max(bound, self.clip)
+        return self.group_size * bound
+
+    @property
+    def _longest(self) -> float:
+        """The longest K(s, .)."""
+        if is_grid(self.features):
+            # Weights of grid points are convex, so a point of the grid is longest.
+            return float(np.linalg.norm(self.root, axis=1).max())
+        return float(np.linalg.norm(self.root, 2)) * self.features.bound

@@ -36,20 +36,14 @@ class EpisodeGradients(Statistic):
     networks are public.
 
     Sensitivity. Two points of a ball are at most 2 radius apart, and opposite points are.
-
-    Attributes:
-        sizes: units by layer.
-        theta: the network.
-        target: the network that makes the targets.
-        radius: the largest norm of a user's gradient.
     """
 
     spec: BoxSpec
-    sizes: tuple[int, ...]
-    theta: Floats
-    target: Floats
+    sizes: tuple[int, ...]  # units by layer
+    theta: Floats  # the network
+    target: Floats  # the network that makes the targets
     discount: float
-    radius: float
+    radius: float  # the largest norm of a user's gradient
 
     def __post_init__(self) -> None:
         positive("radius", self.radius)

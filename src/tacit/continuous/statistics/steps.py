@@ -23,21 +23,13 @@ _CHUNK = 1 << 22
 
 
 class Steps(NamedTuple):
-    """Users' steps, made safe: whatever the values are, nothing raises.
+    """Users' steps, made safe: whatever the values are, nothing raises."""
 
-    Attributes:
-        states: (users, H + 1, D); zero where they are not finite.
-        actions: (users, H); zero where there is none.
-        rewards: (users, H), cut to their range.
-        valid: which steps count.
-        ended: which of them are the last of an episode that ended.
-    """
-
-    states: Floats
-    actions: Ints
-    rewards: Floats
-    valid: Bools
-    ended: Bools
+    states: Floats  # (users, H + 1, D); zero where they are not finite
+    actions: Ints  # (users, H); zero where there is none
+    rewards: Floats  # (users, H), cut to their range
+    valid: Bools  # which steps count
+    ended: Bools  # which of them are the last of an episode that ended
 
 
 def steps_of(block: Block, spec: BoxSpec, *, inside: bool = False) -> Steps:

@@ -42,7 +42,7 @@ def ball(radius: float, relation: Relation, apart: float = 2.0) -> float:
 
 
 class InBall(Statistic):
-    """One part, of whose name it is, with users scaled back to length ``clip``.
+    """One part, which gives the statistic its name, of users scaled back to length ``clip``.
 
     Two of them are at most ``apart`` times that apart; see :func:`ball`.
     """
