@@ -21,13 +21,13 @@ false alarm.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.audit.audit_report import AgentAudit, Attacked, Transcript, Unit
 from tacit.audit.check_agent import Outcome, agent_outcomes, require_releases
@@ -43,10 +43,8 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import noise_scale, report
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.statistic import Block, Layout, Part, Statistic
+from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 from tacit.simulation.progress import Progress, progress_bar
-
-Floats: TypeAlias = NDArray[np.float64]
 
 # Statistics that are attacked at most, one by one.
 _ATTACKED = 6
@@ -94,7 +92,8 @@ def audit_agent(
     auditor = _AgentAuditor(make_agent, world, users, seed, rounds, sample)
     if behaviour:
         require_releases(auditor.make(0), auditor.releases)
-    blocks = auditor.audited_blocks()
+    # The first block, whose users are in most releases of a counter, and a later one.
+    blocks = sorted({0, auditor.releases // 2} & set(range(auditor.releases)))
     units = len(blocks) * 2 * runs + (12 * runs // 10 if behaviour else 0)
     transcripts: list[Transcript] = []
     outcomes: list[Outcome] = []
@@ -202,10 +201,6 @@ class _AgentAuditor:
         ]
         return math.fsum(costs) if self.pure else math.hypot(*costs)
 
-    def audited_blocks(self) -> list[int]:
-        """The first block, whose users are in most releases of a counter, and a later one."""
-        return sorted({0, self.releases // 2} & set(range(self.releases)))
-
     # The attack.
 
     def attack(self, blocks: Sequence[int]) -> tuple[list[Attacked], dict[int, Block]]:
@@ -218,9 +213,8 @@ class _AgentAuditor:
         pairs: dict[int, Block] = {}
         distinct: dict[str, tuple[Statistic, int]] = {}
         for passage in self.passages:
-            for b in passage.blocks:
-                if b in blocks:
-                    distinct.setdefault(passage.statistic.fingerprint, (passage.statistic, b))
+            for b in [b for b in passage.blocks if b in blocks]:
+                distinct.setdefault(passage.statistic.fingerprint, (passage.statistic, b))
         questions = list(distinct.values())
         for k in np.linspace(0, len(questions) - 1, min(len(questions), _ATTACKED)).astype(int):
             found, pair = self._attack(*questions[k])
@@ -231,12 +225,18 @@ class _AgentAuditor:
             if b not in pairs and asked:
                 pairs[b] = self._attack(asked[0][0], b)[1]
             if len(asked) > 1:
-                pairs[b] = self._attack(_Together.of(asked), b)[1]
+                together = _Together(tuple((s, abs(gain)) for s, gain in asked))
+                pairs[b] = self._attack(together, b)[1]
         return attacked, pairs
 
     def _attack(self, statistic: Statistic, block: int) -> tuple[Attacked, Block]:
         norm, relation = self.norm, self.privacy.relation
-        sample = mixed(self._worst(block), sampler_of(self.blocks[block], self.policies[block]))
+        # The caller's users, or those that are known to be far apart in worlds like this.
+        worst = self.sample
+        if worst is None:
+            with contextlib.suppress(InvalidArgument):
+                worst = worst_users(self.world.spec, self.policies[block])
+        sample = mixed(worst, sampler_of(self.blocks[block], self.policies[block]))
         name, declared = statistic.name, statistic.sensitivity(relation, norm)
         try:
             found = check_statistic(
@@ -246,15 +246,6 @@ class _AgentAuditor:
             pair = sample(np.random.default_rng(self.seed), 2)
             return Attacked(name, declared, math.nan, str(error)), pair
         return Attacked(name, declared, found.seen[f"{relation.value} {norm}"]), found.pair
-
-    def _worst(self, block: int) -> Sample | None:
-        """The caller's users, or those that are known to be far apart in worlds like this."""
-        if self.sample is not None:
-            return self.sample
-        try:
-            return worst_users(self.world.spec, self.policies[block])
-        except InvalidArgument:
-            return None
 
     def _asked(self, block: int) -> list[tuple[Statistic, float]]:
         """What a block was asked in the first run, and how loud its answers are."""
@@ -269,12 +260,7 @@ class _AgentAuditor:
     # Runs.
 
     def transcript(
-        self,
-        block: int,
-        pair: Block,
-        runs: int,
-        confidence: float,
-        advance: Callable[[int], None],
+        self, block: int, pair: Block, runs: int, confidence: float, advance: Callable[[int], None]
     ) -> Transcript:
         measure = self._device if self.privacy.local else self._run
         seen: tuple[list[_Seen], list[_Seen]] = [], []
@@ -294,11 +280,8 @@ class _AgentAuditor:
         along = Tally("normal")
         along.add(np.array([s.along for s in everything if not math.isnan(s.along)]))
         if along.values and along.wrong():
-            words = (
-                f"in {along.values} runs the privacy loss of the two varies by {along.ratio:.3f} "
-                "of what is claimed"
-            )
-            failures.append(("privacy loss", words))
+            words = f"in {along.values} runs the privacy loss of the two varies by "
+            failures.append(("privacy loss", f"{words}{along.ratio:.3f} of what is claimed"))
         return Transcript(
             block=block,
             claimed=self.claimed,
@@ -328,8 +311,7 @@ class _AgentAuditor:
                 if agent.block_users == 0:
                     raise CheckFailed("it stopped before all declared users came")
                 agent.learn(raw)
-        seen = _Seen(self.pure)
-        run = measured(gate, self._totals) or []
+        seen, run = _Seen(self.pure), measured(gate, self._totals) or []
         record.add(run)
         for one in run:
             noise = one.noise[one.kept]
@@ -413,11 +395,11 @@ class _Seen:
     def add_bits(self, bits: Floats, chances: Floats, which: int) -> None:
         """Bits of randomised response, and the chances that they are 1 for each of the two."""
         one, zero = np.log(chances), np.log1p(-chances)
-        ratios = np.where(bits > 0.0, one[0] - one[1], zero[0] - zero[1])
+        apart = np.stack([one[0] - one[1], zero[0] - zero[1]])
+        ratios = np.where(bits > 0.0, *apart)
         self.score += float(ratios.sum())
         self.loss += float(ratios.sum()) * (1.0 if which == 0 else -1.0)
         # The most that any bits tell, in one direction or the other.
-        apart = np.stack([one[0] - one[1], zero[0] - zero[1]])
         self._cost += max(float(apart.max(axis=0).sum()), float((-apart).max(axis=0).sum()))
         mine = chances[which]
         self.squares += float(((bits - mine) ** 2 / (mine * (1.0 - mine))).sum())
@@ -446,40 +428,31 @@ class _Seen:
 
 @dataclass(frozen=True, eq=False)
 class _Together(Statistic):
-    """All questions that a block was asked, as one, in units of their noise."""
+    """All questions that a block was asked, as one, in units of their noise.
 
-    questions: tuple[Statistic, ...] = ()
-    gains: tuple[float, ...] = ()
+    ``asked`` are statistics, and how loud their answers are.
+    """
 
-    @classmethod
-    def of(cls, asked: Sequence[tuple[Statistic, float]]) -> _Together:
-        """Of statistics and how loud their answers are."""
-        return cls(tuple(s for s, _ in asked), tuple(abs(gain) for _, gain in asked))
+    asked: tuple[tuple[Statistic, float], ...] = ()
 
     @property
     def private_columns(self) -> frozenset[str] | None:
         """They agree, for one curator asks them."""
-        return self.questions[0].private_columns
+        return self.asked[0][0].private_columns
 
     @property
     def layout(self) -> Layout:
-        """One part."""
-        return Layout((Part("all", (sum(s.layout.size for s in self.questions),)),))
+        return Layout((Part("all", (sum(s.layout.size for s, _ in self.asked),)),))
 
     def l2(self, relation: Relation) -> float:
         """Squares add up, for each is covered."""
-        pairs = zip(self.questions, self.gains, strict=True)
-        return math.sqrt(sum((gain * s.l2(relation)) ** 2 for s, gain in pairs))
+        return math.sqrt(sum((gain * s.l2(relation)) ** 2 for s, gain in self.asked))
 
     def l1(self, relation: Relation) -> float | None:
-        """They add up."""
-        bounds = [s.l1(relation) for s in self.questions]
-        if any(bound is None for bound in bounds):
+        bounds = [(s.l1(relation), gain) for s, gain in self.asked]
+        if any(bound is None for bound, _ in bounds):
             return None
-        pairs = zip(bounds, self.gains, strict=True)
-        return sum(gain * (bound or 0.0) for bound, gain in pairs)
+        return sum(gain * (bound or 0.0) for bound, gain in bounds)
 
     def vectors(self, block: Block) -> Floats:
-        """Side by side."""
-        pairs = zip(self.questions, self.gains, strict=True)
-        return np.concatenate([gain * s.vectors(block) for s, gain in pairs], axis=1)
+        return np.concatenate([gain * s.vectors(block) for s, gain in self.asked], axis=1)

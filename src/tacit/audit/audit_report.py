@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tacit.audit.check_agent import Outcome
 from tacit.audit.mechanisms import EmpiricalAudit
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.statistic import Floats
 
-Floats: TypeAlias = NDArray[np.float64]
 Unit: TypeAlias = Literal["mu", "epsilon", "sqrt(2 rho)"]
 
 FALSE_ALARM = 1e-3
@@ -30,11 +27,8 @@ some hundreds of tests of noise 1e-11 each; see :mod:`tacit.audit.noise_tests`.
 class Attacked:
     """One statistic under attack.
 
-    Attributes:
-        name: of the statistic.
-        declared: its sensitivity, in the norm and relation of the accounts.
-        found: the largest distance of two users that was found.
-        failure: why the statistic does not keep its contract, or ``None``.
+    Its declared sensitivity is in the norm and relation of the accounts, beside the largest
+    distance of two users that was found; ``failure`` says why it does not keep its contract.
     """
 
     name: str
@@ -46,11 +40,6 @@ class Attacked:
     def passed(self) -> bool:
         """Whether nothing beyond the declared bound was found."""
         return self.failure is None
-
-    @property
-    def verdict(self) -> str:
-        """In words."""
-        return "pass" if self.failure is None else self.failure
 
     @property
     def tightness(self) -> float:
@@ -70,10 +59,9 @@ class Transcript:
         bound: what any two users within the declared sensitivities can cost, from all releases
             that the block is in and their claimed noise.
         accounted: the exact cost of telling these two apart, with the claimed noise.
-        noise_ratio: measured over claimed variance of the noise.
-        noise_values: how many values that is from.
+        noise_ratio: measured over claimed variance of the noise, from so many values.
         overlap: the largest correlation of signs of two releases' noise, in standard deviations.
-        noise_failures: what is wrong with the noise, in words, by name of the test.
+        noise_failures: what is wrong with the noise, by name of the test.
         along: measured over claimed variance of the noise in the direction that tells them apart,
             which is that of their losses; ``nan`` where it is not Gaussian.
         losses: log-likelihood ratios of the runs with the first user, by the claimed noise.
@@ -122,7 +110,10 @@ class Transcript:
         if not self.pure and self.outside.mu > self.claimed:
             words = f"a threshold tells the two users apart with {self.outside}, claimed is "
             found.append(("outside view", f"{here}{words}{self.claimed:.4g}"))
-        if self.pure and self._rates_beyond(self.claimed):
+        # Confident rates that break e^epsilon, in one direction or the other.
+        false, true = self.outside.false_positives, self.outside.true_positives
+        factor = math.exp(min(self.claimed, 700.0))
+        if self.pure and (true > factor * false or 1.0 - false > factor * (1.0 - true)):
             words = f"a threshold tells the two users apart better than epsilon {self.claimed:.4g}"
             found.append(("outside view", f"{here}{words} allows"))
         return tuple(found)
@@ -131,12 +122,6 @@ class Transcript:
     def failures(self) -> tuple[str, ...]:
         """What is wrong, in words."""
         return tuple(words for _, words in self.findings)
-
-    def _rates_beyond(self, epsilon: float) -> bool:
-        """Whether confident rates break e^epsilon, in one direction or the other."""
-        false, true = self.outside.false_positives, self.outside.true_positives
-        factor = math.exp(min(epsilon, 700.0))
-        return true > factor * false or 1.0 - false > factor * (1.0 - true)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, without the single losses."""
@@ -157,13 +142,9 @@ class AgentAudit:
     """What an audit found.
 
     Attributes:
-        agent: the agent's name.
-        world: the world's name.
-        privacy: the model, in words.
         guarantee: what the agent claims.
         releases: publications in a run.
         passages: releases through the gate in a run.
-        statistics: those that were attacked.
         transcripts: by audited block.
         outcomes: the checks of behaviour.
         delta: at which lower bounds on mu are also given as an epsilon.
@@ -189,11 +170,8 @@ class AgentAudit:
         Names are those of :func:`tacit.check_agent`, ``"attack"``, those of transcripts, and
         ``"transcript"`` for runs that did not end as they should.
         """
-        found = [
-            ("attack", f"sensitivity of {s.name}: {s.failure}")
-            for s in self.statistics
-            if s.failure
-        ]
+        attacked = [s for s in self.statistics if s.failure]
+        found = [("attack", f"sensitivity of {s.name}: {s.failure}") for s in attacked]
         found += [finding for t in self.transcripts for finding in t.findings]
         found += [("transcript", words) for words in self.broken]
         found += [(o.name, str(o.failure)) for o in self.outcomes if o.failure is not None]
@@ -224,9 +202,14 @@ class AgentAudit:
         """The largest mu that was shown from outside, with the stated confidence."""
         return max((t.outside.mu for t in self.transcripts), default=0.0)
 
+    @property
+    def epsilon_bound(self) -> float:
+        """The same as an epsilon, at ``delta``."""
+        bound = self.lower_bound
+        return epsilon_from_mu(bound, self.delta) if bound > 0.0 else 0.0
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
-        bound = self.lower_bound
         return {
             "verdict": "pass" if self.passed else "fail",
             **{name: getattr(self, name) for name in ("agent", "world", "privacy")},
@@ -239,8 +222,8 @@ class AgentAudit:
             ],
             "transcripts": [t.to_dict() for t in self.transcripts],
             "mu_estimate": None if math.isnan(self.estimate) else self.estimate,
-            "mu_lower_bound": bound,
-            "epsilon_lower_bound": epsilon_from_mu(bound, self.delta) if bound > 0.0 else 0.0,
+            "mu_lower_bound": self.lower_bound,
+            "epsilon_lower_bound": self.epsilon_bound,
             "checks": [
                 {"name": o.name, "outcome": o.verdict, "reason": o.reason} for o in self.outcomes
             ],
@@ -264,11 +247,8 @@ def audit_words(audit: AgentAudit) -> Mapping[str, str]:
     }
     # Several statistics may have one name: the worst of them is shown.
     for s in sorted(audit.statistics, key=lambda s: (s.failure is not None, s.tightness)):
-        words[f"sensitivity of {s.name}"] = (
-            s.failure
-            if s.failure is not None
-            else f"declared {s.declared:.4g}, found {s.found:.4g} ({s.tightness:.1%})"
-        )
+        found = f"declared {s.declared:.4g}, found {s.found:.4g} ({s.tightness:.1%})"
+        words[f"sensitivity of {s.name}"] = found if s.failure is None else s.failure
     if worst is not None:
         unit = worst.unit
         words["exact audit"] = (
@@ -286,7 +266,6 @@ def audit_words(audit: AgentAudit) -> Mapping[str, str]:
                 f"variance {worst.losses.var():.4f}, claimed is {worst.claimed**2:.4f} at most; "
                 f"{worst.along:.3f} of the claimed noise in the direction of these two"
             )
-        bound = audit.lower_bound
-        epsilon = epsilon_from_mu(bound, audit.delta) if bound > 0.0 else 0.0
-        words["from outside"] = f"{worst.outside}, so epsilon >= {epsilon:.3g} at {audit.delta:g}"
+        epsilon = f"epsilon >= {audit.epsilon_bound:.3g} at {audit.delta:g}"
+        words["from outside"] = f"{worst.outside}, so {epsilon}"
     return words

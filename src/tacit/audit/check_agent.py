@@ -31,12 +31,8 @@ from tacit.privacy.errors import CheckFailed, InvalidArgument
 class AgentReport:
     """What ``check_agent`` saw.
 
-    Attributes:
-        agent: the agent's name.
-        passed: the checks that were made.
-        skipped: those that were not, and why.
-        releases: publications of the run that was looked at.
-        tightness: the largest found over the declared sensitivity, by statistic attacked.
+    Checks that were made, and those that were not and why; publications of the run that was looked
+    at; the largest found over the declared sensitivity, by statistic attacked.
     """
 
     agent: str
@@ -54,13 +50,7 @@ class AgentReport:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one check.
-
-    Attributes:
-        name: which.
-        skipped: why it was not made, or ``None``.
-        failure: what it found, or ``None``.
-    """
+    """What came of one check: why it was not made, or what it found, or neither."""
 
     name: str
     skipped: str | None
@@ -89,8 +79,8 @@ def check_agent(
 ) -> AgentReport:
     """Checks everything an agent promises.
 
-    * protocol: attributes and their types; all declared users are served, releases count up,
-      versions increase, and the agent runs on the form of data it asks for.
+    * protocol: attributes and their types; all declared users are served, releases and versions
+      count up, and the agent runs on the form of data it asks for.
     * chunks: users may come in any portions; what is published is the same.
     * refusals: more users than declared, wrong shapes, ids for some only: a typed error, and
       nothing has changed.
@@ -120,7 +110,7 @@ def check_agent(
             ``ledger=`` (and ``autosave=``, where it is offered) as well under joint DP; such as
             ``functools.partial(UCBVI, privacy=JointDP(1.0, 1e-6), schedule="fixed:size=100")``.
             Agents have ``load(path)`` (and ``ledger=``) beside what
-            :class:`tacit.simulation.agents.AnyAgent` asks.
+            :class:`tacit.core.world.AnyAgent` asks.
         world: a small world. The check makes a few hundred short runs.
         users: how many users the agents are declared for; three releases are needed at least.
         seeds: how many runs the checks on ties and labels compare, half of them for labels.
@@ -157,11 +147,7 @@ def agent_outcomes(
 
 
 def require_releases(agent: Any, releases: int) -> None:
-    """Refuses agents that publish too seldom to be checked, but for those that ask all at once.
-
-    Raises:
-        InvalidArgument: with what to do.
-    """
+    """Refuses agents that publish too seldom to be checked, but for those that ask all at once."""
     if releases < 3 and not getattr(agent, "batch", False):
         raise InvalidArgument(
             f"users is {agent.users}, for which this agent publishes {releases} times; the check "

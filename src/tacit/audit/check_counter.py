@@ -18,6 +18,7 @@ import numpy as np
 from tacit.audit.mechanisms import (
     BasisNoise,
     ExactAudit,
+    PlayedNoise,
     audit_counter,
     audit_linear,
     linear_epsilon,
@@ -25,9 +26,8 @@ from tacit.audit.mechanisms import (
 from tacit.privacy.counters import Counter
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
 from tacit.privacy.noise import Noise, NoiseSource
-from tacit.privacy.statistic import Floats
+from tacit.privacy.statistic import Floats, Layout, Part
 from tacit.privacy.storage import read_state
-from tacit.privacy.symmetric import packed_size, unpack
 
 # Six standard deviations: a false alarm in 5e8 tests, and fewer than 1e3 are made per check.
 _SIGMAS = 6.0
@@ -50,10 +50,8 @@ _SYMMETRIC_SHAPES: Shapes = ((2, 2), (2, 2, 2))
 class CounterReport:
     """What ``check_counter`` saw.
 
-    Attributes:
-        kind: the counter's name.
-        audits: exact audits by number of releases (none for a counter without noise).
-        worst_std_ratio: the empirical over the claimed standard deviation, farthest from 1.
+    Exact audits are by number of releases (none for a counter without noise); the ratio is the
+    empirical over the claimed standard deviation, farthest from 1.
     """
 
     kind: str
@@ -63,7 +61,7 @@ class CounterReport:
     @property
     def tightness(self) -> dict[int, float]:
         """Exact over claimed cost by number of releases: 1 means that no noise is wasted."""
-        return {n: _tightness(audit) for n, audit in self.audits.items()}
+        return {n: audit.tightness for n, audit in self.audits.items()}
 
 
 def check_counter(
@@ -105,12 +103,13 @@ def check_counter(
         for n in (*lengths, releases):
             audits[n] = _audit_vectors(build, n)
             _judge(build, audits[n], f"at {n} releases", attained)
-        _check_calibrations(build, attained)
-        _check_shapes(build, attained)
+        _check_short(build, attained)
         _check_linear(build)
     ratio = _check_std(build, laplace)
     _check_refusals(build)
-    _check_adaptive(build)
+    for shape, symmetric in build.shapes(((4,), ()), ((2, 2),)):
+        for size in (1.0, -1.0, 1e-6, 1e6, -1e6):
+            _check_adaptive(build, shape, symmetric, size)
     with tempfile.TemporaryDirectory() as folder:
         _check_resume(build, Path(folder))
     return CounterReport(build(()).kind, audits, ratio)
@@ -175,19 +174,18 @@ def _check_sums(build: _Builder) -> None:
 # Exact audits of what ``make`` makes.
 
 
-def _check_calibrations(build: _Builder, attained: float | None) -> None:
-    """The noise follows the sensitivity and the cost that were asked for."""
-    reference = _tightness(_audit_vectors(build, _SHORT))
+def _check_short(build: _Builder, attained: float | None) -> None:
+    """The noise follows the sensitivity and the cost that were asked for.
+
+    It does for every shape of item, in every direction that a user may change it.
+    """
+    reference = _audit_vectors(build, _SHORT).tightness
     for sensitivity in _SENSITIVITIES:
         for cost in _COSTS:
-            audit = _audit_vectors(build, _SHORT, sensitivity=sensitivity, cost=cost)
+            audit = _audit_vectors(build, _SHORT, sensitivity, cost)
             where = f"at sensitivity {sensitivity:g}, {build.unit} {cost:g}, {_SHORT} releases"
             _judge(build, audit, where, attained, reference)
 
-
-def _check_shapes(build: _Builder, attained: float | None) -> None:
-    """Every shape of item, in every direction that a user may change it."""
-    reference = _tightness(_audit_vectors(build, _SHORT))
     for shape, symmetric in build.shapes(_SHAPES, _SYMMETRIC_SHAPES):
         audit = _audit_shape(build, shape, symmetric)
         kind = "symmetric items" if symmetric else "items"
@@ -195,18 +193,14 @@ def _check_shapes(build: _Builder, attained: float | None) -> None:
 
 
 def _judge(
-    build: _Builder,
-    audit: ExactAudit,
-    where: str,
-    attained: float | None,
-    reference: float = 0.0,
+    build: _Builder, audit: ExactAudit, where: str, attained: float | None, reference: float = 0.0
 ) -> None:
     require(
         audit.unit == build.unit,
         f"{where}: the claim is {build.unit}, but the noise is {_DISTRIBUTIONS[audit.unit]}",
     )
     require(audit.passed, f"{where}: {audit}")
-    ratio = _tightness(audit)
+    ratio = audit.tightness
     require(
         ratio >= 0.5 * reference,
         f"{where}: {audit.unit} {audit.cost:.6g} is {ratio:.3f} of the claim, elsewhere it is "
@@ -216,16 +210,8 @@ def _judge(
         require(ratio >= attained, f"{where}: the claim is loose, {ratio:.3f} of it is spent")
 
 
-def _tightness(audit: ExactAudit) -> float:
-    return audit.cost / audit.claimed if audit.claimed else math.inf
-
-
 def _audit_vectors(
-    build: _Builder,
-    releases: int,
-    *,
-    sensitivity: float = _SENSITIVITY,
-    cost: float | None = None,
+    build: _Builder, releases: int, sensitivity: float = _SENSITIVITY, cost: float | None = None
 ) -> ExactAudit:
     """A whole stream of vectors, whose coordinates are taken to be alike."""
     claimed = build.cost if cost is None else cost
@@ -247,30 +233,18 @@ def _audit_shape(build: _Builder, shape: tuple[int, ...], symmetric: bool) -> Ex
         counter = build(shape, source, releases=_SHORT, symmetric=symmetric)
         return [counter.release(item) for item in items]
 
-    basis = _basis(shape, symmetric)
+    layout = Layout((Part("item", shape, symmetric),))
+    # Orthonormal items; in the Frobenius norm, if symmetric.
+    basis = np.stack([layout.unpack(unit)["item"] for unit in np.eye(layout.size)])
+    # Each basis item is a change of the item at one position of a stream.
+    changes: Any = np.zeros((_SHORT, len(basis), _SHORT, *basis.shape[1:]))
+    changes[np.arange(_SHORT), :, np.arange(_SHORT)] = basis
     audit = linear_epsilon if build.unit == "epsilon" else _gaussian_cost
     try:
-        # Each basis item is a change of the item at one position of a stream.
-        costs = [_SENSITIVITY * audit(mechanism, _changes(basis, k)) for k in range(_SHORT)]
+        costs = [_SENSITIVITY * audit(mechanism, at_one_place) for at_one_place in changes]
     except InvalidArgument as error:
         raise CheckFailed(f"for items of shape {shape}: {error}") from error
     return ExactAudit(build.unit, build.cost, np.array(costs), _SHORT * len(basis))
-
-
-def _basis(shape: tuple[int, ...], symmetric: bool) -> Floats:
-    """Orthonormal items; in the Frobenius norm, if symmetric."""
-    if not symmetric:
-        size = math.prod(shape)
-        return np.eye(size).reshape(size, *shape)
-    packed = packed_size(shape[-1])
-    size = math.prod(shape[:-2]) * packed
-    return unpack(np.eye(size).reshape(size, *shape[:-2], packed), shape[-1])
-
-
-def _changes(basis: Floats, position: int) -> Any:
-    changes = np.zeros((len(basis), _SHORT, *basis.shape[1:]))
-    changes[:, position] = basis
-    return changes
 
 
 def _gaussian_cost(mechanism: Callable[[Floats, NoiseSource], Any], changes: Any) -> float:
@@ -290,23 +264,16 @@ def _gaussian_cost(mechanism: Callable[[Floats, NoiseSource], Any], changes: Any
     return math.sqrt(float(np.linalg.eigvalsh(form)[-1]))
 
 
-class _Multiplied:
-    """Simulated noise, multiplied by a factor, and which distributions were asked for."""
-
-    simulation = True
+class _Multiplied(PlayedNoise):
+    """Simulated noise, multiplied by a factor."""
 
     def __init__(self, seed: int, factor: float) -> None:
-        self._noise = Noise(seed)
-        self._factor = factor
-        self.asked: set[str] = set()
+        super().__init__()
+        self._noise, self._factor = Noise(seed), factor
 
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        self.asked.add("gaussian")
-        return self._factor * self._noise.normal(shape)
-
-    def laplace(self, shape: tuple[int, ...]) -> Floats:
-        self.asked.add("laplace")
-        return self._factor * self._noise.laplace(shape)
+    def _draw(self, law: str, shape: tuple[int, ...]) -> Floats:
+        draw = self._noise.laplace if law == "laplace" else self._noise.normal
+        return self._factor * draw(shape)
 
 
 def _check_draws(build: _Builder) -> None:
@@ -407,14 +374,8 @@ def _refuses(error: type[Exception], call: Callable[[], object], what: str) -> N
     raise CheckFailed(f"{what} must raise {error.__name__}")
 
 
-def _check_adaptive(build: _Builder) -> None:
+def _check_adaptive(build: _Builder, shape: tuple[int, ...], symmetric: bool, size: float) -> None:
     """With equal noise an adaptive stream and a zero stream have equal errors."""
-    for shape, symmetric in build.shapes(((4,), ()), ((2, 2),)):
-        for size in (1.0, -1.0, 1e-6, 1e6, -1e6):
-            _check_stream(build, shape, symmetric, size)
-
-
-def _check_stream(build: _Builder, shape: tuple[int, ...], symmetric: bool, size: float) -> None:
     plain, adaptive = (build(shape, Noise(5), symmetric=symmetric) for _ in range(2))
     zero, total = np.zeros(shape), np.zeros(shape)
     factors = size * np.arange(1.0, 1.0 + zero.size).reshape(shape)
@@ -436,9 +397,7 @@ def _check_stream(build: _Builder, shape: tuple[int, ...], symmetric: bool, size
 
 def _check_resume(build: _Builder, folder: Path) -> None:
     path, half = folder / "counter", build.releases // 2
-    rng = np.random.default_rng(3)
-    items = rng.normal(size=(build.releases, 3))
-
+    items = np.random.default_rng(3).normal(size=(build.releases, 3))
     simulated = build((3,), Noise(9))
     for item in items[:half]:
         simulated.release(item)

@@ -38,7 +38,6 @@ class Measured:
     """The noise of one release.
 
     Attributes:
-        passage: what was released.
         place: how many releases came before.
         noise: in units of its claimed scale, for all coordinates; zero where nothing is released.
         kept: which coordinates are released.
@@ -78,12 +77,7 @@ class Totals:
 
 
 def measured(gate: WatchedGate, totals: Totals | None = None) -> list[Measured] | None:
-    """The noise of all releases, in their order; ``None`` where noise is not additive.
-
-    Args:
-        gate: what passed it.
-        totals: sums that are known from other runs.
-    """
+    """The noise of all releases, in their order; ``None`` where noise is not additive."""
     totals = Totals() if totals is None else totals
     found: list[Measured] = []
     streams: dict[Stream, list[tuple[int, Passage]]] = {}
@@ -163,18 +157,11 @@ def _of_stream(
     blur *= float(np.abs(unit).sum(axis=1).max())
     entered = [passage.blocks[0] for _, passage in passages]
     law: Law = "laplace" if stream._curator.privacy.pure else "normal"
-    return [
-        Measured(
-            passage,
-            place,
-            whitened[t],
-            _kept(passage),
-            {b: float(columns[t, k]) / stream.step for k, b in enumerate(entered)},
-            law,
-            blur,
-        )
-        for t, (place, passage) in enumerate(passages)
-    ]
+    found = []
+    for t, (place, passage) in enumerate(passages):
+        gains = {b: float(columns[t, k]) / stream.step for k, b in enumerate(entered)}
+        found.append(Measured(passage, place, whitened[t], _kept(passage), gains, law, blur))
+    return found
 
 
 def _inverse(stream: JointStream, releases: int) -> tuple[Floats, Floats] | None:
@@ -282,11 +269,9 @@ def off_by(gate: WatchedGate) -> str | None:
             continue
         vector = statistic.layout.pack(passage.release.parts)
         vectors = gate.contributions(passage)
-        largest = max(abs(share) for share in passage.shares)
-        shares = {
-            b: share / largest for b, share in zip(passage.blocks, passage.shares, strict=True)
-        }
-        step = 1.0
+        largest, step = max(abs(share) for share in passage.shares), 1.0
+        pairs = zip(passage.blocks, passage.shares, strict=True)
+        shares = {b: share / largest for b, share in pairs}
         if curator.privacy.exact:
             smallest = 1.0
             if passage.stream is None:

@@ -55,13 +55,7 @@ def with_public(block: Block, other: Block, private: frozenset[str] | None) -> B
 
 
 def block_of_strangers(block: Block, rng: np.random.Generator, pool: Block | None = None) -> Block:
-    """Other users, with values of the same ranges; versions stay.
-
-    Args:
-        block: whom they replace.
-        rng: draws their values.
-        pool: whose values they have; those of the block by default.
-    """
+    """Other users, with values of the ranges of a pool, or of the block; versions stay."""
     arrays = {}
     for name, array in block.arrays.items():
         known = array if pool is None else pool[name]
@@ -81,19 +75,19 @@ def block_of_strangers(block: Block, rng: np.random.Generator, pool: Block | Non
 
 def with_floats(block: Block, *values: float) -> Block:
     """Every number that may be a fraction becomes one of these, in turn."""
-    arrays = dict(block.arrays)
-    for name, array in arrays.items():
-        if array.dtype.kind == "f":
-            arrays[name] = np.resize(np.array(values, dtype=array.dtype), array.shape)
-    return Block(block.users, arrays)
+    return _mapped(block, "f", lambda a: np.resize(np.array(values, dtype=a.dtype), a.shape))
 
 
 def with_integers(block: Block, value: Callable[[NDArray[Any]], int]) -> Block:
     """All integers become a value made from their array; versions stay."""
+    return _mapped(block, "i", lambda a: np.full_like(a, value(a)))
+
+
+def _mapped(block: Block, kind: str, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Block:
     arrays = dict(block.arrays)
     for name, array in arrays.items():
-        if array.dtype.kind == "i" and name != "versions":
-            arrays[name] = np.full_like(array, value(array))
+        if array.dtype.kind == kind and name != "versions":
+            arrays[name] = change(array)
     return Block(block.users, arrays)
 
 

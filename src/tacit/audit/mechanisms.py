@@ -15,6 +15,7 @@ The empirical audit needs no structure: it compares samples of two neighbouring 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -27,8 +28,8 @@ from tacit.privacy.counters.base import Counter
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.noise import NoiseSource
+from tacit.privacy.statistic import Floats
 
-Floats = NDArray[np.float64]
 Mechanism: TypeAlias = Callable[[Floats, NoiseSource], ArrayLike]
 
 
@@ -75,6 +76,11 @@ class ExactAudit:
         return self.cost
 
     @property
+    def tightness(self) -> float:
+        """Exact over claimed cost."""
+        return self.cost / self.claimed if self.claimed else math.inf
+
+    @property
     def passed(self) -> bool:
         """Whether the claim covers the truth (up to rounding, 1e-9 relative)."""
         return self.claimed is None or self.cost <= self.claimed * (1.0 + 1e-9)
@@ -85,22 +91,41 @@ class ExactAudit:
         return f"exact {self.unit} {self.cost:.6g} (item {self.worst}), {claim}: {verdict}"
 
 
-class BasisNoise:
-    """Puts basis vectors where a mechanism expects normals, along the last axis.
+class PlayedNoise(ABC):
+    """A source that knows what it draws, and writes down of which laws noise was asked for."""
+
+    simulation = True
+
+    def __init__(self) -> None:
+        self.draws = 0
+        self.asked: set[str] = set()
+
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        """In place of normals."""
+        self.asked.add("gaussian")
+        return self._draw("gaussian", shape)
+
+    def laplace(self, shape: tuple[int, ...]) -> Floats:
+        """In place of Laplace variables."""
+        self.asked.add("laplace")
+        return self._draw("laplace", shape)
+
+    @abstractmethod
+    def _draw(self, law: str, shape: tuple[int, ...]) -> Floats: ...
+
+
+class BasisNoise(PlayedNoise):
+    """Puts basis vectors where a mechanism expects noise, along the last axis.
 
     So a mechanism that treats all coordinates alike shows, in coordinate j of its output, the
     coefficient of its j-th draw. With ``dimension=None`` it only counts, and returns zeros.
     """
 
-    simulation = True
-
     def __init__(self, dimension: int | None = None) -> None:
+        super().__init__()
         self.dimension = dimension
-        self.draws = 0
-        self.laplacian = False
 
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        """The next basis vectors."""
+    def _draw(self, law: str, shape: tuple[int, ...]) -> Floats:
         vectors = np.zeros(shape)
         rows = vectors.reshape(-1, shape[-1]) if shape else vectors.reshape(1, 1)
         for row in rows:
@@ -108,11 +133,6 @@ class BasisNoise:
                 row[self.draws] = 1.0
             self.draws += 1
         return vectors
-
-    def laplace(self, shape: tuple[int, ...]) -> Floats:
-        """The next basis vectors, and a note that the noise was Laplace."""
-        self.laplacian = True
-        return self.normal(shape)
 
 
 def audit_counter(
@@ -149,42 +169,34 @@ def audit_counter(
     if releases is None or releases < 1:
         raise InvalidArgument(f"releases must be an integer >= 1, got {releases!r}")
 
-    inputs, noise, draws, laplacian = _matrices(make, releases)
-    if laplacian:
-        return ExactAudit("epsilon", claimed, sensitivity * _taxicab(inputs, noise), draws)
-    return ExactAudit("mu", claimed, sensitivity * _distances(inputs, noise), draws)
+    inputs, noise, source = _matrices(make, releases)
+    if "laplace" in source.asked:
+        return ExactAudit("epsilon", claimed, sensitivity * _taxicab(inputs, noise), source.draws)
+    return ExactAudit("mu", claimed, sensitivity * _distances(inputs, noise), source.draws)
 
 
 def counter_matrices(counter: Counter, releases: int) -> tuple[Floats, Floats]:
-    """What a counter does to its items and to its noise, as matrices, from its code.
+    """Matrices A and B, from a counter's code, with a row for each of so many releases.
 
-    Args:
-        counter: it is not touched.
-        releases: how many.
-
-    Returns:
-        Matrices A and B with a row per release: it publishes A x + B z, items x, unit noise z.
+    It publishes A x + B z, with items x and unit noise z. The counter is not touched.
     """
     return _matrices(lambda size, source: counter.rebuild((size,), source), releases)[:2]
 
 
 def _matrices(
     make: Callable[[int, NoiseSource], Releasing], releases: int
-) -> tuple[Floats, Floats, int, bool]:
-    """Both matrices, how many vectors of noise were drawn, and whether they were Laplace."""
+) -> tuple[Floats, Floats, BasisNoise]:
+    """Both matrices, and the source that knows what was drawn."""
     counting = BasisNoise()
     _stream(make(1, counting), np.zeros((releases, 1)))
     draws = counting.draws
     noise = _stream(make(max(draws, 1), BasisNoise(draws)), np.zeros((releases, max(draws, 1))))
     inputs = _stream(make(releases, BasisNoise()), np.eye(releases))
-    return inputs, noise, draws, counting.laplacian
+    return inputs, noise, counting
 
 
 def audit_linear(
-    mechanism: Mechanism,
-    differences: Sequence[ArrayLike],
-    *,
-    claimed: float | None = None,
+    mechanism: Mechanism, differences: Sequence[ArrayLike], *, claimed: float | None = None
 ) -> ExactAudit:
     """The exact mu of any linear Gaussian mechanism, one scalar draw at a time.
 
@@ -207,17 +219,12 @@ def audit_linear(
 
 
 def linear_epsilon(mechanism: Mechanism, differences: Sequence[ArrayLike]) -> float:
-    """The exact epsilon of a linear mechanism with as many Laplace variables as published numbers.
-
-    See :func:`audit_linear` for the arguments.
-    """
+    """As :func:`audit_linear`, with as many Laplace variables as published numbers."""
     return float(_taxicab(*_scalar_matrices(mechanism, differences, "laplace")).max())
 
 
 def _scalar_matrices(
-    mechanism: Mechanism,
-    differences: Sequence[ArrayLike],
-    law: str,
+    mechanism: Mechanism, differences: Sequence[ArrayLike], law: str
 ) -> tuple[Floats, Floats]:
     """What each difference, and each scalar that is drawn, changes in the output: its columns."""
 
@@ -233,20 +240,12 @@ def _scalar_matrices(
     return np.stack([output(v, _OneDraw(law)) - origin for v in pairs], axis=1), noise
 
 
-class _OneDraw:
+class _OneDraw(PlayedNoise):
     """Zeros, but for a one at the k-th scalar drawn; noise of another law is refused."""
 
-    simulation = True
-
     def __init__(self, law: str, k: int = -1) -> None:
+        super().__init__()
         self._law, self._k = law, k
-        self.draws = 0
-
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        return self._draw("gaussian", shape)
-
-    def laplace(self, shape: tuple[int, ...]) -> Floats:
-        return self._draw("laplace", shape)
 
     def _draw(self, law: str, shape: tuple[int, ...]) -> Floats:
         if law != self._law:
@@ -285,8 +284,7 @@ def _taxicab(shifts: Floats, noise: Floats) -> Floats:
         )
     if np.linalg.matrix_rank(noise) < len(noise):
         return np.full(shifts.shape[1], np.inf)
-    costs: Floats = np.abs(np.linalg.solve(noise, shifts)).sum(axis=0)
-    return costs
+    return np.asarray(np.abs(np.linalg.solve(noise, shifts)).sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -294,8 +292,7 @@ class EmpiricalAudit:
     """A lower bound on mu, from samples.
 
     Attributes:
-        mu: the lower bound (0 if the samples show nothing).
-        confidence: the probability with which it holds.
+        mu: the lower bound (0 if the samples show nothing), which holds with this confidence.
         threshold: the test: outputs above it (below it if ``flipped``) are called the alternative.
         false_positives: upper confidence bound on the test's false positive rate.
         true_positives: lower confidence bound on its true positive rate.

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv, ndtr, ndtri
 
 from tacit.audit.gate_noise import Law, Measured
 from tacit.privacy.curators.joint import JointCurator
@@ -49,12 +50,9 @@ _KEPT = 1 << 20
 
 @dataclass(eq=False)
 class Tally:
-    """How many values were seen, and what their squares (or absolute values) add up to.
+    """How many values of a law were seen, and what their squares add up to.
 
-    Attributes:
-        law: how they must be distributed.
-        values: how many.
-        total: the sum of their squares, or of absolute values for Laplace noise.
+    The ``total`` is of absolute values for Laplace noise.
     """
 
     law: Law
@@ -81,13 +79,9 @@ class Tally:
 
 @dataclass(eq=False)
 class Shape:
-    """Values of noise, and whether they look like it.
+    """Values of noise, the first million of them, and whether they look like their law.
 
-    Attributes:
-        law: how they must be distributed.
-        blur: by how much one may be off.
-        kept: the values, the first million of them.
-        values: how many that are.
+    ``blur`` is by how much one may be off.
     """
 
     law: Law
@@ -115,12 +109,9 @@ class Shape:
 
     def _distance(self, values: Floats) -> list[str]:
         """The Kolmogorov-Smirnov distance; densities are at most 1/2."""
-        n = values.size
-        below = _below(self.law, values)
-        gap = max(
-            float((np.arange(1, n + 1) / n - below).max()),
-            float((below - np.arange(n) / n).max()),
-        )
+        n, below = values.size, _below(self.law, values)
+        above = float((np.arange(1, n + 1) / n - below).max())
+        gap = max(above, float((below - np.arange(n) / n).max()))
         allowed = math.sqrt(math.log(2.0 / _ALARM) / (2.0 * n)) + 0.5 * self.blur
         if gap <= allowed:
             return []
@@ -146,8 +137,6 @@ class Shape:
 
     def _repeats(self, values: Floats) -> list[str]:
         """How many are the same as another one."""
-        from scipy.special import bdtrc
-
         n = values.size
         repeats = int(np.count_nonzero(np.diff(np.rint(values / _SAME)) == 0.0))
         chance = n * (_SAME + self.blur)
@@ -160,13 +149,8 @@ class Shape:
 class Flips:
     """Bits of randomised response, and whether they are as often 1 as is claimed.
 
-    A true 0 is reported as 1 with a chance that follows from the declared epsilon, a true 1 with
-    1/2; how many are is binomial.
-
-    Attributes:
-        flip: the chance of a 1 for a 0.
-        seen: how many true zeros and ones there were.
-        ones: how many of each were reported as ones.
+    A true 0 is reported as 1 with a chance that follows from the declared epsilon, ``flip``, a
+    true 1 with 1/2; how many of those seen are reported as ones is binomial.
     """
 
     flip: float
@@ -204,16 +188,12 @@ class Flips:
 
 def _unlikely(most: int, least: int, trials: int, chance: float) -> bool:
     """Whether a binomial variable is hardly ever as small as ``most``, or as large as ``least``."""
-    from scipy.special import bdtr, bdtrc
-
     too_few = bdtr(most, trials, chance) < _ALARM / 2.0
     return bool(too_few or (least > 0 and bdtrc(least - 1, trials, chance) < _ALARM / 2.0))
 
 
 def _below(law: Law, values: Floats) -> Floats:
     """With which probability noise is below."""
-    from scipy.special import ndtr
-
     if law == "laplace":
         tail = 0.5 * np.exp(-np.abs(values))
         return np.where(values < 0.0, tail, 1.0 - tail)
@@ -222,8 +202,6 @@ def _below(law: Law, values: Floats) -> Floats:
 
 def _limits(law: Law, values: NDArray[Any], alarm: float) -> tuple[Floats, Floats]:
     """Between what a tally lies but for the chance of a false alarm."""
-    from scipy.special import gammainccinv, gammaincinv, ndtri
-
     if law == "sum of laplace":
         # Between a Laplace variable's and a normal one's: squares have a variance of 5 at most.
         width = -float(ndtri(alarm / 2.0)) * np.sqrt(5.0 * values)
@@ -288,11 +266,9 @@ class NoiseRecord:
                 unit = math.sqrt(values.size * (2.0 if one.law == "laplace" else 1.0))
                 tally = self.sums.setdefault(part.name, Tally(law))
                 tally.add(np.array([values.sum() / unit]))
-        sizes = np.abs(one.noise) if one.law == "laplace" else one.noise**2
-        found = self.coordinates.setdefault(
-            (layout, one.law), [np.zeros(layout.size), np.zeros(layout.size)]
-        )
-        found[0] += sizes
+        nothing = [np.zeros(layout.size), np.zeros(layout.size)]
+        found = self.coordinates.setdefault((layout, one.law), nothing)
+        found[0] += np.abs(one.noise) if one.law == "laplace" else one.noise**2
         found[1] += one.kept
 
     def _check_stated(self, one: Measured, layout: Layout) -> None:
@@ -300,10 +276,9 @@ class NoiseRecord:
         passage = one.passage
         if not isinstance(passage.gate, JointCurator) or self.stated:
             return
-        unit = math.sqrt(2.0) if one.law == "laplace" else 1.0
-        if passage.stream is not None:
-            expected = passage.std
-        else:
+        expected = passage.std
+        if passage.stream is None:
+            unit = math.sqrt(2.0) if one.law == "laplace" else 1.0
             expected = unit / max(abs(gain) for gain in one.gains.values())
             expected *= max(abs(share) for share in passage.shares)
         for part in layout.parts:
@@ -327,12 +302,10 @@ class NoiseRecord:
 
     def sizes(self) -> list[str]:
         """Where noise is smaller or larger than claimed, in words."""
-        groups: list[tuple[str, Tally]] = []
-        if self.parts:
-            law = next(iter(self.parts.values())).law
-            total = sum(t.total for t in self.parts.values())
-            groups.append(("", Tally(law, self.values, total)))
-        groups += [(f"part {k}: ", t) for k, t in self.parts.items()]
+        groups = [(f"part {k}: ", t) for k, t in self.parts.items()]
+        if groups:
+            whole = Tally(groups[0][1].law, self.values, sum(t.total for _, t in groups))
+            groups.insert(0, ("", whole))
         groups += [(f"release {k}: ", t) for k, t in self.places.items()]
         groups += [(f"the sum of part {k}: ", t) for k, t in self.sums.items()]
         found = [

@@ -22,10 +22,10 @@ def write_page(audit: AgentAudit, path: str) -> None:
 def page(audit: AgentAudit) -> str:
     """The report as HTML."""
     verdict = "pass" if audit.passed else "fail"
-    attacked = [
-        (s.name, f"{s.declared:.5g}", "" if math.isnan(s.found) else f"{s.found:.5g}", s.verdict)
-        for s in audit.statistics
-    ]
+    attacked = []
+    for s in audit.statistics:
+        found = "" if math.isnan(s.found) else f"{s.found:.5g}"
+        attacked.append((s.name, f"{s.declared:.5g}", found, s.failure or "pass"))
     parts = [
         f"<h1>Audit of {escape(audit.agent)} on {escape(audit.world)}: "
         f"<span class='{verdict}'>{verdict}</span></h1><p>{escape(str(audit.guarantee))}</p>"
@@ -98,10 +98,8 @@ def _picture(transcript: Transcript) -> str:
         (-transcript.other_losses, "#D55E00", "the other", -1.0),
     )
     spread = max(float(np.std(losses)) for losses, *_ in pairs) or 1.0
-    ends = (
-        min(float(losses.min()) for losses, *_ in pairs) - spread / 2,
-        max(float(losses.max()) for losses, *_ in pairs) + spread / 2,
-    )
+    both = np.concatenate([losses for losses, *_ in pairs])
+    ends = float(both.min()) - spread / 2, float(both.max()) + spread / 2
     grid = np.linspace(*ends, 400)
     for losses, colour, label, sign in pairs:
         axes.hist(losses, bins=40, range=ends, density=True, color=colour, alpha=0.35, label=label)

@@ -40,8 +40,6 @@ class Run:
         blocks: the users' data, by release.
         policies: those that served them, and the last one.
         snapshots: what is public of the agent, before anything and after every release.
-        gate: what passed the gate.
-        guarantee: in words, at the end.
         said: what was logged or printed.
         shown: what else whoever holds the agent can see, after every release; where it was asked.
     """
@@ -116,15 +114,10 @@ class Trial:
         show: bool = False,
         warn: Literal["always", "error"] = "always",
     ) -> Run:
-        """Serves all users: the world's own, or others, block by block.
+        """A fresh agent, or this one, serves a stream of the world's users, or others, by blocks.
 
-        Args:
-            agent: who serves them; a fresh one by default.
-            users: who is served.
-            script: what is released instead of what would be.
-            stream: which of the world's users.
-            show: whether to look at everything that can be seen of the agent.
-            warn: what becomes of warnings.
+        What is released is the ``script``, if there is one; ``show`` looks at everything that can
+        be seen of the agent, ``warn`` says what becomes of warnings.
         """
         agent = self.make() if agent is None else agent
         rng = self.rng(stream)
@@ -142,11 +135,11 @@ class Trial:
                     served = users[len(seen)]
                 returned = agent.learn(served)
                 seen.append(raw_block(served))
-                if agent.releases != releases + 1:
-                    raise CheckFailed(
-                        f"a whole block of {seen[-1].users} users must lead to one release, but "
-                        f"releases went from {releases} to {agent.releases}"
-                    )
+                require(
+                    agent.releases == releases + 1,
+                    f"a whole block of {seen[-1].users} users must lead to one release, but "
+                    f"releases went from {releases} to {agent.releases}",
+                )
                 policies.append(agent.policy)
                 snapshots.append(snapshot(agent))
                 if show:

@@ -82,25 +82,23 @@ class WatchedGate:
                 return original(gate, *args, **options)
             self.inside = True
             try:
-                curator: Curator = gate if isinstance(gate, Curator) else gate._curator
-                here = curator.blocks
+                here = _curator(gate).blocks
                 result = original(gate, *args, **options)
             finally:
                 self.inside = False
-            return self._write_down(gate, curator, here, args, options, result)
+            return self._write_down(gate, here, args, options, result)
 
         return release
 
     def _write_down(
         self,
         gate: Curator | Stream,
-        curator: Curator,
         here: tuple[int, ...],
         args: tuple[Any, ...],
         options: dict[str, Any],
         result: Release,
     ) -> Release:
-        std = math.nan
+        curator, std = _curator(gate), math.nan
         newest = len(curator._block_users) - 1
         if isinstance(gate, Stream):
             block = args[0] if args else options.get("block")
@@ -118,19 +116,10 @@ class WatchedGate:
         place = len(self.passages)
         if place < len(self.script):
             result = curator.last_release = self.script[place]
-        self.passages.append(
-            Passage(
-                curator,
-                gate if isinstance(gate, Stream) else None,
-                statistic,
-                numbers,
-                stated,
-                options.get("mask"),
-                _shares(numbers, newest, options),
-                result,
-                std,
-            )
-        )
+        stream = gate if isinstance(gate, Stream) else None
+        mask, shares = options.get("mask"), _shares(numbers, newest, options)
+        passage = (curator, stream, statistic, numbers, stated, mask, shares, result, std)
+        self.passages.append(Passage(*passage))
         return result
 
     def contributions(self, passage: Passage) -> dict[int, Floats]:
@@ -139,6 +128,10 @@ class WatchedGate:
             number: passage.statistic.contributions(self.blocks[passage.gate, number])
             for number in passage.blocks
         }
+
+
+def _curator(gate: Curator | Stream) -> Curator:
+    return gate if isinstance(gate, Curator) else gate._curator
 
 
 def _shares(numbers: Sequence[int], newest: int, options: Mapping[str, Any]) -> tuple[float, ...]:
@@ -208,12 +201,9 @@ def snapshot(agent: Any) -> dict[str, str]:
     """All that is public of an agent and its algorithm, by name."""
     public = {name: digest_of(getattr(agent, name)) for name in _NAMES}
     for part in _parts(agent):
-        public |= {
-            name: digest_of(value)
-            for name, value in _attributes(part)
-            # Of which the seed may be another one: that of a resumed run comes from its save.
-            if name != "setting"
-        }
+        # Of a setting the seed may be another one: that of a resumed run comes from its save.
+        shown = [pair for pair in _attributes(part) if pair[0] != "setting"]
+        public |= {name: digest_of(value) for name, value in shown}
     return public
 
 
@@ -235,24 +225,16 @@ def on_show(agent: Any) -> dict[str, str]:
         for text in (repr, str):
             shown = f"{text.__name__} of {type(part).__name__}"
             found[shown] = _ADDRESS.sub("", text(part))
-        names |= {*_properties(type(part))}
-    for name in sorted(names):
+        for cls in type(part).__mro__:
+            kinds = property, cached_property
+            names |= {name for name, value in vars(cls).items() if isinstance(value, kinds)}
+    # Those that no snapshot has.
+    for name in sorted(name for name in names - {*_NAMES} if not name.startswith("_")):
         try:
             found[name] = digest_of(getattr(agent, name))
         except Exception as error:
             found[name] = repr(error)
     return found
-
-
-def _properties(kind: type[Any]) -> list[str]:
-    """The names of public properties that no snapshot has."""
-    found = [
-        name
-        for cls in kind.__mro__
-        for name, value in vars(cls).items()
-        if isinstance(value, (property, cached_property))
-    ]
-    return sorted(name for name in {*found} - {*_NAMES} if not name.startswith("_"))
 
 
 def difference(first: dict[str, str], second: dict[str, str]) -> list[str]:

@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.audit.made_up_users import Sample, mixed
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, Floats
 
-Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 
 # How many directions walkers have in one block; each has two walks.
@@ -27,9 +26,7 @@ _WALKS = 16
 def worst_users(spec: Any, policy: Any = None) -> Sample:
     """The sampler for a world, by what its spec says.
 
-    Args:
-        spec: of a world.
-        policy: the deterministic policy that the users follow, where only those count who do.
+    Where only those count who follow a deterministic ``policy``, they do.
 
     >>> from tacit.tabular import riverswim
     >>> worst_users(riverswim(3, 4).spec)(np.random.default_rng(0), 5)
@@ -43,17 +40,17 @@ def worst_users(spec: Any, policy: Any = None) -> Sample:
     sizes: list[Any] = [getattr(spec, name, None) for name in ("states", "actions", "horizon")]
     if not all(isinstance(size, int) for size in sizes):
         raise InvalidArgument(f"no worst users are known for a spec of type {type(spec).__name__}")
+    states, actions, horizon = sizes
     table = getattr(policy, "actions", None)
     table = table if isinstance(table, np.ndarray) else None
     features = getattr(spec, "features", None)
     if isinstance(features, np.ndarray) and features.ndim == 3:
-        return opposite_users(features, sizes[2], table)
-    states, actions, horizon = sizes
+        return opposite_users(features, horizon, table)
     settled = settled_users(states, actions, horizon, table)
     if hasattr(spec, "transition_features"):
         # Some of what a mixture agent asks is of all users, some of those who follow its policy.
         psi = spec.transition_features
-        return mixed(far_walkers(psi, sizes[2], spec.center, spec.directions), settled)
+        return mixed(far_walkers(psi, horizon, spec.center, spec.directions), settled)
     return settled
 
 
@@ -115,11 +112,8 @@ def far_walkers(
     numbers. Half of the walks only count steps that lead back to where they began, and so repeat
     one step: sums of all steps are longest for those.
 
-    Args:
-        features: psi, (S, A, d, S).
-        horizon: H.
-        center: of the weights, (d,): p0 is <psi, center>; nothing by default.
-        directions: of the weights, (d, k): x is psi along these; all by default.
+    Features psi are (S, A, d, S). p0 is <psi, center>, for a center (d,) of the weights, or
+    nothing; x is psi along directions (d, k) of the weights, or along all.
     """
     psi = np.asarray(features, dtype=np.float64)
     S, d = psi.shape[0], psi.shape[2]
@@ -203,10 +197,9 @@ def saturating_users(states: int, controls: int, horizon: int) -> Sample:
         path = np.repeat(inputs[:, :, :states], horizon + 1, axis=1)
         ends = _directions(rng, users, states)[:, np.newaxis] * lengths
         path[:, 1:] = np.where(rng.random((users, 1, 1)) < 0.3, ends, path[:, 1:])
-        actions = np.repeat(inputs[:, :, states:], horizon, axis=1)
-        return Block(
-            users, {"states": path, "actions": actions, "lengths": np.full(users, horizon + 1)}
-        )
+        actions, ended = np.repeat(inputs[:, :, states:], horizon, axis=1), horizon + 1
+        arrays = {"states": path, "actions": actions, "lengths": np.full(users, ended)}
+        return Block(users, arrays)
 
     return sample
 
@@ -217,7 +210,7 @@ def _directions(rng: np.random.Generator, users: int, size: int) -> Floats:
     axes = np.eye(size)[rng.integers(0, size, users)] * rng.choice([-1.0, 1.0], (users, 1))
     vectors = np.where(rng.random((users, 1)) < 0.5, axes, vectors)
     lengths: Floats = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-300), dtype=np.float64)
+    return vectors / np.maximum(lengths, 1e-300)
 
 
 def cornered_users(

@@ -15,7 +15,7 @@ from tacit.audit.trial import Run, Trial
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.curators.gate import Curator, Stream
 from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.errors import CheckFailed
+from tacit.privacy.errors import require
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block, Bools, Statistic
 
@@ -47,8 +47,7 @@ def check_sensitivity(trial: Trial) -> None:
     with silence():
         quiet = trial.play()
     wrong = off_by(quiet.gate)
-    if wrong is not None:
-        raise CheckFailed(wrong)
+    require(wrong is None, str(wrong))
 
 
 def _check_many(statistic: Statistic, pair: Block) -> None:
@@ -57,43 +56,46 @@ def _check_many(statistic: Statistic, pair: Block) -> None:
     longest = int(np.linalg.norm(vectors, axis=1).argmax())
     many = some_rows(pair, np.full(_MANY, longest))
     gap = np.abs(statistic.total(many) - _MANY * vectors[longest]).max()
-    if gap > 1e-9 * _MANY * statistic.l2(Relation.ZERO_OUT):
-        raise CheckFailed(f"{statistic.name}: the total of {_MANY} equal users is off by {gap:.4g}")
+    fits = bool(gap <= 1e-9 * _MANY * statistic.l2(Relation.ZERO_OUT))
+    require(fits, f"{statistic.name}: the total of {_MANY} equal users is off by {gap:.4g}")
 
 
 def check_budget(trial: Trial) -> None:
     """Everybody is counted as often as the guarantee allows for, and pays for it."""
-    guarantee = trial.make().guarantee
-    declared = _budget(trial)
+    guarantee, privacy = trial.make().guarantee, trial.privacy
+    declared = trial.budget or Budget(privacy.epsilon, privacy.delta)
     stated = Budget(guarantee.epsilon, guarantee.delta)
-    if abs(stated.epsilon - declared.epsilon) > 1e-9 * declared.epsilon or (
-        stated.delta != declared.delta
-    ):
-        raise CheckFailed(f"the guarantee states {stated}, but the budget is {declared}")
+    near = abs(stated.epsilon - declared.epsilon) <= 1e-9 * declared.epsilon
+    require(
+        near and stated.delta == declared.delta,
+        f"the guarantee states {stated}, but the budget is {declared}",
+    )
     for name in ("relation", "episodes_per_user"):
-        stands, asked = getattr(guarantee, name), getattr(trial.privacy, name)
-        if stands != asked:
-            raise CheckFailed(f"the guarantee is for {name} {stands}, not {asked}")
-    gate, limit = trial.first.gate, _limit(trial)
+        stands, asked = getattr(guarantee, name), getattr(privacy, name)
+        require(stands == asked, f"the guarantee is for {name} {stands}, not {asked}")
+    gate, limit = trial.first.gate, None
+    if privacy.joint:
+        given: JointDP = replace(privacy, epsilon=declared.epsilon, delta=declared.delta)
+        limit = given.episode_limit
     entered = sum(block.users for block in gate.blocks.values())
-    if entered > trial.users:
-        raise CheckFailed(
-            f"{trial.users} users came, and {entered} entered the gate: somebody entered twice"
-        )
+    require(
+        entered <= trial.users,
+        f"{trial.users} users came, and {entered} entered the gate: somebody entered twice",
+    )
     spent: dict[tuple[Curator, int], float] = {}
     streams: set[tuple[Stream, int]] = set()
     for passage in gate.passages:
         if not isinstance(passage.gate, JointCurator):
             continue
         for number in passage.blocks:
-            if passage.stream is not None and (passage.stream, number) in streams:
-                raise CheckFailed(f"block {number} entered stream {passage.stream.name} twice")
             if passage.stream is not None:
+                first = (passage.stream, number) not in streams
+                require(first, f"block {number} entered stream {passage.stream.name} twice")
                 streams.add((passage.stream, number))
             spent[passage.gate, number] = passage.gate.spent(number)
     for (_, number), cost in spent.items():
-        if limit is None or cost > limit * (1.0 + 1e-9):
-            raise CheckFailed(f"block {number} has spent {cost:.6g}, an episode has {limit}")
+        within = limit is not None and cost <= limit * (1.0 + 1e-9)
+        require(within, f"block {number} has spent {cost:.6g}, an episode has {limit}")
     _check_returning(trial)
 
 
@@ -112,26 +114,25 @@ def _check_returning(trial: Trial) -> None:
     ]
     users = [with_ids(block, who) for block, who in zip(trial.first.blocks, ids, strict=True)]
     returning = trial.play(users=users, script=trial.first.script)
-    counted = _counted(
-        ids, trial.privacy.episodes_per_user, getattr(trial.privacy, "disjoint", False)
-    )
+    once = getattr(trial.privacy, "disjoint", False)
+    counted = _counted(ids, trial.privacy.episodes_per_user, once)
     pairs = zip(_by_curator(trial.first), _by_curator(returning), strict=True)
     for everybody, admitted in pairs:
         # An agent may take its users to the gate in a way of its own.
         if everybody.users != counted.size:
             continue
         expected = everybody.take(counted)
-        if admitted.users != expected.users:
-            raise CheckFailed(
-                f"of {counted.size} users, some of whom came again, {admitted.users} episodes are "
-                f"counted, not {expected.users}: ids do not reach the gate"
-            )
+        require(
+            admitted.users == expected.users,
+            f"of {counted.size} users, some of whom came again, {admitted.users} episodes are "
+            f"counted, not {expected.users}: ids do not reach the gate",
+        )
         for name, array in expected.arrays.items():
-            if array.tobytes() != np.asarray(admitted[name], dtype=array.dtype).tobytes():
-                raise CheckFailed(
-                    f"of users who came again other episodes are counted than the first "
-                    f"({name} differ): ids at the gate are not those of their rows"
-                )
+            require(
+                array.tobytes() == np.asarray(admitted[name], dtype=array.dtype).tobytes(),
+                f"of users who came again other episodes are counted than the first "
+                f"({name} differ): ids at the gate are not those of their rows",
+            )
 
 
 def _counted(ids: Sequence[Sequence[int]], most: int, once_per_block: bool) -> Bools:
@@ -153,18 +154,3 @@ def _by_curator(run: Run) -> list[Block]:
     for (curator, _), block in run.gate.blocks.items():
         found.setdefault(curator, []).append(block)
     return [joined(blocks) for blocks in found.values()]
-
-
-def _budget(trial: Trial) -> Budget:
-    if trial.budget is not None:
-        return trial.budget
-    return Budget(trial.privacy.epsilon, trial.privacy.delta)
-
-
-def _limit(trial: Trial) -> float | None:
-    """What an episode may cost under the declared budget."""
-    if not trial.privacy.joint:
-        return None
-    budget = _budget(trial)
-    given: JointDP = replace(trial.privacy, epsilon=budget.epsilon, delta=budget.delta)
-    return given.episode_limit

@@ -18,7 +18,7 @@ from tacit.audit.made_up_users import (
 )
 from tacit.audit.trial import Run, Trial
 from tacit.audit.watched_gate import require_same
-from tacit.privacy.errors import CheckFailed
+from tacit.privacy.errors import require
 from tacit.privacy.statistic import Block
 
 Warn: TypeAlias = Literal["always", "error"]
@@ -36,35 +36,29 @@ def check_data_flow(trial: Trial) -> None:
     last = len(trial.first.blocks) - 1
     for where in sorted({0, last // 2, last}):
         row = int(rng.integers(0, trial.first.blocks[where].users))
-        changed = list(trial.first.blocks)
-        changed[where] = with_row(changed[where], row, strangers[where])
-        _one_changed(trial, "one user replaced", changed)
+        _one_changed(trial, "one user replaced", where, row, strangers[where])
     for where in sorted({0, last // 2, max(0, last - 1), last}):
-        changed = list(trial.first.blocks)
-        changed[where] = strangers[where]
-        _block_changed(trial, where, changed)
+        _block_changed(trial, where, strangers[where])
 
 
 def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "always") -> Run:
     """The same releases with other users: everything public must be the same."""
     other = trial.play(users=users, script=trial.first.script, show=True, warn=warn)
-    trial.same(f"the releases were the same {what}", other, trial.again)
+    same = f"the releases were the same {what}"
+    trial.same(same, other, trial.again)
     mine, theirs = trial.first.gate.passages, other.gate.passages
     for place, (asked, also) in enumerate(zip(mine, theirs, strict=False)):
-        if asked.request != also.request:
-            raise CheckFailed(
-                f"the releases were the same {what}, and yet another statistic, block, weight "
-                f"or cost was asked for at release {place}"
-            )
-    if len(mine) != len(theirs):
-        raise CheckFailed(f"{what}: {len(theirs)} releases instead of {len(mine)}")
-    if trial.again.said != other.said:
-        raise CheckFailed(
-            f"the releases were the same {what}, and yet what was logged or printed differs"
+        require(
+            asked.request == also.request,
+            f"{same}, and yet another statistic, block, weight or cost was asked for at release "
+            f"{place}",
         )
+    as_many = len(mine) == len(theirs)
+    require(as_many, f"{what}: {len(theirs)} releases instead of {len(mine)}")
+    quiet = trial.again.said == other.said
+    require(quiet, f"{same}, and yet what was logged or printed differs")
     for r, (one, two) in enumerate(zip(trial.again.shown, other.shown, strict=True), start=1):
-        where = f"the releases were the same {what}:"
-        require_same(one, two, where, f"differ at release {r}")
+        require_same(one, two, f"{same}:", f"differ at release {r}")
     return other
 
 
@@ -78,26 +72,27 @@ def _changed(trial: Trial, other: Run) -> Iterator[tuple[int, int]]:
                 yield number, rows
 
 
-def _block_changed(trial: Trial, where: int, users: Sequence[Block]) -> None:
+def _block_changed(trial: Trial, where: int, others: Block) -> None:
     """Whoever came in one block is in no other."""
+    users = list(trial.first.blocks)
+    users[where] = others
     what = f"all users of block {where} replaced"
     for number, changed in _changed(trial, _replay(trial, f"with {what}", users)):
-        if number != where:
-            raise CheckFailed(
-                f"{what}: the contributions of {changed} users of block {number} changed: they "
-                "are in both"
-            )
+        words = f"{what}: the contributions of {changed} users of block {number} changed"
+        require(number == where, f"{words}: they are in both")
 
 
-def _one_changed(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "always") -> None:
-    """Nobody's contribution but hers changes, and hers in one block."""
+def _one_changed(
+    trial: Trial, what: str, where: int, row: int, others: Block, warn: Warn = "always"
+) -> None:
+    """Nobody's contribution but hers, in a row of a block, changes, and hers in one block."""
+    users = list(trial.first.blocks)
+    users[where] = with_row(users[where], row, others)
     touched: set[int] = set()
     for number, changed in _changed(trial, _replay(trial, f"with {what}", users, warn)):
-        if changed > 1:
-            raise CheckFailed(f"{what}: the contributions of {changed} users changed")
+        require(changed <= 1, f"{what}: the contributions of {changed} users changed")
         touched.add(number)
-    if len(touched) > 1:
-        raise CheckFailed(f"{what}: she is in several blocks, {sorted(touched)}")
+    require(len(touched) <= 1, f"{what}: she is in several blocks, {sorted(touched)}")
 
 
 def check_hostile(trial: Trial) -> None:
@@ -120,16 +115,13 @@ def _check_values(trial: Trial) -> None:
     for kind in hostile[0]:
         where = int(rng.integers(0, last + 1))
         row = int(rng.integers(0, trial.first.blocks[where].users))
-        changed = list(trial.first.blocks)
-        changed[where] = with_row(changed[where], row, hostile[where][kind])
-        _one_changed(trial, f"one user's values {kind}", changed, "error")
+        whose = f"one user's values {kind}"
+        _one_changed(trial, whose, where, row, hostile[where][kind], "error")
         _replay(trial, f"with everybody's values {kind}", [b[kind] for b in hostile], "error")
     if "versions" in trial.first.blocks[0].arrays and trial.private_columns is None:
         first = trial.first.policies[0].version
-        changed = list(trial.first.blocks)
-        changed[last] = with_row(changed[last], 0, of_version(changed[last], first))
-        _one_changed(trial, "one user of an old policy", changed, "error")
         old = [of_version(block, first) for block in trial.first.blocks]
+        _one_changed(trial, "one user of an old policy", last, 0, old[last], "error")
         _replay(trial, "with everybody of an old policy", old, "error")
 
 
@@ -147,13 +139,13 @@ def _check_masks(trial: Trial) -> None:
         other = Block(raw.users, dict(raw.arrays) | {"actions": (actions + 1) % policy.n_actions})
         checks_version = not passage.statistic.contributions(version).any()
         checks_actions = not passage.statistic.contributions(other).any()
-        if checks_version and not checks_actions:
-            raise CheckFailed(
-                f"release {place}: counts are of one policy's version, but count actions that "
-                "it never takes"
-            )
-        if checks_actions and not checks_version:
-            raise CheckFailed(
-                f"release {place}: counts are masked by the policy, but count users who "
-                "followed another version"
-            )
+        require(
+            checks_actions or not checks_version,
+            f"release {place}: counts are of one policy's version, but count actions that it "
+            "never takes",
+        )
+        require(
+            checks_version or not checks_actions,
+            f"release {place}: counts are masked by the policy, but count users who followed "
+            "another version",
+        )

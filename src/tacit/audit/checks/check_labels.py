@@ -6,12 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtr
 
 from tacit.audit.made_up_users import raw_block
 from tacit.audit.trial import SEED, Trial
 from tacit.core.permuted import PermutedWorld
 from tacit.core.world import Form
-from tacit.privacy.errors import CheckFailed
+from tacit.privacy.errors import require
 from tacit.privacy.statistic import Block, Floats
 
 # Six standard deviations: a false alarm in 1e9 tests.
@@ -31,13 +32,12 @@ def check_ties(trial: Trial) -> None:
             shares.setdefault(r, []).append(_shares(trial, policy, rng))
     for r, seen in shares.items():
         chance = _chance_of_means(np.array(seen), 1.0 / actions)
-        if chance < _ALARM:
-            mean = np.mean(seen, axis=0).round(3).tolist()
-            raise CheckFailed(
-                f"at release {r}, with all rewards equal and labels in random order, actions "
-                f"are chosen in shares {mean}: ties are not broken at random "
-                f"(chance {chance:.1e})"
-            )
+        mean = np.mean(seen, axis=0).round(3).tolist()
+        require(
+            chance >= _ALARM,
+            f"at release {r}, with all rewards equal and labels in random order, actions are "
+            f"chosen in shares {mean}: ties are not broken at random (chance {chance:.1e})",
+        )
 
 
 def _shares(trial: Trial, policy: Any, rng: np.random.Generator) -> Floats:
@@ -66,12 +66,11 @@ def check_labels(trial: Trial) -> None:
     gap = abs(float(means[0].mean() - means[1].mean()))
     error = math.sqrt(sum(float(m.var(ddof=1)) / m.size for m in means))
     # Few seeds have heavier tails than normal ones: two more standard deviations.
-    if gap > (_SIGMAS + 2.0) * error + 1e-9:
-        raise CheckFailed(
-            f"with actions named the other way round a user earns {means[1].mean():.4g} "
-            f"instead of {means[0].mean():.4g} on average ({gap / max(error, 1e-300):.1f} "
-            "standard deviations)"
-        )
+    require(
+        gap <= (_SIGMAS + 2.0) * error + 1e-9,
+        f"with actions named the other way round a user earns {means[1].mean():.4g} instead of "
+        f"{means[0].mean():.4g} on average ({gap / max(error, 1e-300):.1f} standard deviations)",
+    )
 
 
 class _Unpaid(PermutedWorld):
@@ -85,8 +84,6 @@ class _Unpaid(PermutedWorld):
 
 def _chance_of_means(samples: Floats, expected: float) -> float:
     """The chance of means so far from what is expected, by Student's t, over all columns."""
-    from scipy.special import stdtr
-
     runs, columns = samples.shape
     gap = np.abs(samples.mean(axis=0) - expected)
     error = samples.std(axis=0, ddof=1) / math.sqrt(runs)

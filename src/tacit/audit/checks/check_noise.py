@@ -13,7 +13,7 @@ from tacit.audit.watched_gate import Passage
 from tacit.privacy.curators.gate import Stream
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import report
-from tacit.privacy.errors import CheckFailed
+from tacit.privacy.errors import require
 
 # Numbers of noise that are looked at, and runs that they come from.
 _NOISE_VALUES = 2000
@@ -38,13 +38,12 @@ def check_noise(trial: Trial) -> None:
         record.runs < _FEWEST_NOISE_RUNS or record.values < _NOISE_VALUES
     ):
         n = record.runs
-        found = measured(trial.first.gate if n == 0 else trial.play(trial.make(n), stream=n).gate)
+        found = measured(gate if n == 0 else trial.play(trial.make(n), stream=n).gate)
         if found is None:
             break
         record.add(found)
     wrong = record.wrong() + _wrong_bits(trial)
-    if wrong:
-        raise CheckFailed("; ".join(wrong[:3]))
+    require(not wrong, "; ".join(wrong[:3]))
     if trial.privacy.joint:
         _check_real_noise(trial)
 
@@ -77,28 +76,25 @@ def _check_real_noise(trial: Trial) -> None:
         record.add(measured(gate) or [])
     parts = released[0].parts
     same = [name for name in parts if np.array_equal(parts[name], released[1][name])]
-    if same:
-        raise CheckFailed(
-            f"two real runs with the same public seed, clock and shared generators release the "
-            f"same {', '.join(same)}: their noise can be computed"
-        )
+    require(
+        not same,
+        f"two real runs with the same public seed, clock and shared generators release the "
+        f"same {', '.join(same)}: their noise can be computed",
+    )
     wrong = record.wrong()
-    if wrong:
-        raise CheckFailed(f"in real runs, {'; '.join(wrong[:3])}")
+    require(not wrong, f"in real runs, {'; '.join(wrong[:3])}")
 
 
 def _audit_stream(stream: JointStream, passage: Passage) -> None:
-    counter = stream.counter
-    privacy = stream._curator.privacy
+    counter, privacy = stream.counter, stream._curator.privacy
     needed = stream.statistic.sensitivity(privacy.relation, privacy.norm)
     covered = stream.step * counter.sensitivity
-    if covered < needed * (1.0 - 1e-12):
-        raise CheckFailed(
-            f"the counter's sensitivity is {covered:.6g}, the statistic's is {needed:.6g}"
-        )
+    require(
+        covered >= needed * (1.0 - 1e-12),
+        f"the counter's sensitivity is {covered:.6g}, the statistic's is {needed:.6g}",
+    )
     if counter.releases is None or counter.releases > _AUDITED_RELEASES:
         return
-    audit = audit_counter(counter)
-    cost = passage.release.cost
-    if cost is None or audit.cost > cost * (1.0 + 1e-9):
-        raise CheckFailed(f"the stream charges {cost}, but {audit}")
+    audit, cost = audit_counter(counter), passage.release.cost
+    paid = cost is not None and audit.cost <= cost * (1.0 + 1e-9)
+    require(paid, f"the stream charges {cost}, but {audit}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -12,7 +11,7 @@ from tacit.audit.made_up_users import joined, some_rows, with_ids
 from tacit.audit.trial import Trial
 from tacit.audit.watched_gate import require_same, snapshot
 from tacit.core.world import Form
-from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import HorizonExceeded, InvalidArgument, require
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Block
 from tacit.simulation.run import run
@@ -29,31 +28,28 @@ def check_protocol(trial: Trial) -> None:
     }
     for name, kind in kinds.items():
         value = getattr(agent, name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise CheckFailed(f"{name} is {value!r}, but must be of type {kind.__name__}")
-    if agent.form not in get_args(Form):
-        raise CheckFailed(f"form is {agent.form!r}, but must be one of {get_args(Form)}")
-    if agent.users != trial.users or agent.releases != 0 or agent.block_users < 1:
-        raise CheckFailed(
-            f"made for {trial.users} users, a fresh agent states users = {agent.users}, "
-            f"releases = {agent.releases} and block_users = {agent.block_users}"
-        )
-    if agent.spec != trial.world.spec:
-        raise CheckFailed(f"spec is {agent.spec!r}, but the world's is {trial.world.spec!r}")
+        fits = isinstance(value, kind) and not isinstance(value, bool)
+        require(fits, f"{name} is {value!r}, but must be of type {kind.__name__}")
+    forms, spec = get_args(Form), trial.world.spec
+    require(agent.form in forms, f"form is {agent.form!r}, but must be one of {forms}")
+    require(
+        agent.users == trial.users and agent.releases == 0 and agent.block_users >= 1,
+        f"made for {trial.users} users, a fresh agent states users = {agent.users}, "
+        f"releases = {agent.releases} and block_users = {agent.block_users}",
+    )
+    require(agent.spec == spec, f"spec is {agent.spec!r}, but the world's is {spec!r}")
     served = sum(block.users for block in trial.first.blocks)
-    if served != trial.users:
-        raise CheckFailed(f"{served} users were served, {trial.users} were declared")
+    require(served == trial.users, f"{served} users were served, {trial.users} were declared")
     versions = [policy.version for policy in trial.first.policies]
-    if any(b <= a for a, b in pairwise(versions)):
-        raise CheckFailed(f"versions of published policies must increase, got {versions}")
+    increase = all(a < b for a, b in pairwise(versions))
+    require(increase, f"versions of published policies must increase, got {versions}")
     trial.same("the same seeds again", trial.play())
     agent = trial.make()
-    result = run(agent, trial.world, trial.seed, progress=False)
-    if int(result.served[-1]) != trial.users or agent.block_users != 0:
-        raise CheckFailed(f"tacit.run served {int(result.served[-1])} of {trial.users} users")
+    served = int(run(agent, trial.world, trial.seed, progress=False).served[-1])
+    everybody = served == trial.users and agent.block_users == 0
+    require(everybody, f"tacit.run served {served} of {trial.users} users")
     agent.publish(trial.folder / "policy")
-    if not (trial.folder / "policy").stat().st_size:
-        raise CheckFailed("publish wrote an empty file")
+    require((trial.folder / "policy").stat().st_size > 0, "publish wrote an empty file")
 
 
 def check_chunks(trial: Trial) -> None:
@@ -65,10 +61,10 @@ def check_chunks(trial: Trial) -> None:
         cuts = np.sort(rng.choice(np.arange(1, block.users), pieces - 1, replace=False))
         edges = [0, *(int(cut) for cut in cuts), block.users]
         for start, stop in pairwise(edges):
-            if agent.block_users != block.users - start:
-                raise CheckFailed(
-                    f"{start} of {block.users} users came, and block_users is {agent.block_users}"
-                )
+            require(
+                agent.block_users == block.users - start,
+                f"{start} of {block.users} users came, and block_users is {agent.block_users}",
+            )
             # Whoever fills a buffer again changes nobody who waits for her block.
             part = block.take(slice(start, stop)).sealed()
             agent.learn(part)
@@ -92,21 +88,16 @@ def check_chunks(trial: Trial) -> None:
 
 def check_refusals(trial: Trial) -> None:
     """What cannot be taken is refused, and changes nothing."""
-    block = trial.first.blocks[0]
+    agent, block = trial.make(), trial.first.blocks[0]
     half = max(1, block.users // 2)
     rest = block.take(slice(half, block.users))
-    agent = trial.make()
-    trial.refuse(agent, _too_many(trial, trial.users + 1), HorizonExceeded)
-    for wrong in _wrong_shapes(block):
-        trial.refuse(agent, wrong, InvalidArgument)
+    _refuse_all(trial, agent, block, trial.users)
     one = trial.world.simulate(agent.policy, 1, trial.rng(2), "episodes")
     ids = not isinstance(one, Block)
     if ids and half < block.users:
         agent.learn(with_ids(block.take(slice(0, half)), range(half)))
         trial.refuse(agent, rest, InvalidArgument, "users without ids after users with ids")
-        trial.refuse(agent, _too_many(trial, trial.users - half + 1), HorizonExceeded)
-        for wrong in _wrong_shapes(rest):
-            trial.refuse(agent, wrong, InvalidArgument)
+        _refuse_all(trial, agent, rest, trial.users - half)
         agent.learn(with_ids(rest, range(half, block.users)))
         later = enumerate(trial.first.blocks[1:], start=1)
         users = [with_ids(other, range(10**6 * r, 10**6 * r + other.users)) for r, other in later]
@@ -119,16 +110,14 @@ def check_refusals(trial: Trial) -> None:
     trial.refuse(agent, block.take(slice(0, 1)), HorizonExceeded)
 
 
-def _too_many(trial: Trial, users: int) -> Block:
-    block = trial.first.blocks[0]
-    return some_rows(block, np.arange(users) % block.users)
-
-
-def _wrong_shapes(block: Block) -> Iterator[Block]:
-    """Each array a column short or left out, or with an axis too many."""
+def _refuse_all(trial: Trial, agent: Any, block: Block, most: int) -> None:
+    """One user too many; each array a column short or left out, or with an axis too many."""
+    first = trial.first.blocks[0]
+    too_many = some_rows(first, np.arange(most + 1) % first.users)
+    trial.refuse(agent, too_many, HorizonExceeded)
     for name, array in block.arrays.items():
+        others = {k: a for k, a in block.arrays.items() if k != name}
         # A statistic may do without some of them.
         if array.ndim > 1:
-            yield Block(block.users, dict(block.arrays) | {name: array[:, :-1]})
-            yield Block(block.users, dict(block.arrays) | {name: array[..., np.newaxis]})
-            yield Block(block.users, {k: a for k, a in block.arrays.items() if k != name})
+            for wrong in ({name: array[:, :-1]}, {name: array[..., np.newaxis]}, {}):
+                trial.refuse(agent, Block(block.users, others | wrong), InvalidArgument)

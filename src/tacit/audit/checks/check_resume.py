@@ -11,19 +11,18 @@ import numpy as np
 from tacit.audit.trial import Trial
 from tacit.audit.watched_gate import WatchedGate, digest_of, require_same, snapshot
 from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument, require
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.statistic import Block
 
 
 def check_resume(trial: Trial) -> None:
     """A simulation that was saved goes on as if it had not been."""
-    path = trial.folder / "state"
+    path, agent = trial.folder / "state", trial.make()
     # In the middle of a block, and not of the first one where there are several.
     middle = len(trial.first.blocks) // 2
     block = trial.first.blocks[middle]
     half = block.users // 2
-    agent = trial.make()
     for earlier in trial.first.blocks[:middle]:
         agent.learn(earlier)
     if half:
@@ -53,8 +52,8 @@ def check_real(trial: Trial) -> None:
         trial.refuse(agent, block, InvalidArgument, "raw data for a real local curator")
         return
     path, ledger = trial.folder / "real", trial.folder / "ledger"
-    if agent.guarantee.simulation_only:
-        raise CheckFailed("without noise_seed the guarantee says that it is a simulation")
+    real = not agent.guarantee.simulation_only
+    require(real, "without noise_seed the guarantee says that it is a simulation")
     half = block.users // 2
     before, after = block.take(slice(0, half)), block.take(slice(half, block.users))
     if len(trial.first.blocks) > 1:
@@ -69,8 +68,8 @@ def check_real(trial: Trial) -> None:
             fresh.learn(after)
         released.append(gate.passages[0].release)
     parts = released[0].parts
-    if all(np.array_equal(parts[name], released[1][name]) for name in parts):
-        raise CheckFailed("a real run that is resumed twice draws the same noise twice")
+    fresh_noise = any(not np.array_equal(parts[name], released[1][name]) for name in parts)
+    require(fresh_noise, "a real run that is resumed twice draws the same noise twice")
     agent = trial.make(real=True, ledger=ledger)
     with WatchedGate().open() as gate:
         agent.learn(before)
@@ -88,17 +87,16 @@ def check_real(trial: Trial) -> None:
 
 def _check_ledger(gate: WatchedGate, path: Path) -> None:
     """It knows of every block what the curator knows."""
-    if not path.exists():
-        raise CheckFailed("a ledger was given, and there is none after a release")
+    require(path.exists(), "a ledger was given, and there is none after a release")
     ledger = Ledger.open(path)
     for curator, number in gate.blocks:
         if not isinstance(curator, JointCurator):
             continue
         recorded, spent = ledger.spent(curator.accounts.keys[number]), curator.spent(number)
-        if spent <= 0.0 or not math.isclose(recorded, spent, rel_tol=1e-9):
-            raise CheckFailed(
-                f"block {number} has spent {spent:.6g}, and its ledger says {recorded:.6g}"
-            )
+        require(
+            spent > 0.0 and math.isclose(recorded, spent, rel_tol=1e-9),
+            f"block {number} has spent {spent:.6g}, and its ledger says {recorded:.6g}",
+        )
 
 
 def _check_autosave(trial: Trial, block: Block) -> None:
@@ -110,12 +108,11 @@ def _check_autosave(trial: Trial, block: Block) -> None:
         # Not every agent offers it.
         return
     agent.learn(block)
-    if not path.exists():
-        raise CheckFailed("autosave was given, and there is no file after a release")
+    require(path.exists(), "autosave was given, and there is no file after a release")
     fresh = trial.make(real=True)
     fresh.load(path)
-    if fresh.releases != agent.releases or digest_of(fresh.policy) != digest_of(agent.policy):
-        raise CheckFailed(
-            f"after {agent.releases} releases the file of autosave leads to another policy, "
-            f"that of {fresh.releases}"
-        )
+    require(
+        fresh.releases == agent.releases and digest_of(fresh.policy) == digest_of(agent.policy),
+        f"after {agent.releases} releases the file of autosave leads to another policy, "
+        f"that of {fresh.releases}",
+    )
