@@ -269,19 +269,23 @@ except BudgetExceeded:
 """
 
 
-def test_racing_processes_never_overspend(path):
-    workers = [
+def race(code, arguments, timeout=30):
+    """What processes that run a code at the same time print, one for each of the arguments."""
+    racers = [
         subprocess.Popen(
-            [sys.executable, "-c", SPENDER, str(path), f"worker {i}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-c", code, *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        for i in range(4)
+        for given in arguments
     ]
-    for worker in workers:  # all have started by the time they read this
-        worker.stdin.write(b"go\n")
-        worker.stdin.flush()
-    done = [int(worker.communicate(timeout=30)[0]) for worker in workers]
+    for racer in racers:  # all have started by the time they read this
+        racer.stdin.write(b"go\n")
+        racer.stdin.flush()
+    return [racer.communicate(timeout=timeout)[0] for racer in racers]
+
+
+def test_racing_processes_never_overspend(path):
+    answers = race(SPENDER, [[str(path), f"worker {i}"] for i in range(4)])
+    done = [int(answer) for answer in answers]
     ledger = Ledger.open(path)
     assert sum(done) == ledger.sequence == 64
     assert ledger.spent("shared") == 1.0
@@ -514,30 +518,39 @@ def test_crash_between_charge_and_state(run):
     assert resumed.crash_and_resume().count == 3
 
 
+def refused(run, why, *file):
+    """A save is not resumed, for a reason."""
+    with pytest.raises(DoubleSpend, match=why):
+        run.crash_and_resume(*file)
+
+
+def unrecorded(run):
+    """Pays and writes a state that is not recorded; the file before it."""
+    old = run.file
+    run.charge()
+    run.write("save 2")
+    return old
+
+
 def test_crash_between_state_and_record(run):
     run.charge()
     run.write("save 2")
     resumed = run.crash_and_resume()
     assert resumed.count == 2  # nothing is lost: the result is in the state and can be published
-    with pytest.raises(DoubleSpend, match="already resumed"):
-        run.crash_and_resume()
+    refused(run, "already resumed")
 
 
 def test_crash_between_record_and_publication(run):
-    old = run.file
-    run.charge()
-    run.write("save 2")
+    old = unrecorded(run)
     run.record()
-    with pytest.raises(DoubleSpend, match="older"):
-        run.crash_and_resume(old)
+    refused(run, "older", old)
     assert run.crash_and_resume().count == 2
 
 
 def test_crash_after_publication(run):
     old = run.file
     run.release("save 2")
-    with pytest.raises(DoubleSpend, match="older"):
-        run.crash_and_resume(old)
+    refused(run, "older", old)
     run.crash_and_resume().release("save 3")
 
 
@@ -591,28 +604,21 @@ def test_a_state_written_after_a_resume_needs_no_charge(run):
 
 def test_no_save_is_resumed_twice(run):
     run.crash_and_resume()
-    with pytest.raises(DoubleSpend, match="already resumed"):
-        run.crash_and_resume()
+    refused(run, "already resumed")
 
 
 def test_of_two_saves_of_one_moment_only_one_goes_on(run):
     """The recorded and the unrecorded state of one moment would be a fork."""
-    old = run.file
-    run.charge()
-    run.write("save 2")
+    old = unrecorded(run)
     new = run.file
     run.crash_and_resume(old)
-    with pytest.raises(DoubleSpend, match="older"):
-        run.crash_and_resume(new)
+    refused(run, "older", new)
 
 
 def test_of_two_saves_of_one_moment_only_one_goes_on_the_other_way(run):
-    old = run.file
-    run.charge()
-    run.write("save 2")
+    old = unrecorded(run)
     run.crash_and_resume()
-    with pytest.raises(DoubleSpend, match="older"):
-        run.crash_and_resume(old)
+    refused(run, "older", old)
 
 
 def test_a_copy_of_the_state_written_after_a_save_is_no_second_life(run):
@@ -620,22 +626,19 @@ def test_a_copy_of_the_state_written_after_a_save_is_no_second_life(run):
     copy = run.file
     run.write("save 2")
     run.record()
-    with pytest.raises(DoubleSpend, match="older"):
-        run.crash_and_resume(copy)
+    refused(run, "older", copy)
 
 
 def test_a_published_charge_ends_older_saves(run):
     run.ledger.charge({"x": 0.5}, "published at once")
-    with pytest.raises(DoubleSpend, match="older"):
-        run.crash_and_resume()
+    refused(run, "older")
 
 
 def test_a_published_charge_between_pending_ones_ends_older_saves(run):
     run.charge()
     run.ledger.charge({"x": 0.5}, "published at once")
     run.charge()
-    with pytest.raises(DoubleSpend, match="older"):
-        run.crash_and_resume()
+    refused(run, "older")
 
 
 def test_unknown_saves_are_refused(run, path):
@@ -710,8 +713,7 @@ def test_a_ledger_restored_from_an_older_copy_is_noticed_by_the_state(run, path)
     backup = path.read_bytes()
     run.release("save 2")
     path.write_bytes(backup)
-    with pytest.raises(DoubleSpend, match="older copy"):
-        run.crash_and_resume()
+    refused(run, "older copy")
 
 
 @pytest.mark.parametrize("after", [-1, 1.0, "1", True])
@@ -772,19 +774,8 @@ except DoubleSpend:
 
 
 def test_of_racing_processes_one_resumes(run, path):
-    racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", RESUMER, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for _ in range(4)
-    ]
-    for racer in racers:
-        racer.stdin.write(b"go\n")
-        racer.stdin.flush()
-    answers = sorted(racer.communicate(timeout=30)[0].strip() for racer in racers)
-    assert answers == [b"refused"] * 3 + [b"resumed"]
+    answers = race(RESUMER, [[str(path)]] * 4)
+    assert sorted(answer.strip() for answer in answers) == [b"refused"] * 3 + [b"resumed"]
 
 
 def test_a_state_that_an_ended_run_still_writes_cannot_be_resumed(run):
@@ -792,8 +783,7 @@ def test_a_state_that_an_ended_run_still_writes_cannot_be_resumed(run):
     with pytest.raises(DoubleSpend, match="another process"):
         run.charge()  # from here on it knows, and may try to rescue what it has
     run.write("rescue")
-    with pytest.raises(DoubleSpend, match="older"):
-        run.crash_and_resume()
+    refused(run, "older")
 
 
 @settings(max_examples=300, deadline=None)
@@ -855,8 +845,7 @@ def test_a_resume_names_its_successor_in_one_line(run, path):
 
     again.record_resume(old["token"], after=old["after"], successor="save 2", write=write_and_look)
     assert again.entries[-1].successor == "save 2"
-    with pytest.raises(DoubleSpend, match="already resumed"):
-        run.crash_and_resume(old)
+    refused(run, "already resumed", old)
     # Killed here, before the successor is recorded by a line of its own.
     run.crash_and_resume(next_file)
 
@@ -873,8 +862,7 @@ def test_a_successor_written_by_a_resume_that_was_not_recorded_goes_on(run, path
     with pytest.raises(KeyboardInterrupt):
         ledger.record_resume(old["token"], after=old["after"], successor="save 2", write=killed)
     run.crash_and_resume(files[0])
-    with pytest.raises(DoubleSpend, match="older"):
-        run.crash_and_resume(old)
+    refused(run, "older", old)
 
 
 def test_a_refused_resume_writes_no_state(run, path):
@@ -1208,18 +1196,8 @@ for first in range(0, 200, 10):
 
 def test_racing_agents_never_overspend_a_person(path):
     ledger = Ledger.create_for_people(path, JointDP(0.6, 1e-6))
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", JOINER, str(path), f"run {i}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for i in range(4)
-    ]
-    for worker in workers:
-        worker.stdin.write(b"go\n")
-        worker.stdin.flush()
-    admitted = [sum(map(int, w.communicate(timeout=60)[0].split())) for w in workers]
+    answers = race(JOINER, [[str(path), f"run {i}"] for i in range(4)], timeout=60)
+    admitted = [sum(map(int, answer.split())) for answer in answers]
     cost = Terms.of(JointDP(0.3, 1e-6)).user_limit
     able = int(ledger.limit / cost)  # so many runs can a person afford, and there are more
     assert 1 < able < 4
