@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
 from benchmarks.row import Row, at_most, noted
+from benchmarks.timing import processor
 from tacit import FittedFunctionalQ
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.world import BoxWorld
@@ -42,8 +43,7 @@ def rows() -> Iterator[Row]:
 
 
 def _agent(world: BoxWorld, users: int) -> Agent:
-    privacy = JointDP(epsilon=0.9, delta=1e-4)
-    agent: Agent = FittedFunctionalQ(world.spec, users, privacy, noise_seed=0)
+    agent: Agent = FittedFunctionalQ(world.spec, users, JointDP(0.9, 1e-4), noise_seed=0)
     return agent
 
 
@@ -51,24 +51,12 @@ def _private(world: BoxWorld, users: int) -> Result:
     return run(_agent(world, users), world, progress=False)
 
 
-def _processor(*works: Callable[[], object], turns: int = TURNS) -> list[float]:
-    """The least processor time of each; they take turns, after one that compiles."""
-    times = np.empty((turns + 1, len(works)))
-    for turn in times:
-        for place, work in enumerate(works):
-            start = time.process_time()
-            work()
-            turn[place] = time.process_time() - start
-    return [float(least) for least in times[1:].min(axis=0)]
-
-
 def _run() -> Iterator[Row]:
     world = line()
     uniform = QPolicy.uniform(world.spec.dimension, world.spec.actions)
     rng = np.random.default_rng(0)
-    whole, users = _processor(
-        partial(_private, world, USERS), partial(world.simulate, uniform, USERS, rng)
-    )
+    works = partial(_private, world, USERS), partial(world.simulate, uniform, USERS, rng)
+    whole, users = processor(*works, turns=TURNS)
     asked = _agent(world, USERS).sweeps + 1
     what = f"{USERS:,} users on line: {{}}"
     yield noted(NAME, what.format(f"a run, {asked} releases about all users"), 1e3 * whole, " ms")
@@ -123,7 +111,7 @@ def _queries() -> Iterator[Row]:
     look()
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    (took,) = _processor(look)
+    (took,) = processor(look, turns=TURNS)
     name = "published Q on a grid"
     yield at_most(name, f"memory after {QUERIES:,} queries, grown by", grown / 1024, 8.0, " kB")
     yield noted(name, "a query, a hundred at a time", 1e6 * took / QUERIES, " µs")

@@ -18,21 +18,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.rlberry import PEERS, permuted, played
 from benchmarks.row import Row, at_least, at_most, noted
-from benchmarks.tabular import PEERS, _peak
+from benchmarks.tabular import _peak
 from benchmarks.timing import seconds
 from tacit import LSVIUCB
-from tacit.core.permuted import PermutedWorld
 from tacit.finite.policy import Policy
 from tacit.linear.world import LinearWorld
 from tacit.linear.worlds import linear_from_tabular, simplex
@@ -41,8 +39,6 @@ from tacit.simulation.result import Result
 from tacit.simulation.run import run
 from tacit.tabular.world import TabularWorld
 from tacit.tabular.worlds import riverswim
-
-HERE = Path(__file__).parent
 
 HORIZON = 20
 EPISODES = 1000
@@ -200,32 +196,11 @@ def _play(world: LinearWorld, users: int, seed: int) -> Result:
     return run(agent, world, seed=seed, progress=False)
 
 
-def _permuted(world: TabularWorld, seed: int) -> PermutedWorld:
-    """The peer breaks ties to the first action; that must not be the best or the worst one."""
-    return PermutedWorld.draw(world, np.random.default_rng(seed))
-
-
 def _rlberry(world: TabularWorld, seeds: range, compiled: bool) -> dict[str, NDArray[Any]]:
     model = world.model
-    labels = [list(_permuted(world, seed).permutation) for seed in seeds]
     pairs = model.states * model.actions
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "worlds.npz"), Path(folder, "runs.npz")
-        np.savez(
-            source,
-            transitions=np.stack([model.transitions[0][:, label] for label in labels]),
-            rewards=np.stack([model.mean_rewards[0][:, label] for label in labels]),
-            start=model.start,
-            features=np.eye(pairs).reshape(model.states, model.actions, pairs),
-            seeds=np.array(seeds),
-            horizon=model.horizon,
-            episodes=TIMED,
-            compiled=compiled,
-        )
-        script = HERE / "peers" / "rlberry_lsvi_ucb.py"
-        subprocess.run([PEERS / "bin" / "python", script, source, target], check=True, cwd=folder)
-        with np.load(target) as runs:
-            return dict(runs)
+    features = np.eye(pairs).reshape(model.states, model.actions, pairs)
+    return played("lsvi_ucb", world, TIMED, seeds, compiled, features=features)
 
 
 def _total(runs: dict[str, NDArray[Any]], episodes: int) -> float:
@@ -245,7 +220,7 @@ def _extrapolated(runs: dict[str, NDArray[Any]]) -> float:
 def _value(world: TabularWorld, seed: int, actions: NDArray[Any]) -> float:
     """Exact, of a policy (H, S) in the peer's labels."""
     policy = Policy.deterministic(actions.astype(np.int64), world.spec.actions)
-    return _permuted(world, seed).value(policy)
+    return permuted(world, seed).value(policy)
 
 
 # Many users, and a large world.

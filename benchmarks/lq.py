@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.row import Row, at_least, at_most, noted
-from benchmarks.timing import seconds
+from benchmarks.timing import processor, seconds
 from tacit import OFU, Agent, CertaintyEquivalence
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.lq.optimism import ConfidenceSet, OptimisticModel, optimistic_model
@@ -88,7 +88,7 @@ def _users_a_second() -> Iterator[Row]:
     compiler = os.environ.get("CC") or shutil.which("cc")
     rate = "users a second, (3, 2, 15), streamed"
     if compiler is None:
-        yield noted(name, rate, STREAMED / _processor(stream)[0], "", ",.0f")
+        yield noted(name, rate, STREAMED / processor(stream, turns=REPETITIONS)[0], "", ",.0f")
         yield Row(name, what, "no C compiler: install cc, or set CC")
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ def _users_a_second() -> Iterator[Row]:
         subprocess.run([compiler, "-o", library, source, *options], check=True)
         peer = _CLoop(ctypes.CDLL(str(library)), world, policy, statistic)
         peer.check()
-        own, plain = _processor(stream, partial(peer.stream, STREAMED), turns=TURNS)
+        own, plain = processor(stream, partial(peer.stream, STREAMED), turns=TURNS)
     yield noted(name, rate, STREAMED / own, "", ",.0f")
     yield noted("the same loop in C", rate, STREAMED / plain, "", ",.0f")
     yield at_least(name, what, plain / own, 0.5, "x")
@@ -181,11 +181,11 @@ def _private(world: LQWorld, users: int) -> Result:
 def _a_million_users() -> Iterator[Row]:
     world = random_system(*SIZES)
     _private(world, 10**5)  # compiles
-    processor = time.process_time()
+    start = time.process_time()
     took = seconds(partial(_private, world, 10**6))
-    processor = time.process_time() - processor
+    used = time.process_time() - start
     yield noted(NAME, "a run of 10^6 users, (3, 2, 15)", took, " s")
-    yield noted(NAME, "the same, processor time", processor, " s")
+    yield noted(NAME, "the same, processor time", used, " s")
 
 
 # Optimism.
@@ -198,7 +198,8 @@ def _optimism() -> Iterator[Row]:
         world = random_system(*SIZES, seed=seed)
         agent = _learnt(world, OFU(world.spec, 10**5, JointDP(1.0, 1e-6), noise_seed=seed))
         work = partial(_most_favourable, world, agent.confidence_set)
-        one, some = _processor(work, partial(_riccati, world, SOLVES // INSTANCES))
+        solving = partial(_riccati, world, SOLVES // INSTANCES)
+        one, some = processor(work, solving, turns=REPETITIONS)
         times.append(one)
         solves.append(some)
     middle, thousand = float(np.median(times)), sum(solves)
@@ -248,20 +249,10 @@ def _plan() -> Iterator[Row]:
         ("the posterior of all releases", partial(_posterior, algorithm)),
         ("what is asked next", algorithm.statistic),
     ):
-        yield noted(NAME, f"after {RELEASES} releases: {what}", 1e3 * _processor(work)[0], " ms")
+        (took,) = processor(work, turns=REPETITIONS)
+        yield noted(NAME, f"after {RELEASES} releases: {what}", 1e3 * took, " ms")
 
 
 def _posterior(algorithm: Any) -> object:
     known, evidence = algorithm.uncertainty, algorithm._evidence
     return algorithm.regression.posterior(evidence, algorithm._trust, known)
-
-
-def _processor(*works: Callable[[], object], turns: int = REPETITIONS) -> list[float]:
-    """The least processor time of each; they take turns, after one that compiles."""
-    times = np.empty((turns + 1, len(works)))
-    for turn in times:
-        for place, work in enumerate(works):
-            start = time.process_time()
-            work()
-            turn[place] = time.process_time() - start
-    return [float(least) for least in times[1:].min(axis=0)]

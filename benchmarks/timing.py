@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from timeit import Timer
 
+import numpy as np
+
 
 def ratio(
     work: Callable[[], object], peer: Callable[[], object], *, calls: int, repetitions: int = 50
@@ -37,3 +39,14 @@ def seconds(work: Callable[[], object], *, repetitions: int = 1) -> float:
         work()
         times.append(time.perf_counter() - start)
     return min(times)
+
+
+def processor(*works: Callable[[], object], turns: int) -> list[float]:
+    """The least processor time of each; they take turns, after one that compiles."""
+    times = np.empty((turns + 1, len(works)))
+    for turn in times:
+        for place, work in enumerate(works):
+            start = time.process_time()
+            work()
+            turn[place] = time.process_time() - start
+    return [float(least) for least in times[1:].min(axis=0)]
