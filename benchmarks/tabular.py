@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.rlberry import PEERS, permuted, played
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import ratio, seconds
 from tacit import UCBVI
-from tacit.core.permuted import PermutedWorld
-from tacit.finite.model import FiniteModel
-from tacit.finite.outcomes import cumulative_chances
+from tacit.finite.model import FiniteModel, cumulative_chances
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_episodes
 from tacit.privacy.models import JointDP, NonPrivate
@@ -41,7 +40,6 @@ REPETITIONS = 3
 SHORT_RUNS = 5
 
 HERE = Path(__file__).parent
-PEERS = HERE.parent / ".venv-peers"
 
 
 def rows() -> Iterator[Row]:
@@ -95,13 +93,13 @@ def _one_size(name: str, case: Case) -> Iterator[Row]:
     _play(case.world, users=5, seed=0)  # compiles
     turns = []
     for _ in range(REPETITIONS):  # in turns, so that a slow moment of the machine hits both
-        theirs = _rlberry(case.world, case.timed, SEEDS[:1], compiled=False)
+        theirs = played("ucbvi", case.world, case.timed, SEEDS[:1], compiled=False)
         ours = min(_serving(_play(case.world, case.episodes, SEEDS[0])) for _ in range(SHORT_RUNS))
         # Its episodes all take the same time but for interruptions, which a median leaves out. A
         # run of ours is over so soon that an interruption is either in it or not.
         turns.append((ours, float(np.median(theirs["seconds"]))))
     mine, slow = (min(column) for column in zip(*turns, strict=True))
-    compiled = _rlberry(case.world, case.episodes, SEEDS, compiled=True)
+    compiled = played("ucbvi", case.world, case.episodes, SEEDS, compiled=True)
     same = bool((theirs["actions"][0] == compiled["actions"][0, : case.timed]).all())
 
     what = f"an episode and its plan, {case.size}"
@@ -141,39 +139,11 @@ def _serving(result: Result) -> float:
     return (result.seconds["total"] - result.seconds["evaluate"]) / result.users
 
 
-def _permuted(world: TabularWorld, seed: int) -> PermutedWorld:
-    """The peer breaks ties to the first action; that must not be the best or the worst one."""
-    return PermutedWorld.draw(world, np.random.default_rng(seed))
-
-
-def _rlberry(
-    world: TabularWorld, episodes: int, seeds: range, compiled: bool
-) -> dict[str, NDArray[Any]]:
-    model = world.model
-    labels = [list(_permuted(world, seed).permutation) for seed in seeds]
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "worlds.npz"), Path(folder, "runs.npz")
-        np.savez(
-            source,
-            transitions=np.stack([model.transitions[0][:, label] for label in labels]),
-            rewards=np.stack([model.mean_rewards[0][:, label] for label in labels]),
-            start=model.start,
-            seeds=np.array(seeds),
-            horizon=model.horizon,
-            episodes=episodes,
-            compiled=compiled,
-        )
-        script = HERE / "peers" / "rlberry_ucbvi.py"
-        subprocess.run([PEERS / "bin" / "python", script, source, target], check=True, cwd=folder)
-        with np.load(target) as runs:
-            return dict(runs)
-
-
 def _regret(world: TabularWorld, seed: int, actions: NDArray[Any]) -> float:
     """Exact, of one run of the peer; ``actions`` (episodes, H, S) are in its labels."""
-    permuted = _permuted(world, seed)
+    shuffled = permuted(world, seed)
     policies = (Policy.deterministic(a.astype(np.int64), world.spec.actions) for a in actions)
-    return len(actions) * world.optimal_value - sum(permuted.value(policy) for policy in policies)
+    return len(actions) * world.optimal_value - sum(shuffled.value(policy) for policy in policies)
 
 
 # Many users.
