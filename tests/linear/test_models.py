@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -427,6 +428,11 @@ def noisy_sums(
     return features, Sums(gram, following, rewards, noise, noise, noise), rng
 
 
+def of_all_sizes(test: Any) -> Any:
+    """Decorates a test of models of noisy sums."""
+    return settings(max_examples=40, deadline=None)(given(**SIZES)(test))
+
+
 def value_functions(rng: np.random.Generator, S: int) -> Floats:
     """Some, one of which is the same everywhere."""
     return np.stack([rng.random(S) * 3.0, rng.normal(size=S), np.full(S, 1.7)])
@@ -437,19 +443,28 @@ def assert_pair(mine: tuple[Floats, Floats], slow: tuple[Floats, Floats]) -> Non
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
 
 
-@given(**SIZES)
-@settings(max_examples=40, deadline=None)
+PRACTICAL = LinearWidths(scale=0.7, bias=0.6, ridge=1.3)
+THEORETICAL = partial(LinearWidths, scale=1.0, bias=1.0, ridge=1.0, theory=True)
+
+
+def agreeing_sums(
+    features: Floats, sums: Any, widths: LinearWidths, values: Floats
+) -> tuple[SumModel, SlowSums]:
+    """A model and its slow reference, after they have predicted the same."""
+    model = SumModel(features, sums, sums.pooled(), widths, H)
+    slow = SlowSums(features, sums, sums.pooled(), widths, H)
+    for h in range(H):
+        assert_pair(model.rewards(h), slow.rewards(h))
+        assert_pair(model.next_values(h, values), slow.next_values(h, list(values)))
+    return model, slow
+
+
+@of_all_sizes
 def test_sums_predict_what_the_slow_reference_predicts(
     seed: int, noise: float, **sizes: int
 ) -> None:
     features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
-    widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.3)
-    model = SumModel(features, sums, sums.pooled(), widths, H)
-    slow = SlowSums(features, sums, sums.pooled(), widths, H)
-    values = value_functions(rng, sizes["S"])
-    for h in range(H):
-        assert_pair(model.rewards(h), slow.rewards(h))
-        assert_pair(model.next_values(h, values), slow.next_values(h, list(values)))
+    model, slow = agreeing_sums(features, sums, PRACTICAL, value_functions(rng, sizes["S"]))
     for row, precision in enumerate(model.precision()):
         for unit in np.eye(sizes["d"]):
             ridge = slow.ridge(sums)
@@ -458,28 +473,18 @@ def test_sums_predict_what_the_slow_reference_predicts(
             )
 
 
-@given(**SIZES)
-@settings(max_examples=40, deadline=None)
+@of_all_sizes
 def test_theory_predicts_what_the_slow_reference_predicts(
     seed: int, noise: float, **sizes: int
 ) -> None:
     features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
-    widths = LinearWidths(
-        scale=1.0,
-        bias=1.0,
-        ridge=1.0,
-        theory=True,
+    widths = THEORETICAL(
         failure=0.2,
         samples=50,
         releases=7,
         weight_bound=1.0 + rng.random(),
     )
-    model = SumModel(features, sums, sums.pooled(), widths, H)
-    slow = SlowSums(features, sums, sums.pooled(), widths, H)
-    values = value_functions(rng, sizes["S"])
-    for h in range(H):
-        assert_pair(model.rewards(h), slow.rewards(h))
-        assert_pair(model.next_values(h, values), slow.next_values(h, list(values)))
+    agreeing_sums(features, sums, widths, value_functions(rng, sizes["S"]))
 
 
 def answered(model: AnswerModel, ask: Any, h: int, values: Floats) -> tuple[Floats, Floats]:
@@ -488,21 +493,19 @@ def answered(model: AnswerModel, ask: Any, h: int, values: Floats) -> tuple[Floa
     return model.next_values(h, values, None if targets is None else ask(h, targets))
 
 
-@given(**SIZES)
-@settings(max_examples=40, deadline=None)
+@of_all_sizes
 def test_answers_predict_what_the_slow_reference_predicts(
     seed: int, noise: float, **sizes: int
 ) -> None:
     features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
-    widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.3)
     asked = []
 
     def ask(step: int, targets: Floats) -> tuple[Floats, float]:
         asked.append((step, targets))
         return targets @ sums.following[step].T, 0.4
 
-    model = AnswerModel(features, sums, widths, pooled_rewards=True)
-    slow = SlowSums(features, sums, sums.pooled(), widths, H, project=False)
+    model = AnswerModel(features, sums, PRACTICAL, pooled_rewards=True)
+    slow = SlowSums(features, sums, sums.pooled(), PRACTICAL, H, project=False)
     values = value_functions(rng, sizes["S"])
     for h in range(sizes["L"]):
         assert_pair(model.rewards(h), slow.rewards(h))
@@ -532,15 +535,14 @@ def test_values_that_are_the_same_everywhere_are_not_asked_about() -> None:
 def test_features_and_targets_agree(seed: int, noise: float, **sizes: int) -> None:
     """Both are the same regression; only rows that are no distributions are treated otherwise."""
     features, sums, rng = noisy_sums(seed, noise=0.0, **sizes)
-    widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.3)
-    answers = AnswerModel(features, sums, widths, pooled_rewards=False)
+    answers = AnswerModel(features, sums, PRACTICAL, pooled_rewards=False)
 
     def ask(step: int, targets: Floats) -> tuple[Floats, float]:
         return targets @ sums.following[step].T, 0.0
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(feature_way, "_MOST_PROBABILITIES", 0)
-        features_model = SumModel(features, sums, sums, widths, H)
+        features_model = SumModel(features, sums, sums, PRACTICAL, H)
         values = value_functions(rng, sizes["S"])
         for h in range(sizes["L"]):
             assert_pair(answers.rewards(h), features_model.rewards(h))
@@ -718,8 +720,14 @@ def practical(agent: Agent) -> LinearWidths:
     return LinearWidths(0.8 * constants.bonus, 0.8 * constants.bias, constants.ridge)
 
 
-@given(**WORLDS, privacy=PRIVACY, cls=KINDS, weights=st.sampled_from(["none", "variance"]))
-@settings(max_examples=40, deadline=None)
+def of_all_agents(test: Any) -> Any:
+    """Decorates a test of plans."""
+    weights = st.sampled_from(["none", "variance"])
+    drawn = given(**WORLDS, privacy=PRIVACY, cls=KINDS, weights=weights)
+    return settings(max_examples=40, deadline=None)(drawn(test))
+
+
+@of_all_agents
 def test_features_plan_what_the_slow_reference_plans(
     privacy: Any, cls: Any, weights: Any, length: float, **options: Any
 ) -> None:
@@ -783,11 +791,7 @@ def test_theory_plans_what_the_slow_reference_plans(
     pooled, H = stationary and same_rewards, world.spec.horizon
     longest = max(1.0, float(np.linalg.norm(world.features, axis=-1).max()))
     features, known = world.features / longest, world.spec.known_rewards
-    widths = LinearWidths(
-        scale=1.0,
-        bias=1.0,
-        ridge=1.0,
-        theory=True,
+    widths = THEORETICAL(
         failure=0.3,
         samples=3 * SIZE * MANY,
         releases=3,
@@ -820,15 +824,14 @@ def test_theory_plans_what_the_slow_reference_plans(
     assert (Q["optimistic"] < left).any()
 
 
-@given(**WORLDS, privacy=PRIVACY, cls=KINDS, weights=st.sampled_from(["none", "variance"]))
-@settings(max_examples=40, deadline=None)
+@of_all_agents
 def test_counts_plan_what_the_slow_reference_plans(
     privacy: Any, cls: Any, weights: Any, length: float, **options: Any
 ) -> None:
     world = random_world(length=length, **options)
-    agent = made(world, privacy, "counts", cls, weights=weights)
     stationary, same_rewards = options["stationary"]
     pooled, H = stationary and same_rewards, world.spec.horizon
+    agent = made(world, privacy, "counts", cls, weights=weights)
     S, A, L = world.spec.states, world.spec.actions, 1 if pooled else H
     longest = max(1.0, float(np.linalg.norm(world.features, axis=-1).max()))
     features, known = world.features / longest, world.spec.known_rewards

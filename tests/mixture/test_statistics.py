@@ -28,6 +28,7 @@ from tacit.privacy.bounds import walks
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Statistic
+from tests.finite.samples import all_episodes, largest_gap, of_dtype, users_of
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -80,14 +81,7 @@ def sample_of(S: int, A: int, H: int) -> Callable[[np.random.Generator, int], Bl
     """Random users, users who stay where they are, and users who drop every other step."""
 
     def sample(rng: np.random.Generator, users: int) -> Block:
-        states = rng.integers(0, S, (users, H + 1))
-        actions = rng.integers(0, A, (users, H))
-        rewards = rng.choice([0.0, 1.0, 0.5, np.nan], (users, H), p=[0.2, 0.6, 0.1, 0.1])
-        lazy = rng.random(users) < 0.5
-        states[lazy] = rng.integers(0, S, (lazy.sum(), 1))
-        actions[lazy] = rng.integers(0, A, (lazy.sum(), 1))
-        rewards[lazy] = rng.integers(0, 2, (lazy.sum(), 1))
-        arrays = {"states": states, "actions": actions, "rewards": rewards}
+        arrays = users_of(rng, users, S, A, H)
         return Block(users, {**arrays, "versions": (rng.random(users) < 0.05).astype(int)})
 
     return sample
@@ -95,14 +89,9 @@ def sample_of(S: int, A: int, H: int) -> Callable[[np.random.Generator, int], Bl
 
 def everyone(S: int, A: int, H: int, rewards: tuple[float, ...] = (0.0, 1.0, math.nan)) -> Block:
     """Every episode there is, possible or not; a reward of NaN is a step that does not count."""
-    rows = itertools.product(
-        itertools.product(range(S), repeat=H + 1),
-        itertools.product(range(A), repeat=H),
-        itertools.product(rewards, repeat=H),
-    )
-    states, actions, paid = (np.array(column) for column in zip(*rows, strict=True))
-    arrays = {"states": states, "actions": actions, "rewards": paid}
-    return Block(len(states), {**arrays, "versions": np.zeros(len(states), dtype=int)})
+    arrays = all_episodes(S, A, H, rewards)
+    users = len(arrays["states"])
+    return Block(users, {**arrays, "versions": np.zeros(users, dtype=int)})
 
 
 def extent(vectors: Floats, power: int = 2) -> tuple[float, float]:
@@ -692,12 +681,9 @@ def test_bounds_hold_for_hostile_values(numbers: list[float], kind: Any) -> None
 
 @pytest.mark.parametrize("kind", ["i1", "u1", "u8", ">i4", "f4", ">f8"])
 def test_dtypes_do_not_matter(kind: str) -> None:
-    block = sample_of(S, A, H)(np.random.default_rng(3), 50)
-    arrays = dict(block.arrays)
-    arrays["rewards"] = (np.nan_to_num(arrays["rewards"]) > 0.5).astype(np.float64)
-    other = Block(50, {name: array.astype(kind) for name, array in arrays.items()})
+    block, other = of_dtype(sample_of(S, A, H)(np.random.default_rng(3), 50), kind)
     for statistic in HARD:
-        assert np.array_equal(statistic.vectors(other), statistic.vectors(Block(50, arrays)))
+        assert np.array_equal(statistic.vectors(other), statistic.vectors(block))
 
 
 def test_values_of_an_adversary() -> None:
@@ -786,7 +772,7 @@ PAYING = np.array([[[1.0, 0.0], [0.6, -0.3]], [[0.0, 1.0], [-0.2, 0.9]]])
 PAID = np.array([0.9, 0.5])
 
 
-def biases(pooled: bool, clip: float) -> tuple[float, float]:
+def bias(pooled: bool, clip: float) -> float:
     """The largest entries of E[cross - gram eta] and E[rewards - gram theta]: exact."""
     steps = 3
     world = {
@@ -814,16 +800,15 @@ def biases(pooled: bool, clip: float) -> tuple[float, float]:
     assert parts["reward_gram"].trace(axis1=1, axis2=2).sum() < 0.9 * (
         whole["reward_gram"].trace(axis1=1, axis2=2).sum()
     )
-    return (
-        float(np.abs(parts["cross"] - parts["gram"] @ ETA).max()),
-        float(np.abs(parts["rewards"] - parts["reward_gram"] @ PAID).max()),
+    return largest_gap(
+        (parts["cross"], parts["gram"] @ ETA), (parts["rewards"], parts["reward_gram"] @ PAID)
     )
 
 
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("clip", [0.3, 1.3, 2.1])
 def test_what_follows_a_clipped_step_is_unbiased(pooled: bool, clip: float) -> None:
-    assert max(biases(pooled, clip)) < 1e-12
+    assert bias(pooled, clip) < 1e-12
 
 
 def test_a_weight_does_not_look_at_what_follows() -> None:
@@ -846,17 +831,25 @@ def test_a_weight_does_not_look_at_what_follows() -> None:
 # One number, computed in several ways.
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-def test_model_sums_by_hand(pooled: bool) -> None:
-    statistic = model_sums(WORLD, H, True, pooled=pooled, gram=0.5, reward=2.0)
+def by_hand(statistic: Any) -> tuple[Any, Any, list[tuple[Any, ...]]]:
+    """The sums of some users, room for them, and the steps that count: (h, s, a, r, s')."""
     block = sample_of(S, A, H)(np.random.default_rng(5), 40)
     parts = statistic.layout.unpack(statistic.total(block))
     expected = {name: np.zeros_like(part) for name, part in parts.items()}
+    steps = []
     for user, h in itertools.product(range(40), range(H)):
         s, t = block["states"][user, h : h + 2]
         a, r = block["actions"][user, h], block["rewards"][user, h]
-        if np.isnan(r) or not WORLD["support"][s, a, t]:
-            continue
+        if not np.isnan(r) and WORLD["support"][s, a, t]:
+            steps.append((h, s, a, r, t))
+    return parts, expected, steps
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_model_sums_by_hand(pooled: bool) -> None:
+    statistic = model_sums(WORLD, H, True, pooled=pooled, gram=0.5, reward=2.0)
+    parts, expected, steps = by_hand(statistic)
+    for h, s, a, r, t in steps:
         row, x, v = 0 if pooled else h, WORLD["features"][s, a], statistic.reward_features[s, a]
         if pooled or h < H - 1:
             expected["gram"][row] += x @ x.T
@@ -870,14 +863,8 @@ def test_model_sums_by_hand(pooled: bool) -> None:
 def test_value_sums_by_hand() -> None:
     values = np.random.default_rng(6).normal(size=(H, S))
     statistic = value_sums(WORLD, H, True, values=values, gram=0.5)
-    block = sample_of(S, A, H)(np.random.default_rng(5), 40)
-    parts = statistic.layout.unpack(statistic.total(block))
-    expected = {name: np.zeros_like(part) for name, part in parts.items()}
-    for user, h in itertools.product(range(40), range(H)):
-        s, t = block["states"][user, h : h + 2]
-        a, r = block["actions"][user, h], block["rewards"][user, h]
-        if np.isnan(r) or not WORLD["support"][s, a, t]:
-            continue
+    parts, expected, steps = by_hand(statistic)
+    for h, s, a, r, t in steps:
         p, v = WORLD["features"][s, a] @ values[h], statistic.reward_features[s, a]
         p /= max(1.0, np.linalg.norm(p))
         q = np.clip(values[h, t] - WORLD["mean"][s, a] @ values[h], -1.0, 1.0)
@@ -1149,7 +1136,7 @@ def test_a_clip_that_looks_at_what_follows_is_caught(
     monkeypatch: pytest.MonkeyPatch, old: str, new: str
 ) -> None:
     monkeypatch.setattr(sum_loops, "sum_steps", mutant("sum_steps", old, new))
-    assert max(*biases(True, 2.1), *biases(True, 1.3)) > 1e-4
+    assert max(bias(True, 2.1), bias(True, 1.3)) > 1e-4
 
 
 @pytest.mark.parametrize(
