@@ -172,7 +172,7 @@ def test_honest_reports_are_plausible() -> None:
     statistic = tacit.ClippedSum(2)
     for model in (LocalDP(0.01, 1e-9), LocalDP(0.01, 0.0), LocalDP(50.0, 0.0)):
         curator = model.curator()
-        scale = tacit.local.noise_scale(statistic, model)
+        scale = tacit.local.noise_scale(statistic, model, True)
         largest = np.full((1, 2), statistic.radius + 745.0 * scale)
         assert curator._plausible(statistic, largest).all()
         assert not curator._plausible(statistic, 1e6 * largest).any()

@@ -169,3 +169,36 @@ def test_refuses_what_cannot_be() -> None:
         residuals(RewardSums)
     with pytest.raises(InvalidArgument, match="states"):
         steps_of(Block(1, {"states": np.zeros((1, 3, 1))}), SPEC)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"centre": -0.5, "unit": 0.5, "discount": 0.0},
+        {"centre": 2.0, "unit": 1.0, "discount": 0.0},
+        {"centre": 0.25, "unit": 0.5, "discount": 0.9, "offset": -3.0},
+        {"centre": 0.25, "unit": 0.5, "discount": 0.9, "ending": 4.0},
+        {"centre": 0.25, "unit": 0.5, "discount": 0.9, "offset": 2.0, "value_range": (-1.0, 1.0)},
+    ],
+    ids=lambda numbers: " ".join(f"{k}={v}" for k, v in numbers.items()),
+)
+def test_a_reward_that_is_no_number_is_a_neighbour_of_every_other(numbers: dict[str, Any]) -> None:
+    """It drops its step, whatever rewards are measured from; the bound is attained."""
+    zeros = {name: np.zeros((SPEC.actions, GRID.size)) for name in ("values", "predictions")}
+    made = residuals(RewardSums, **zeros, clip=1e6, **numbers)
+    user = users(np.random.default_rng(0), 1)
+    point = int(np.linalg.norm(made.root, axis=1).argmax())
+    arrays = {name: np.array(array) for name, array in user.arrays.items()}
+    arrays["states"][:] = GRID.points[point]
+    arrays["actions"][:] = 0
+    farthest = 0.0
+    for length in (SPEC.horizon + 1, SPEC.horizon):
+        arrays["lengths"][:] = length
+        rewards = [np.full(SPEC.horizon, r) for r in (*SPEC.reward_range, math.nan)]
+        vectors = [made.vectors(Block(1, arrays | {"rewards": r[np.newaxis]})) for r in rewards]
+        gaps = [float(np.linalg.norm(x - y)) for x in vectors for y in vectors]
+        assert max(gaps) <= made._bound_before_the_clip * (1 + 1e-12)
+        farthest = max(farthest, *gaps)
+    # Only one step can be the last.
+    share = 0.3 if "ending" in numbers else 0.95
+    assert farthest > share * made._bound_before_the_clip

@@ -22,8 +22,11 @@ from tacit.privacy.counters import (
     Blocks,
     BufferedToeplitz,
     Counter,
+    Endless,
     Fresh,
     Noiseless,
+    NormalisedSquareRoot,
+    Optimal,
     SmoothTree,
     SquareRoot,
 )
@@ -37,7 +40,10 @@ from tacit.privacy.errors import (
 )
 from tacit.privacy.noise import Noise
 
-GAUSSIAN = [Blocks, BinaryTree, SmoothTree, SquareRoot, BufferedToeplitz, Fresh]
+GAUSSIAN = [
+    *(Blocks, BinaryTree, SmoothTree, SquareRoot, BufferedToeplitz, Fresh),
+    NormalisedSquareRoot,
+]
 LAPLACE = [Blocks, BinaryTree, SmoothTree]
 
 
@@ -46,6 +52,19 @@ def test_gaussian_conformance(cls: type[Counter]) -> None:
     report = check_counter(cls)
     for releases, audit in report.audits.items():
         assert audit.cost == pytest.approx(0.7, rel=1e-9), f"loose at {releases}"
+
+
+def test_optimal_conformance() -> None:
+    lengths = (1, 2, 3, 4, 7, 8, 9, 31, 63, 64)
+    for audit in check_counter(Optimal, lengths=lengths).audits.values():
+        assert audit.cost == pytest.approx(0.7, rel=1e-9)
+
+
+def test_endless_conformance() -> None:
+    """What is paid is for a stream that never ends, so no length uses it up."""
+    costs = [audit.cost for _, audit in sorted(check_counter(Endless).audits.items())]
+    assert costs == sorted(costs)
+    assert 0.8 * 0.7 < costs[-1] < 0.7
 
 
 @pytest.mark.parametrize("cls", LAPLACE)
@@ -367,15 +386,23 @@ def test_a_foreign_simulation_cannot_be_saved_as_real(tmp_path) -> None:
 
 def test_counter_picks_by_budget_and_length() -> None:
     budget = tacit.Budget(1.0, 1e-6)
-    short = tacit.counter(budget, 1.0, 100)
-    assert short.kind == "square root"
-    assert short.std.shape == (100,)
-    assert "square root" in short.why
+    few = tacit.counter(budget, 1.0, 64)
+    assert few.kind == "optimal"
+    assert "optimal: the smallest" in few.why
+    short = tacit.counter(budget, 1.0, 65)
+    assert short.kind == tacit.counter(budget, 1.0, 1024).kind == "normalised square root"
+    assert short.std.shape == (65,)
+    assert "normalised square root: nearly" in short.why
+    unknown = tacit.counter(budget, 1.0, None)
+    assert (unknown.kind, unknown.releases) == ("endless", None)
+    assert "nobody knows" in unknown.why
+    assert tacit.counter(tacit.Budget(1.0, 0.0), 1.0, None).kind == "blocks"
     assert tacit.counter(budget, 1.0, 10_000).kind == "blt"
     assert tacit.counter(budget, 1.0, np.int64(10_000)).kind == "blt"
     assert "0.13% more" in tacit.counter(budget, 1.0, 10_000).why
     assert tacit.counter(budget, 1.0, 1000, shape=(1_000_000,)).kind == "blt"
-    assert tacit.counter(budget, 1.0, 10**12).kind == "blt"
+    assert tacit.counter(budget, 1.0, 60, shape=(1_000_000,)).kind == "blt"
+    assert tacit.counter(budget, 1.0, 10**12, sampler="floating-point").kind == "blt"
     pure = tacit.Budget(1.0, 0.0)
     assert tacit.counter(pure, 1.0, 10**12).kind == "smooth tree"
     assert tacit.counter(pure, 1.0, 1).kind == "blocks"
@@ -396,7 +423,7 @@ def test_the_error_of_long_square_roots_is_known_without_them() -> None:
 def test_the_choice_is_the_best_of_all(releases: int, pure: bool) -> None:
     budget = tacit.Budget(0.8, 0.0 if pure else 1e-5)
     chosen = tacit.counter(budget, 2.0, releases)
-    kinds = [c.kind for c in (LAPLACE if pure else GAUSSIAN)]
+    kinds = [c.kind for c in (LAPLACE if pure else [*GAUSSIAN, Endless])]
     best = min(tacit.counter(budget, 2.0, releases, kind=k).std.max() for k in kinds)
     assert chosen.std.max() <= best * (1 + 1e-9)
 
@@ -473,14 +500,18 @@ def test_a_foreign_file_is_refused(tmp_path) -> None:
 
 def test_kinds_are_all_there() -> None:
     assert set(KINDS) == {
-        *("blocks", "binary tree", "smooth tree", "square root", "blt", "fresh", "noiseless")
+        *("optimal", "normalised square root", "blt", "endless", "smooth tree", "blocks"),
+        *("square root", "binary tree", "fresh", "noiseless"),
     }
 
 
 def test_a_million_releases_stay_finite_and_quiet() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for kind in ("binary tree", "square root", "blt"):
-            std = tacit.counter(tacit.Budget(1, 1e-6), 1.0, 1_000_000, kind=kind).std
+        for kind in ("binary tree", "square root", "blt", "endless"):
+            # Exact square roots are shorter.
+            sampler = "floating-point" if kind == "square root" else "exact"
+            budget = tacit.Budget(1, 1e-6)
+            std = tacit.counter(budget, 1.0, 1_000_000, kind=kind, sampler=sampler).std
             assert np.isfinite(std).all()
             assert (std > 0).all()

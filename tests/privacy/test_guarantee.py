@@ -1,6 +1,8 @@
 """Guarantees: what they say, what they refuse, and that files give back what was saved."""
 
 import dataclasses
+import decimal
+import itertools
 import json
 import math
 
@@ -12,6 +14,8 @@ from hypothesis import strategies as st
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.models import JointDP, LocalDP
+from tacit.privacy.statistic import WHOLE_EPISODE
 
 quick = settings(deadline=None, max_examples=60)
 
@@ -34,13 +38,17 @@ def guarantees(draw):
     epsilon = draw(st.floats(1e-3, 50))
     delta = draw(st.sampled_from([0.0, 1e-9, 1e-6, 0.1 + 0.2]))
     mu = Budget(epsilon, delta).mu if delta and draw(st.booleans()) else None
+    model = draw(st.sampled_from(["joint", "local"]))
+    relation = draw(st.sampled_from(Relation)) if model == "joint" else Relation.REPLACE_ONE
+    whole = model == "local" or relation is Relation.ZERO_OUT
+    unit = draw(st.text(min_size=1).filter(str.strip))
     return Guarantee(
-        model=draw(st.sampled_from(["joint", "local"])),
+        model=model,
         epsilon=epsilon,
         delta=delta,
         mu=mu,
-        relation=draw(st.sampled_from(Relation)),
-        unit=draw(st.text(min_size=1).filter(str.strip)),
+        relation=relation,
+        unit="one user's whole episode" if whole else unit,
         releases=draw(st.none() | st.integers(1, 2**70)),
         mechanism=draw(st.text(min_size=1).filter(str.strip)),
         sampler=draw(st.sampled_from(["floating-point", "exact"])),
@@ -65,7 +73,10 @@ def test_words_agree_with_the_numbers(guarantee):
     assert guarantee.mechanism in text
     assert text.startswith("Simulation only") == guarantee.simulation_only
     assert guarantee.short.endswith("simulation only") == guarantee.simulation_only
-    assert ("-pure " in text) == (guarantee.delta == 0)
+    assert ("-pure " in text) == (guarantee.delta == 0 and guarantee.sampler == "exact")
+    floats = guarantee.sampler == "floating-point"
+    assert ("If its noise were real numbers: (" in text) == floats
+    assert ("if noise were real numbers" in guarantee.short) == floats
     if guarantee.delta == 0:
         assert "plus at most" not in text
     if guarantee.mu is None and "Gaussian diff" not in guarantee.unit + guarantee.mechanism:
@@ -80,8 +91,8 @@ def test_text_of_a_joint_guarantee():
         "most 1e-06. A trusted curator holds the raw data. What the user herself receives depends "
         "on her own data and is not covered. It holds for up to 75 releases together (square-root "
         "counter, Gaussian noise), which are 0.236705-Gaussian differentially private. The noise "
-        "is drawn in floating point: the proof is for real numbers, and the lowest bits of such "
-        "noise are a known way around it, if noisy numbers are published in full precision."
+        "is drawn in whole numbers, by an exact sampler: the proof covers every bit that is "
+        "published."
     )
 
 
@@ -91,8 +102,7 @@ def test_text_of_a_pure_local_simulation():
         epsilon=2,
         delta=0,
         mu=None,
-        relation=Relation.ZERO_OUT,
-        unit="one user's rewards",
+        relation=Relation.REPLACE_ONE,
         releases=None,
         mechanism="Laplace noise",
         sampler="exact",
@@ -100,9 +110,12 @@ def test_text_of_a_pure_local_simulation():
         episodes_per_user=3,
     )
     text = str(guarantee)
-    assert text.startswith("Simulation only: the noise seed is known, so this protects nobody. (2,")
-    assert "(2, 0)-pure local differential privacy for one user's rewards, zero-out." in text
-    assert "data not been used" in text
+    assert text.startswith(
+        "Simulation only: the noise seed is known and noise is drawn in floating"
+    )
+    assert "protects nobody. Of a real run it is proven: (2, 0)-pure local" in text
+    assert "(2, 0)-pure local differential privacy for one user's whole episode, replace" in text
+    assert "data not been used" not in text
     assert "at most a factor e^2 = 7.39." in text
     assert "the curator sees noisy reports only" in text
     assert "any number of releases (Laplace noise)." in text
@@ -110,7 +123,7 @@ def test_text_of_a_pure_local_simulation():
     assert "exact sampler" in text
     assert "trusted curator" not in text
     assert guarantee.short == (
-        "(2, 0)-LDP for one user's rewards, zero-out, any number of releases, "
+        "(2, 0)-LDP per user, replace-one, any number of releases, "
         "at most 3 episodes each, simulation only"
     )
 
@@ -226,3 +239,95 @@ def test_not_a_number_in_a_file_is_refused():
     text = joint().to_json().replace('"epsilon": 1.0', '"epsilon": NaN')
     with pytest.raises(CorruptFile, match="epsilon is nan"):
         Guarantee.from_json(text)
+
+
+# Nothing that was not proven.
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"), [(1.1, "3.01"), (1.0, "2.72"), (0.1, "1.11"), (8.0, "2.99e+03")]
+)
+def test_factors_are_rounded_up(epsilon, shown):
+    assert f"a factor e^{epsilon:g} = {shown}, plus" in str(joint(epsilon=epsilon, mu=None))
+
+
+@quick
+@given(st.floats(1e-6, 700))
+def test_no_printed_factor_is_smaller_than_the_true_one(epsilon):
+    text = str(joint(epsilon=epsilon, mu=None))
+    shown = float(text.split(" = ")[1].split(",")[0])
+    assert shown >= decimal.Decimal(epsilon).exp()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"relation": Relation.ZERO_OUT, "unit": "one user's rewards; states are public"},
+        {"relation": Relation.ZERO_OUT, "unit": "one user with at most 3 episodes (rewards)"},
+        {"model": "local", "unit": "one user's rewards; states and actions are public"},
+        {"model": "local", "relation": Relation.ZERO_OUT},
+        {"sampler": "bits"},
+        {"model": "local", "sampler": "bits"},
+    ],
+)
+def test_combinations_without_a_proof_are_refused(fields):
+    with pytest.raises(InvalidArgument):
+        joint(**fields)
+
+
+REWARDS = "one user's rewards; states and actions are public"
+FUNCTION = "the reward function, moved by at most 1 in sup norm; states and actions are public"
+
+# What is proven where: model, relation, whether all of a user is protected.
+PROVEN = {
+    ("joint", "replace-one", True): "curators/joint: Brownian filter, or sums of epsilons",
+    ("joint", "zero-out", True): "the same, with the distance to zero",
+    ("joint", "replace-one", False): "the same, with the distance of those that differ in the unit",
+    ("local", "replace-one", True): "curators/local: one Gaussian or Laplace mechanism, or bits",
+}
+
+
+def combinations():
+    budgets = [{"delta": 1e-6}, {"delta": 0.0}]
+    common = itertools.product(budgets, ("exact", "floating-point"), (1, 3), (None, 5))
+    for budget, sampler, episodes, seed in common:
+        same = {"epsilon": 1.1, "sampler": sampler, "episodes_per_user": episodes} | budget
+        for unit in (WHOLE_EPISODE, REWARDS, FUNCTION):
+            for relation, disjoint in itertools.product(Relation, (False, True)):
+                yield JointDP(relation=relation, disjoint=disjoint, **same), unit, seed
+            mechanisms = ["gaussian"] if budget["delta"] else ["laplace", "randomised response"]
+            for mechanism in mechanisms:
+                yield LocalDP(mechanism=mechanism, **same), unit, seed
+
+
+def test_all_guarantees_that_can_be_made_are_proven():
+    """Every model, unit, relation, sampler and seed: a proof, and the words of that proof alone."""
+    made = refused = 0
+    for privacy, unit, seed in combinations():
+        model, whole = ("joint" if privacy.joint else "local"), unit == WHOLE_EPISODE
+        if (model, privacy.relation.value, whole) not in PROVEN:
+            with pytest.raises(InvalidArgument):
+                privacy.curator(noise_seed=seed, protects=unit)
+            refused += 1
+            continue
+        guarantee = privacy.curator(noise_seed=seed, protects=unit).guarantee
+        text, made = str(guarantee), made + 1
+        assert (guarantee.epsilon, guarantee.relation) == (1.1, privacy.relation)
+        assert guarantee.delta == privacy.delta
+        assert (guarantee.mu is None) == (privacy.delta == 0.0)
+        assert "e^1.1 = 3.01" in text
+        zero_out = privacy.relation is Relation.ZERO_OUT
+        assert ("had this user's data not been used" in text.lower()) == zero_out
+        assert ("Had this user's data been any other" in text) == (whole and not zero_out)
+        assert ("Had that, and nothing else, been any other" in text) == (not whole)
+        assert ("Nobody has to be trusted" in text) == (model == "local")
+        assert ("A trusted curator holds the raw data" in text) == (model == "joint")
+        bits = getattr(privacy, "mechanism", "") == "randomised response"
+        floats = privacy.sampler == "floating-point" and not bits
+        assert ("-pure " in text) == (privacy.delta == 0.0 and not floats)
+        assert ("covers every" in text) == (not floats)
+        assert ("If its noise were real numbers" in text) == floats
+        assert text.startswith("Simulation only") == (seed is not None) == guarantee.simulation_only
+        assert ("up to 3 times" in text) == (privacy.episodes_per_user == 3)
+    assert made > 80
+    assert refused > 80

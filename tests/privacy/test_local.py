@@ -156,13 +156,15 @@ def test_std_covers_the_rounding_of_fractional_values() -> None:
 def test_scales() -> None:
     statistic = ClippedSum(4, radius=0.5)
     gaussian = LocalDP(1.0, 1e-6)
-    assert noise_scale(statistic, gaussian) == pytest.approx(1.0 / gaussian.budget.mu)
+    assert noise_scale(statistic, gaussian, False) == pytest.approx(1.0 / gaussian.budget.mu)
     four = LocalDP(1.0, 1e-6, episodes_per_user=4)
-    assert noise_scale(statistic, four) == pytest.approx(2 * noise_scale(statistic, gaussian))
+    assert noise_scale(statistic, four, False) == pytest.approx(
+        2 * noise_scale(statistic, gaussian, False)
+    )
     laplace = LocalDP(2.0, 0.0, episodes_per_user=3)
-    assert noise_scale(statistic, laplace) == pytest.approx(2.0 / 2.0 * 3)
+    assert noise_scale(statistic, laplace, False) == pytest.approx(2.0 / 2.0 * 3)
     with pytest.raises(InvalidArgument, match="1-norm"):
-        noise_scale(GramCross(1, 1, 1), laplace)
+        noise_scale(GramCross(1, 1, 1), laplace, False)
     with pytest.raises(InvalidArgument, match="one-hots"):
         flip_probability(statistic, RESPONSE)
 
@@ -218,7 +220,7 @@ def test_masks_and_dropped_users() -> None:
     std = np.ravel(release.std["counts"])[0]
     assert release["counts"][0, 0] == pytest.approx(2.0, abs=6 * std)
     # The third report was not admitted, and its noise is not in the sum.
-    assert std == pytest.approx(math.sqrt(2) * noise_scale(statistic, model))
+    assert std == pytest.approx(math.sqrt(2) * noise_scale(statistic, model, False))
     assert release.users == 2
     real = model.curator()
     number = real.collect(statistic, [[1.0, 0.0], [1.0, 0.0]], user_ids=["a", "a"])

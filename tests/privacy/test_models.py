@@ -25,7 +25,7 @@ ALL = (JOINT, PURE, LOCAL, LAPLACE, BITS, NONE)
         ("pure", (PURE, BITS)),
         ("needs_l1", (PURE, LAPLACE, BITS)),
         ("reports_bits", (BITS,)),
-        ("exact", ()),
+        ("exact", (JOINT, PURE, LOCAL, LAPLACE, BITS)),
         ("disjoint", ()),
         ("asks_again", (JOINT, PURE, NONE)),
         ("keeps_secrets", (JOINT, PURE)),
@@ -39,7 +39,8 @@ def test_every_model_answers(name: str, true: tuple[Privacy, ...]) -> None:
 
 
 def test_samplers_relations_and_episodes() -> None:
-    assert all(m.sampler == "floating-point" and m.episodes_per_user == 1 for m in ALL)
+    assert all(m.sampler == "exact" for m in ALL if m.private)
+    assert all(m.episodes_per_user == 1 for m in ALL)
     assert all(m.relation is Relation.REPLACE_ONE for m in ALL)
     assert JointDP(1.0, 1e-6, sampler="exact").exact
     assert LocalDP(1.0, 1e-6, sampler="exact").exact

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import multiprocessing
+import os
 import pickle
 
 import numpy as np
@@ -43,12 +44,30 @@ def test_a_forked_process_does_not_repeat_its_parents_noise() -> None:
     assert len(set(draws)) == 3
 
 
-def test_real_noise_is_keyed_anew() -> None:
+def test_every_real_draw_asks_the_operating_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no key and no state: with the same bytes the same numbers come again."""
+    asked: list[int] = []
+
+    def bytes_of(count: int) -> bytes:
+        asked.append(count)
+        return np.random.default_rng(count).bytes(count)
+
+    monkeypatch.setattr(os, "urandom", bytes_of)
     noise = Noise()
-    before = noise._rng
-    noise.normal((1 << 16,))
-    noise.normal((1,))
-    assert noise._rng is not before
+    before = vars(noise).copy()
+    first = noise.normal((1000,)), noise.laplace((1000,)), noise.uniform((10,))
+    # Two words of 64 bits for every number, and one for a uniform.
+    assert sum(asked) >= 16 * 2000 + 8 * 10
+    again = noise.normal((1000,)), noise.laplace((1000,)), noise.uniform((10,))
+    assert all(np.array_equal(x, y) for x, y in zip(first, again, strict=True))
+    assert vars(noise) == before == {"_rng": None}
+
+
+def test_sums_of_devices_are_for_simulations() -> None:
+    for draw in (lambda n: n.laplace_sum(3, (2,)), lambda n: n.binomial(np.array([3]), 0.5)):
+        assert draw(Noise(1)).size
+        with pytest.raises(InvalidArgument, match="user by user"):
+            draw(Noise())
 
 
 def test_state_round_trip_and_none_for_real() -> None:

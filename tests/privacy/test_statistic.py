@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
-from tacit import Relation, check_statistic
+from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
-from tacit.privacy.statistic import Block, Layout, Part, Statistic
+from tacit.privacy.statistic import Block, Layout, Part, Statistic, gate_total
 from tacit.privacy.symmetric import pack, unpack
 
 REPLACE, ZERO = Relation.REPLACE_ONE, Relation.ZERO_OUT
@@ -389,3 +390,36 @@ def test_fingerprints_tell_statistics_apart() -> None:
     centres = {Centred(2, 1.0, c).fingerprint for c in (0.0, 1.0, long, other)}
     assert len(centres) == 4
     assert ClippedSum(2).fingerprint == ClippedSum(2).fingerprint
+
+
+# The gate clips whatever a statistic returns.
+
+
+@dataclass(frozen=True)
+class BoastfulSum(ClippedSum):
+    """A statistic of somebody else's, whose own sum forgets the clip."""
+
+    def total(self, block: Block) -> NDArray[np.float64]:
+        return np.asarray(block["values"], dtype=np.float64).sum(axis=0)
+
+
+@pytest.mark.parametrize("model", ["exact", "floating-point", "simulated", "local", "none"])
+def test_sums_of_other_peoples_statistics_are_clipped(model: str) -> None:
+    """Whether it is summed in a real run, in a simulation, or without privacy."""
+    statistic = BoastfulSum(1)
+    block = Block(2, {"values": np.array([[1e9], [0.5]])})
+    privacy: JointDP | LocalDP | NonPrivate = JointDP(1.0, 1e-6)
+    if model == "floating-point":
+        privacy = JointDP(1.0, 1e-6, sampler="floating-point")
+    elif model == "local":
+        privacy = LocalDP(1.0, 1e-6)
+    elif model == "none":
+        privacy = NonPrivate()
+    seed = 0 if model in ("simulated", "local") else None
+    curator = privacy.curator(noise_seed=seed)
+    curator.add(block)
+    released = curator.release(statistic)
+    assert abs(float(released["sum"][0]) - 1.5) < 1e3
+    assert float(gate_total(statistic, block)[0]) == 1.5
+    # The package's own are summed by themselves.
+    assert gate_total(ClippedSum(1), block)[0] == ClippedSum(1).total(block)[0] == 1.5

@@ -173,9 +173,7 @@ class _AgentAuditor:
 
     @property
     def unit(self) -> Unit:
-        if self.pure:
-            return "epsilon"
-        return "sqrt(2 rho)" if self.privacy.exact else "mu"
+        return "epsilon" if self.pure else "mu"
 
     @property
     def claimed(self) -> float:
@@ -192,7 +190,7 @@ class _AgentAuditor:
             return self.claimed
         if self.privacy.local:
             asked = next(p.statistic for p in self.passages if block in p.blocks)
-            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
+            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy, False)
         run = measured(self.gate, self._totals) or []
         costs = [
             abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
@@ -360,7 +358,7 @@ class _AgentAuditor:
             self._flips.add(sent, truth[which])
             seen.add_bits(sent, self._flips.chances(truth), which)
             return seen
-        scale = noise_scale(statistic, privacy)
+        scale = noise_scale(statistic, privacy, False)
         noise = (sent - statistic.contributions(user)[0]) / scale
         law: Law = "laplace" if self.pure else "normal"
         everything = np.ones(noise.size, dtype=bool)

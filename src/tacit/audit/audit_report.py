@@ -13,7 +13,7 @@ from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Floats
 
-Unit: TypeAlias = Literal["mu", "epsilon", "sqrt(2 rho)"]
+Unit: TypeAlias = Literal["mu", "epsilon"]
 
 FALSE_ALARM = 1e-3
 """The chance that all tests of one audit together alarm although nothing is wrong, at most.
@@ -53,8 +53,7 @@ class Transcript:
 
     Attributes:
         block: which block they are in.
-        unit: what costs are in: mu; epsilon, for pure models; or the square root of 2 rho, which is
-            mu but for the grid, for exact noise.
+        unit: what costs are in: mu, or epsilon for pure models.
         claimed: what one episode may cost.
         bound: what any two users within the declared sensitivities can cost, from all releases
             that the block is in and their claimed noise.

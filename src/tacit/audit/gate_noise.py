@@ -25,7 +25,7 @@ from tacit.privacy.curators.gate import Stream
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, noise_scale
-from tacit.privacy.exact import ExactNoise, grid_step, heard_shares
+from tacit.privacy.exact import CHUNK, ExactNoise, grid_step, heard_shares
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Bools, Floats, Statistic
@@ -125,7 +125,7 @@ def _of_release(gate: WatchedGate, totals: Totals, place: int, passage: Passage)
     noise = np.where(kept, (vector - total) / scale, 0.0)
     gains = {b: share / scale for b, share in pairs}
     blur = rounding(vector, 1) / scale
-    if curator.privacy.exact:
+    if curator.exact:
         smallest = heard_shares({b: share / largest for b, share in pairs})[1]
         blur += largest * curator._step(statistic, smallest) * (release.users / 2 + 1) / scale
     return Measured(passage, place, noise, kept, gains, "laplace" if pure else "normal", blur)
@@ -152,7 +152,7 @@ def _of_stream(
         rows.append(released[-1] - prefix)
     whitened = unit @ (np.stack(rows) / stream.step)
     blur = rounding(np.stack(released), len(rows)) / stream.step
-    if stream._curator.privacy.exact:
+    if stream._curator.exact:
         blur += passages[-1][1].release.users / 2 + 1
     blur *= float(np.abs(unit).sum(axis=1).max())
     entered = [passage.blocks[0] for _, passage in passages]
@@ -206,7 +206,9 @@ def _reported(
     privacy: LocalDP = passage.gate.privacy  # type: ignore[attr-defined]
     laplace = privacy.mechanism == "laplace"
     law: Law = "sum of laplace" if laplace else "normal"
-    scale = math.sqrt(users * (2.0 if laplace else 1.0)) * noise_scale(passage.statistic, privacy)
+    scale = math.sqrt(users * (2.0 if laplace else 1.0)) * noise_scale(
+        passage.statistic, privacy, passage.gate.exact
+    )
     kept, blur = _kept(passage), report_blur(passage.statistic, privacy, terms, vector) / scale
     return Measured(passage, place, np.where(kept, noise / scale, 0.0), kept, {}, law, blur)
 
@@ -251,8 +253,7 @@ def silence() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name in ("normal", "laplace", "laplace_sum"):
             stack.enter_context(mock.patch.object(Noise, name, zeros))
-        for name in ("gaussian_steps", "laplace_steps", "sum_of_steps"):
-            stack.enter_context(mock.patch.object(ExactNoise, name, steps))
+        stack.enter_context(mock.patch.object(ExactNoise, "steps", steps))
         yield
 
 
@@ -272,12 +273,16 @@ def off_by(gate: WatchedGate) -> str | None:
         largest, step = max(abs(share) for share in passage.shares), 1.0
         pairs = zip(passage.blocks, passage.shares, strict=True)
         shares = {b: share / largest for b, share in pairs}
-        if curator.privacy.exact:
+        if curator.exact:
             smallest = 1.0
             if passage.stream is None:
                 shares, smallest = heard_shares(shares)
             step = curator._step(statistic, smallest)
-            total = sum(np.rint(shares[b] * v / step).sum(axis=0) for b, v in vectors.items())
+            total = sum(
+                np.rint(shares[b] * v[at : at + CHUNK].sum(axis=0) / step)
+                for b, v in vectors.items()
+                for at in range(0, len(v), CHUNK)
+            )
         else:
             total = sum(shares[b] * v.sum(axis=0) for b, v in vectors.items())
         expected = np.asarray(total, dtype=np.float64)
@@ -290,10 +295,10 @@ def off_by(gate: WatchedGate) -> str | None:
         gap = float(np.abs(vector / (largest * step) - expected).max())
         # Weights of parts are multiplied in and out again, which may round.
         allowed = 1e-9 * length / step
-        if curator.privacy.exact:
+        if curator.exact:
             allowed = min(allowed, 1e-3)
         if gap > allowed:
-            unit = "grid steps" if curator.privacy.exact else f"of at most {length:.4g}"
+            unit = "grid steps" if curator.exact else f"of at most {length:.4g}"
             return (
                 f"without its noise release {place} is not the sum of its users' vectors: it is "
                 f"off by {gap:.4g} {unit}"

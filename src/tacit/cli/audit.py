@@ -44,7 +44,7 @@ def audit_command(
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
-    sampler: options.Sampler = "floating-point",
+    sampler: options.Sampler = "exact",
     users: Annotated[
         str | None, asked("N", "Users of a run. \\[default: a few small blocks]")
     ] = None,

@@ -30,7 +30,7 @@ def compare_command(
     epsilon: options.Epsilons = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
-    sampler: options.Sampler = "floating-point",
+    sampler: options.Sampler = "exact",
     users: options.Users = "1e6",
     seeds: options.Seeds = "5",
     seed: options.Seed = "0",

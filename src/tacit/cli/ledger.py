@@ -57,9 +57,6 @@ def create(
     relation: Annotated[
         str, asked("replace-one|zero-out", "Between which data sets it holds.")
     ] = "replace-one",
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Account by zCDP, as agents with exact noise need it.")
-    ] = False,
     note: Annotated[str, asked("TEXT", "A line for whoever reads it.")] = "",
 ) -> None:
     """Makes a ledger of people."""
@@ -72,7 +69,6 @@ def create(
         number("epsilon", epsilon),
         number("delta", delta),
         relation=checked_relation(relation),
-        sampler="exact" if exact else "floating-point",
     )
     try:
         ledger = Ledger.create_for_people(file, privacy, note=note)

@@ -148,12 +148,9 @@ def _median(accounts: Counter[float]) -> float:
 def _epsilon(unit: str, spent: float, delta: float) -> float:
     """What was spent, as an epsilon at this delta."""
     from tacit.privacy.gaussian_dp import epsilon_from_mu
-    from tacit.privacy.zcdp import epsilon_from_rho
 
     if unit == "epsilon":
         return spent
-    if unit == "2 rho":
-        return epsilon_from_rho(spent / 2.0, delta)
     return epsilon_from_mu(spent**0.5, delta)
 
 

@@ -35,7 +35,7 @@ def plan_command(
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
-    sampler: options.Sampler = "floating-point",
+    sampler: options.Sampler = "exact",
     users: Annotated[str | None, asked("N", "Users that there will be, if that is known.")] = None,
     most: Annotated[str, asked("N", "The largest number of users to try.")] = "1e10",
     seeds: options.Seeds = "5",

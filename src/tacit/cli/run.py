@@ -33,7 +33,7 @@ def run_command(
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
-    sampler: options.Sampler = "floating-point",
+    sampler: options.Sampler = "exact",
     users: options.Users = "1e6",
     seeds: options.Seeds = "1",
     seed: options.Seed = "0",

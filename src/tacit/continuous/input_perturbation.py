@@ -4,7 +4,8 @@ Idea:
     After Venkitasubramaniam (2013), as Wang and Hegde (2019) compare with it: each reward is
     published with Gaussian noise, and Q is fitted to what was published.
 Guarantee:
-    ``protect="rewards"`` protects one user's rewards; states, actions and lengths are public.
+    ``protect="rewards"`` protects one user's rewards; states, actions and lengths are public, so
+    somebody has to be trusted with them, and there is no local DP.
     ``protect="episode"`` protects the whole episode, which leaves nothing to learn from: it is
     local DP of all that a user did.
 Deviations from the paper:
@@ -55,7 +56,7 @@ class InputPerturbationOptions(BaselineOptions):
 class InputPerturbation(BaselineAlgorithm):
     """Fitted Q on rewards, or whole trajectories, that were published with noise; see the module.
 
-    JointDP and LocalDP come to the same noise.
+    For whole episodes JointDP and LocalDP come to the same noise.
 
     >>> import tacit
     >>> from tacit.continuous import BoxSpec, InputPerturbation

@@ -44,8 +44,6 @@ class FiniteAlgorithm(Algorithm[Policy]):
         """What no algorithm can do with a paper's own noise."""
         if self.setting.schedule not in ("auto", "every"):
             raise InvalidArgument("as printed, a policy is published after every episode")
-        if self.privacy.exact:
-            raise InvalidArgument("as printed, noise is continuous: take sampler='floating-point'")
 
     # Save and resume.
 

@@ -247,8 +247,6 @@ class LinearAlgorithm(WayAlgorithm):
             )
         if options.calibration == "tight":
             return
-        if self.privacy.exact:
-            raise InvalidArgument("as printed, noise is continuous: take sampler='floating-point'")
         if not self.has_printed_noise:
             name = type(self).__name__
             raise InvalidArgument(

@@ -168,8 +168,6 @@ class PrintedSets(ProvenSets):
         """Refuses what was not printed."""
         if self.options.bonus == "theory":
             raise InvalidArgument("as printed, the radius is the paper's: leave bonus out")
-        if self.privacy.exact:
-            raise InvalidArgument("as printed, noise is continuous: take sampler='floating-point'")
         self._node_noise()
 
     def gate_privacy(self, releases: int) -> Privacy:

@@ -31,7 +31,7 @@ class Relation(enum.Enum):
       Whether her data *is used at all* is hidden.
 
     Neither is converted to the other silently. Replacing is two steps of zeroing out, so mu for
-    zero-out is at most 2 mu for replace-one; a sensitivity derived for replace-one directly is
+    replace-one is at most twice mu for zero-out; a sensitivity derived for replace-one directly is
     never worse and often better (two orthogonal contributions of norm 1 are sqrt(2) apart, not 2).
     Adding or removing a user would move everybody after her into another slot; it is not offered.
 

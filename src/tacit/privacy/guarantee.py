@@ -26,7 +26,6 @@ learnt, also about her; that *she* was one of those who taught it makes almost n
 import dataclasses
 import decimal
 import json
-import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,15 +49,15 @@ _REACH = {
 }
 _SAMPLERS = {
     "floating-point": (
-        "The noise is drawn in floating point: the proof is for real numbers, and the lowest bits "
-        "of such noise are a known way around it, if noisy numbers are published in full precision."
+        "The noise is drawn in floating point, for which none of this is proven: the lowest bits "
+        "of what is published can show more than the noise hides."
     ),
     "bits": (
-        "What is published are random bits, whose probabilities are right to 53 binary places."
+        "What is published are random bits, drawn in whole numbers: the proof covers every one."
     ),
     "exact": (
-        "The noise is drawn by an exact sampler, without floating-point arithmetic: the proof "
-        "covers every bit that is published."
+        "The noise is drawn in whole numbers, by an exact sampler: the proof covers every bit that "
+        "is published."
     ),
 }
 
@@ -67,6 +66,14 @@ def _up(value: float) -> str:
     """Six digits, rounded up, so that what is printed is never a stronger claim than the number."""
     up = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)
     return f"{float(up.create_decimal(repr(value))):.6g}"
+
+
+def _factor(epsilon: float) -> str:
+    """E to the power of epsilon in three digits, rounded up; nothing where it is no float."""
+    if epsilon > 700:
+        return ""
+    up = decimal.Context(prec=3, rounding=decimal.ROUND_CEILING)
+    return f" = {float(up.create_decimal(decimal.Decimal(epsilon).exp())):.3g}"
 
 
 def _checked_count(name: str, value: object) -> int:
@@ -91,7 +98,7 @@ class Guarantee:
         unit: What of a user is hidden.
         releases: How often private statistics are published at most; None if there is no limit.
         mechanism: The kind of releases, such as "square-root counter, Gaussian noise".
-        sampler: ``"floating-point"`` or ``"exact"``.
+        sampler: how a real run draws its noise: ``"exact"``, ``"bits"`` or ``"floating-point"``.
         simulation_only: Whether the noise came from a known seed and hides nothing.
         episodes_per_user: With how many episodes a user is covered at most.
 
@@ -114,7 +121,7 @@ class Guarantee:
     unit: str = "one user's whole episode"
     releases: int | None
     mechanism: str
-    sampler: Literal["floating-point", "bits", "exact"] = "floating-point"
+    sampler: Literal["exact", "bits", "floating-point"] = "exact"
     simulation_only: bool = False
     episodes_per_user: int = 1
 
@@ -133,6 +140,7 @@ class Guarantee:
             text = getattr(self, name)
             if not isinstance(text, str) or not text.strip():
                 raise InvalidArgument(f"{name} is {text!r}, but must be a text that is not empty")
+        self._check_proven()
         store = object.__setattr__  # numbers are stored as Python's own, whatever type they came in
         epsilon, delta = self.epsilon, self.delta
         epsilon = checked_number("epsilon", epsilon, "a number of at least 0", lambda e: e >= 0)
@@ -144,6 +152,22 @@ class Guarantee:
                 store(self, name, _checked_count(name, getattr(self, name)))
         if self.mu is not None:
             store(self, "mu", self._checked_mu(self.mu))
+
+    def _check_proven(self) -> None:
+        """Refuses combinations for which nothing was proven."""
+        if not self._whole and self.relation is Relation.ZERO_OUT:
+            raise InvalidArgument(
+                f"zero-out hides whether a user's data is used at all, but {self.unit!r} is not "
+                f"all of it: the rest is used. Take replace-one"
+            )
+        if self.model == "local" and (not self._whole or self.relation is not Relation.REPLACE_ONE):
+            raise InvalidArgument(
+                f"local privacy is replace-one for all that a device holds, not "
+                f"{self.relation.value} for {self.unit!r}: what is public would have to leave the "
+                f"device without noise"
+            )
+        if self.sampler == "bits" and (self.model != "local" or self.delta != 0):
+            raise InvalidArgument("random bits are reports of local privacy with delta = 0")
 
     def _checked_mu(self, mu: float) -> float:
         mu = checked_number("mu", mu, "a number of at least 0, or None", lambda m: m >= 0)
@@ -158,8 +182,8 @@ class Guarantee:
 
     @property
     def pure(self) -> bool:
-        """Whether delta is 0."""
-        return self.delta == 0
+        """Whether delta is 0, of noise to which that applies: not of floats."""
+        return self.delta == 0 and self.sampler != "floating-point"
 
     @property
     def short(self) -> str:
@@ -168,6 +192,8 @@ class Guarantee:
         parts = [f"{self._budget}-{_MODELS[self.model]} {whom}", self.relation.value, self._count()]
         if self.episodes_per_user > 1:
             parts.append(f"at most {self.episodes_per_user:,} episodes each")
+        if self.sampler == "floating-point":
+            parts.append("if noise were real numbers")
         if self.simulation_only:
             parts.append("simulation only")
         return ", ".join(parts)
@@ -175,6 +201,8 @@ class Guarantee:
     def __str__(self) -> str:
         name = f"{'pure ' if self.pure else ''}{self.model} differential privacy"
         claim = f"{self._budget}-{name} for {self.unit}, {self.relation.value}."
+        if self.sampler == "floating-point":
+            claim = f"If its noise were real numbers: {claim}"
         sentences = [claim, self._bound(), _REACH[self.model], self._releases()]
         if self.episodes_per_user > 1:
             sentences.append(
@@ -183,7 +211,10 @@ class Guarantee:
             )
         sentences.append(_SAMPLERS[self.sampler])
         if self.simulation_only:
-            warning = "Simulation only: the noise seed is known, so this protects nobody."
+            warning = (
+                "Simulation only: the noise seed is known and noise is drawn in floating point, so "
+                "this protects nobody. Of a real run it is proven:"
+            )
             sentences.insert(0, warning)
         return " ".join(sentences)
 
@@ -213,10 +244,8 @@ class Guarantee:
             "joint": "all that is published and all that all other users see or receive",
             "local": "all that leaves her device and all that anybody computes from it",
         }[self.model]
-        factor = f"e^{_up(self.epsilon)}"
-        if self.epsilon <= 700:  # e^710 is no longer a floating-point number
-            factor += f" = {math.exp(self.epsilon):.3g}"
-        added = "" if self.pure else f", plus at most {_up(self.delta)}"
+        factor = f"e^{_up(self.epsilon)}{_factor(self.epsilon)}"
+        added = "" if self.delta == 0 else f", plus at most {_up(self.delta)}"
         # No "almost": for a large epsilon it would be false.
         warning = " A factor this large protects little." if self.epsilon > 10 else ""
         return (

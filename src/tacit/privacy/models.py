@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 from tacit.privacy.arguments import one_of
 from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.zcdp import rho_from_budget
 
 if TYPE_CHECKING:
     from tacit.privacy.curators.joint import JointCurator
@@ -69,7 +68,7 @@ class PrivacyModel(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether the noise is in whole numbers; see :mod:`tacit.privacy.exact`."""
+        """Whether the noise of real runs is in whole numbers; see :mod:`tacit.privacy.exact`."""
         return False
 
     @property
@@ -100,7 +99,7 @@ class _Budgeted(PrivacyModel):
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
-        one_of("sampler", self.sampler, ("floating-point", "exact"))
+        one_of("sampler", self.sampler, ("exact", "floating-point"))
         g = self.episodes_per_user
         if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= 10**9:
             raise InvalidArgument(f"episodes_per_user must be an integer from 1 to 1e9, got {g!r}")
@@ -124,17 +123,10 @@ class _Budgeted(PrivacyModel):
         if self.needs_l1:
             raise InvalidArgument("functional noise is Gaussian: it needs delta > 0")
 
-    @property
-    def _squared_mu(self) -> float:
-        """What a user may spend in mu^2. Exact noise is accounted by zCDP: mu^2 = 2 rho."""
-        if self.exact:
-            return 2.0 * rho_from_budget(self.epsilon, self.delta)
-        return self.budget.mu**2
-
     def __repr__(self) -> str:
         # What it was made with; the sampler only where it is not the usual one.
         shown = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
-        if self.sampler == "floating-point":
+        if self.exact:
             del shown["sampler"]
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
@@ -155,8 +147,9 @@ class JointDP(_Budgeted):
         disjoint: every release is over one block and nobody is in one block twice. Then the g
             episodes of a user are in different releases and the noise grows sqrt(g)-fold only
             (g-fold under pure DP). The curator enforces it, and so needs user ids.
-        sampler: ``"floating-point"``, or ``"exact"`` for noise in whole numbers, which has no
-            low-order bits to read (:mod:`tacit.privacy.exact`); it needs OpenDP.
+        sampler: ``"exact"``: the noise of real runs is in whole numbers, which have no low-order
+            bits to read (:mod:`tacit.privacy.exact`); or ``"floating-point"``, which has.
+            Simulations draw in floating point either way, and say so.
 
     >>> JointDP(epsilon=1.0, delta=1e-6).budget
     Budget(epsilon=1.0, delta=1e-06)
@@ -170,7 +163,7 @@ class JointDP(_Budgeted):
     relation: Relation = Relation.REPLACE_ONE
     episodes_per_user: int = 1
     disjoint: bool = False
-    sampler: Sampler = "floating-point"
+    sampler: Sampler = "exact"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -201,7 +194,7 @@ class JointDP(_Budgeted):
         g = float(self.episodes_per_user)
         if self.pure:
             return self.epsilon / g
-        return self._squared_mu / (g if self.disjoint else g * g)
+        return self.budget.mu**2 / (g if self.disjoint else g * g)
 
     @property
     def episode_mu(self) -> float:
@@ -228,8 +221,8 @@ class LocalDP(_Budgeted):
             the default at delta = 0), or ``"randomised response"`` for one-hot statistics (pure).
         episodes_per_user: the guarantee is for users with at most this many reports (g). Reports
             have independent noise, so it grows sqrt(g)-fold (g-fold for the pure mechanisms).
-        sampler: ``"floating-point"``, or ``"exact"`` for reports in whole numbers
-            (:mod:`tacit.privacy.exact`); randomised response reports bits either way.
+        sampler: ``"exact"``: real reports are in whole numbers (:mod:`tacit.privacy.exact`); or
+            ``"floating-point"``. Randomised response reports bits either way.
     """
 
     joint: ClassVar[Literal[False]] = False
@@ -242,7 +235,7 @@ class LocalDP(_Budgeted):
     delta: float
     mechanism: LocalMechanism | None = None
     episodes_per_user: int = 1
-    sampler: Sampler = "floating-point"
+    sampler: Sampler = "exact"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -251,8 +244,6 @@ class LocalDP(_Budgeted):
         one_of("mechanism", self.mechanism, ("gaussian", "laplace", "randomised response"))
         if self.mechanism == "gaussian" and self.delta == 0:
             raise InvalidArgument("Gaussian noise has no pure guarantee: use laplace, or delta > 0")
-        if self.reports_bits and self.exact:
-            raise InvalidArgument("randomised response reports bits; it has no exact noise")
 
     @property
     def needs_l1(self) -> bool:
@@ -269,7 +260,7 @@ class LocalDP(_Budgeted):
         """What one report costs: mu under Gaussian noise, epsilon for the pure mechanisms."""
         g = self.episodes_per_user
         if self.mechanism == "gaussian":
-            return math.sqrt(self._squared_mu / g)
+            return math.sqrt(self.budget.mu**2 / g)
         return self.epsilon / g
 
     @property

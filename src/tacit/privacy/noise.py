@@ -2,33 +2,33 @@
 
 A :class:`Noise` is either *real* or a *simulation*.
 
-* Real (no seed): the generator is keyed by the operating system, keyed anew after 65,536 values
-  (before each larger draw) and after a fork, and can be neither copied, pickled nor saved, so that
-  it is never put on two data sets, whose difference would be free of noise.
+* Real (no seed): every bit comes from the operating system's generator when it is needed. There is
+  no key and no state, so there is nothing that could be copied, saved, forked or recovered from
+  what was published. A real source cannot be copied or pickled all the same.
 * Simulation (``seed=``): bit-for-bit reproducible, and worthless as protection, because whoever
   knows the seed subtracts the noise. Everything built on it says "simulation only".
 
-The samplers are NumPy's floating-point ones. They are fast; their low-order bits are not exactly
-Gaussian or Laplace and the generator is not a cryptographic one. ``docs/sharp-edges.md`` says
-what that means.
+What is drawn here are floats: a real normal is exact to 2^-50 (:mod:`tacit.privacy.deviates`), but
+the sum of a float and anybody's data has low-order bits that no theory covers. Real runs therefore
+take whole numbers (:class:`tacit.privacy.exact.ExactNoise`), unless somebody asks for
+``sampler="floating-point"``; ``docs/sharp-edges.md`` says what that means.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import secrets
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.privacy.deviates import Deviates
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
 
-# Recovering a generator's state from one release must not give away the noise of later ones.
-_REKEY_AFTER = 1 << 16
+_UNIT = 2.0**50
 
 
 class NoiseSource(Protocol):
@@ -57,55 +57,61 @@ class Noise:
     def __init__(self, seed: int | None = None) -> None:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise InvalidArgument(f"noise_seed must be None or an integer >= 0, got {seed!r}")
-        self._simulation = seed is not None
-        self._rng = _generator(seed)
-        self._left = _REKEY_AFTER
-        self._pid = os.getpid()
+        self._rng = None if seed is None else _generator(seed)
 
     @property
     def simulation(self) -> bool:
         """Whether the noise is reproducible and hence protects nobody."""
-        return self._simulation
+        return self._rng is not None
 
     def normal(self, shape: tuple[int, ...]) -> Floats:
         """Independent standard normals."""
-        return self._ready(math.prod(shape)).standard_normal(shape)
+        if self._rng is not None:
+            return self._rng.standard_normal(shape)
+        return (Deviates().normal(_UNIT, math.prod(shape)) / _UNIT).reshape(shape)
 
     def laplace(self, shape: tuple[int, ...]) -> Floats:
         """Independent Laplace variables of scale 1 (standard deviation sqrt 2)."""
-        return self._ready(math.prod(shape)).laplace(0.0, 1.0, shape)
+        if self._rng is not None:
+            return self._rng.laplace(0.0, 1.0, shape)
+        return (Deviates().laplace(_UNIT, math.prod(shape)) / _UNIT).reshape(shape)
 
     def laplace_sum(self, count: int, shape: tuple[int, ...]) -> Floats:
-        """The sum of ``count`` independent unit Laplace variables, in one exact draw per entry.
+        """The sum of ``count`` independent unit Laplace variables in one draw, in a simulation.
 
         A Laplace variable is the difference of two unit exponentials, so the sum is the
         difference of two Gamma(count, 1) variables.
         """
-        rng = self._ready(2 * math.prod(shape))
+        rng = self._simulated()
         return rng.standard_gamma(count, shape) - rng.standard_gamma(count, shape)
 
     def binomial(self, trials: NDArray[np.int64], probability: float) -> NDArray[np.int64]:
-        """Independent binomials, one per entry of ``trials``."""
-        draws: NDArray[np.int64] = self._ready(trials.size).binomial(trials, probability)
+        """Independent binomials, one per entry of ``trials``, in a simulation."""
+        draws: NDArray[np.int64] = self._simulated().binomial(trials, probability)
         return draws
 
     def uniform(self, shape: tuple[int, ...]) -> Floats:
-        """Independent uniforms on [0, 1)."""
-        return self._ready(math.prod(shape)).random(shape)
+        """Independent uniforms on [0, 1), multiples of 2^-53."""
+        if self._rng is not None:
+            return self._rng.random(shape)
+        digits = (self.words(math.prod(shape)) >> np.uint64(11)).astype(np.float64)
+        return (digits * 2.0**-53).reshape(shape)
 
-    def _ready(self, values: int) -> np.random.Generator:
-        """The generator, keyed anew where real noise needs it."""
-        if not self._simulation:
-            self._left -= values
-            if self._left < 0 or self._pid != os.getpid():
-                self._rng = _generator(None)
-                self._left = _REKEY_AFTER - values
-                self._pid = os.getpid()
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Independent uniform whole numbers below 2^64."""
+        return np.frombuffer(self._bytes(8 * count), dtype=np.uint64)
+
+    def _simulated(self) -> np.random.Generator:
+        if self._rng is None:
+            raise InvalidArgument("real noise is drawn user by user, on her device")
         return self._rng
+
+    def _bytes(self, count: int) -> bytes:
+        return os.urandom(count) if self._rng is None else self._rng.bytes(count)
 
     def state(self) -> dict[str, Any] | None:
         """The generator's state as JSON values; ``None`` for real noise, which is never saved."""
-        return dict(self._rng.bit_generator.state) if self._simulation else None
+        return None if self._rng is None else dict(self._rng.bit_generator.state)
 
     @classmethod
     def from_state(cls, state: dict[str, Any] | None) -> Noise:
@@ -114,13 +120,13 @@ class Noise:
             return cls()
         noise = cls(seed=0)
         try:
-            noise._rng.bit_generator.state = state
+            noise._simulated().bit_generator.state = state
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidArgument(f"not a saved noise state: {error}") from None
         return noise
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if not self._simulation:
+        if self._rng is None:
             raise TypeError("real noise cannot be copied or pickled: a copy would repeat it")
         return (Noise.from_state, (self.state(),))
 
@@ -136,9 +142,8 @@ def saved_source(source: NoiseSource) -> dict[str, Any] | None:
     return state
 
 
-def _generator(seed: int | None) -> np.random.Generator:
-    entropy = secrets.randbits(256) if seed is None else seed
-    return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(entropy)))
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(seed)))
 
 
 def safe_scale(sensitivity: float, cost: float) -> float:

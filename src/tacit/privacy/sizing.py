@@ -21,7 +21,7 @@ def users_above_noise(statistic: Statistic, privacy: Privacy, multiple: float) -
         return 1
     if privacy.local:
         # n reports have noise sqrt(n) s together, so n must exceed a multiple of s^2.
-        return math.ceil((multiple * noise_scale(statistic, privacy)) ** 2)
+        return math.ceil((multiple * noise_scale(statistic, privacy, False)) ** 2)
     if privacy.pure:
         noise = math.sqrt(2.0) * statistic.sensitivity(privacy.relation, "l1")
         return math.ceil(multiple * noise / privacy.episode_limit)
@@ -39,7 +39,7 @@ def release_noise(statistic: Statistic, privacy: Privacy, users: int) -> float:
             # About a quarter of variance per report, over the share of reports that tell.
             tells = 0.5 - flip_probability(statistic, privacy)
             return math.sqrt(users) * 0.5 / tells
-        return laplace * noise_scale(statistic, privacy) * math.sqrt(users)
+        return laplace * noise_scale(statistic, privacy, False) * math.sqrt(users)
     if privacy.pure:
         sensitivity = statistic.sensitivity(privacy.relation, "l1")
         return math.sqrt(2.0) * sensitivity / privacy.episode_limit

@@ -134,10 +134,14 @@ class LDPOB(ThreeCounts):
         p = self.options.failure / (2.0 * cells * (S + 3.0) * self.schedule.releases)
         statistic, log_term = self.statistic(), math.log(2.0 / p)
         if self.privacy.mechanism == "gaussian":
-            z = -float(ndtri(p / 2.0)) * noise_scale(statistic, self.privacy) * math.sqrt(reports)
+            z = (
+                -float(ndtri(p / 2.0))
+                * noise_scale(statistic, self.privacy, False)
+                * math.sqrt(reports)
+            )
             return ReportWidths(z, z, math.sqrt(S) * z, z)
         if self.privacy.mechanism == "laplace":
-            b = noise_scale(statistic, self.privacy)
+            b = noise_scale(statistic, self.privacy, False)
             variance, rounding = 2.0 * b * b, 0.0
         else:
             b = 1.0 / (0.5 - flip_probability(statistic, self.privacy))

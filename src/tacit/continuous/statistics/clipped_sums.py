@@ -200,11 +200,13 @@ class RewardSums(ResidualSums):
     """Residuals without values and predictions, of which only rewards may change.
 
     Sensitivity. States and actions of two neighbours are the same. With rewards within a range of
-    R, residuals differ by at most R / unit, and functions by H (R / unit) times the longest
-    K(s, .). Scaling back to a ball brings no two points farther apart, so that bound holds after
-    it, too. If the rewards of all n users move by at most ``radius`` together, the sum moves by at
-    most n times as much as one of them can, that is n H (radius / unit) times the longest K(s, .),
-    and never by more than 2 n clip.
+    R, residuals differ by at most R / unit; or one of them is dropped, because its reward is not a
+    number, and then they differ by the other, which is at most :attr:`_largest`. Functions differ
+    by at most H times the larger of the two, times the longest K(s, .). Scaling back to a ball
+    brings no two points farther apart, so that bound holds after it, too. If the rewards of all n
+    users move by at most ``radius`` together, the sum moves by at most n times as much as one of
+    them can, that is n H (radius / unit) times the longest K(s, .), and never by more than 2 n
+    clip.
     """
 
     radius: float | None = None  # of the reward function, where that is what may change
@@ -233,17 +235,35 @@ class RewardSums(ResidualSums):
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        low, high = self.spec.reward_range
-        moved = high - low if self.radius is None else min(self.radius, high - low)
-        most = self.spec.horizon * moved / self.unit * self._longest
         if checked_relation(relation) is Relation.ZERO_OUT and self.radius is None:
             # Who is left out altogether counts as zero, which is at most clip away.
             return self.clip
-        bound = min(2.0 * self.clip, most)
+        bound = min(2.0 * self.clip, self._bound_before_the_clip)
         if self.radius is None:
             # Zero is a neighbour at the gate: nothing is ever declared shorter than that.
             return max(bound, self.clip)
         return self.group_size * bound
+
+    @property
+    def _bound_before_the_clip(self) -> float:
+        """How far two neighbours' functions are apart."""
+        low, high = self.spec.reward_range
+        moved = (high - low if self.radius is None else min(self.radius, high - low)) / self.unit
+        if self.radius is None:
+            moved = max(moved, self._largest)
+        return self.spec.horizon * moved * self._longest
+
+    @property
+    def _largest(self) -> float:
+        """The largest residual of any reward, whatever rewards are measured from."""
+        ahead = [float(np.clip(-self.offset, *self.value_range))]
+        if self.ending is not None:
+            ahead.append(self.ending)
+        return max(
+            abs((reward - self.centre) / self.unit + self.discount * value)
+            for reward in self.spec.reward_range
+            for value in ahead
+        )
 
     @property
     def _longest(self) -> float:

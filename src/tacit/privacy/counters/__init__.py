@@ -6,9 +6,11 @@ picks the best one.
 """
 
 from tacit.privacy.counters.base import Counter
+from tacit.privacy.counters.blt import BufferedToeplitz, Endless
 from tacit.privacy.counters.choose import KINDS, counter, make_counter
+from tacit.privacy.counters.dense import NormalisedSquareRoot, Optimal
 from tacit.privacy.counters.simple import Blocks, Fresh, Noiseless
-from tacit.privacy.counters.toeplitz import BufferedToeplitz, SquareRoot
+from tacit.privacy.counters.toeplitz import SquareRoot
 from tacit.privacy.counters.tree import BinaryTree, SmoothTree
 
 __all__ = [
@@ -17,8 +19,11 @@ __all__ = [
     "Blocks",
     "BufferedToeplitz",
     "Counter",
+    "Endless",
     "Fresh",
     "Noiseless",
+    "NormalisedSquareRoot",
+    "Optimal",
     "SmoothTree",
     "SquareRoot",
     "counter",

@@ -18,6 +18,9 @@ scale * z_t, so
   with epsilon = max_k ||C_:k||_1 * sensitivity / scale (here C has entries 0 and 1 only).
 
 ``column_norm`` is max_k ||C_:k||, ``row_norms`` are the norms of B's rows.
+
+**Exact.** A counter whose source is an :class:`~tacit.privacy.exact.ExactNoise` works in whole
+numbers; :mod:`tacit.privacy.counters.grid` has the proof. With any other source it adds floats.
 """
 
 from __future__ import annotations
@@ -30,10 +33,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import MOST_USERS, FilePath, positive, whole_number
+from tacit.privacy.arguments import MOST_USERS, FilePath, flag, positive, whole_number
 from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Grid, Ints
 from tacit.privacy.counters.items import Items
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
+from tacit.privacy.exact import ExactNoise, check_scale, exact_words
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource, safe_scale, saved_source
 from tacit.privacy.owner import Owner, Uncopyable
@@ -59,7 +64,10 @@ class Counter(Uncopyable, ABC):
             norm.
         mu: calibrate Gaussian noise to mu-Gaussian-DP.
         epsilon: calibrate Laplace noise to pure epsilon-DP. Exactly one of ``mu`` and ``epsilon``.
-        source: where the noise comes from; fresh entropy of the operating system by default.
+        source: where the noise comes from; fresh entropy of the operating system by default. An
+            ``ExactNoise`` makes the counter exact.
+        whole: in exact mode, items are whole numbers already, and ``sensitivity`` and all that is
+            published are in such whole steps.
 
     A non-finite item is a public mistake here (it was not clipped) and is refused. Whoever takes
     values from users passes them through a curator, which turns such values into zeros instead.
@@ -89,12 +97,13 @@ class Counter(Uncopyable, ABC):
         mu: float | None = None,
         epsilon: float | None = None,
         source: NoiseSource | None = None,
+        whole: bool = False,
     ) -> None:
         self.sensitivity = positive("sensitivity", sensitivity)
         self.releases = self._check_releases(releases)
         self._items = Items(shape, symmetric)
         self.shape, self.symmetric = self._items.shape, self._items.symmetric
-        self.distribution: Distribution = self._check_cost(mu, epsilon)
+        self.distribution = _distribution(self, mu, epsilon)
         self.mu = mu
         self.epsilon = epsilon
         self.why = f"{self.kind}: asked for by name"
@@ -103,20 +112,34 @@ class Counter(Uncopyable, ABC):
         self.source: NoiseSource = Noise() if source is None else source
         self.size = self._items.size
         self.released = 0
-        self._sum = np.zeros(self.size)
-        cost = mu if mu is not None else epsilon
-        self.scale = 0.0 if cost is None else safe_scale(self.column_norm * self.sensitivity, cost)
-        self._noise_unit: float | None = None
+        self.whole = flag("whole", whole)
+        self.exact = isinstance(self.source, ExactNoise) and self.distribution != "none"
+        norm: Literal["l1", "l2"] = "l1" if self.distribution == "laplace" else "l2"
+        plain = Grid(1.0, self.sensitivity, False)
+        self._grid = Grid.of(self.sensitivity, self._items, norm, whole) if self.exact else plain
+        self._number: type[np.int64] | type[np.float64] = np.int64 if self.exact else np.float64
+        self._sum: NDArray[Any] = np.zeros(self.size, self._number)
+        self._reach = 0
         self._owner = Owner(self.source.simulation)
         self._interrupted = False
         self._start()
+        cost = mu if mu is not None else epsilon
+        self.scale = 0.0
+        if cost is not None:
+            self.scale = self._grid.step * safe_scale(self.column_norm * self._grid.apart, cost)
+        if self.exact:
+            check_scale(self.scale / self._grid.step, LARGEST_NOISE)
+            check_scale(self._grid.units(self.scale, self._places()))
 
     # What a kind defines.
 
     @property
     @abstractmethod
     def column_norm(self) -> float:
-        """The largest column norm of C: 2-norm for Gaussian noise, 1-norm for Laplace noise."""
+        """The largest column norm of C: 2-norm for Gaussian noise, 1-norm for Laplace noise.
+
+        In exact mode of the C that is used, rounded up.
+        """
 
     @abstractmethod
     def row_norms(self, upto: int) -> Floats:
@@ -130,15 +153,29 @@ class Counter(Uncopyable, ABC):
     def _start(self) -> None:
         """Sets up the state before the first release."""
 
-    def _advance(self, fresh: Floats) -> Floats:
+    def _places(self) -> int:
+        """In exact mode, the binary places p of C's entries at the next release."""
+        return 0
+
+    def _advance(self, fresh: NDArray[Any]) -> NDArray[Any]:
         """The next row of B z, given the fresh vector z_t; called once per release."""
         return fresh
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """What the kind keeps between releases: JSON values and arrays of drawn noise."""
+    def _exactly(self, steps: Ints, fresh: Ints) -> NDArray[Any]:
+        """In exact mode, what is published, in steps: a function of w. Here B is of whole numbers.
+
+        Args:
+            steps: the new item.
+            fresh: the noise of (C x)_t, in units of 2^-p steps.
+        """
+        total: Ints = self._sum + self._advance(fresh)
+        return total
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What the kind keeps between releases: JSON values and arrays."""
         return {}, {name: getattr(self, f"_{name}") for name in self.kept}
 
-    def _restore(self, values: dict[str, Any], arrays: dict[str, Floats]) -> None:
+    def _restore(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Takes back what :meth:`_state` gave."""
         for name in self.kept:
             setattr(self, f"_{name}", arrays[name])
@@ -157,49 +194,34 @@ class Counter(Uncopyable, ABC):
 
     def std_at(self, release: int) -> float:
         """Noise standard deviation at one release (the first is 1)."""
-        if release < 1 or (self.releases is not None and release > self.releases):
-            raise InvalidArgument(f"release must be in 1..{self.releases}, got {release!r}")
+        check_release(self, release)
         return float(self._unit_std * self.row_norms(release)[-1])
 
     @property
-    def noise_unit(self) -> float:
-        """What drawn noise is multiplied by: the scale, or 1 if the source draws at its scale.
+    def largest_sum(self) -> float:
+        """In exact mode, how many steps the sizes of all items may add up to, at the next release.
 
-        It follows the scale until it is set, so that what is claimed and drawn cannot differ.
+        The size of an item is that of its largest coordinate. It depends on nobody's values, so
+        that whoever knows how many users there are can refuse in time.
         """
-        return self.scale if self._noise_unit is None else self._noise_unit
-
-    @noise_unit.setter
-    def noise_unit(self, unit: float) -> None:
-        self._noise_unit = unit
+        return self._grid.most(self._items, LARGEST >> self._places()) if self.exact else math.inf
 
     @property
     def guarantee(self) -> Guarantee | None:
         """What is proven of everything this counter ever publishes; ``None`` without noise."""
-        if self.distribution == "none":
-            return None
-        if self.budget is None:
-            raise InvalidArgument("no budget was declared; build the counter with tacit.counter")
-        return Guarantee(
-            model="joint",
-            epsilon=self.budget.epsilon,
-            delta=self.budget.delta,
-            mu=self.mu,
-            relation=self.relation,
-            unit="one user's contribution to one item",
-            releases=self.releases,
-            mechanism=f"{self.kind} counter, {self.distribution.capitalize()} noise",
-            simulation_only=self.source.simulation,
-        )
+        return None if self.distribution == "none" else _guarantee(self)
 
     def release(self, item: ArrayLike) -> Floats:
         """Adds one item (the sum of a block's users) and publishes the private running sum.
+
+        An exact counter of whole items publishes whole steps, as floats.
 
         Raises:
             HorizonExceeded: all declared releases were made. Nothing changes.
             InvalidArgument: wrong shape, or not finite. Nothing changes.
         """
-        vector = self._items.packed(item)
+        taken = self._grid.steps if self.exact else Items.packed
+        vector: Any = taken(self._items, item)
         self._owner.check("counter")
         if self.releases is not None and self.released >= self.releases:
             raise HorizonExceeded(
@@ -210,12 +232,23 @@ class Counter(Uncopyable, ABC):
                 "an earlier release was interrupted half-way: a retry could count its item twice, "
                 "so this counter has ended; resume from a save"
             )
+        reach = self._reach + (int(np.abs(vector).max()) if self.exact else 0)
+        if reach > self.largest_sum:
+            raise InvalidArgument(
+                f"exact sums must stay below {self.largest_sum:.3g} steps, and this item might "
+                f"lead beyond: it was refused, which is not private; use fewer users"
+            )
         # Drawing may fail, and then nothing has changed. From there on there is no way back.
         fresh = self._draw()
         self._interrupted = True
         self._sum += vector
+        self._reach = reach
         self.released += 1
-        published: Floats = self._sum + self.noise_unit * self._advance(fresh)
+        published: Floats
+        if self.exact:
+            published = self._grid.step * self._exactly(vector, fresh)
+        else:
+            published = self._sum + self.scale * self._advance(fresh)
         self._interrupted = False
         return self._items.shaped(published)
 
@@ -228,6 +261,7 @@ class Counter(Uncopyable, ABC):
             mu=self.mu,
             epsilon=self.epsilon,
             source=source,
+            whole=self.whole,
             **self._options(),
         )
 
@@ -245,31 +279,18 @@ class Counter(Uncopyable, ABC):
         """Reads a saved counter of any kind. A simulation goes on bit for bit."""
         state = read_state(path, "counter")
         try:
-            source = Noise.from_state(state.meta["noise"])
+            kind = ExactNoise if state.meta["exact"] else Noise
+            source = kind.from_state(state.meta["noise"])
             return revive_counter(state.meta, state.arrays, source)
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved counter ({error})") from None
 
-    def dump(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+    def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The secret state as JSON values and arrays, without the noise source."""
         if self._interrupted:
             raise HorizonExceeded("a release was interrupted half-way: there is nothing to save")
         values, arrays = self._state()
-        meta = {
-            "counter": self.kind,
-            "sensitivity": self.sensitivity,
-            "releases": self.releases,
-            "shape": list(self.shape),
-            "symmetric": self.symmetric,
-            "mu": self.mu,
-            "epsilon": self.epsilon,
-            "options": self._options(),
-            "budget": None if self.budget is None else [self.budget.epsilon, self.budget.delta],
-            "relation": self.relation.value,
-            "why": self.why,
-            "released": self.released,
-            "values": values,
-        }
+        meta = _described(self) | {"values": values}
         return meta, {"sum": self._sum, **arrays}
 
     def __repr__(self) -> str:
@@ -287,11 +308,19 @@ class Counter(Uncopyable, ABC):
 
     @property
     def _unit_std(self) -> float:
-        return self.scale * (math.sqrt(2.0) if self.distribution == "laplace" else 1.0)
+        std = self.scale * (math.sqrt(2.0) if self.distribution == "laplace" else 1.0)
+        if not self.exact:
+            return std
+        # Rounding adds the variance of a uniform variable.
+        return math.hypot(std, math.ldexp(self._grid.step, -self._places()) / math.sqrt(12.0))
 
-    def _draw(self) -> Floats:
+    def _draw(self) -> NDArray[Any]:
         """The fresh vector z_t of a release."""
-        draw = self.source.laplace if self.distribution == "laplace" else self.source.normal
+        pure = self.distribution == "laplace"
+        if isinstance(self.source, ExactNoise):
+            scale = self._grid.units(self.scale, self._places())
+            return self.source.steps(pure, scale, self.size)
+        draw = self.source.laplace if pure else self.source.normal
         return draw((self.size,))
 
     def _check_releases(self, releases: int | None) -> int | None:
@@ -301,25 +330,78 @@ class Counter(Uncopyable, ABC):
             raise InvalidArgument(f"{self.kind} needs the number of releases in advance")
         return whole_number("releases", releases, most=MOST_USERS)
 
-    def _check_cost(self, mu: float | None, epsilon: float | None) -> Distribution:
-        if self.distributions == ("none",):
-            if mu is not None or epsilon is not None:
-                raise InvalidArgument(f"{self.kind} adds no noise: give neither mu nor epsilon")
-            return "none"
-        if (mu is None) == (epsilon is None):
-            raise InvalidArgument("give exactly one of mu (Gaussian noise) and epsilon (Laplace)")
-        if mu is not None:
-            positive("mu", mu)
-            return "gaussian"
-        if "laplace" not in self.distributions:
-            raise InvalidArgument(f"{self.kind} has Gaussian noise only; pure DP needs a tree")
-        if self.symmetric:
-            raise InvalidArgument("Laplace noise is for vectors; symmetric matrices are Gaussian")
-        positive("epsilon", epsilon)
-        return "laplace"
+
+def _distribution(counter: Counter, mu: float | None, epsilon: float | None) -> Distribution:
+    """Which noise a cost is for; refuses costs that the kind does not have."""
+    if counter.distributions == ("none",):
+        if mu is not None or epsilon is not None:
+            raise InvalidArgument(f"{counter.kind} adds no noise: give neither mu nor epsilon")
+        return "none"
+    if (mu is None) == (epsilon is None):
+        raise InvalidArgument("give exactly one of mu (Gaussian noise) and epsilon (Laplace)")
+    if mu is not None:
+        positive("mu", mu)
+        return "gaussian"
+    if "laplace" not in counter.distributions:
+        raise InvalidArgument(f"{counter.kind} has Gaussian noise only; pure DP needs a tree")
+    if counter.symmetric:
+        raise InvalidArgument("Laplace noise is for vectors; symmetric matrices are Gaussian")
+    positive("epsilon", epsilon)
+    return "laplace"
 
 
-def revive_counter(meta: dict[str, Any], arrays: dict[str, Floats], source: NoiseSource) -> Counter:
+def _guarantee(counter: Counter) -> Guarantee:
+    if counter.budget is None:
+        raise InvalidArgument("no budget was declared; build the counter with tacit.counter")
+    words = f"{counter.distribution.capitalize()} noise"
+    if counter.exact:
+        words = exact_words(counter.distribution == "laplace")
+    return Guarantee(
+        model="joint",
+        epsilon=counter.budget.epsilon,
+        delta=counter.budget.delta,
+        mu=counter.mu,
+        relation=counter.relation,
+        unit="one user's contribution to one item",
+        releases=counter.releases,
+        mechanism=f"{counter.kind} counter, {words}",
+        sampler="exact" if counter.exact else "floating-point",
+        simulation_only=counter.source.simulation,
+    )
+
+
+def check_release(counter: Counter, release: int) -> None:
+    """Refuses the number of a release that there is none of."""
+    if release < 1 or (counter.releases is not None and release > counter.releases):
+        raise InvalidArgument(f"release must be in 1..{counter.releases}, got {release!r}")
+
+
+def _described(counter: Counter) -> dict[str, Any]:
+    """What a save says about a counter, beside what its kind keeps."""
+    budget = counter.budget
+    return {
+        "counter": counter.kind,
+        "sensitivity": counter.sensitivity,
+        "releases": counter.releases,
+        "shape": list(counter.shape),
+        "symmetric": counter.symmetric,
+        "mu": counter.mu,
+        "epsilon": counter.epsilon,
+        "exact": counter.exact,
+        "whole": counter.whole,
+        "calibration": [counter._grid.step, counter.scale],
+        "options": counter._options(),
+        "budget": None if budget is None else [budget.epsilon, budget.delta],
+        "relation": counter.relation.value,
+        "why": counter.why,
+        "released": counter.released,
+        "reach": counter._reach,
+    }
+
+
+def revive_counter(
+    meta: dict[str, Any], arrays: dict[str, NDArray[Any]], source: NoiseSource
+) -> Counter:
     """The counter that :meth:`Counter.dump` described."""
     counter = _KINDS[meta["counter"]](
         sensitivity=meta["sensitivity"],
@@ -329,12 +411,19 @@ def revive_counter(meta: dict[str, Any], arrays: dict[str, Floats], source: Nois
         mu=meta["mu"],
         epsilon=meta["epsilon"],
         source=source,
+        whole=meta["whole"],
         **meta["options"],
     )
+    step, scale = meta["calibration"]
+    alike = counter.exact == meta["exact"] and counter._grid.step == step
+    if not alike or not math.isclose(counter.scale, scale, rel_tol=1e-9):
+        raise CorruptFile("a saved counter goes on with the sampler and the grid that it had")
+    counter.scale = max(scale, counter.scale)
     counter.budget = None if meta["budget"] is None else Budget(*meta["budget"])
     counter.relation = Relation(meta["relation"])
     counter.why = meta["why"]
     counter.released = meta["released"]
-    counter._sum = arrays["sum"].copy()
+    counter._reach = meta["reach"]
+    counter._sum = arrays["sum"].astype(counter._number)
     counter._restore(meta["values"], {k: a.copy() for k, a in arrays.items() if k != "sum"})
     return counter

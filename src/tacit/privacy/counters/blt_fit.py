@@ -162,7 +162,10 @@ class BLT:
         Row ``t`` has the norm ``sqrt(beta_0^2 + ... + beta_(t-1)^2)``, ``t = 1 .. n``. The closed
         form is used for every ``t``: a running sum would lose a digit or two on long streams.
         """
-        t = np.arange(1, self._length(n) + 1, dtype=np.float64)
+        return self.row_norms_at(np.arange(1, self._length(n) + 1, dtype=np.float64))
+
+    def row_norms_at(self, t: Array) -> Array:
+        """Norms of the rows with these numbers; the first is 1."""
         nodes, g = self._prefix_mixture()
         squares = g[0] ** 2 * t
         for i in range(1, nodes.size):

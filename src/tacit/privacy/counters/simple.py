@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.privacy.counters.base import Counter, Floats
 
@@ -32,9 +34,9 @@ class Blocks(Counter):
         return np.sqrt(np.arange(1, upto + 1, dtype=np.float64))
 
     def _start(self) -> None:
-        self._noise = np.zeros(self.size)
+        self._noise: NDArray[Any] = np.zeros(self.size, self._number)
 
-    def _advance(self, fresh: Floats) -> Floats:
+    def _advance(self, fresh: NDArray[Any]) -> NDArray[Any]:
         self._noise += fresh
         return self._noise
 
@@ -79,5 +81,5 @@ class Noiseless(Counter):
         """Nothing is added."""
         return np.zeros(upto)
 
-    def _draw(self) -> Floats:
+    def _draw(self) -> NDArray[Any]:
         return np.zeros(self.size)

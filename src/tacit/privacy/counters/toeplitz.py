@@ -1,19 +1,21 @@
-"""Toeplitz factorisations: the square root of the prefix-sum matrix, and BLT for long streams."""
+"""The Toeplitz square root of the matrix of prefix sums."""
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from tacit.privacy.counters.base import Counter, Floats
-from tacit.privacy.counters.blt_fit import BLT, fit_blt
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.counters.base import Floats
+from tacit.privacy.counters.grid import Ints, root_up
+from tacit.privacy.counters.history import PLACES, History, refuse_long
 
 # Above this the square root is no choice: its coefficients alone would fill a gigabyte.
 _MOST_RELEASES = 1 << 27
+# In exact mode, where C is inverted.
+_MOST_EXACT = 1 << 13
 
 
 def square_root_error(releases: int) -> float:
@@ -29,13 +31,14 @@ def square_root_error(releases: int) -> float:
     return (math.log(releases - 0.25) + np.euler_gamma + 4.0 * math.log(2.0)) / math.pi
 
 
-class SquareRoot(Counter):
+class SquareRoot(History):
     """The Toeplitz square root: B = C with entries f_0 = 1, f_j = f_{j-1} (2j - 1) / (2j).
 
     The generating function of f is (1 - x)^(-1/2), whose square is 1 / (1 - x): C C = A. All
     entries are positive, so the first column is the longest: column norm sqrt(S_n) and row norms
     sqrt(S_t) with S_n = f_0^2 + ... + f_{n-1}^2, about ln(n) / pi + 1.07. Nearly the smallest
-    worst-case error that any factorisation has. Holds all noise drawn so far.
+    worst-case error that any Toeplitz factorisation has. Holds all noise drawn so far. In exact
+    mode C has the entries round(2^14 f_j) / 2^14, and B = A C^-1 is computed from those.
 
     >>> round(float(SquareRoot(releases=1023, mu=1.0).std[-1]), 2)
     3.27
@@ -45,113 +48,63 @@ class SquareRoot(Counter):
 
     @property
     def column_norm(self) -> float:
-        """The root of S_n."""
+        """The root of S_n; in exact mode, of the rounded squares."""
+        if self.exact:
+            numerators = self._factor_row(self.releases or 1)
+            return root_up(int((numerators**2).sum())) / 2.0**PLACES
         return float(self.row_norms(self.releases or 1)[-1])
 
     def row_norms(self, upto: int) -> Floats:
-        """The roots of S_1..S_t."""
+        """The roots of S_1..S_t; in exact mode those of the rounded C."""
+        if self.exact:
+            return _rounded(_padded(self.releases or 1)).row_norms[:upto].copy()
         return _sqrt_norms(_padded(upto))[:upto].copy()
-
-    @property
-    def memory(self) -> int:
-        """The running sum and a noise vector per release."""
-        return 1 + (self.releases or 1)
 
     def _check_releases(self, releases: int | None) -> int | None:
         checked = super()._check_releases(releases)
-        if checked is not None and checked > _MOST_RELEASES:
-            raise InvalidArgument(
-                f"releases must be at most {_MOST_RELEASES:,} for a square root, which keeps noise "
-                f"for each, got {releases!r}: take blt"
-            )
+        refuse_long(self.kind, checked or 1, _MOST_RELEASES, "a")
         return checked
 
     def _start(self) -> None:
-        self._drawn = np.empty((0, self.size))
+        if self.exact:
+            refuse_long(self.kind, self.releases or 1, _MOST_EXACT, "an exact")
+        super()._start()
 
-    def _advance(self, fresh: Floats) -> Floats:
-        t = self.released
-        if t > len(self._drawn):
-            grown = np.empty((min(max(16, 2 * t), self.releases or t), self.size))
-            grown[: t - 1] = self._drawn[: t - 1]
-            self._drawn = grown
-        self._drawn[t - 1] = fresh
-        noise: Floats = _sqrt_reversed(_padded(t))[-t:] @ self._drawn[:t]
-        return noise
+    def _places(self) -> int:
+        return PLACES
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        return {}, {"drawn": self._drawn[: self.released]}
+    def _factor_row(self, release: int) -> Ints:
+        return _rounded(_padded(self.releases or 1)).reversed[-release:]
 
-    def _restore(self, values: dict[str, Any], arrays: dict[str, Floats]) -> None:
-        self._drawn = arrays["drawn"]
+    def _row(self, release: int) -> Floats:
+        if self.exact:
+            return _rounded(_padded(self.releases or 1)).inverse[-release:]
+        return _sqrt_reversed(_padded(release))[-release:]
+
+    def _numerators(self) -> Ints:
+        return self._factor_row(self.releases or 1) if self.exact else np.empty(0, np.int64)
 
 
-class BufferedToeplitz(Counter):
-    """BLT: a Toeplitz factorisation whose noise streams through a handful of buffers.
+class _Rounded(NamedTuple):
+    """A rounded Toeplitz C, and B = A C^-1: their first columns, the last entry first."""
 
-    C's coefficients are 1 and sums of ``buffers`` geometric series, and so are those of its
-    inverse; the noise of the running sum is the running sum of C^-1 z, which needs one buffer per
-    series. With four buffers the worst-case error is within 1 % of the square root's up to 2^17
-    releases, at constant memory and time per release. See :mod:`tacit.privacy.counters.blt_fit`.
+    reversed: Ints
+    inverse: Floats
+    row_norms: Floats
 
-    >>> counter = BufferedToeplitz(releases=2**17, mu=1.0)
-    >>> counter.memory, bool(counter.std.max() < 4.86)
-    (7, True)
-    """
 
-    kind = "blt"
-    kept = ("noise", "buffers")
-
-    def __init__(
-        self,
-        sensitivity: float = 1.0,
-        releases: int | None = None,
-        shape: tuple[int, ...] = (),
-        *,
-        buffers: int = 4,
-        parameters: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
-        **options: Any,
-    ) -> None:
-        checked = self._check_releases(releases) or 1
-        self.fit = (
-            fit_blt(checked, buffers)
-            if parameters is None
-            else BLT(checked, tuple(parameters[0]), tuple(parameters[1]))
-        )
-        super().__init__(sensitivity, releases, shape, **options)
-
-    @property
-    def column_norm(self) -> float:
-        """Closed form of the first column's norm."""
-        return self.fit.column_norm
-
-    def row_norms(self, upto: int) -> Floats:
-        """Roots of the cumulative squares of the coefficients of A C^-1."""
-        return self.fit.row_norms(upto)
-
-    @property
-    def memory(self) -> int:
-        """The running sum, its noise, the buffers and their next sum."""
-        return 3 + self.fit.buffers
-
-    def _start(self) -> None:
-        self._decay = np.array(self.fit.b)[:, np.newaxis]
-        self._weights = np.asarray(self.fit.inverse_weights)
-        self._buffers = np.zeros((self.fit.buffers, self.size))
-        self._noise = np.zeros(self.size)
-        self._due = np.zeros(self.size)
-
-    def _advance(self, fresh: Floats) -> Floats:
-        np.matmul(self._weights, self._buffers, out=self._due)
-        self._noise += self._due
-        self._noise += fresh
-        self._buffers *= self._decay
-        self._buffers += fresh
-        return self._noise
-
-    def _options(self) -> dict[str, Any]:
-        # The parameters themselves, so that a saved counter does not depend on a later fit.
-        return {"parameters": [list(self.fit.u), list(self.fit.v)]}
+@lru_cache(maxsize=8)
+def _rounded(length: int) -> _Rounded:
+    whole = np.rint(2.0**PLACES * sqrt_coefficients(length)).astype(np.int64)
+    c = np.ldexp(whole.astype(np.float64), -PLACES)
+    # (1 - x) c(x) b(x) = 1: the coefficients of c b are ones, and c_0 = 1.
+    b = np.ones(length)
+    for t in range(1, length):
+        b[t] -= c[t:0:-1] @ b[:t]
+    reverse = np.ascontiguousarray(whole[::-1])
+    reverse.setflags(write=False)
+    norms = _constant(np.sqrt(np.cumsum(b**2)))
+    return _Rounded(reverse, _constant(np.ascontiguousarray(b[::-1])), norms)
 
 
 def sqrt_coefficients(length: int) -> Floats:

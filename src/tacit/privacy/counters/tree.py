@@ -22,16 +22,16 @@ class _Tree(Counter):
 
     distributions = ("gaussian", "laplace")
     kept = ("nodes",)
-    _nodes: Floats
+    _nodes: NDArray[Any]
 
     def _node_norm(self, nodes: int) -> float:
         return float(nodes) if self.distribution == "laplace" else math.sqrt(nodes)
 
-    def _set_node(self, level: int, fresh: Floats) -> Floats:
+    def _set_node(self, level: int, fresh: NDArray[Any]) -> NDArray[Any]:
         """The node at ``level`` replaces all nodes below it; returns the sum over all nodes."""
-        self._nodes[:level] = 0.0
+        self._nodes[:level] = 0
         self._nodes[level] = fresh
-        total: Floats = self._nodes.sum(axis=0)
+        total: NDArray[Any] = self._nodes.sum(axis=0)
         return total
 
 
@@ -68,9 +68,9 @@ class BinaryTree(_Tree):
         return 1 + self._levels
 
     def _start(self) -> None:
-        self._nodes = np.zeros((self._levels, self.size))
+        self._nodes = np.zeros((self._levels, self.size), self._number)
 
-    def _advance(self, fresh: Floats) -> Floats:
+    def _advance(self, fresh: NDArray[Any]) -> NDArray[Any]:
         return self._set_node(_lowest_bit(self.released), fresh)
 
 
@@ -136,19 +136,19 @@ class SmoothTree(_Tree):
         return (1 << self.ones) - 1
 
     def _start(self) -> None:
-        self._nodes = np.zeros((self.zeros + self.ones, self.size))
+        self._nodes = np.zeros((self.zeros + self.ones, self.size), self._number)
         self._label = self._first_label
 
-    def _advance(self, fresh: Floats) -> Floats:
+    def _advance(self, fresh: NDArray[Any]) -> NDArray[Any]:
         label = _next_label(self._label)
         level = (label & ~self._label).bit_length() - 1
         self._label = label
         return self._set_node(level, fresh)
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"label": self._label}, {"nodes": self._nodes}
 
-    def _restore(self, values: dict[str, Any], arrays: dict[str, Floats]) -> None:
+    def _restore(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         super()._restore(values, arrays)
         self._label = int(values["label"])
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.arguments import MOST_USERS, fitting, instance_of, positive, whole_number
 from tacit.privacy.curators.participants import Participants, UserIds
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
+from tacit.privacy.exact import ExactNoise
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource
 from tacit.privacy.owner import Owner, Uncopyable
@@ -123,6 +124,11 @@ class Curator(Uncopyable, ABC):
     def source(self) -> NoiseSource:
         """Where the noise comes from."""
         return self._source
+
+    @property
+    def exact(self) -> bool:
+        """Whether sums and noise are whole numbers; see :mod:`tacit.privacy.exact`."""
+        return isinstance(self._source, ExactNoise)
 
     def restart(self, users: int, source: NoiseSource) -> None:
         """Goes on after ``users`` users with another source; for models that hold no secrets."""

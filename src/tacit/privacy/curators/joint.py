@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.arguments import FilePath, file_name, instance_of
+from tacit.privacy.budget import Relation
 from tacit.privacy.curators.accounts import BlockAccounts
 from tacit.privacy.curators.gate import Curator, Release, Wanted, WantedStream
 from tacit.privacy.curators.joint_stream import JointStream, JointStreams
@@ -40,6 +41,7 @@ from tacit.privacy.exact import (
     grid_step,
     grid_total,
     heard_shares,
+    noise_source,
     reach,
     uneven_rounding,
 )
@@ -47,7 +49,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Terms
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import NoiseSource, safe_scale
-from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic, gate_total
 
 Numbers: TypeAlias = Floats | NDArray[np.int64]
 
@@ -88,14 +90,14 @@ class JointCurator(Curator):
         for name, path in (("ledger", ledger), ("autosave", autosave)):
             if path is not None:
                 file_name(name, path)
-        if privacy.exact:
-            if source is not None:
-                raise InvalidArgument("sampler='exact' brings its own source of noise")
-            source, noise_seed = ExactNoise(noise_seed), None
+        if privacy.relation is Relation.ZERO_OUT and protects != WHOLE_EPISODE:
+            raise InvalidArgument(
+                f"zero-out is for a user's whole episode: where {protects!r} is protected, the "
+                f"rest of it is used all the same. Take relation='replace-one'"
+            )
         super().__init__(
             users=users,
-            noise_seed=noise_seed,
-            source=source,
+            source=noise_source(privacy.exact, noise_seed, source),
             episodes_per_user=privacy.episodes_per_user,
             once_per_block=privacy.disjoint,
             protects=protects,
@@ -153,15 +155,16 @@ class JointCurator(Curator):
             if self.privacy.separate_blocks and len(selection) > 1:
                 raise InvalidArgument("disjoint=True was declared: release one block at a time")
             kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
-            largest, shares, smallest = _shares(selection, self.privacy.exact)
+            largest, shares, smallest = _shares(selection, self.exact)
             step = self._step(statistic, smallest)
             sensitivity = self._sensitivity(statistic, step)
-            sensitivity += uneven_rounding(statistic, self.privacy.norm, smallest)
+            if self.exact:
+                sensitivity += uneven_rounding(statistic, self.privacy.norm, smallest)
             cost = self.accounts.cost(wanted.mu, wanted.epsilon, wanted.decay, shares)
             scale = safe_scale(sensitivity, cost)
             costs = self.accounts.costs(cost, shares)
             self.accounts.check(costs)
-            if self.privacy.exact:
+            if self.exact:
                 check_scale(scale)
                 users = {b: self._blocks[b].users for b in shares}
                 check_reach(sum(reach(statistic, step, users[b], w) for b, w in shares.items()))
@@ -209,11 +212,11 @@ class JointCurator(Curator):
             model="joint",
             epsilon=privacy.epsilon,
             delta=privacy.delta,
-            mu=None if privacy.pure or privacy.exact else privacy.budget.mu,
+            mu=None if privacy.pure else privacy.budget.mu,
             relation=privacy.relation,
             unit=self._unit(privacy.episodes_per_user),
             releases=None,
-            mechanism=_mechanism(privacy, self._streams.kinds, self._plain),
+            mechanism=_mechanism(privacy.pure, privacy.exact, self._streams.kinds, self._plain),
             sampler=privacy.sampler,
             simulation_only=self._source.simulation,
             episodes_per_user=privacy.episodes_per_user,
@@ -223,20 +226,20 @@ class JointCurator(Curator):
 
     def _step(self, statistic: Statistic, share: float = 1.0) -> float:
         """What sums are whole numbers of, under exact noise; 1 otherwise."""
-        return grid_step(statistic, self.privacy.norm, share) if self.privacy.exact else 1.0
+        return grid_step(statistic, self.privacy.norm, share) if self.exact else 1.0
 
     def _sensitivity(self, statistic: Statistic, step: float) -> float:
         """How far two users are apart, in steps."""
         self._check_unit(statistic)
-        if self.privacy.exact:
+        if self.exact:
             return grid_sensitivity(statistic, self.privacy.relation, self.privacy.norm, step)
         return statistic.sensitivity(self.privacy.relation, self.privacy.norm)
 
     def _total(self, statistic: Statistic, block: Block, share: float, step: float) -> Numbers:
         """The sum over a block's users, in steps: integers, under exact noise."""
-        if self.privacy.exact:
+        if self.exact:
             return grid_total(statistic, block, share, step)
-        return share * statistic.total(block)
+        return share * gate_total(statistic, block)
 
     def _noise(self, scale: float, size: int) -> Numbers:
         """Fresh noise of a release, in steps."""
@@ -336,12 +339,12 @@ def _shares(selection: Mapping[int, float], exact: bool) -> tuple[float, dict[in
     return (largest, *heard_shares(shares)) if exact else (largest, shares, 1.0)
 
 
-def _mechanism(privacy: JointDP, counters: Iterable[str], plain: bool) -> str:
+def _mechanism(pure: bool, exact: bool, counters: Iterable[str], plain: bool) -> str:
     """What is released and with which noise, in words."""
     kinds = [f"{kind} counter" for kind in sorted(counters)]
     if plain or not kinds:
         kinds.append("releases under a budget filter")
-    noise = "Laplace noise" if privacy.pure else "Gaussian noise"
-    if privacy.exact:
-        noise = exact_words(privacy.pure, privacy.epsilon, privacy.delta)
+    noise = "Laplace noise" if pure else "Gaussian noise"
+    if exact:
+        noise = exact_words(pure)
     return f"{' and '.join(kinds)}, {noise}"

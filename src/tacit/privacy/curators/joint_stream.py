@@ -10,7 +10,7 @@ from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.curators.gate import Release, Stream, WantedStream
 from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
-from tacit.privacy.exact import ExactNoise, check_reach, reach, whole_kind
+from tacit.privacy.exact import check_reach, reach
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ class JointStreams:
         cost = curator.accounts.cost(wanted.mu, wanted.epsilon)
         if kind == Noiseless.kind:
             raise InvalidArgument("a joint curator adds noise; without it use tacit.NonPrivate()")
-        if privacy.exact:
-            kind = whole_kind(kind)
         curator.accounts.check_stream(cost)
         step = curator._step(statistic)
         made = make_counter(
@@ -59,6 +57,7 @@ class JointStreams:
             mu=None if privacy.pure else cost,
             epsilon=cost if privacy.pure else None,
             source=curator.source,
+            whole=curator.exact,
         )
         stream = JointStream(curator, name, statistic, made, cost, step)
         self.running[name] = stream
@@ -99,11 +98,9 @@ class JointStream(Stream):
         cost: float,
         step: float = 1.0,
     ) -> None:
-        if isinstance(curator.source, ExactNoise):
-            made.source = curator.source.scaled(made)
-            made.noise_unit = 1.0
+        if curator.exact:
             # Where the number of users is known, sums that will not fit are refused now.
-            check_reach(reach(statistic, step, curator.declared_users or 0), floats=True)
+            check_reach(reach(statistic, step, curator.declared_users or 0), made.largest_sum)
         super().__init__(curator, name, statistic)
         self.counter = made
         self.cost = cost
@@ -142,9 +139,9 @@ class JointStream(Stream):
         number = self._enter(block, user_ids)
         try:
             steps = 0.0
-            if curator.privacy.exact:
+            if curator.exact:
                 steps = reach(self.statistic, self.step, curator._block_users[number])
-                check_reach(self.reach + steps, floats=True)
+                check_reach(self.reach + steps, self.counter.largest_sum)
             total = curator._total(self.statistic, curator._raw(number), 1.0, self.step)
             costs = {number: self.cost if curator.privacy.pure else self.cost**2}
             curator._charge(costs, f"stream {self.name}")

@@ -35,17 +35,16 @@ from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import (
     ExactNoise,
-    check_reach,
     exact_words,
     grid_sensitivity,
     grid_step,
     grid_total,
-    reach,
+    noise_source,
 )
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise, safe_scale
-from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic, gate_total
 
 # Laplace noise beyond so many scales has a probability below 1e-300, Gaussian noise far below.
 _TAIL = 800.0
@@ -70,27 +69,39 @@ def report(
     instance_of("privacy", privacy, LocalDP)
     if data.users != 1 or data.aggregate:
         raise InvalidArgument(f"data must be one user's raw data, got {data!r}")
-    if privacy.exact:
-        source, step = ExactNoise(noise_seed), grid_step(statistic, privacy.norm)
-        scale = noise_scale(statistic, privacy) / step
+    noise = noise_source(privacy.exact, noise_seed, None)
+    assert isinstance(noise, Noise)  # noqa: S101
+    scale = 0.0 if privacy.reports_bits else noise_scale(statistic, privacy, privacy.exact)
+    if privacy.reports_bits:
+        return _reported_bits(noise, statistic.contributions(data)[0], statistic, privacy)
+    if isinstance(noise, ExactNoise):
+        step = grid_step(statistic, privacy.norm)
         total = grid_total(statistic, data, 1.0, step)
-        steps = total + source.steps(privacy.mechanism == "laplace", scale, total.size)
+        steps = total + noise.steps(privacy.needs_l1, scale / step, total.size)
         return step * steps.astype(np.float64)
     vector = statistic.contributions(data)[0]
-    noise = Noise(noise_seed)
-    if privacy.reports_bits:
-        bits = noise.uniform(vector.shape) < vector
-        chance = np.where(bits, 0.5, flip_probability(statistic, privacy))
-        return (noise.uniform(vector.shape) < chance).astype(np.float64)
-    scale = noise_scale(statistic, privacy)
-    draw = noise.normal if privacy.mechanism == "gaussian" else noise.laplace
+    draw = noise.laplace if privacy.needs_l1 else noise.normal
     return np.asarray(vector + scale * draw(vector.shape))
 
 
-def noise_scale(statistic: Statistic, privacy: LocalDP) -> float:
+def _reported_bits(noise: Noise, vector: Floats, statistic: Statistic, privacy: LocalDP) -> Floats:
+    """Randomised response: a 1 is sent with probability 1/2, a 0 becomes a 1 with flip / 2^64.
+
+    flip is a whole number at least as large as 2^64 over 1 + e^x, x being what a one-hot may
+    cost. So the chances of a 1 differ by at most 2^63 / flip <= (1 + e^x) / 2 <= e^x, and those of
+    a 0 by at most 2 (1 - flip / 2^64) <= 2 / (1 + e^-x) <= e^x: exactly, in whole numbers.
+    """
+    bits = noise.words(vector.size) >> np.uint64(11) < np.rint(vector * 2.0**53)
+    # Upwards by more than floats can be off.
+    flip = math.ceil(min(flip_probability(statistic, privacy) * (1.0 + 1e-12), 0.5) * 2.0**64)
+    limit = np.where(bits, np.uint64(1 << 63), np.uint64(min(max(flip, 1), 1 << 63)))
+    return (noise.words(vector.size) < limit).astype(np.float64)
+
+
+def noise_scale(statistic: Statistic, privacy: LocalDP, exact: bool) -> float:
     """Standard deviation (Gaussian) or scale (Laplace) of the noise in one report."""
     norm = privacy.norm
-    if privacy.exact:
+    if exact:
         step = grid_step(statistic, norm)
         apart = step * grid_sensitivity(statistic, Relation.REPLACE_ONE, norm, step)
         return safe_scale(apart, privacy.report_cost)
@@ -119,11 +130,14 @@ class LocalCurator(Curator):
         noise_seed: int | None = None,
         protects: str = WHOLE_EPISODE,
     ) -> None:
-        exact = privacy.exact
+        if protects != WHOLE_EPISODE:
+            raise InvalidArgument(
+                f"local privacy protects all that a device holds: where {protects!r} is, the rest "
+                f"would leave the device without noise. Take JointDP, or protect the whole episode"
+            )
         super().__init__(
             users=users,
-            noise_seed=None if exact else noise_seed,
-            source=ExactNoise(noise_seed) if exact else None,
+            source=noise_source(privacy.exact, noise_seed, None),
             episodes_per_user=privacy.episodes_per_user,
             protects=protects,
         )
@@ -173,7 +187,9 @@ class LocalCurator(Curator):
         """Which rows may be reports."""
         if self.privacy.reports_bits:
             return np.asarray(((reports == 0.0) | (reports == 1.0)).all(axis=1))
-        longest = statistic.l2(Relation.ZERO_OUT) + _TAIL * noise_scale(statistic, self.privacy)
+        longest = statistic.l2(Relation.ZERO_OUT) + _TAIL * noise_scale(
+            statistic, self.privacy, self.exact
+        )
         # NaN fails the comparison.
         return np.asarray((np.abs(reports) <= longest).all(axis=1))
 
@@ -234,14 +250,13 @@ class LocalCurator(Curator):
         privacy, g = self.privacy, self.privacy.episodes_per_user
         gaussian = privacy.mechanism == "gaussian"
         mechanism = f"{privacy.mechanism} report from the device"
-        if privacy.exact:
-            noise = exact_words(not gaussian, privacy.epsilon, privacy.delta)
-            mechanism = f"report from the device with {noise}"
+        if privacy.exact and not privacy.reports_bits:
+            mechanism = f"report from the device with {exact_words(not gaussian)}"
         return Guarantee(
             model="local",
             epsilon=privacy.epsilon,
             delta=privacy.delta if gaussian else 0.0,
-            mu=privacy.budget.mu if gaussian and not privacy.exact else None,
+            mu=privacy.budget.mu if gaussian else None,
             relation=Relation.REPLACE_ONE,
             unit=self._unit(g),
             releases=g,
@@ -256,22 +271,11 @@ class LocalCurator(Curator):
         users, shape = block.users, (statistic.layout.size,)
         if self.privacy.reports_bits:
             return self._simulate_bits(statistic, block)
-        if isinstance(self._source, ExactNoise):
-            return self._simulate_exact(self._source, statistic, block)
-        total, scale = statistic.total(block), noise_scale(statistic, self.privacy)
+        total = gate_total(statistic, block)
+        scale = noise_scale(statistic, self.privacy, self.exact)
         if self.privacy.mechanism == "gaussian":
             return total + math.sqrt(users) * scale * self._noise.normal(shape)
         return total + scale * self._noise.laplace_sum(users, shape)
-
-    def _simulate_exact(self, source: ExactNoise, statistic: Statistic, block: Block) -> Floats:
-        """Whole numbers, as reports are, and the sum of their noise in one draw."""
-        size, pure = statistic.layout.size, self.privacy.mechanism == "laplace"
-        step = grid_step(statistic, self.privacy.norm)
-        scale = noise_scale(statistic, self.privacy) / step
-        check_reach(reach(statistic, step, block.users))
-        total = grid_total(statistic, block, 1.0, step)
-        total += source.sum_of_steps(pure, scale, block.users, size)
-        return step * total.astype(np.float64)
 
     def _simulate_bits(self, statistic: Statistic, block: Block) -> Floats:
         flip = flip_probability(statistic, self.privacy)
@@ -298,7 +302,7 @@ class LocalCurator(Curator):
             variance = (ones * 0.25 + (users - ones) * flip * (1.0 - flip)) / (0.5 - flip) ** 2
             # Rounding a value v to a bit adds v (1 - v) <= v.
             return estimate, variance + np.where(statistic.fractional, ones, 0.0)
-        unit = noise_scale(statistic, self.privacy) ** 2
+        unit = noise_scale(statistic, self.privacy, self.exact) ** 2
         if self.privacy.mechanism == "laplace":
             unit *= 2.0
         return total, np.full(total.shape, users * unit)

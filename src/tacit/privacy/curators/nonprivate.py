@@ -10,7 +10,7 @@ from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted, Wanted
 from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.noise import NoiseSource
-from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic, gate_total
 
 
 class NonPrivateCurator(Curator):
@@ -31,7 +31,8 @@ class NonPrivateCurator(Curator):
     def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
         instance_of("statistic", statistic, Statistic)
         selection = self._selection(wanted, self._blocks)
-        total = np.asarray(sum(w * statistic.total(self._blocks[b]) for b, w in selection.items()))
+        totals = (w * gate_total(statistic, self._blocks[b]) for b, w in selection.items())
+        total = np.asarray(sum(totals))
         if wanted.mask is not None:
             total = np.where(statistic.layout.pack_mask(wanted.mask), total, 0.0)
         users = sum(self._block_users[b] for b in selection)
@@ -62,7 +63,7 @@ class _NonPrivateStream(Stream):
     def _release(self, block: Block | int, keep: bool, user_ids: UserIds) -> Release:
         number = self._enter(block, user_ids)
         raw = self._curator._raw(number)
-        vector = self._counter.release(self.statistic.total(raw))
+        vector = self._counter.release(gate_total(self.statistic, raw))
         self.entered.add(number)
         self.users += raw.users
         if isinstance(block, Block) and not keep:

@@ -19,7 +19,7 @@ from tacit.privacy.arguments import FilePath
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import CorruptFile, DoubleSpend, InvalidArgument
-from tacit.privacy.exact import ExactNoise
+from tacit.privacy.exact import ExactNoise, noise_source
 from tacit.privacy.ledger.ledger import open_again
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
@@ -77,6 +77,7 @@ def _write(curator: JointCurator, path: FilePath, mark: SaveMark) -> None:
         "blocks": {str(b): [raw.users, raw.aggregate] for b, raw in blocks.items()},
         "noise": saved_source(source),
         "own_source": type(source) not in (Noise, ExactNoise),
+        "exact": curator.exact,
         "streams": {},
     }
     curator.accounts.dump(meta)
@@ -116,14 +117,12 @@ def read_curator(
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
     if source is not None:
-        if curator.privacy.exact:
-            raise InvalidArgument("sampler='exact' brings its own source of noise")
-        curator._source = source
+        curator._source = noise_source(curator.privacy.exact, None, source)
     return curator, mark
 
 
 def _fill(curator: JointCurator, meta: dict[str, Any], arrays: Arrays) -> None:
-    kind = ExactNoise if curator.privacy.exact else Noise
+    kind = ExactNoise if meta["exact"] else Noise
     curator.restart(sum(meta["block_users"]), kind.from_state(meta["noise"]))
     curator.releases = meta["releases"]
     curator._plain = meta["plain"]

@@ -209,9 +209,7 @@ class Books:
             raise InvalidArgument("a run on a ledger of people needs terms")
         if token in self.people.runs:
             raise InvalidArgument(f"token={token!r} was used before; each run needs its own")
-        # A Gaussian mechanism of mu has rho = mu^2 / 2; nothing is known in the other direction.
-        units = {mine.unit, "mu^2"} if mine.unit == "2 rho" else {mine.unit}
-        if terms.unit not in units:
+        if terms.unit != mine.unit:
             raise InvalidArgument(
                 f"{self._path!r} counts {mine.unit}, and a run that costs {terms.unit} cannot be "
                 "added to that"

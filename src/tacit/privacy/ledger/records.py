@@ -10,14 +10,14 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import WHOLE_EPISODE
 
-Unit: TypeAlias = Literal["mu^2", "2 rho", "epsilon"]
+Unit: TypeAlias = Literal["mu^2", "epsilon"]
 """What is counted, and adds: squared Gaussian-DP parameters; twice the parameters of zero-
 concentrated DP (exact noise), which a Gaussian mechanism's mu^2 is too; or epsilons of pure DP."""
 
 Event: TypeAlias = Literal["start", "join", "charge", "pending", "save", "resume"]
 """What a line records; ``pending`` is a charge whose result was not yet on disk."""
 
-UNITS = ("mu^2", "2 rho", "epsilon")
+UNITS = ("mu^2", "epsilon")
 EVENTS = ("start", "join", "charge", "pending", "save", "resume")
 
 TOLERANCE = 1e-9
@@ -53,9 +53,8 @@ class Terms:
     ) -> Self:
         """The terms of a model."""
         g, episode = privacy.episodes_per_user, privacy.episode_limit
-        unit: Unit = "2 rho" if privacy.exact else "mu^2"
         return cls(
-            unit="epsilon" if privacy.pure else unit,
+            unit="epsilon" if privacy.pure else "mu^2",
             # Episodes in one release may add up, which is g^2 in squares.
             user_limit=episode * (g if privacy.pure or privacy.disjoint else g * g),
             episode_limit=episode,

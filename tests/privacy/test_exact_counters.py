@@ -1,0 +1,541 @@
+"""Counters in whole numbers: their factors, what neighbours differ by, and what is published."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tacit
+from research.optimal_factors import optimum
+from tacit.privacy.counters import (
+    KINDS,
+    BinaryTree,
+    Blocks,
+    BufferedToeplitz,
+    Counter,
+    Endless,
+    Fresh,
+    NormalisedSquareRoot,
+    Optimal,
+    SmoothTree,
+    SquareRoot,
+)
+from tacit.privacy.counters.fixed_point import FixedPoint, octave, octave_share, scaled
+from tacit.privacy.counters.grid import Grid, root_up
+from tacit.privacy.counters.items import Items
+from tacit.privacy.counters.toeplitz import square_root_error
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.exact import ExactNoise
+from tacit.privacy.noise import Noise
+
+WHOLE = [Blocks, BinaryTree, SmoothTree, Fresh]
+HISTORY = [SquareRoot, NormalisedSquareRoot, Optimal]
+BUFFERED = [BufferedToeplitz, Endless]
+GAUSSIAN = [*WHOLE, *HISTORY, *BUFFERED]
+LAPLACE = [Blocks, BinaryTree, SmoothTree]
+
+
+class Scripted(ExactNoise):
+    """Noise that is known in advance; without a script there is none."""
+
+    def __init__(self, script: Any = None) -> None:
+        super().__init__(0)
+        self.script, self.drawn = script, 0
+
+    def steps(self, pure: bool, scale: float, count: int) -> np.ndarray:
+        row = np.zeros(count, np.int64) if self.script is None else self.script[self.drawn]
+        self.drawn += 1
+        return row
+
+
+class Recorded(ExactNoise):
+    """Simulated noise, and a copy of it."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.rows: list[np.ndarray] = []
+
+    def steps(self, pure: bool, scale: float, count: int) -> np.ndarray:
+        self.rows.append(super().steps(pure, scale, count))
+        return self.rows[-1].copy()
+
+
+def stream(counter: Counter, items: np.ndarray) -> np.ndarray:
+    return np.stack([counter.release(item) for item in items])
+
+
+def factors(cls: type[Counter], releases: int, **cost: float) -> tuple[np.ndarray, np.ndarray]:
+    """(B, C) of an exact counter of whole items, in steps, from what its code does."""
+    cost = cost or {"mu": 1.0}
+    options: dict[str, Any] = {"releases": releases, "shape": (releases,), "whole": True} | cost
+    probe = cls(2.0**20, **options, source=Scripted())
+    # Noise of one whole step, in the units of its release.
+    script = []
+    for t in range(releases):
+        script.append(np.eye(releases, dtype=np.int64)[t] << probe._places())
+        probe.released += 1
+    b = stream(cls(2.0**20, **options, source=Scripted(script)), np.zeros((releases, releases)))
+    return b, np.linalg.solve(b, np.tri(releases))
+
+
+def looked_at(counter: Counter) -> list[np.ndarray]:
+    """A list that fills with the w of a counter with buffers, in steps."""
+    seen: list[np.ndarray] = []
+    invert = counter._inverted  # type: ignore[attr-defined]
+    counter._inverted = lambda w: (seen.append(w.copy()), invert(w))[1]  # type: ignore[attr-defined]
+    return seen
+
+
+# Factors.
+
+
+@pytest.mark.parametrize("releases", [1, 2, 3, 8, 33, 64])
+@pytest.mark.parametrize("cls", HISTORY)
+def test_rounded_factors_multiply_to_prefix_sums(cls: type[Counter], releases: int) -> None:
+    counter = cls(releases=releases, mu=1.0, source=Scripted())
+    assert isinstance(counter, (SquareRoot, NormalisedSquareRoot, Optimal))
+    b, whole = np.zeros((2, releases, releases))
+    for t in range(1, releases + 1):
+        b[t - 1, :t], whole[t - 1, :t] = counter._row(t), counter._factor_row(t)
+    assert np.array_equal(whole, np.rint(whole))
+    c = whole / 2.0 ** counter._places()
+    assert np.abs(b @ c - np.tri(releases)).max() < 1e-12
+    assert np.allclose(np.linalg.norm(b, axis=1), counter.row_norms(releases), rtol=1e-12)
+    # The column norm is that of the whole numbers, from above.
+    squares = [sum(int(x) ** 2 for x in column) for column in whole.T]
+    exact = Fraction(max(squares), 4 ** counter._places())
+    claimed = Fraction(counter.column_norm) ** 2
+    assert exact <= claimed <= exact * (1 + Fraction(1, 10**14))
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_the_code_is_the_factorisation_that_is_claimed(cls: type[Counter]) -> None:
+    releases = 40
+    b, c = factors(cls, releases)
+    counter = cls(2.0**20, releases, whole=True, mu=1.0, source=Scripted())
+    assert np.allclose(np.linalg.norm(b, axis=1), counter.row_norms(releases), rtol=1e-5)
+    longest = np.linalg.norm(c, axis=0).max()
+    assert longest <= counter.column_norm * (1.0 + 1e-9)
+    if cls is not Endless:  # whose columns go on
+        assert longest >= counter.column_norm * 0.9998
+    assert np.abs(np.triu(b, 1)).max() == 0.0
+
+
+@pytest.mark.parametrize("cls", LAPLACE)
+def test_pure_counters_are_the_factorisation_that_is_claimed(cls: type[Counter]) -> None:
+    b, c = factors(cls, 40, epsilon=1.0)
+    counter = cls(2.0**20, 40, whole=True, epsilon=1.0, source=Scripted())
+    assert np.array_equal(b, np.rint(b))
+    assert np.abs(c).sum(axis=0).max() == pytest.approx(counter.column_norm, rel=1e-12)
+
+
+@pytest.mark.parametrize("releases", [*range(1, 12), 16, 32, 64])
+def test_optimal_factors_are_within_a_percent_of_the_certified_optimum(releases: int) -> None:
+    bound = optimum(releases, within=1e-3).bound
+    error = float(Optimal(releases=releases, mu=1.0).std.max())
+    assert bound <= error * (1.0 + 1e-9)
+    assert error <= 1.001 * bound
+
+
+def test_the_certificate_is_below_every_factorisation() -> None:
+    for releases in (2, 5, 20, 64):
+        bound = optimum(releases, within=1e-3).bound
+        for cls in GAUSSIAN:
+            worst = float(cls(releases=releases, mu=1.0).std.max())
+            assert bound <= worst * (1.0 + 1e-9), cls.kind
+
+
+@pytest.mark.parametrize(
+    ("releases", "limit"), [(8, 0.92), (16, 0.92), (32, 0.92), (64, 0.92), (1024, 0.95)]
+)
+def test_what_is_chosen_beats_the_square_root(releases: int, limit: float) -> None:
+    budget = tacit.Budget(1.0, 1e-6)
+    for sampler in ("exact", "floating-point"):
+        chosen = tacit.counter(budget, 1.0, releases, sampler=sampler)
+        root = tacit.counter(budget, 1.0, releases, kind="square root", sampler="floating-point")
+        assert chosen.std.max() <= limit * root.std.max()
+
+
+# What is published.
+
+
+def _whole_stream(cls: type[Counter], items: np.ndarray, source: ExactNoise) -> Counter:
+    cost = {"mu": 0.5}
+    return cls(2.0**18, len(items), items.shape[1:], whole=True, source=source, **cost)
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_what_is_published_is_a_function_of_w_alone(cls: type[Counter]) -> None:
+    """Another stream, with the noise that makes its w the same, publishes the same bits."""
+    rng = np.random.default_rng(1)
+    releases, size = 24, 3
+    first, second = rng.integers(-(2**30), 2**30, size=(2, releases, size))
+    noise = Recorded(5)
+    counter = _whole_stream(cls, first, noise)
+    published = stream(counter, first)
+    assert np.array_equal(stream(_whole_stream(cls, first, Scripted(noise.rows)), first), published)
+    moved = _products(cls, first) - _products(cls, second)
+    script = [row + change for row, change in zip(noise.rows, moved, strict=True)]
+    other = stream(_whole_stream(cls, second, Scripted(script)), second)
+    assert not np.array_equal(first, second)
+    assert np.array_equal(other, published)
+
+
+def _products(cls: type[Counter], items: np.ndarray) -> np.ndarray:
+    """C x in the units of the noise of each release, as whole numbers."""
+    counter = _whole_stream(cls, items, Scripted())
+    if cls in WHOLE:
+        c = np.rint(factors(cls, len(items))[1]).astype(np.int64)
+        return c @ items
+    places, rows = [], []
+    if cls in BUFFERED:
+        seen = looked_at(counter)
+    for item in items:
+        places.append(counter._places())
+        counter.release(item)
+        rows.append(seen[-1] if cls in BUFFERED else counter._seen[len(rows)])  # type: ignore[attr-defined]
+    whole = [np.ldexp(row, p) for row, p in zip(rows, places, strict=True)]
+    assert all(np.array_equal(row, np.rint(row)) for row in whole)
+    return np.array(whole).astype(np.int64)
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_a_release_is_the_sum_and_b_times_the_noise(cls: type[Counter]) -> None:
+    rng = np.random.default_rng(2)
+    items = rng.integers(-(10**6), 10**6, size=(20, 20))
+    noise = Recorded(6)
+    counter = _whole_stream(cls, items, noise)
+    places = []
+    published = []
+    for item in items:
+        places.append(counter._places())
+        published.append(counter.release(item))
+    b = factors(cls, 20)[0]
+    drawn = np.stack(
+        [np.ldexp(z.astype(float), -p) for z, p in zip(noise.rows, places, strict=True)]
+    )
+    expected = np.cumsum(items, axis=0) + b @ drawn
+    # Fixed point is off by a little of the noise.
+    slack = 1e-4 * counter.scale if cls in BUFFERED else 1e-9 * np.abs(expected).max()
+    assert np.abs(np.stack(published) - expected).max() <= slack
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_noise_has_the_covariance_that_is_claimed(cls: type[Counter]) -> None:
+    """Of 15 entries each is within 6 standard deviations: a false alarm in 3e7 runs."""
+    releases, runs = 5, 20_000
+    counter = cls(3.0, releases, (runs,), mu=0.7, source=ExactNoise(8))
+    noise = stream(counter, np.zeros((releases, runs)))
+    b = factors(cls, releases)[0]
+    claimed = counter.scale**2 * b @ b.T
+    measured = noise @ noise.T / runs
+    spread = np.sqrt((np.outer(np.diag(claimed), np.diag(claimed)) + claimed**2) / runs)
+    assert (np.abs(measured - claimed) <= 6.0 * spread + 1e-3 * np.abs(claimed)).all()
+    assert np.allclose(np.sqrt(np.diag(claimed)), counter.std, rtol=1e-3)
+
+
+@pytest.mark.parametrize("cls", LAPLACE)
+def test_pure_noise_has_the_size_that_is_claimed(cls: type[Counter]) -> None:
+    runs = 20_000
+    counter = cls(3.0, 6, (runs,), epsilon=0.7 * runs, source=ExactNoise(8))
+    noise = stream(counter, np.zeros((6, runs)))
+    ratio = (noise**2).mean(axis=1) / counter.std**2
+    assert (np.abs(ratio - 1.0) <= 6.0 * math.sqrt(5.0 / runs)).all()
+
+
+@pytest.mark.parametrize("releases", [1, 7, 64, 500])
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_exact_noise_costs_nothing(cls: type[Counter], releases: int) -> None:
+    if cls is Optimal and releases > 64:
+        return
+    exact, floats = (cls(3.0, releases, (10,), mu=0.3, source=s) for s in (ExactNoise(1), Noise(1)))
+    assert np.abs(exact.std / floats.std - 1.0).max() < 1e-3
+    assert exact.std_at(releases) == pytest.approx(exact.std[-1], rel=1e-12)
+
+
+# Neighbours.
+
+
+@pytest.mark.parametrize("cls", [*HISTORY, *BUFFERED])
+@pytest.mark.parametrize("size", [1, 3])
+def test_neighbours_are_no_further_apart_than_claimed(cls: type[Counter], size: int) -> None:
+    """Items in floats, on the counter's own grid: what moves is w."""
+    rng = np.random.default_rng(3)
+    releases, sensitivity = 60, 2.0
+    change = rng.normal(size=size)
+    change *= sensitivity / np.linalg.norm(change)
+    worst = 0.0
+    for k in (0, 1, 30, 59):
+        items = rng.normal(size=(releases, size)) * 1e3
+        other = items.copy()
+        other[k] += change
+        counters = [cls(sensitivity, releases, (size,), mu=1.0, source=Scripted()) for _ in "ab"]
+        w = [_seen(c, x) for c, x in zip(counters, (items, other), strict=True)]
+        worst = max(worst, float(np.linalg.norm(w[0] - w[1])))
+    claimed = counters[0].column_norm * counters[0]._grid.apart
+    assert worst <= claimed
+    # The finer grid of neighbours is never used up; the endless one's columns go on.
+    assert worst >= (0.8 if cls is Endless else 0.999) * claimed
+
+
+def _seen(counter: Counter, items: np.ndarray) -> np.ndarray:
+    if isinstance(counter, BufferedToeplitz):
+        seen = looked_at(counter)
+        stream(counter, items)
+        return np.stack(seen)
+    stream(counter, items)
+    return counter._seen[: len(items)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("releases", [2**12, 2**14])
+@pytest.mark.parametrize("cls", BUFFERED)
+def test_rounding_stays_small_on_long_streams(cls: type[Counter], releases: int) -> None:
+    """Coordinates are streams: half of them are the neighbours of the others."""
+    rng = np.random.default_rng(4)
+    pairs = 4
+    counter = cls(1.0, releases, (), mu=1.0, source=Scripted())
+    fixed, apart = counter._fixed, round(counter._grid.apart)
+    buffers = np.zeros((len(fixed.decays), 2 * pairs), np.int64)
+    squares, linear, places = np.zeros(pairs), 0.0, None
+    largest = int(counter.largest_sum) // releases // 2**12
+    for t in range(1, releases + 1):
+        unit = counter._resolution(t)
+        if places is not None:
+            buffers <<= unit.buffers - places
+        places = unit.buffers
+        item = np.tile(rng.integers(-largest, largest, size=pairs), 2)
+        item[:pairs] += apart if t == 1 else 0
+        w = np.ldexp(fixed.step(buffers, item, unit).astype(float), -unit.noise)
+        squares += (w[:pairs] - w[pairs:]) ** 2
+        linear += _coefficient(fixed, t) ** 2
+    distance, exact = np.sqrt(squares), math.sqrt(linear) * apart
+    assert (np.abs(distance - exact) <= counter.rounding * apart).all()
+    assert (distance <= counter.column_norm * counter._grid.apart).all()
+    assert np.any(distance != exact)
+
+
+def _coefficient(fixed: FixedPoint, t: int) -> float:
+    if t == 1:
+        return 1.0
+    terms = zip(fixed.weights, fixed.decays, strict=True)
+    return sum(w / 2.0**32 * (a / 2.0**32) ** (t - 2) for w, a in terms)
+
+
+@pytest.mark.parametrize("releases", [1, 2, 50, 3000])
+def test_the_column_norm_of_buffers_is_a_bound(releases: int) -> None:
+    fixed = BufferedToeplitz(releases=releases, mu=1.0, source=Scripted())._fixed
+    square = Fraction(1)
+    powers = [Fraction(w, 2**32) for w in fixed.weights]
+    if releases <= 50:  # exactly
+        for _ in range(releases - 1):
+            square += sum(powers) ** 2
+            powers = [p * Fraction(a, 2**32) for p, a in zip(powers, fixed.decays, strict=True)]
+        assert (
+            square
+            <= Fraction(fixed.column_norm(releases)) ** 2
+            <= square * (1 + Fraction(1, 10**11))
+        )
+    floats = math.sqrt(sum(_coefficient(fixed, t) ** 2 for t in range(1, releases + 1)))
+    assert floats == pytest.approx(fixed.column_norm(releases), rel=1e-9)
+    assert fixed.column_norm(releases) <= fixed.column_norm(None)
+
+
+# Endless streams.
+
+
+def test_endless_streams_are_close_to_those_with_a_known_end() -> None:
+    endless = Endless(mu=1.0)
+    for t in (1, 2, 3, 5, 8, 13, 100, 1000, 1500, 2**14, 10**5, 10**6, 2**20, 2**24):
+        ratio = endless.std_at(t) / square_root_error(t)
+        assert ratio <= 1.36, t
+    assert endless.std_at(10**6) < 0.01 * Blocks(mu=1.0).std_at(10**6)
+    # What is paid does not depend on how long it goes on.
+    assert Endless(releases=10, mu=1.0).scale == Endless(releases=10**9, mu=1.0).scale
+
+
+def test_shares_of_all_octaves_are_no_more_than_one() -> None:
+    assert sum(octave_share(k) for k in range(10_000)) <= 1.0
+    assert [octave(t) for t in (1, 2, 3, 4, 1023, 1024)] == [0, 1, 1, 2, 9, 10]
+
+
+def test_endless_units_become_finer_and_sums_smaller() -> None:
+    counter = Endless(1.0, shape=(50,), mu=0.1, source=ExactNoise(1))
+    before = counter.largest_sum
+    units = [counter._resolution(2**k) for k in range(40)]
+    assert all(a.buffers <= b.buffers and a.noise <= b.noise for a, b in itertools.pairwise(units))
+    stream(counter, np.ones((40, 50)))
+    assert counter.largest_sum < before
+    # A million releases of a million users with 50 numbers each fit.
+    counter.released = 10**6
+    assert counter.largest_sum > 10**6 * counter._grid.apart
+
+
+# Saves.
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_a_save_goes_on_bit_for_bit(cls: type[Counter], tmp_path: Any) -> None:
+    items = np.random.default_rng(5).normal(size=(30, 3))
+    counter = cls(2.0, 30, (3,), mu=0.4, source=ExactNoise(3))
+    stream(counter, items[:17])
+    counter.save(tmp_path / "c")
+    held = sum(array.size for array in counter.dump()[1].values())
+    assert held <= counter.memory * counter.size
+    again = Counter.load(tmp_path / "c")
+    assert again.exact
+    assert again.largest_sum == counter.largest_sum
+    assert again._reach == counter._reach > 0
+    assert np.array_equal(stream(again, items[17:]), stream(counter, items[17:]))
+
+
+def test_real_noise_goes_on_fresh(tmp_path: Any) -> None:
+    counter = Optimal(2.0, 8, (3,), mu=0.4, source=ExactNoise())
+    counter.release(np.ones(3))
+    counter.save(tmp_path / "c")
+    both = [Counter.load(tmp_path / "c") for _ in range(2)]
+    assert all(isinstance(c.source, ExactNoise) and not c.source.simulation for c in both)
+    first, second = (c.release(np.ones(3)) for c in both)
+    assert not np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("cls", [SquareRoot, Optimal, NormalisedSquareRoot])
+def test_another_factor_is_refused(cls: type[Counter], tmp_path: Any, monkeypatch: Any) -> None:
+    counter = cls(2.0, 8, mu=0.4, source=ExactNoise(1))
+    counter.release(1.0)
+    counter.save(tmp_path / "c")
+    numbers = counter._numerators()  # type: ignore[attr-defined]
+    monkeypatch.setattr(cls, "_numerators", lambda self: numbers + 1)
+    with pytest.raises(CorruptFile, match="another factor"):
+        Counter.load(tmp_path / "c")
+
+
+def test_a_save_keeps_its_sampler() -> None:
+    from tacit.privacy.counters.base import revive_counter
+
+    meta, arrays = Blocks(mu=1.0, source=ExactNoise(1)).dump()
+    with pytest.raises(CorruptFile, match="sampler"):
+        revive_counter(meta, arrays, Noise(1))
+
+
+# The front door, and refusals.
+
+
+def test_counters_are_exact_unless_simulated() -> None:
+    budget = tacit.Budget(1.0, 1e-6)
+    for options, sampler, simulation in [
+        ({}, "exact", False),
+        ({"sampler": "exact"}, "exact", False),
+        ({"sampler": "floating-point"}, "floating-point", False),
+        ({"noise_seed": 1}, "floating-point", True),
+        ({"noise_seed": 1, "sampler": "exact"}, "exact", True),
+        ({"source": ExactNoise(2)}, "exact", True),
+    ]:
+        guarantee = tacit.counter(budget, 1.0, 20, **options).guarantee
+        assert guarantee is not None
+        assert (guarantee.sampler, guarantee.simulation_only) == (sampler, simulation)
+    with pytest.raises(InvalidArgument, match="source alone"):
+        tacit.counter(budget, 1.0, 20, source=Noise(1), sampler="exact")
+    with pytest.raises(InvalidArgument, match="sampler"):
+        tacit.counter(budget, 1.0, 20, sampler="rough")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "noiseless"])
+def test_whole_numbers_in_and_out(kind: str) -> None:
+    counter = KINDS[kind](100.0, 4, (2,), whole=True, mu=0.5, source=ExactNoise(1))
+    large = np.array([2**40 + 1, -(2**40)])
+    published = counter.release(large)
+    assert np.abs(published - large).max() < 20 * counter.std[0]
+    for wrong in (np.array([0.5, 1.0]), np.array([2.0**54, 0.0]), np.array([np.nan, 0.0])):
+        with pytest.raises(InvalidArgument):
+            counter.release(wrong)
+    with pytest.raises(InvalidArgument, match="shape"):
+        counter.release(np.array([1, 2, 3]))
+    with pytest.raises(InvalidArgument, match="must stay below"):
+        counter.release(np.full(2, 2**61))
+    assert counter.released == 1
+
+
+def test_integers_above_2_to_53_are_not_rounded() -> None:
+    counter = Blocks(100.0, 4, (1,), whole=True, mu=0.5, source=Scripted())
+    counter.release(np.array([2**60 + 1]))
+    assert counter._sum.tolist() == [2**60 + 1]
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_drawn() -> None:
+    options: dict[str, Any] = {"mu": 1.0, "source": ExactNoise(1)}
+    with pytest.raises(InvalidArgument, match=r"8,192 for an exact square root.*take blt"):
+        SquareRoot(releases=2**13 + 1, **options)
+    with pytest.raises(InvalidArgument, match="floating-point"):
+        BufferedToeplitz(releases=10**8, **options)
+    with pytest.raises(InvalidArgument, match="floating-point"):
+        BufferedToeplitz(releases=10**12, **options)
+    with pytest.raises(InvalidArgument, match="symmetric"):
+        Blocks(shape=(2, 2), symmetric=True, whole=True, **options)
+    with pytest.raises(InvalidArgument, match="scale"):
+        Blocks(mu=1e-12, source=ExactNoise(1))
+    with pytest.raises(InvalidArgument, match="at most 64"):
+        Optimal(releases=65, mu=1.0)
+    with pytest.raises(InvalidArgument, match=r"2,048 .*blt"):
+        NormalisedSquareRoot(releases=2049, mu=1.0)
+    assert BufferedToeplitz(releases=10**6, **options).largest_sum > 2**36
+
+
+def test_symmetric_items_are_exact_too() -> None:
+    counter = tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 3, (4, 4), symmetric=True)
+    total = np.zeros((4, 4))
+    for _ in range(3):
+        total += np.eye(4) * 1000.0
+        published = counter.release(np.eye(4) * 1000.0)
+    assert np.array_equal(published, published.T)
+    assert np.abs(published - total).max() < 12 * counter.std.max()
+
+
+# Properties.
+
+
+@settings(max_examples=200, deadline=None)
+@given(value=st.integers(-(2**61), 2**61), numerator=st.integers(1, 2**32 - 1))
+def test_products_are_rounded_to_the_nearest(value: int, numerator: int) -> None:
+    product = scaled(np.array([[value]]), (numerator,)).item()
+    assert abs(Fraction(value * numerator, 2**32) - product) <= Fraction(1, 2)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 2**120))
+def test_roots_are_rounded_up(square: int) -> None:
+    root = Fraction(root_up(square))
+    assert square <= root**2 <= square * (1 + Fraction(1, 2**50))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    symmetric=st.booleans(),
+    size=st.integers(1, 6),
+    power=st.integers(-3, 9),
+    sensitivity=st.floats(1e-3, 1e3),
+)
+def test_rounded_items_are_no_further_apart_than_claimed(
+    seed: int, symmetric: bool, size: int, power: int, sensitivity: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    items = Items((size, size) if symmetric else (size,), symmetric)
+    grid = Grid.of(sensitivity, items, "l2", whole=False)
+    item = rng.normal(size=items.shape) * sensitivity * 10.0**power
+    change = rng.normal(size=items.shape)
+    if symmetric:
+        item, change = item + item.T, change + change.T
+    change *= sensitivity * (1 - 1e-9) / np.linalg.norm(change)
+    # The change itself must survive the addition.
+    other = item + change
+    if np.linalg.norm(other - item) > sensitivity:
+        return
+    apart = grid.steps(items, item) - grid.steps(items, other)
+    assert np.linalg.norm(apart.astype(float)) <= grid.apart

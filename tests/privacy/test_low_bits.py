@@ -1,0 +1,185 @@
+"""What low-order bits of published numbers show: nothing, in real runs.
+
+Floating-point noise shows whose count it is: with a true 1 no result in (-1/2, 1/2) has a digit
+beyond 2^-53, with a true 0 some have. Here such events are searched for on what is published.
+Tests of frequencies have an error probability below 1e-9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from tacit import JointDP, LocalDP
+from tacit.privacy.curators.local import noise_scale, report
+from tacit.privacy.exact import ExactNoise, grid_step
+from tacit.privacy.standard import ClippedSum, OneHotCounts
+from tacit.privacy.statistic import Block
+
+Floats = NDArray[np.float64]
+
+COUNTS = OneHotCounts(steps=1, cells=2)
+ONE, ZERO = (Block(1, {"cells": np.array([[cell]])}) for cell in (0, 1))
+MODELS = [
+    LocalDP(4.0, 1e-6),
+    LocalDP(4.0, 0.0),
+    LocalDP(0.5, 1e-6),
+    LocalDP(12.0, 0.0),
+]
+
+
+def whole_multiples(values: Floats, unit: float) -> NDArray[np.bool_]:
+    return np.asarray(values / unit == np.rint(values / unit))
+
+
+def events(values: Floats) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Multiples of powers of two, exponents, last bits, and the region that shows floats."""
+    inside = np.abs(values) < 0.5
+    yield "inside and finer than 2^-53", inside & ~whole_multiples(values, 2.0**-53)
+    for power in range(0, 60, 3):
+        yield f"multiple of 2^-{power}", whole_multiples(values, 2.0**-power)
+        yield f"inside and multiple of 2^-{power}", inside & whole_multiples(values, 2.0**-power)
+    mantissas, exponents = np.frexp(values)
+    for exponent in range(-24, 8, 2):
+        yield f"exponent {exponent}", exponents == exponent
+    digits = (np.abs(mantissas) * 2.0**53).astype(np.int64)
+    for bit in range(0, 53, 4):
+        yield f"bit {bit} of the mantissa", (digits >> bit) & 1 == 1
+    yield "zero", values == 0.0
+    yield "negative zero", (values == 0.0) & np.signbit(values)
+
+
+def shifted(zero: Floats, one: Floats, epsilon: float, delta: float) -> list[str]:
+    """Events that (epsilon, delta) does not allow, with room for chance."""
+    found = []
+    for (name, at_zero), (_, at_one) in zip(events(zero), events(one), strict=True):
+        for left, right in ((at_zero, at_one), (at_one, at_zero)):
+            a, b = int(left.sum()), int(right.sum())
+            # Clopper and Pearson, one side each, at 1e-12.
+            least = stats.beta.ppf(1e-12, a, len(left) - a + 1) if a else 0.0
+            most = stats.beta.ppf(1 - 1e-12, b + 1, len(right) - b) if b < len(right) else 1.0
+            if least > math.exp(epsilon) * most + delta:
+                found.append(f"{name}: {a} against {b}")
+    return found
+
+
+def drawn_reports(privacy: LocalDP, true: float, seed: int, draws: int) -> Floats:
+    """A coordinate of many reports, as :func:`report` makes it, from seeded bits."""
+    step = grid_step(COUNTS, privacy.norm)
+    scale = noise_scale(COUNTS, privacy, True) / step
+    noise = ExactNoise(seed).steps(privacy.needs_l1, scale, draws)
+    return step * (round(true / step) + noise).astype(np.float64)
+
+
+@pytest.mark.parametrize("privacy", MODELS, ids=str)
+@pytest.mark.parametrize("draws", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_reports_show_nothing_in_their_low_order_bits(privacy: LocalDP, draws: int) -> None:
+    zero, one = drawn_reports(privacy, 0.0, 1, draws), drawn_reports(privacy, 1.0, 2, draws)
+    delta = privacy.delta if privacy.mechanism == "gaussian" else 0.0
+    assert shifted(zero, one, privacy.epsilon, delta) == []
+
+
+def test_the_search_finds_floating_point_noise() -> None:
+    """What the default was once: the event has probability 0 and .04, or .15 for Laplace noise."""
+    for privacy, share in ((LocalDP(4.0, 1e-6), 0.03), (LocalDP(4.0, 0.0), 0.1)):
+        scale = noise_scale(COUNTS, privacy, False)
+        rng = np.random.default_rng(1)
+        draw = rng.laplace if privacy.needs_l1 else rng.normal
+        zero = 0.0 + draw(0.0, scale, 100_000)
+        one = 1.0 + draw(0.0, scale, 100_000)
+        found = shifted(zero, one, privacy.epsilon, privacy.delta)
+        assert any(name.startswith("inside and finer") for name in found)
+        (_, seen), *_ = events(zero)
+        assert seen.mean() > share
+        assert not next(events(one))[1].any()
+
+
+@pytest.mark.parametrize("privacy", MODELS, ids=str)
+@pytest.mark.parametrize("data", [ONE, ZERO])
+def test_real_reports_are_whole_steps(privacy: LocalDP, data: Block) -> None:
+    """Every report that a device sends, whatever it holds, is on the public grid."""
+    step = grid_step(COUNTS, privacy.norm)
+    sent = np.concatenate([report(COUNTS, data, privacy) for _ in range(50)])
+    assert whole_multiples(sent, step).all()
+    assert len(np.unique(sent)) > 50
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_real_releases_are_whole_steps(delta: float) -> None:
+    """Joint releases with weights, too: in units of the largest weight."""
+    privacy = JointDP(1.0, delta)
+    curator = privacy.curator()
+    for users in (3, 700):
+        curator.add(Block(users, {"cells": np.zeros((users, 1), dtype=np.int64)}))
+    statistic, share = OneHotCounts(steps=1, cells=500), 0.3
+    cost = {"epsilon": 0.2} if delta == 0.0 else {"mu": 0.05}
+    values = curator.release(statistic, weights=[share, 1.0], **cost)["counts"]
+    assert whole_multiples(values, grid_step(statistic, privacy.norm, share)).all()
+    plain = curator.release(statistic, **cost)["counts"]
+    assert whole_multiples(plain, grid_step(statistic, privacy.norm)).all()
+
+
+def test_a_joint_release_shows_nothing_of_a_count() -> None:
+    """Counts of one user or none, in one release of many cells each, under real noise."""
+    statistic = OneHotCounts(steps=1, cells=2_000)
+    privacy = JointDP(4.0, 1e-6)
+
+    def released(cells: NDArray[np.int64]) -> Floats:
+        curator = privacy.curator()
+        curator.add(Block(len(cells), {"cells": cells[:, np.newaxis]}))
+        return curator.release(statistic)["counts"].ravel()
+
+    zeros = np.concatenate([released(np.zeros(1, dtype=np.int64))[1:] for _ in range(20)])
+    ones = np.concatenate([released(np.arange(2_000))[1:] for _ in range(20)])
+    assert shifted(zeros, ones, privacy.epsilon, privacy.delta) == []
+
+
+# Bits.
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0, 100.0])
+def test_randomised_response_keeps_its_factor_in_whole_numbers(
+    epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two thresholds of 64-bit words, found by asking with words on both sides."""
+    from tacit.privacy.noise import Noise
+
+    privacy = LocalDP(epsilon, 0.0, mechanism="randomised response")
+
+    def sends(word: int, data: Block) -> bool:
+        words = iter([0, word])
+
+        def given(self: Noise, count: int) -> NDArray[np.uint64]:
+            return np.full(count, next(words), dtype=np.uint64)
+
+        monkeypatch.setattr(Noise, "words", given)
+        return bool(report(COUNTS, data, privacy)[0])
+
+    def threshold(send: Callable[[int], bool]) -> int:
+        """How many words make a 1."""
+        low, high = 0, 2**64
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if send(middle) else (low, middle)
+        return low
+
+    of_one, of_zero = (threshold(lambda word, d=data: sends(word, d)) for data in (ONE, ZERO))
+    share = math.exp(min(epsilon, 700.0)) if COUNTS.one_hots == 1 else None
+    assert share is not None
+    assert of_one == 2**63
+    assert of_one <= share * of_zero
+    assert 2**64 - of_zero <= share * (2**64 - of_one)
+    if epsilon < 40:
+        assert of_zero == pytest.approx(2**64 / (1 + share), rel=1e-9)
+
+
+def test_pure_reports_of_large_sums_are_whole_steps() -> None:
+    statistic = ClippedSum(3, radius=1e6)
+    values = Block(1, {"values": np.array([[1e5, -7.3, 0.1]])})
+    privacy = LocalDP(2.0, 1e-5)
+    assert whole_multiples(report(statistic, values, privacy), grid_step(statistic, "l2")).all()
