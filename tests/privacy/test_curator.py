@@ -146,8 +146,10 @@ def test_streams_pay_once_per_block() -> None:
         return [counter.release(n) for n in numbers]
 
     audit = transcript_audit(stream, 9)
-    assert audit.mu == pytest.approx(MU, rel=1e-9)
-    assert audit.costs[0] == pytest.approx(MU, rel=1e-9)
+    assert 0.999 * MU < audit.mu <= MU * (1.0 + 1e-9)
+    # Whoever comes first or last pays the same: the columns of the factor are equally long.
+    assert audit.costs[0] == pytest.approx(MU, rel=1e-3)
+    assert audit.costs[8] == pytest.approx(MU, rel=1e-3)
 
 
 def test_streams_and_releases_compose() -> None:
@@ -664,7 +666,7 @@ def test_the_guarantee_names_every_kind_of_release() -> None:
     assert "filter" not in curator.guarantee.mechanism
     curator.add(values(1.0))
     curator.release(SUM, mu=0.1)
-    assert "square root counter and releases under a budget filter" in curator.guarantee.mechanism
+    assert "optimal counter and releases under a budget filter" in curator.guarantee.mechanism
 
 
 def test_streams_take_user_ids() -> None:
@@ -1015,6 +1017,10 @@ class Misstated(ClippedSum):
 )
 def test_a_whole_episode_is_all_of_one_user(model, wrong) -> None:
     statistic = Misstated(1, **wrong)
+    if model.local and "said" in wrong:
+        with pytest.raises(InvalidArgument, match="all that a device holds"):
+            model.curator(noise_seed=0, protects=statistic.protects)
+        return
     curator = model.curator(noise_seed=0, protects=statistic.protects)
     curator.add(values(1.0, 2.0))
     with pytest.raises(InvalidArgument, match="says that it protects"):
@@ -1033,6 +1039,8 @@ def test_a_curator_refuses_statistics_that_protect_something_else(model) -> None
         curator.release(OfRewards(1))
     # Nothing was spent: the whole episode's statistic is still affordable.
     assert curator.release(ClippedSum(1)).users == 2
+    if model.local:
+        return
     narrow = model.curator(noise_seed=0, protects="one user's rewards")
     narrow.add(values(1.0, 2.0))
     with pytest.raises(InvalidArgument, match="whole episode"):
@@ -1086,7 +1094,7 @@ class OwnNoise:
 
 def test_who_brought_a_source_of_noise_brings_it_again(tmp_path) -> None:
     path = tmp_path / "state"
-    curator = JointDP(1.0, 1e-6).curator(source=OwnNoise())
+    curator = JointDP(1.0, 1e-6, sampler="floating-point").curator(source=OwnNoise())
     curator.add(values(1.0))
     curator.stream(SUM, releases=3)
     curator.save(path)
@@ -1110,13 +1118,13 @@ def test_a_source_does_not_turn_a_simulation_into_a_real_run(tmp_path) -> None:
     JointDP(1.0, 1e-6).curator(noise_seed=1).save(path)
     with pytest.raises(InvalidArgument, match="source is for real runs"):
         JointCurator.load(path, source=OwnNoise())
-    JointDP(1.0, 1e-6).curator().save(path)
+    JointDP(1.0, 1e-6, sampler="floating-point").curator().save(path)
     with pytest.raises(InvalidArgument, match="source is for real runs"):
         JointCurator.load(path, source=tacit.privacy.noise.Noise(1))
     mine = OwnNoise()
     assert JointCurator.load(path, source=mine).source is mine
-    JointDP(1.0, 1e-6, sampler="exact").curator().save(path)
-    with pytest.raises(InvalidArgument, match="brings its own source"):
+    JointDP(1.0, 1e-6).curator().save(path)
+    with pytest.raises(InvalidArgument, match="ExactNoise"):
         JointCurator.load(path, source=mine)
 
 

@@ -9,7 +9,6 @@ import copy
 import math
 import os
 import pickle
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -53,34 +52,32 @@ from tacit.continuous import (
     line,
 )
 from tacit.finite.visits import VisitCounts
-from tacit.linear import simplex, two_state
+from tacit.linear import simplex
 from tacit.lq import double_integrator
 from tacit.mixture import mixture_of_models
 from tacit.privacy import exact
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, noise_scale, report
+from tacit.privacy.deviates import LARGEST_SCALE
 from tacit.privacy.errors import (
     BudgetExceeded,
     DoubleSpend,
     InvalidArgument,
-    MissingExtra,
 )
 from tacit.privacy.exact import ExactNoise, grid_sensitivity, grid_step, grid_total
-from tacit.privacy.gaussian_dp import delta_from_mu, mu_from_budget
+from tacit.privacy.gaussian_dp import mu_from_budget
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Statistic, StreamedBlock
-from tacit.privacy.zcdp import epsilon_from_rho, rho_from_budget
-from tacit.simulation.run import run
 from tacit.tabular import riverswim
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-JOINT = JointDP(1.0, 1e-6, sampler="exact")
-PURE = JointDP(1.0, 0.0, sampler="exact")
-LOCAL = LocalDP(4.0, 1e-6, sampler="exact")
-LAPLACE = LocalDP(4.0, 0.0, sampler="exact")
+JOINT = JointDP(1.0, 1e-6)
+PURE = JointDP(1.0, 0.0)
+LOCAL = LocalDP(4.0, 1e-6)
+LAPLACE = LocalDP(4.0, 0.0)
 BY_CHANCE = 1e-7
 
 
@@ -94,9 +91,9 @@ def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def masses(pure: bool, scale: float, reach: int) -> Floats:
     """The probabilities of -reach..reach."""
-    z = np.arange(-reach, reach + 1, dtype=np.float64)
-    weights = np.exp(-np.abs(z) / scale) if pure else np.exp(-0.5 * (z / scale) ** 2)
-    return weights / weights.sum()
+    law = stats.laplace if pure else stats.norm
+    edges = (np.arange(-reach, reach + 2) - 0.5) / scale
+    return np.diff(law.cdf(edges))
 
 
 def assert_drawn_from(drawn: Ints, probabilities: Floats) -> None:
@@ -116,7 +113,7 @@ def assert_drawn_from(drawn: Ints, probabilities: Floats) -> None:
 
 @pytest.mark.parametrize("scale", [0.4, 1.0, 3.7])
 @pytest.mark.parametrize("pure", [False, True])
-@pytest.mark.parametrize("seed", [11, None], ids=["simulated", "opendp"])
+@pytest.mark.parametrize("seed", [11, None], ids=["simulated", "real"])
 def test_samplers_draw_from_their_masses(seed: int | None, pure: bool, scale: float) -> None:
     drawn = ExactNoise(seed).steps(pure, scale, 8_000)
     assert drawn.dtype == np.int64
@@ -125,7 +122,7 @@ def test_samplers_draw_from_their_masses(seed: int | None, pure: bool, scale: fl
 
 @pytest.mark.parametrize("scale", [54_321.5, 2.0**40, 2.0**50])
 @pytest.mark.parametrize("pure", [False, True])
-@pytest.mark.parametrize("seed", [12, None], ids=["simulated", "opendp"])
+@pytest.mark.parametrize("seed", [12, None], ids=["simulated", "real"])
 def test_large_scales_are_right_from_the_tails_to_the_last_bit(
     seed: int | None, pure: bool, scale: float
 ) -> None:
@@ -134,51 +131,33 @@ def test_large_scales_are_right_from_the_tails_to_the_last_bit(
     continuous = stats.laplace(scale=scale) if pure else stats.norm(scale=scale)
     bins = np.searchsorted(continuous.ppf(np.linspace(0, 1, 21)[1:-1]), drawn)
     assert stats.chisquare(np.bincount(bins, minlength=20)).pvalue > BY_CHANCE
-    if scale < 2.0**50:  # A simulated candidate is a float, whose own last bits begin here.
-        assert stats.chisquare(np.bincount(drawn % 16, minlength=16)).pvalue > BY_CHANCE
-
-
-@pytest.mark.parametrize(("pure", "scale"), [(True, 0.5), (True, 4.0), (False, 1.5), (False, 12.0)])
-def test_a_sum_of_many_draws_has_the_convolved_masses(pure: bool, scale: float) -> None:
-    one = masses(pure, scale, 150)
-    five = one
-    for _ in range(4):
-        five = np.convolve(five, one)
-    drawn = ExactNoise(13).sum_of_steps(pure, scale, 5, 20_000)
-    assert_drawn_from(drawn, five)
-    with pytest.raises(InvalidArgument, match="user by user"):
-        ExactNoise().sum_of_steps(pure, scale, 5, 1)
-    assert not ExactNoise(1).sum_of_steps(pure, scale, 0, 4).any()
-    with pytest.raises(InvalidArgument, match="steps"):
-        ExactNoise(1).sum_of_steps(True, 1e10, 10**9, 1)
+    assert stats.chisquare(np.bincount(drawn % 16, minlength=16)).pvalue > BY_CHANCE
 
 
 def test_within_its_range_noise_cannot_saturate() -> None:
     """At the largest scale 64 bits are 2048 Laplace scales; the next one is refused."""
     for seed in (1, None):
         source = ExactNoise(seed)
-        drawn = source.laplace_steps(exact._LARGEST_SCALE, 500)
+        drawn = source.steps(True, LARGEST_SCALE, 500)
         assert np.abs(drawn).max() < 2.0**51 * 40 < 2.0**57
-        for scale in (2.0 * exact._LARGEST_SCALE, math.inf, math.nan, 0.0, -1.0):
+        for scale in (2.0 * LARGEST_SCALE, math.inf, math.nan, 0.0, -1.0):
             with pytest.raises(InvalidArgument, match="steps"):
-                source.laplace_steps(scale, 1)
+                source.steps(True, scale, 1)
             with pytest.raises(InvalidArgument, match="steps"):
-                source.gaussian_steps(scale, 1)
+                source.steps(False, scale, 1)
 
 
 def test_an_exact_source_is_no_floating_point_source() -> None:
     for draw in ("normal", "laplace"):
         with pytest.raises(InvalidArgument, match="no fractions"):
             getattr(ExactNoise(1), draw)((2,))
-    with pytest.raises(InvalidArgument, match="no fractions"):
-        ExactNoise(1).laplace_sum(3, (2,))
     source = ExactNoise(5)
-    source.gaussian_steps(3.0, 7)
+    source.steps(False, 3.0, 7)
     for twin in (pickle.loads(pickle.dumps(source)), copy.deepcopy(source)):  # noqa: S301
         assert isinstance(twin, ExactNoise)
         again = ExactNoise(5)
-        again.gaussian_steps(3.0, 7)
-        assert (twin.gaussian_steps(9.0, 5) == again.gaussian_steps(9.0, 5)).all()
+        again.steps(False, 3.0, 7)
+        assert (twin.steps(False, 9.0, 5) == again.steps(False, 9.0, 5)).all()
     with pytest.raises(TypeError, match="cannot be copied"):
         copy.deepcopy(ExactNoise())
 
@@ -227,37 +206,35 @@ def assert_on_grid(statistic: Statistic, parts: Any, step: float) -> Ints:
 @pytest.mark.parametrize("seed", [3, None], ids=["simulated", "real"])
 def test_releases_are_on_the_grid(statistic: Statistic, seed: int | None) -> None:
     for model in (JOINT, PURE) if statistic is not GRAM else (JOINT,):
-        curator = model.curator(noise_seed=seed)
+        curator = model.curator(source=ExactNoise(seed))
         curator.add(some_users(statistic, 30, 1))
         step = grid_step(statistic, "l1" if model.pure else "l2")
         assert math.frexp(step)[0] == 0.5
         released = curator.release(statistic)
         assert_on_grid(statistic, released.parts, step)
-        for kind in ("blocks", "binary tree", "smooth tree", "auto"):
-            curator = model.curator(noise_seed=seed)
+        for kind in ("blocks", "binary tree", "smooth tree"):
+            curator = model.curator(source=ExactNoise(seed))
             stream = curator.stream(statistic, releases=5, kind=kind)
             for number in range(5):
                 released = stream.release(some_users(statistic, 30, number))
                 assert_on_grid(statistic, released.parts, step)
 
 
-def test_no_zero_has_a_sign() -> None:
-    """With next to no noise sums are zero, and whether it is -0.0 would be a bit about somebody."""
-    loud = JointDP(1e9, 1e-6, sampler="exact")
+def test_no_zero_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without noise sums are zero, and whether it is -0.0 would be a bit about somebody."""
     values = np.array([[1e-9, -1e-9], [-1e-9, 1e-9]])
-    curator = loud.curator(noise_seed=1)
+    monkeypatch.setattr(
+        ExactNoise, "steps", lambda self, pure, scale, count: np.zeros(count, dtype=np.int64)
+    )
+    curator = JOINT.curator()
     curator.add(Block(2, {"values": values}))
-    stream = loud.curator(noise_seed=2).stream(ClippedSum(2), releases=40, kind="binary tree")
-    found = [curator.release(ClippedSum(2), mu=100.0).parts["sum"] for _ in range(40)]
-    found += [stream.release(Block(2, {"values": values})).parts["sum"] for _ in range(40)]
-    local = LocalDP(1e9, 1e-6, sampler="exact")
-    found += [
-        report(ClippedSum(2), Block(1, {"values": values[:1]}), local, noise_seed=i)
-        for i in range(40)
-    ]
+    found = [curator.release(ClippedSum(2)).parts["sum"]]
+    for kind in ("binary tree", "blocks", "auto", "square root"):
+        stream = JOINT.curator().stream(ClippedSum(2), releases=4, kind=kind)
+        found += [stream.release(Block(2, {"values": values})).parts["sum"] for _ in range(4)]
+    found.append(report(ClippedSum(2), Block(1, {"values": values[:1]}), LOCAL))
     zeros = np.concatenate(found)
-    zeros = zeros[zeros == 0.0]
-    assert len(zeros) > 20
+    assert not zeros.any()
     assert not np.signbit(zeros).any()
 
 
@@ -266,11 +243,11 @@ def test_no_zero_has_a_sign() -> None:
 def test_counters_add_whole_numbers_without_an_error(kind: str, epsilon: float) -> None:
     """Two runs with the same noise differ by exactly their sums, at any scale and size of sum."""
     statistic = OneHotCounts(1, 2)
-    model = JointDP(epsilon, 0.0, sampler="exact")
+    model = JointDP(epsilon, 0.0)
     step = grid_step(statistic, "l1")
     runs = []
     for users in (0, 10_000_000_007):
-        stream = model.curator(noise_seed=4).stream(statistic, releases=12, kind=kind)
+        stream = model.curator(source=ExactNoise(4)).stream(statistic, releases=12, kind=kind)
         out = []
         for _ in range(12):
             sums = Block(users, {"counts": np.array([[float(users), 0.0]])}, aggregate=True)
@@ -287,12 +264,12 @@ def test_single_releases_add_integers_beyond_what_floats_hold() -> None:
     statistic = OneHotCounts(1, 1)
     step = grid_step(statistic, "l2")
     users = 2**44 + 1
-    curator = JOINT.curator(noise_seed=9)
+    curator = JOINT.curator(source=ExactNoise(9))
     for _ in range(3):
         curator.add(Block(users, {"counts": np.array([[float(users)]])}, aggregate=True))
     released = curator.release(statistic).parts["counts"][0, 0]
     sensitivity = grid_sensitivity(statistic, Relation.REPLACE_ONE, "l2", step)
-    noise = ExactNoise(9).gaussian_steps(sensitivity / math.sqrt(JOINT.episode_limit), 1)[0]
+    noise = ExactNoise(9).steps(False, sensitivity / math.sqrt(JOINT.episode_limit), 1)[0]
     total = 3 * round(users / step) + int(noise)
     assert total > 2**53
     assert released == step * float(total)
@@ -414,7 +391,7 @@ def test_users_of_light_blocks_pay_for_their_rounding_too(pure: bool) -> None:
     for share in shares:
         released, curators = [], []
         for sign in (1.0, -1.0):
-            curator = model.curator(noise_seed=3)
+            curator = model.curator(source=ExactNoise(3))
             curator.add(Block(1, {"values": np.zeros((1, 16))}))
             curator.add(Block(1, {"values": np.full((1, 16), sign * 0.25)}))
             released.append(curator.release(statistic, weights=[1.0, share]))
@@ -434,7 +411,7 @@ def test_a_block_too_light_to_be_heard_is_left_out_and_pays_nothing() -> None:
     statistic = ClippedSum(1)
     out = []
     for value in (1.0, -1.0):
-        curator = JOINT.curator(noise_seed=3)
+        curator = JOINT.curator(source=ExactNoise(3))
         for content in (0.5, value):
             curator.add(Block(1, {"values": np.array([[content]])}))
         out.append(curator.release(statistic, weights=[1.0, 2.0**-21]))
@@ -448,7 +425,7 @@ def test_decaying_releases_stay_within_budget_for_ever() -> None:
     statistic = ClippedSum(3)
     runs = []
     for sign in (1.0, -1.0):
-        curator, out = JOINT.curator(noise_seed=8), []
+        curator, out = JOINT.curator(source=ExactNoise(8)), []
         for number in range(40):
             value = sign * 0.57 if number == 0 else 0.1
             curator.add(Block(1, {"values": np.full((1, 3), value)}))
@@ -469,12 +446,14 @@ def test_hostile_users_empty_blocks_and_blocks_in_parts() -> None:
     values = np.array([[np.nan, 1.0], [np.inf, 0.0], [1e300, -1e300], [0.3, 0.4]])
     total = grid_total(statistic, Block(4, {"values": values}), 1.0, step)
     clean = np.array([[0.0, 0.0], [0.0, 0.0], [math.sqrt(0.5), -math.sqrt(0.5)], [0.3, 0.4]])
-    assert (total == np.rint(clean / step).sum(axis=0)).all()
+    assert (total == np.rint(clean.sum(axis=0) / step)).all()
     empty = Block(0, {"values": np.zeros((0, 2))})
     assert not grid_total(statistic, empty, 1.0, step).any()
     parts = [Block(2, {"values": values[:2]}), Block(2, {"values": values[2:]})]
     streamed = StreamedBlock(4, lambda: iter(parts))
-    assert (grid_total(statistic, streamed, 1.0, step) == total).all()
+    halves = sum(grid_total(statistic, part, 1.0, step) for part in parts)
+    assert (grid_total(statistic, streamed, 1.0, step) == halves).all()
+    assert np.abs(halves - total).max() <= 1
     with pytest.raises(InvalidArgument, match="parts of 4"):
         grid_total(statistic, StreamedBlock(5, lambda: iter(parts)), 1.0, step)
     curator = JOINT.curator()
@@ -487,7 +466,7 @@ def test_masks_hide_entries_and_change_no_others() -> None:
     statistic = ClippedSum(3)
     values = []
     for mask in (None, {"sum": np.array([True, False, True])}):
-        curator = JOINT.curator(noise_seed=6)
+        curator = JOINT.curator(source=ExactNoise(6))
         curator.add(some_users(statistic, 9, 1))
         values.append(curator.release(statistic, mask=mask).parts["sum"])
     assert values[1][1] == 0.0
@@ -503,7 +482,7 @@ def test_sums_that_do_not_fit_are_refused_before_anybody_pays() -> None:
     def sums(users: int) -> Block:
         return Block(users, {"counts": np.array([[float(users)]])}, aggregate=True)
 
-    curator = JOINT.curator(noise_seed=1)
+    curator = JOINT.curator(source=ExactNoise(1))
     for _ in range(2):
         curator.add(sums(2**46))
     assert curator.release(statistic, blocks=[0], mu=0.01)
@@ -511,30 +490,30 @@ def test_sums_that_do_not_fit_are_refused_before_anybody_pays() -> None:
     with pytest.raises(InvalidArgument, match="fewer users"):
         curator.release(statistic, mu=0.01, weights=[1.0, 1e-3])
     assert (curator.spent(0), curator.spent(1)) == (before, 0.0)
-    # A running sum is kept in floats, and all of it counts, also after a resume.
-    stream = JOINT.curator(noise_seed=1).stream(statistic, releases=9)
-    stream.release(sums(2**37))
-    stream.release(sums(2**36))
-    with pytest.raises(InvalidArgument, match=r"must stay below 4\.5e"):
-        stream.release(sums(2**37))
+    # Of a running sum all counts that ever entered, also after a resume.
+    stream = JOINT.curator(source=ExactNoise(1)).stream(statistic, releases=9)
+    stream.release(sums(2**34))
+    stream.release(sums(2**33))
+    with pytest.raises(InvalidArgument, match=r"must stay below 5\.6"):
+        stream.release(sums(2**34))
     assert stream.counter.released == 2
     assert stream._curator.blocks == ()
-    with pytest.raises(InvalidArgument, match=r"must stay below 4\.5e"):
-        JOINT.curator(noise_seed=1, users=2**40).stream(statistic, releases=9)
+    with pytest.raises(InvalidArgument, match=r"must stay below 5\.6"):
+        JOINT.curator(source=ExactNoise(1), users=2**40).stream(statistic, releases=9)
 
 
 def test_noise_that_does_not_fit_is_refused_before_anybody_pays() -> None:
     statistic = ClippedSum(100)
-    tiny = JointDP(1e-12, 0.0, sampler="exact")
-    curator = tiny.curator(noise_seed=1)
+    tiny = JointDP(1e-12, 0.0)
+    curator = tiny.curator(source=ExactNoise(1))
     curator.add(some_users(statistic, 3, 1))
     with pytest.raises(InvalidArgument, match="too small"):
         curator.release(statistic)
     assert curator.spent(0) == 0.0
     with pytest.raises(InvalidArgument, match="too small"):
-        JointDP(1e-6, 0.0, sampler="exact").curator().stream(statistic, releases=9)
+        JointDP(1e-6, 0.0).curator().stream(statistic, releases=9)
     with pytest.raises(InvalidArgument, match="too small"):
-        report(statistic, some_users(statistic, 1, 1), LocalDP(1e-12, 0.0, sampler="exact"))
+        report(statistic, some_users(statistic, 1, 1), LocalDP(1e-12, 0.0))
 
 
 @pytest.mark.parametrize("radius", [5e-324, 1e-300, 1e-149, 1e160, 1e299])
@@ -542,113 +521,104 @@ def test_sensitivities_beyond_any_grid_are_refused(radius: float) -> None:
     statistic = ClippedSum(1, radius)
     with pytest.raises(InvalidArgument, match="no grid"):
         grid_step(statistic, "l2")
-    curator = JOINT.curator(noise_seed=1)
+    curator = JOINT.curator(source=ExactNoise(1))
     curator.add(Block(1, {"values": np.ones((1, 1))}))
     with pytest.raises(InvalidArgument, match="no grid"):
         curator.release(statistic)
     assert curator.spent(0) == 0.0
 
 
-def test_designs_that_no_grid_holds_are_refused_when_they_are_made() -> None:
-    for kind in ("square root", "fresh"):
-        with pytest.raises(InvalidArgument, match="smooth tree"):
-            JOINT.curator().stream(ClippedSum(1), releases=9, kind=kind)
-    with pytest.raises(InvalidArgument, match="own source"):
-        JOINT.curator(source=ExactNoise(1))
-    with pytest.raises(InvalidArgument, match="bits"):
-        LocalDP(1.0, 0.0, mechanism="randomised response", sampler="exact")
+def test_sources_that_do_not_fit_the_sampler_are_refused() -> None:
+    class Floats:
+        simulation = False
+
+    with pytest.raises(InvalidArgument, match="floating-point"):
+        JointDP(1.0, 1e-6, sampler="floating-point").curator(source=ExactNoise())
+    with pytest.raises(InvalidArgument, match="ExactNoise"):
+        JOINT.curator(source=Floats())  # type: ignore[arg-type]
     for model in (JointDP, LocalDP):
-        with pytest.raises(InvalidArgument, match="floating-point or exact"):
+        with pytest.raises(InvalidArgument, match="exact or floating-point"):
             model(1.0, 1e-6, sampler="discrete")
-    spec = riverswim(3, 4).spec
-    with pytest.raises(InvalidArgument, match="smooth tree"):
-        UCBVI(spec, users=100, privacy=JOINT, counter="square root")
-    with pytest.raises(InvalidArgument, match="as printed"):
-        UCBVI(spec, users=16, privacy=JOINT, stationary=False, calibration="as_printed")
-    with pytest.raises(InvalidArgument, match="as printed"):
-        LSVIUCB(two_state(horizon=3).spec, users=99, privacy=JOINT, calibration="as_printed")
-    with pytest.raises(InvalidArgument, match="as printed"):
-        LinOptVI(MIXTURE.spec, users=99, privacy=JOINT, calibration="as_printed")
-
-
-def test_without_opendp_real_noise_is_refused_before_any_data(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    statistic, data = ClippedSum(1), some_users(ClippedSum(1), 1, 1)
-    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
-    for model in (JOINT, PURE, LOCAL, LAPLACE):
-        with pytest.raises(MissingExtra, match=r"tacit\[exact\]"):
-            model.curator()
-    monkeypatch.setattr(Statistic, "contributions", lambda *_: pytest.fail("data was read"))
-    with pytest.raises(MissingExtra):
-        report(statistic, data, LOCAL)
-    with pytest.raises(MissingExtra):
-        UCBVI(riverswim(3, 4).spec, users=100, privacy=JOINT)
-    monkeypatch.undo()
-    monkeypatch.setitem(sys.modules, "opendp.prelude", None)
-    # A simulation never needs it, not even to be resumed.
-    curator = JOINT.curator(noise_seed=1)
-    curator.add(data)
-    curator.save(tmp_path / "save")
-    JointCurator.load(tmp_path / "save").release(statistic)
 
 
 # Accounts.
 
 
-def test_budgets_are_spent_in_zcdp() -> None:
-    rho = rho_from_budget(1.0, 1e-6)
-    assert JOINT.episode_limit == 2.0 * rho < mu_from_budget(1.0, 1e-6) ** 2
-    assert LOCAL.report_cost == math.sqrt(2.0 * rho_from_budget(4.0, 1e-6))
+def test_budgets_are_spent_as_those_of_real_numbers() -> None:
+    mu = mu_from_budget(1.0, 1e-6)
+    assert JOINT.episode_limit == mu**2
+    assert LOCAL.report_cost == mu_from_budget(4.0, 1e-6)
     assert PURE.episode_limit == LAPLACE.report_cost / 4.0 == 1.0
-    thrice = JointDP(1.0, 1e-6, episodes_per_user=3, sampler="exact")
-    assert thrice.episode_limit == pytest.approx(2.0 * rho / 9.0)
-    curator = JOINT.curator(noise_seed=1)
+    thrice = JointDP(1.0, 1e-6, episodes_per_user=3)
+    assert thrice.episode_limit == pytest.approx(mu**2 / 9.0)
+    curator = JOINT.curator(source=ExactNoise(1))
     curator.add(some_users(ClippedSum(2), 5, 1))
     for _ in range(4):
-        released = curator.release(ClippedSum(2), mu=math.sqrt(2.0 * rho / 4.0))
-        sensitivity = 2.0 * math.sqrt(4.0) / math.sqrt(2.0 * rho)
-        assert sensitivity < released.std["sum"] < sensitivity * (1.0 + exact.ROUNDING)
-    assert curator.spent(0) == pytest.approx(2.0 * rho, rel=1e-12)
+        released = curator.release(ClippedSum(2), mu=mu / 2.0)
+        continuous = 2.0 * 2.0 / mu
+        assert continuous < released.std["sum"] < continuous * (1.0 + exact.ROUNDING)
+    assert curator.spent(0) == pytest.approx(mu**2, rel=1e-12)
     with pytest.raises(BudgetExceeded):
         curator.release(ClippedSum(2), mu=1e-3)
     with pytest.raises(BudgetExceeded):
         curator.release(ClippedSum(2))
     with pytest.raises(BudgetExceeded, match="whole budget"):
-        JOINT.curator().stream(ClippedSum(2), releases=3, mu=math.sqrt(2.0 * rho) * 1.001)
+        JOINT.curator().stream(ClippedSum(2), releases=3, mu=mu * 1.001)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("statistic", [ClippedSum(5, 3.0), GRAM, COUNTS, VISITS], ids=str)
+def test_exact_noise_is_as_small_as_that_of_real_numbers(
+    statistic: Statistic, delta: float
+) -> None:
+    """Within 0.1 %, for counts, Gram matrices and sums; what is claimed and what is drawn."""
+    if statistic is GRAM and delta == 0.0:
+        return
+    exactly = JointDP(1.0, delta)
+    floats = JointDP(1.0, delta, sampler="floating-point")
+    claimed = []
+    for model in (exactly, floats):
+        curator = model.curator()
+        curator.add(some_users(statistic, 3, 1))
+        claimed.append(curator.release(statistic).std)
+    for part, std in claimed[0].items():
+        assert 1.0 <= std / claimed[1][part] < 1.001
+    step = grid_step(statistic, exactly.norm)
+    scale = grid_sensitivity(statistic, Relation.REPLACE_ONE, exactly.norm, step)
+    scale /= 1.0 if delta == 0.0 else exactly.budget.mu
+    # Rounding adds a twelfth of a squared step to the variance.
+    assert math.sqrt(1.0 + 1.0 / (12.0 * scale**2)) < 1.0001
 
 
 def test_guarantees_say_what_was_done() -> None:
     joint = JOINT.curator().guarantee
-    assert joint.mu is None
+    assert joint.mu == JOINT.budget.mu
     assert (joint.epsilon, joint.delta, joint.sampler) == (1.0, 1e-6, "exact")
-    for words in (
-        "discrete Gaussian",
-        "0.0243561-zCDP",
-        "7.2% more",
-        "0.01% of noise",
-        "every bit",
-    ):
-        assert words in str(joint)
-    pure = PURE.curator().guarantee
-    assert "discrete Laplace" in str(pure)
-    assert "zCDP" not in str(pure)
+    assert "rounded Gaussian noise on a grid" in str(joint)
+    assert "every bit" in str(joint)
+    assert "rounded Laplace noise on a grid" in str(PURE.curator().guarantee)
     local = LOCAL.curator().guarantee
-    assert local.mu is None
-    assert "report from the device with discrete Gaussian" in str(local)
+    assert local.mu == LOCAL.budget.mu
+    assert "report from the device with rounded Gaussian" in str(local)
     assert not joint.simulation_only
     assert JOINT.curator(noise_seed=1).guarantee.simulation_only
     assert "sampler" not in repr(JointDP(1.0, 1e-6))
-    assert "sampler='exact'" in repr(JOINT)
+    assert "sampler='floating-point'" in repr(JointDP(1.0, 1e-6, sampler="floating-point"))
 
 
-def discrete_delta(sigma: float, epsilon: float, apart: int = 1) -> float:
-    """The true delta of a discrete Gaussian that is moved by ``apart``, by its masses."""
+def rounded_delta(sigma: float, epsilon: float, apart: int = 1) -> float:
+    """The true delta of round(sigma Z) that is moved by ``apart``, by its masses."""
     reach = math.ceil(40.0 * sigma) + 10
-    z = np.arange(-reach, reach + 1, dtype=np.float64)
-    first = np.exp(-0.5 * (z / sigma) ** 2)
-    other = np.exp(-0.5 * ((z - apart) / sigma) ** 2)
-    return float(np.maximum(first - math.exp(epsilon) * other, 0.0).sum() / first.sum())
+    edges = np.arange(-reach, reach + 2) - 0.5
+    # Masses of the upper half are computed from above, where nothing cancels.
+    first = _mass(edges / sigma)
+    other = _mass((edges - apart) / sigma)
+    return float(np.maximum(first - math.exp(epsilon) * other, 0.0).sum())
+
+
+def _mass(edges: Floats) -> Floats:
+    upper = edges[:-1] > 0
+    return np.where(upper, -np.diff(stats.norm.sf(edges)), np.diff(stats.norm.cdf(edges)))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 5.0, 10.0, 40.0])
@@ -656,55 +626,39 @@ def discrete_delta(sigma: float, epsilon: float, apart: int = 1) -> float:
 def test_the_true_delta_is_within_the_claim(epsilon: float, delta: float) -> None:
     """Noise as the accounts demand for a change of 1, 2 and 3 steps, coarser than any grid here."""
     for apart in (1, 2, 3):
-        sigma = apart / math.sqrt(2.0 * rho_from_budget(epsilon, delta))
-        assert discrete_delta(sigma, epsilon, apart) <= delta
+        sigma = apart / mu_from_budget(epsilon, delta)
+        assert rounded_delta(sigma, epsilon, apart) <= delta * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("budget", "releases"), [((0.5, 1e-5), 1), ((1.0, 1e-6), 16), ((8.0, 1e-6), 4)]
-)
-def test_dp_accounting_agrees(budget: tuple[float, float], releases: int) -> None:
-    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    sigma = math.sqrt(releases / (2.0 * rho_from_budget(*budget)))
-    one = pld.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-3)
-    true = one.self_compose(releases).get_epsilon_for_delta(budget[1])
-    assert 0.8 * budget[0] < true <= budget[0]
+def test_the_true_delta_of_a_fine_grid_is_that_of_real_numbers() -> None:
+    for epsilon, delta in ((1.0, 1e-6), (4.0, 1e-5)):
+        sigma = 1000 / mu_from_budget(epsilon, delta)
+        assert rounded_delta(sigma, epsilon, 1000) == pytest.approx(delta, rel=1e-4)
 
 
-def test_accounts_in_mu_would_be_wrong() -> None:
-    """At sigma 1 and epsilon 2 the discrete Gaussian has 19 % more delta than mu = 1 allows."""
-    true, continuous = discrete_delta(1.0, 2.0), delta_from_mu(1.0, 2.0)
-    assert true / continuous == pytest.approx(1.19, abs=0.01)
-    assert epsilon_from_rho(0.5, true) > 2.0
-    # Calibrated by mu to (2, delta) the noise would be too small; by rho it is enough.
-    for epsilon, delta in ((2.0, continuous), (1.0, 1e-6)):
-        by_mu = 1.0 / mu_from_budget(epsilon, delta)
-        by_rho = 1.0 / math.sqrt(2.0 * rho_from_budget(epsilon, delta))
-        assert discrete_delta(by_mu, epsilon) > delta
-        assert discrete_delta(by_rho, epsilon) <= delta
-
-
-def test_discrete_laplace_is_exactly_pure() -> None:
-    drawn = masses(True, 3.0, 400)
-    ratio = drawn[:-2] / drawn[2:]
-    assert math.log(ratio.max()) == pytest.approx(2.0 / 3.0, rel=1e-9)
+def test_rounded_laplace_noise_is_exactly_pure() -> None:
+    """Two steps at scale 3 cost 2/3, in the tails and nowhere more."""
+    drawn = masses(True, 3.0, 60)
+    ratios = np.log(drawn[:-2] / drawn[2:])
+    assert np.abs(ratios).max() == pytest.approx(2.0 / 3.0, rel=1e-6)
 
 
 # Save and resume.
 
 
-@pytest.mark.parametrize("kind", ["blocks", "binary tree", "smooth tree"])
+@pytest.mark.parametrize("kind", ["blocks", "binary tree", "smooth tree", "auto", "blt"])
 def test_a_simulation_resumes_bit_for_bit(kind: str, tmp_path: Path) -> None:
     statistic = COUNTS
-    whole = JOINT.curator(noise_seed=7)
+    whole = JOINT.curator(source=ExactNoise(7))
     stream = whole.stream(statistic, releases=8, kind=kind)
     expected = [stream.release(some_users(statistic, 5, i)).parts for i in range(8)]
-    first = JOINT.curator(noise_seed=7)
+    first = JOINT.curator(source=ExactNoise(7))
     stream = first.stream(statistic, releases=8, kind=kind)
     found = [stream.release(some_users(statistic, 5, i)).parts for i in range(3)]
     first.save(tmp_path / "save")
     again = JointCurator.load(tmp_path / "save")
     assert isinstance(again.source, ExactNoise)
+    assert again.source.simulation
     resumed = again.resume_stream("stream", statistic)
     assert resumed.reach == stream.reach > 0.0
     found += [resumed.release(some_users(statistic, 5, i)).parts for i in range(3, 8)]
@@ -715,7 +669,7 @@ def test_a_simulation_resumes_bit_for_bit(kind: str, tmp_path: Path) -> None:
 def test_a_real_run_resumes_once_with_fresh_noise_on_the_same_grid(tmp_path: Path) -> None:
     statistic, ledger = ClippedSum(4), tmp_path / "ledger"
     curator = JOINT.curator(ledger=ledger)
-    stream = curator.stream(statistic, releases=4)
+    stream = curator.stream(statistic, releases=4, kind="smooth tree")
     stream.release(some_users(statistic, 5, 1))
     curator.save(tmp_path / "save")
     again = JointCurator.load(tmp_path / "save", ledger=ledger)
@@ -756,15 +710,17 @@ def test_devices_report_on_the_grid(model: LocalDP) -> None:
 def test_simulated_reports_add_up_like_real_ones(model: LocalDP) -> None:
     """Sums of noise against their standard deviation: 600 values, 8 sigmas, below 1e-12."""
     statistic = ClippedSum(600)
-    curator = model.curator(noise_seed=2)
-    curator.add(Block(50, {"values": np.zeros((50, 600))}))
-    released = curator.release(statistic)
-    unit = noise_scale(statistic, model) * (1.0 if model is LOCAL else math.sqrt(2.0))
-    assert released.std["sum"] == pytest.approx(math.sqrt(50) * unit)
-    ratio = (released.parts["sum"] ** 2).mean() / (50 * unit**2)
-    assert abs(ratio - 1.0) < 8.0 * math.sqrt(2.1 / 600)
-    step = grid_step(statistic, "l2" if model is LOCAL else "l1")
-    assert_on_grid(statistic, released.parts, step)
+    simulated, real = model.curator(noise_seed=2), model.curator()
+    simulated.add(Block(50, {"values": np.zeros((50, 600))}))
+    one = Block(1, {"values": np.zeros((1, 600))})
+    real.collect(statistic, np.array([report(statistic, one, model) for _ in range(50)]))
+    for curator, exactly in ((simulated, False), (real, True)):
+        released = curator.release(statistic)
+        unit = noise_scale(statistic, model, exactly) * (1.0 if model is LOCAL else math.sqrt(2.0))
+        assert released.std["sum"] == pytest.approx(math.sqrt(50) * unit)
+        ratio = (released.parts["sum"] ** 2).mean() / (50 * unit**2)
+        assert abs(ratio - 1.0) < 8.0 * math.sqrt(2.1 / 600)
+    assert_on_grid(statistic, released.parts, grid_step(statistic, model.norm))
 
 
 # Agents.
@@ -772,17 +728,17 @@ def test_simulated_reports_add_up_like_real_ones(model: LocalDP) -> None:
 TABULAR = riverswim(3, 4)
 LINEAR = simplex(dimension=3, states=8, actions=3, horizon=4)
 MIXTURE = mixture_of_models(3, 4, 4, 4, seed=700)
-EASY, EASY_PURE = JointDP(10.0, 1e-6, sampler="exact"), JointDP(10.0, 0.0, sampler="exact")
-DEVICE, DEVICE_PURE = LocalDP(20.0, 1e-6, sampler="exact"), LocalDP(20.0, 0.0, sampler="exact")
+EASY, EASY_PURE = JointDP(10.0, 1e-6), JointDP(10.0, 0.0)
+DEVICE, DEVICE_PURE = LocalDP(20.0, 1e-6), LocalDP(20.0, 0.0)
 
 Case = tuple[Callable[..., Any], Any, Any, dict[str, Any]]
 
 
 def every_agent() -> dict[str, Case]:
-    """All that finite agents can ask, under every model that they take."""
+    """All that finite agents can ask of a curator; real devices report by themselves."""
     cases: list[Case] = []
-    for privacy in (EASY, EASY_PURE, DEVICE, DEVICE_PURE):
-        joint, gaussian = isinstance(privacy, JointDP), privacy.delta > 0
+    for privacy in (EASY, EASY_PURE):
+        joint, gaussian = True, privacy.delta > 0
         cases += [(agent, TABULAR, privacy, {}) for agent in (UCBVI, UCBPO)]
         cases.append((PUCB if joint else LDPOB, TABULAR, privacy, {}))
         if joint:
@@ -800,6 +756,7 @@ def every_agent() -> dict[str, Case]:
 
 
 CASES = every_agent()
+WHOLE = ("blocks", "binary tree", "smooth tree")
 
 
 def passed_step(passage: Passage) -> float:
@@ -817,19 +774,20 @@ def passed_step(passage: Passage) -> float:
 @pytest.mark.parametrize("name", CASES)
 def test_every_finite_agent_runs_with_exact_noise(name: str) -> None:
     make, world, privacy, options = CASES[name]
-    agent = make(
-        world.spec, users=150, privacy=privacy, noise_seed=3, schedule="fixed:size=50", **options
-    )
+    agent = make(world.spec, users=150, privacy=privacy, schedule="fixed:size=50", **options)
+    rng = np.random.default_rng(5)
     with WatchedGate().open() as gate:
-        run(agent, world, progress=False)
+        while users := agent.block_users:
+            agent.learn(world.simulate(agent.policy, users, rng, "episodes"))
     assert agent.releases == 3 <= len(gate.passages)
     for passage in gate.passages:
         steps = passage.statistic.layout.pack(passage.release.parts) / passed_step(passage)
         assert np.abs(steps).max() > 100.0
-        assert np.abs(steps - np.rint(steps)).max() < 1e-3
+        if passage.stream is None or passage.stream.counter.kind in WHOLE:  # type: ignore[attr-defined]
+            assert np.abs(steps - np.rint(steps)).max() < 1e-3
     assert agent.guarantee.sampler == "exact"
-    assert agent.guarantee.mu is None
-    assert "discrete" in agent.guarantee.mechanism
+    assert not agent.guarantee.simulation_only
+    assert "rounded" in agent.guarantee.mechanism
 
 
 CHECKED: dict[str, Case] = {
@@ -883,16 +841,16 @@ def assert_exact(agent: Any, gate: WatchedGate) -> None:
     for passage in gate.passages:
         steps = passage.statistic.layout.pack(passage.release.parts) / passed_step(passage)
         assert np.abs(steps).max() > 100.0
-        assert np.abs(steps - np.rint(steps)).max() < 1e-3
+        if passage.stream is None or passage.stream.counter.kind in WHOLE:  # type: ignore[attr-defined]
+            assert np.abs(steps - np.rint(steps)).max() < 1e-3
     assert agent.guarantee.sampler == "exact"
-    assert "discrete Gaussian" in agent.guarantee.mechanism
+    assert "rounded Gaussian" in agent.guarantee.mechanism
 
 
-@pytest.mark.parametrize("seed", [3, None], ids=["simulated", "real"])
 @pytest.mark.parametrize("name", VECTORS)
-def test_every_agent_on_vectors_runs_with_exact_noise(name: str, seed: int | None) -> None:
+def test_every_agent_on_vectors_runs_with_exact_noise(name: str) -> None:
     make, world, options = VECTORS[name]
-    agent = make(world.spec, 60, EASY, noise_seed=seed, **options)
+    agent = make(world.spec, 60, EASY, **options)
     rng = np.random.default_rng(8)
     with WatchedGate().open() as gate:
         while users := agent.block_users:
