@@ -369,7 +369,6 @@ _BUDGET = {
         Option("privacy", Literal["joint", "local", "none"], None),
         Option("epsilon", float, None),
         Option("delta", float, None),
-        Option("sampler", Literal["floating-point", "exact"], None),
     )
 }
 
@@ -381,7 +380,7 @@ class AgentChoice:
     text: str  # as it was written
     target: str  # ``module:class``
     options: Mapping[str, Any] = field(default_factory=dict)  # what the text sets of the class
-    # what the text sets of ``privacy``, ``epsilon``, ``delta`` and ``sampler``, so that agents
+    # what the text sets of ``privacy``, ``epsilon`` and ``delta``, so that agents
     # under different models can be compared
     budget: Mapping[str, Any] = field(default_factory=dict)
 
@@ -415,8 +414,7 @@ class AgentChoice:
 def choose_agent(text: str) -> AgentChoice:
     """The agent of a text, as ``ucbvi`` or ``ucbvi:stationary=true,bonus=theory``.
 
-    Besides the agent's own options a text may set ``privacy``, ``epsilon``, ``delta`` and
-    ``sampler``.
+    Besides the agent's own options a text may set ``privacy``, ``epsilon`` and ``delta``.
     """
     kind, rest = _parts(text)
     entry = agent_entry(kind)

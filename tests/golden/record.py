@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,7 @@ def privacy_of(row: Row) -> Any:
     """The model of a row."""
     given = dict(row.privacy)
     kind = given.pop("kind")
+    given.pop("real", None)
     if "relation" in given:
         given["relation"] = tacit.Relation(given["relation"])
     models = {"joint": tacit.JointDP, "local": tacit.LocalDP, "none": tacit.NonPrivate}
@@ -202,11 +203,14 @@ class Recording:
         self.row, self.folder = row, folder
         self.world = build_world(row.world)
         self.privacy = privacy_of(row)
+        self.real = bool(row.privacy.get("real"))
 
     def agent(self) -> Any:
-        """A new agent; its noise is simulated."""
+        """A new agent; its noise is simulated, or real but for the operating system's bytes."""
         choice = choose_agent(self.row.agent)
-        return choice.build(self.world.spec, self.row.users, self.privacy, 0)
+        seeds = mock.patch("tacit.registry.noise_seed", return_value=None)
+        with seeds if self.real else nullcontext():
+            return choice.build(self.world.spec, self.row.users, self.privacy, 0)
 
     def record(self) -> dict[str, Any]:
         """All hashes and numbers of the row; ``refused`` where the agent does not want it."""
@@ -217,7 +221,7 @@ class Recording:
         hashes: dict[str, str] = {}
         numbers: dict[str, float] = {}
         self.serve(agent, hashes, numbers)
-        if not self.row.ids:
+        if not self.row.ids and not self.real:
             self.run(hashes, numbers)
         self.resume(hashes)
         if self.row.reports:
@@ -231,7 +235,8 @@ class Recording:
         with releases_seen() as seen:
             self._look(agent, served, greedy)
             while agent.block_users > 0:
-                users, form = agent.block_users, "episodes" if self.row.ids else agent.form
+                users = agent.block_users
+                form = "episodes" if self.row.ids or self.real else agent.form
                 data = self.world.simulate(agent.policy, users, rng, form)
                 self._learn(agent, data, agent.served)
                 last = self._look(agent, served, greedy)
@@ -353,8 +358,10 @@ def _sum(arrays: Any) -> float:
 
 def record(row: Row) -> dict[str, Any]:
     """Hashes and numbers of a row."""
-    # Nothing here has to survive a power failure.
-    with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):
+    known = np.random.default_rng(4)
+    # Nothing here has to survive a power failure, and nobody is to be protected.
+    patches = mock.patch("os.fsync"), mock.patch("os.urandom", known.bytes)
+    with tempfile.TemporaryDirectory() as folder, patches[0], patches[1]:
         return Recording(row, Path(folder)).record()
 
 

@@ -11,10 +11,9 @@ from research.audit_table import FAMILY_OPTIONS, WORLDS
 MODELS: dict[str, dict[str, Any]] = {
     "none": {"kind": "none"},
     "joint": {"kind": "joint", "epsilon": 1.0, "delta": 1e-6},
-    "joint, exact": {"kind": "joint", "epsilon": 1.0, "delta": 1e-6, "sampler": "exact"},
+    "joint, real": {"kind": "joint", "epsilon": 1.0, "delta": 1e-6, "real": True},
     "joint, pure": {"kind": "joint", "epsilon": 1.0, "delta": 0.0},
     "local": {"kind": "local", "epsilon": 4.0, "delta": 1e-6},
-    "local, exact": {"kind": "local", "epsilon": 4.0, "delta": 1e-6, "sampler": "exact"},
     "local, pure": {"kind": "local", "epsilon": 4.0, "delta": 0.0},
     "local, randomised response": {
         "kind": "local",
@@ -26,7 +25,7 @@ MODELS: dict[str, dict[str, Any]] = {
 """Every agent is asked to run under all of these."""
 
 OTHER_MODELS: dict[str, dict[str, Any]] = {
-    "joint, pure, exact": {"kind": "joint", "epsilon": 1.0, "delta": 0.0, "sampler": "exact"},
+    "joint, pure, real": {"kind": "joint", "epsilon": 1.0, "delta": 0.0, "real": True},
     "joint, zero-out": {"kind": "joint", "epsilon": 1.0, "delta": 1e-6, "relation": "zero-out"},
     "joint, large budget": {"kind": "joint", "epsilon": 20.0, "delta": 1e-3},
     "joint, two episodes": {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 HELP = (
     "Run several agents or budgets on one world: one table, and one plot with bands.\n\n"
     "Each --agent is combined with each --epsilon. An agent can have a model and a budget of its "
-    "own, as ucbvi:privacy=none, ucbvi:sampler=exact or ldpob:privacy=local,epsilon=4.\n\n"
+    "own, as ucbvi:privacy=none or ldpob:privacy=local,epsilon=4.\n\n"
     "\b\nExamples:\n"
     "  tacit compare --world riverswim --agent ucbvi --agent pucb \\\n"
     "      --agent ucbvi:privacy=none --epsilon 1 --delta 1e-6 --plot agents.png\n"
@@ -30,7 +30,6 @@ def compare_command(
     epsilon: options.Epsilons = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
-    sampler: options.Sampler = "exact",
     users: options.Users = "1e6",
     seeds: options.Seeds = "5",
     seed: options.Seed = "0",
@@ -50,7 +49,7 @@ def compare_command(
             several = epsilon
         for one in several:
             label = choice.text if len(several) == 1 else f"{choice.text}, epsilon {one}"
-            model = options.chosen_privacy(choice, privacy, one, delta, sampler)
+            model = options.chosen_privacy(choice, privacy, one, delta)
             lines.append((label, choice, model))
     made = simulate(world, lines, users, (seed, seeds), workers, plot, save)
     if as_json:
@@ -72,8 +71,5 @@ def _show(made: Comparison) -> None:
     )
     titles, *table = rows(made.labelled())
     print_table(titles, table)
-    exact = [e.label for e in made.entries if getattr(e.privacy, "sampler", "") == "exact"]
-    if exact:
-        say(f"Drawn as whole numbers (sampler=exact): the noise of {', '.join(exact)}.")
     if any(results[0].guarantee is not None for results in made.results):
         say("Simulation only: the noise has a known seed and protects nobody.")

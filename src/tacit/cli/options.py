@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tacit.registry import AgentChoice
 
 _MODELS = ("joint", "local", "none")
-_SAMPLERS = ("floating-point", "exact")
+_SAMPLERS = ("exact", "floating-point")
 
 _NAMED = "NAME[:key=value,...]"
 
@@ -58,7 +58,7 @@ Sampler = Annotated[
     str,
     asked(
         "|".join(_SAMPLERS),
-        "How noise is drawn: exact has no low-order bits to read, and is a little larger.",
+        "How real runs draw noise: exact, or floats, whose low-order bits can be read.",
     ),
 ]
 Users = Annotated[str, asked("N", "Users that are served, as 1000000 or 1e6.")]
@@ -76,7 +76,7 @@ Save = Annotated[
 
 
 def chosen_privacy(
-    agent: AgentChoice, model: str, epsilon: str | None, delta: str | None, sampler: str
+    agent: AgentChoice, model: str, epsilon: str | None, delta: str | None, sampler: str = "exact"
 ) -> PrivacyModel:
     """The model and budget of one agent: its own where its text has one."""
     from tacit.core.texts import number
@@ -87,7 +87,7 @@ def chosen_privacy(
     kind = agent.budget.get("privacy", model)
     if kind == "none":
         return NonPrivate()
-    budget = {"sampler": agent.budget.get("sampler", sampler)}
+    budget: dict[str, Any] = {"sampler": sampler}
     for name, text, example in (("epsilon", epsilon, "1"), ("delta", delta, "1e-6")):
         if name in agent.budget:
             budget[name] = agent.budget[name]

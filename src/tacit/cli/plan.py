@@ -35,7 +35,6 @@ def plan_command(
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
-    sampler: options.Sampler = "exact",
     users: Annotated[str | None, asked("N", "Users that there will be, if that is known.")] = None,
     most: Annotated[str, asked("N", "The largest number of users to try.")] = "1e10",
     seeds: options.Seeds = "5",
@@ -49,7 +48,7 @@ def plan_command(
     from tacit.simulation.plan import plan
 
     choice = choose_agent(agent)
-    model = options.chosen_privacy(choice, privacy, epsilon, delta, sampler)
+    model = options.chosen_privacy(choice, privacy, epsilon, delta)
     place = _place(world, {"states": states, "actions": actions, "horizon": horizon})
     declared = options.optional_whole_number("users", users)
     with interruptible():

@@ -33,7 +33,6 @@ def run_command(
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
-    sampler: options.Sampler = "exact",
     users: options.Users = "1e6",
     seeds: options.Seeds = "1",
     seed: options.Seed = "0",
@@ -46,7 +45,7 @@ def run_command(
     from tacit.registry import choose_agent
 
     choice = choose_agent(agent)
-    model = options.chosen_privacy(choice, privacy, epsilon, delta, sampler)
+    model = options.chosen_privacy(choice, privacy, epsilon, delta)
     made = simulate(
         world, [(choice.text, choice, model)], users, (seed, seeds), workers, plot, save
     )

@@ -263,7 +263,7 @@ def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
 
 
 def privacy_dict(privacy: Privacy) -> dict[str, Any]:
-    """A model and its budget as plain values; the sampler where it is not the usual one.
+    """A model and its budget as plain values.
 
     >>> from tacit import NonPrivate
     >>> privacy_dict(NonPrivate())
@@ -272,8 +272,7 @@ def privacy_dict(privacy: Privacy) -> dict[str, Any]:
     if not privacy.private:
         return {"model": "none", "epsilon": None, "delta": None}
     model = "joint" if privacy.joint else "local"
-    values = {"model": model, "epsilon": privacy.epsilon, "delta": privacy.delta}
-    return values if privacy.sampler == "floating-point" else values | {"sampler": privacy.sampler}
+    return {"model": model, "epsilon": privacy.epsilon, "delta": privacy.delta}
 
 
 def privacy_words(privacy: Privacy) -> str:
@@ -282,14 +281,11 @@ def privacy_words(privacy: Privacy) -> str:
     >>> from tacit import JointDP, NonPrivate
     >>> privacy_words(JointDP(1.0, 1e-6)), privacy_words(NonPrivate())
     ('joint privacy, epsilon 1, delta 1e-06', 'no privacy')
-    >>> privacy_words(JointDP(1.0, 1e-6, sampler="exact"))
-    'joint privacy, epsilon 1, delta 1e-06, exact noise'
     """
     values = privacy_dict(privacy)
     if values["epsilon"] is None:
         return "no privacy"
-    words = f"{values['model']} privacy, epsilon {values['epsilon']:g}, delta {values['delta']:g}"
-    return f"{words}, exact noise" if values.get("sampler") == "exact" else words
+    return f"{values['model']} privacy, epsilon {values['epsilon']:g}, delta {values['delta']:g}"
 
 
 def users_words(users: float | None) -> str:
