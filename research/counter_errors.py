@@ -15,7 +15,7 @@ import numpy as np
 import tacit
 from research.command_lines import parser_of
 from research.counter_look import PENS, budget_words, logarithmic
-from tacit.simulation.figures import EndLabel, drawing, label_ends
+from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,13 @@ GAUSSIAN = (
     ("fresh", "blocks", "binary tree", "smooth tree", "square root", "blt"),
 )
 LAPLACE = (tacit.Budget(1.0, 0.0), ("blocks", "binary tree", "smooth tree"))
+# Kinds of Gaussian noise that are drawn as well, up to how many releases they have.
+SHORTER = {"optimal": 64, "normalised square root": 1024, "endless": 2**20}
+MORE_PENS = {
+    "optimal": Pen("#000000", "*"),
+    "normalised square root": Pen("#56B4E9", "X"),
+    "endless": Pen("#7F4F24", "<"),
+}
 LONGEST = 2**20
 # The simple ways are off the chart for long streams; where the others are is what matters.
 HIGHEST = 250.0
@@ -47,7 +54,8 @@ def worst_std(budget: tacit.Budget, kind: str, releases: int) -> float:
     >>> round(worst_std(tacit.Budget(1.0, 1e-6), "square root", 1), 4)
     4.2247
     """
-    return float(tacit.counter(budget, 1.0, releases, kind=kind).std.max())
+    chosen = tacit.counter(budget, 1.0, releases, kind=kind, sampler="floating-point")
+    return float(chosen.std.max())
 
 
 def draw(path: Path, longest: int = LONGEST) -> None:
@@ -68,20 +76,41 @@ def draw(path: Path, longest: int = LONGEST) -> None:
 
 def _panel(axes: Axes, budget: tacit.Budget, kinds: Sequence[str], longest: int) -> None:
     x = lengths(longest)
-    lines = {kind: [worst_std(budget, kind, n) for n in x] for kind in kinds}
+    ends = dict.fromkeys(kinds, longest) | ({} if budget.pure else SHORTER)
+    lines = {
+        kind: [worst_std(budget, kind, n) for n in x if n <= end] for kind, end in ends.items()
+    }
     picked = [lines[tacit.counter(budget, 1.0, n).kind][i] for i, n in enumerate(x)]
     logarithmic(axes)
     axes.set(xlabel="number of releases", ylim=(1.0, HIGHEST))
     axes.plot(x, picked, color=BAND, lw=9)
     labels = []
     for kind, y in lines.items():
-        pen = PENS[kind]
+        pen = (PENS | MORE_PENS)[kind]
         on_top = 2.0 if pen.dash == "-" else 2.1
+        end = x[len(y) - 1]
         axes.plot(
-            x, y, pen.dash, color=pen.colour, marker=pen.marker, ms=4, markevery=4, zorder=on_top
+            x[: len(y)],
+            y,
+            pen.dash,
+            color=pen.colour,
+            marker=pen.marker,
+            ms=4,
+            markevery=4,
+            zorder=on_top,
         )
-        if y[-1] <= HIGHEST:
-            labels.append(EndLabel(x[-1], y[-1], f"{kind}  {y[-1]:.3g}", pen.colour))
+        if end < x[-1]:
+            axes.annotate(
+                kind,
+                xy=(end, y[-1]),
+                xytext=(4.0, -10.0),
+                textcoords="offset points",
+                ha="left",
+                va="top",
+                color=pen.colour,
+            )
+        elif y[-1] <= HIGHEST:
+            labels.append(EndLabel(end, y[-1], f"{kind}  {y[-1]:.3g}", pen.colour))
     _label_exits(axes, x, {kind: y for kind, y in lines.items() if y[-1] > HIGHEST})
     label_ends(axes, labels)
 

@@ -80,16 +80,11 @@ def write_optimal(path: Path) -> None:
     scale = 1 << dense.OPTIMAL_PLACES
     differences: list[int] = []
     for n in range(1, dense.MOST_OPTIMAL + 1):
-        for column in np.rint(scale * optimum(n).factor).astype(int).T:
-            entries = np.trim_zeros(column, "f").tolist()
-            entries += [0] * (n - len(entries) - _leading(column))
-            differences += np.diff(entries, prepend=0).tolist()
+        whole = np.rint(scale * optimum(n).factor).astype(int)
+        for j in range(n):
+            differences += np.diff(whole[j:, j], prepend=0).tolist()
     packed = compress(np.array(differences, dtype="<i2").tobytes(), 9)
     path.write_text(json.dumps({"factors": b64encode(packed).decode()}) + "\n", encoding="utf-8")
-
-
-def _leading(column: NDArray[np.int64]) -> int:
-    return int(np.flatnonzero(column)[0])
 
 
 def fit_endless() -> BLT:

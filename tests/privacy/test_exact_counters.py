@@ -27,11 +27,12 @@ from tacit.privacy.counters import (
     SmoothTree,
     SquareRoot,
 )
+from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.counters.fixed_point import FixedPoint, octave, octave_share, scaled
 from tacit.privacy.counters.grid import Grid, root_up
 from tacit.privacy.counters.items import Items
 from tacit.privacy.counters.toeplitz import square_root_error
-from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise
 
@@ -417,8 +418,6 @@ def test_another_factor_is_refused(cls: type[Counter], tmp_path: Any, monkeypatc
 
 
 def test_a_save_keeps_its_sampler() -> None:
-    from tacit.privacy.counters.base import revive_counter
-
     meta, arrays = Blocks(mu=1.0, source=ExactNoise(1)).dump()
     with pytest.raises(CorruptFile, match="sampler"):
         revive_counter(meta, arrays, Noise(1))
@@ -457,9 +456,55 @@ def test_whole_numbers_in_and_out(kind: str) -> None:
             counter.release(wrong)
     with pytest.raises(InvalidArgument, match="shape"):
         counter.release(np.array([1, 2, 3]))
-    with pytest.raises(InvalidArgument, match="must stay below"):
-        counter.release(np.full(2, 2**61))
+    for large in (2**60, 2**62, -(2**63)):
+        if large > counter.largest_sum or large < 0:
+            with pytest.raises(InvalidArgument, match="must stay below"):
+                counter.release(np.full(2, large))
     assert counter.released == 1
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
+def test_an_interrupted_release_cannot_be_retried(cls: type[Counter], monkeypatch: Any) -> None:
+    def interrupt(*args: object) -> np.ndarray:
+        raise KeyboardInterrupt
+
+    counter = cls(1.0, 4, mu=1.0, source=ExactNoise(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(counter.source, "steps", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            counter.release(1.0)
+    assert (counter.released, counter._reach, counter._sum.any()) == (0, 0, False)
+    counter.release(1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(counter, "_exactly", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            counter.release(1.0)
+    with pytest.raises(HorizonExceeded, match="interrupted"):
+        counter.release(1.0)
+
+
+def test_long_streams_do_not_drift() -> None:
+    for cls in BUFFERED:
+        counter = cls(1.0, 3000, (2,), mu=0.5, source=Scripted())
+        items = np.random.default_rng(9).integers(-1000, 1000, size=(3000, 2)).astype(float)
+        drift = np.abs(stream(counter, items) - np.cumsum(items, axis=0)).max()
+        assert drift < 1e-4 * counter.scale
+
+
+def test_a_stream_of_a_curator_is_saved_and_goes_on(tmp_path: Any) -> None:
+    """The curator's own entries of a save do not replace the counter's."""
+    from tacit.privacy.standard import ClippedSum
+
+    block = tacit.Block(40, {"values": np.full((40, 2), 0.5)})
+    for kind in ("auto", "blt", "endless", "binary tree"):
+        curator = tacit.JointDP(epsilon=1.0, delta=1e-6).curator(source=ExactNoise(4))
+        running = curator.stream(ClippedSum(2), releases=6, kind=kind)
+        running.release(block)
+        meta, arrays = running.dump()
+        twin = revive_counter(meta, arrays, ExactNoise.from_state(curator.source.state()))
+        assert twin._reach == running.counter._reach > 0
+        total = np.array([20000, -7])
+        assert np.array_equal(twin.release(total), running.counter.release(total))
 
 
 def test_integers_above_2_to_53_are_not_rounded() -> None:

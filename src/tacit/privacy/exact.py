@@ -35,10 +35,8 @@ is left out and pays nothing.
 **Range.** A single release adds 64-bit integers: sums are at most 2^61 (refused by the number of
 users, which is public, before anybody is charged) and the noise has a scale of at most 2^51, so
 that it leaves 2^62 with a probability below exp(-2000). What is made a float is their sum, and
-rounding it is post-processing. A counter adds whole numbers in floats, which is exact below 2^53:
-sums are at most 2^52, and the noise of every release has a standard deviation of at most 2^43, so
-that it leaves 2^52 with a probability below exp(-300) (of m Laplace nodes of scale b, by Chernoff,
-2 (4/3)^m exp(-t / (2 b)) with t = 2^52 = 512 sqrt(2 m) b; up to m = 10^6).
+rounding it is post-processing. Counters have ranges of their own
+(:mod:`tacit.privacy.counters.grid`).
 """
 
 from __future__ import annotations
@@ -76,8 +74,6 @@ SMALLEST_SHARE = 2.0**-20
 
 _SUMMING = 2.0 * CHUNK**2 * TERMS * 2.0**-53
 LARGEST_SUM = 2.0**61
-LARGEST_FLOAT_SUM = 2.0**52
-LARGEST_COUNTER_STD = 2.0**43
 
 
 def step_below(sensitivity: float, size: int, norm: Literal["l1", "l2"], share: float) -> float:

@@ -103,7 +103,7 @@ class Counter(Uncopyable, ABC):
         self.releases = self._check_releases(releases)
         self._items = Items(shape, symmetric)
         self.shape, self.symmetric = self._items.shape, self._items.symmetric
-        self.distribution = _distribution(self, mu, epsilon)
+        self.distribution: Distribution = self._check_cost(mu, epsilon)
         self.mu = mu
         self.epsilon = epsilon
         self.why = f"{self.kind}: asked for by name"
@@ -190,12 +190,12 @@ class Counter(Uncopyable, ABC):
         """
         if self.releases is None:
             raise InvalidArgument(f"{self.kind} was declared without releases; use std_at(t)")
-        return self._unit_std * self.row_norms(self.releases)
+        return unit_std(self) * self.row_norms(self.releases)
 
     def std_at(self, release: int) -> float:
         """Noise standard deviation at one release (the first is 1)."""
         check_release(self, release)
-        return float(self._unit_std * self.row_norms(release)[-1])
+        return float(unit_std(self) * self.row_norms(release)[-1])
 
     @property
     def largest_sum(self) -> float:
@@ -306,14 +306,6 @@ class Counter(Uncopyable, ABC):
         """Constructor arguments that only this kind has."""
         return {}
 
-    @property
-    def _unit_std(self) -> float:
-        std = self.scale * (math.sqrt(2.0) if self.distribution == "laplace" else 1.0)
-        if not self.exact:
-            return std
-        # Rounding adds the variance of a uniform variable.
-        return math.hypot(std, math.ldexp(self._grid.step, -self._places()) / math.sqrt(12.0))
-
     def _draw(self) -> NDArray[Any]:
         """The fresh vector z_t of a release."""
         pure = self.distribution == "laplace"
@@ -329,6 +321,9 @@ class Counter(Uncopyable, ABC):
                 return None
             raise InvalidArgument(f"{self.kind} needs the number of releases in advance")
         return whole_number("releases", releases, most=MOST_USERS)
+
+    def _check_cost(self, mu: float | None, epsilon: float | None) -> Distribution:
+        return _distribution(self, mu, epsilon)
 
 
 def _distribution(counter: Counter, mu: float | None, epsilon: float | None) -> Distribution:
@@ -370,6 +365,16 @@ def _guarantee(counter: Counter) -> Guarantee:
     )
 
 
+def unit_std(counter: Counter) -> float:
+    """The standard deviation of one number of noise."""
+    std = counter.scale * (math.sqrt(2.0) if counter.distribution == "laplace" else 1.0)
+    if not counter.exact:
+        return std
+    # Rounding adds the variance of a uniform variable.
+    unit = math.ldexp(counter._grid.step, -counter._places())
+    return math.hypot(std, unit / math.sqrt(12.0))
+
+
 def check_release(counter: Counter, release: int) -> None:
     """Refuses the number of a release that there is none of."""
     if release < 1 or (counter.releases is not None and release > counter.releases):
@@ -395,7 +400,7 @@ def _described(counter: Counter) -> dict[str, Any]:
         "relation": counter.relation.value,
         "why": counter.why,
         "released": counter.released,
-        "reach": counter._reach,
+        "sizes": counter._reach,
     }
 
 
@@ -423,7 +428,7 @@ def revive_counter(
     counter.relation = Relation(meta["relation"])
     counter.why = meta["why"]
     counter.released = meta["released"]
-    counter._reach = meta["reach"]
+    counter._reach = meta["sizes"]
     counter._sum = arrays["sum"].astype(counter._number)
     counter._restore(meta["values"], {k: a.copy() for k, a in arrays.items() if k != "sum"})
     return counter

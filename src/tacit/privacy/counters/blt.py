@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.counters.base import Counter, Floats, check_release
+from tacit.privacy.counters.base import Counter, Floats, check_release, unit_std
 from tacit.privacy.counters.blt_fit import BLT, fit_blt
 from tacit.privacy.counters.fixed_point import FixedPoint, Resolution, octave, octave_share
 from tacit.privacy.counters.grid import LARGEST, Ints
@@ -88,7 +88,7 @@ class BufferedToeplitz(Counter):
     def std_at(self, release: int) -> float:
         """Noise standard deviation at one release, in constant time."""
         check_release(self, release)
-        return float(self._unit_std * self.fit.row_norms_at(np.array([float(release)]))[0])
+        return float(unit_std(self) * self.fit.row_norms_at(np.array([float(release)]))[0])
 
     @property
     def memory(self) -> int:
@@ -186,7 +186,7 @@ class Endless(BufferedToeplitz):
 
     >>> endless = Endless(mu=1.0)
     >>> endless.releases, endless.memory, round(endless.std_at(2**20), 2)
-    (None, 11, 7.32)
+    (None, 11, 7.31)
     """
 
     kind = "endless"

@@ -69,7 +69,7 @@ def counter(
 
     >>> c = counter(Budget(1.0, 1e-6), sensitivity=1.0, releases=100)
     >>> c.kind, round(float(c.std.max()), 2), c.guarantee.sampler
-    ('normalised square root', 9.92, 'exact')
+    ('normalised square root', 9.93, 'exact')
     >>> counter(Budget(1.0, 0.0), sensitivity=1.0, releases=100).kind
     'smooth tree'
     """
@@ -126,7 +126,7 @@ def _best_gaussian(options: dict[str, Any]) -> Counter:
         if chosen.memory * chosen.size <= _LARGEST_HISTORY:
             least = "the smallest" if few else "nearly the smallest"
             chosen.why = (
-                f"{chosen.kind}: {least} worst-case error of any counter, and "
+                f"{chosen.kind}: {least} worst-case error of any factorisation, and "
                 f"{chosen.releases} releases are few enough to keep a history"
             )
             return chosen

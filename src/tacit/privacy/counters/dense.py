@@ -44,13 +44,14 @@ class Factor(NamedTuple):
     @classmethod
     def of(cls, places: int, whole: Ints) -> Factor:
         """From the numerators of C."""
+        from scipy.linalg import solve_triangular
+
         n = len(whole)
         longest = max(int(square) for square in (whole**2).sum(axis=0))
-        # B C = A, row by row from the right: B_tj = (1 - sum_{k > j} B_tk C_kj) / C_jj.
-        factor, inverse = np.ldexp(whole.astype(np.float64), -places), np.tri(n)
-        for j in range(n - 1, -1, -1):
-            inverse[j:, j] -= inverse[j:, j + 1 :] @ factor[j + 1 :, j]
-            inverse[j:, j] /= factor[j, j]
+        # B C = A, so C' B' = A'.
+        factor = np.ldexp(whole.astype(np.float64), -places)
+        solved = solve_triangular(factor, np.tri(n).T, trans="T", lower=True)
+        inverse = np.ascontiguousarray(np.tril(solved.T))
         norms = np.linalg.norm(inverse, axis=1)
         for array in (whole, inverse, norms):
             array.setflags(write=False)

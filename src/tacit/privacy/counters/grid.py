@@ -87,6 +87,8 @@ class Grid(NamedTuple):
             return steps.astype(np.int64)
         array = np.asarray(item)
         if array.dtype.kind == "i" and array.shape == items.shape:
+            if array.max() > LARGEST or array.min() < -LARGEST:
+                raise InvalidArgument("item is too large: exact sums must stay below 2^61 steps")
             return array.astype(np.int64).reshape(-1)
         vector = items.packed(item)
         if not (np.rint(vector) == vector).all() or np.abs(vector).max() > _LARGEST_WHOLE_FLOAT:
