@@ -21,10 +21,8 @@ from tacit.registry import agent_entry, agent_names, build_world, choose_agent
 
 MODELS: dict[str, Privacy] = {
     "joint": JointDP(1.0, 1e-6),
-    "joint, exact": JointDP(1.0, 1e-6, sampler="exact"),
     "joint, pure": JointDP(1.0, 0.0),
     "local": LocalDP(4.0, 1e-6),
-    "local, exact": LocalDP(4.0, 1e-6, sampler="exact"),
     "local, pure": LocalDP(4.0, 0.0),
     "local, randomised response": LocalDP(4.0, 0.0, mechanism="randomised response"),
 }

@@ -70,7 +70,6 @@ from research.planted.of_noise import (
     OneDrawForAll,
     OneEntryWithoutNoise,
     RealNoiseUnscaled,
-    RoundsAfterSumming,
     UniformNoise,
     WholeNoise,
 )
@@ -163,9 +162,6 @@ _LINOPT = "tacit.mixture.linopt_vi:LinOptVI"
 HOSTS: dict[str, Host] = {
     "UCBVI": _host("tabular", _UCBVI, _riverswim),
     "UCBVI, binary tree": _host("tabular", _UCBVI, _riverswim, counter="binary tree"),
-    "UCBVI, exact noise": _host(
-        "tabular", _UCBVI, _riverswim, privacy=JointDP(1.0, 1e-6, sampler="exact")
-    ),
     "UCBVI, local": _host("tabular", _UCBVI, _riverswim, privacy=LocalDP(4.0, 1e-6)),
     "LDP-OB, randomised response": _host(
         "tabular",
@@ -251,7 +247,6 @@ BUGS: tuple[Planted, ...] = (
     Planted(NoiseOfPublicSeed, "LinOpt-VI", ("noise",)),
     Planted(NoiseReplayed, "UCBVI", ("real resume",)),
     Planted(NoiseReplayed, "LSVI-UCB", ("real resume",)),
-    Planted(RoundsAfterSumming, "UCBVI, exact noise", ("sensitivity",)),
     Planted(ZeroOutNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(ZeroOutNoise, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(ZeroOutSensitivity, "UCBVI", ("attack", "sensitivity")),

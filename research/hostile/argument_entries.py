@@ -57,9 +57,9 @@ def _privacy_calls() -> dict[str, Call]:
         "relation": "replace-one",
         "episodes_per_user": 1,
         "disjoint": False,
-        "sampler": "floating-point",
+        "sampler": "exact",
     }
-    local = _BUDGET | {"mechanism": None, "episodes_per_user": 1, "sampler": "floating-point"}
+    local = _BUDGET | {"mechanism": None, "episodes_per_user": 1, "sampler": "exact"}
     counter = {
         "budget": tacit.Budget(1.0, 1e-6),
         "sensitivity": 1.0,
@@ -133,7 +133,7 @@ def _guarantee_calls() -> dict[str, Call]:
         "releases": 3,
         "mechanism": "blocks",
         "unit": "a user",
-        "sampler": "floating-point",
+        "sampler": "exact",
         "simulation_only": False,
         "episodes_per_user": 1,
     }

@@ -41,8 +41,8 @@ _SMALL_RUN = {
 }
 # Commands, with options that are good, and others that may be given.
 _COMMANDS: tuple[tuple[tuple[str, ...], dict[str, str], tuple[str, ...]], ...] = (
-    (("run",), _SMALL_RUN, ("--privacy", "--sampler", "--seed", "--save", "--plot", "--nothing")),
-    (("compare",), _SMALL_RUN, ("--privacy", "--sampler", "--seed", "--save", "--plot")),
+    (("run",), _SMALL_RUN, ("--privacy", "--seed", "--save", "--plot", "--nothing")),
+    (("compare",), _SMALL_RUN, ("--privacy", "--seed", "--save", "--plot")),
     (
         ("plan",),
         {"--states": "2", "--actions": "2", "--horizon": "2", "--users": "20", "--seeds": "1"}

@@ -36,7 +36,9 @@ class HalfTheNoise(Tampered):
     def tamper(cls, agent: Any, loaded: bool) -> None:
         """Also with a counter's."""
         if agent._stream is not None:
-            agent._stream.counter.noise_unit *= 0.5
+            counter = agent._stream.counter
+            whole = counter._draw
+            counter._draw = lambda: 0.5 * whole()
         else:
             agent._curator.__class__ = _HalfCurator
 
@@ -209,20 +211,6 @@ class NoiseReplayed(Tampered):
         """Seeds real noise, after loading."""
         if loaded and not agent._curator._source.simulation:
             agent._curator._source = _Disguised(0)
-
-
-class _SumsRounded(JointCurator):
-    def _total(self, statistic: Statistic, block: Block, share: float, step: float) -> Any:
-        return np.rint(share * statistic.total(block) / step).astype(np.int64)
-
-
-class RoundsAfterSumming(Curated):
-    """Under exact noise sums are rounded to the grid, not users.
-
-    Gain: sums in floating point depend on everybody's low-order bits, which no sensitivity covers.
-    """
-
-    curator = _SumsRounded
 
 
 class _UniformCurator(JointCurator):

@@ -235,7 +235,7 @@ def test_report_of_pure_and_of_exact_budgets(call, tmp_path):
     pure, exact = tmp_path / "pure", tmp_path / "exact"
     for path, model in (
         (pure, JointDP(0.5, 0.0)),
-        (exact, JointDP(0.5, 1e-6, sampler="exact")),
+        (exact, JointDP(0.5, 1e-6)),
     ):
         curator = model.curator(ledger=path)
         curator.add(ones(2))
@@ -243,7 +243,7 @@ def test_report_of_pure_and_of_exact_budgets(call, tmp_path):
     found = json.loads(call("report", pure, "--json", "--delta", "1e-6"))
     assert (found["unit"], found["delta"], found["user"]["spent_epsilon"]) == ("epsilon", 0.0, 0.5)
     found = json.loads(call("report", exact, "--json"))
-    assert found["unit"] == "2 rho"
+    assert found["unit"] == "mu^2"
     assert found["user"]["spent_epsilon"] == pytest.approx(0.5)
 
 

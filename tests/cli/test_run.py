@@ -10,7 +10,7 @@ import tacit
 from tacit import Guarantee
 from tacit.simulation.compare import load_results, median, summary
 from tacit.simulation.result import Result
-from tests.cli.calls import BUDGET, call, content, one_line, run, without_times
+from tests.cli.calls import BUDGET, content, run, without_times
 
 
 def test_one_object_with_hand_computed_values():
@@ -160,44 +160,17 @@ def test_equal_seeds_give_equal_runs():
     assert without_times(again) == without_times(several)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "agent", "sampler"),
-    [
-        ((), "ucbvi", "floating-point"),
-        (("--sampler", "exact"), "ucbvi", "exact"),
-        ((), "ucbvi:sampler=exact", "exact"),
-        (("--sampler", "exact"), "ucbvi:sampler=floating-point", "floating-point"),
-        (("--sampler", "exact", "--privacy", "local"), "ucbvi", "exact"),
-    ],
-)
-def test_noise_is_drawn_as_asked(arguments, agent, sampler):
-    made = content(run(*BUDGET, *arguments, "--json", agent=agent, world="riverswim", users=500))
-    assert made["guarantee"]["sampler"] == sampler
-    assert ("discrete Gaussian" in made["guarantee"]["mechanism"]) == (sampler == "exact")
-    assert (made["guarantee"]["mu"] is None) == (sampler == "exact")
-
-
-def test_exact_noise_shows_wherever_privacy_does():
-    agents = ("--agent", "ucbvi", "--agent", "ucbvi:sampler=exact", "--agent", "ucbvi:privacy=none")
-    shared = (*BUDGET, "--world", "riverswim", "--users", 500, "--seeds", 1, "--workers", 1)
-    made = content(call("compare", *agents, *shared, "--json"))
-    assert [entry["privacy"].get("sampler") for entry in made["entries"]] == [None, "exact", None]
-    shown = " ".join(call("compare", *agents, *shared).stdout.split())
-    assert "(sampler=exact): the noise of ucbvi:sampler=exact. Simulation only" in shown
-    assert "whole numbers" not in call("compare", *agents[:2], *shared).stdout
-    exact = ("--agent", "ucbvi", *BUDGET, "--world", "riverswim", "--users", 500, "--seeds", 1)
-    made = content(call("plan", *exact, "--sampler", "exact", "--json"))
-    assert made["privacy"]["sampler"] == "exact"
-    shown = " ".join(call("plan", *exact, "--sampler", "exact").stdout.split())
-    assert "delta 1e-06, exact noise" in shown
-    # Without privacy there is no noise to be exact.
-    assert content(run("--privacy", "none", "--sampler", "exact", "--json"))["guarantee"] is None
-
-
-def test_another_sampler_is_refused():
+@pytest.mark.parametrize("privacy", ["joint", "local"])
+def test_a_simulation_says_how_it_draws_and_what_a_real_run_does(privacy):
+    """Noise of a simulation is in floats, whatever the model; so there is no sampler to choose."""
+    model = ("--privacy", privacy)
+    made = content(run(*BUDGET, *model, "--json", agent="ucbvi", world="riverswim", users=500))
+    assert made["guarantee"]["sampler"] == "exact"
+    assert made["guarantee"]["simulation_only"]
+    assert made["guarantee"]["mu"] is not None
     for refused in (
-        run(*BUDGET, "--sampler", "discrete"),
-        run(*BUDGET, agent="ucbvi:sampler=discrete"),
-        run("--privacy", "none", "--sampler", "discrete"),
+        run(*BUDGET, "--sampler", "exact"),
+        run(*BUDGET, agent="ucbvi:sampler=exact"),
     ):
-        assert "floating-point" in one_line(refused)
+        assert "sampler" in refused.stderr
+        assert refused.exit_code == 2

@@ -1025,8 +1025,7 @@ def test_a_ledger_of_people_needs_ids(path, people):
         (JointDP(1.1, **ZERO_OUT), None, BudgetExceeded, "allows .* over all runs"),
         (JointDP(0.5, 1e-6), None, InvalidArgument, "relation='replace-one'.*zero-out"),
         (JointDP(0.5, 0.0, relation=Relation.ZERO_OUT), None, InvalidArgument, "counts mu"),
-        (JointDP(0.5, **ZERO_OUT), "her rewards", InvalidArgument, "protects='her rewards'"),
-        (JointDP(0.5, sampler="exact", **ZERO_OUT), None, InvalidArgument, "2 rho cannot be"),
+        (JointDP(0.5, **ZERO_OUT), "her rewards", InvalidArgument, "zero-out is for"),
     ],
 )
 def test_runs_that_do_not_add_up_are_refused(path, people, model, protects, error, words):
@@ -1036,12 +1035,17 @@ def test_runs_that_do_not_add_up_are_refused(path, people, model, protects, erro
     assert Ledger.open(path).sequence == 0
 
 
-def test_gaussian_runs_may_join_an_account_by_zcdp(path):
-    Ledger.create_for_people(path, JointDP(1.0, 1e-6, sampler="exact"))
-    for model in (JointDP(0.5, 1e-6), JointDP(0.5, 1e-6, sampler="exact")):
-        model.curator(ledger=path).add(ones(1), ["ann"])
-    units = [terms.unit for terms in Ledger.open(path).runs.values()]
-    assert units == ["mu^2", "2 rho"]
+def test_runs_of_both_samplers_share_an_account(path):
+    Ledger.create_for_people(path, JointDP(1.0, 1e-6))
+    for sampler in ("exact", "floating-point"):
+        JointDP(0.4, 1e-6, sampler=sampler).curator(ledger=path).add(ones(1), ["ann"])
+    assert [terms.unit for terms in Ledger.open(path).runs.values()] == ["mu^2", "mu^2"]
+
+
+def test_a_run_that_protects_less_cannot_join(path):
+    Ledger.create_for_people(path, JointDP(1.0, 1e-6))
+    with pytest.raises(InvalidArgument, match="protects='her rewards'"):
+        JointDP(0.5, 1e-6).curator(ledger=path, protects="her rewards")
 
 
 def test_populations_are_declared_for_one_person(path):
