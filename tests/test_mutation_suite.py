@@ -40,6 +40,7 @@ from tacit.core.agent import Agent
 from tacit.core.episodes import Episodes
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.curators.gate import Curator
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
