@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
+FIGURES := running-count counter-errors epsilon-cost tabular-orders linear-comparison linear-budgets mixture-orders \
+	lq-budget dosing-trajectories functional-noise functional-baselines functional-q
 # One BLAS thread per worker: small matrices, and two workers on two cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -56,18 +58,7 @@ peers: .venv-peers/.installed ## make .venv-peers, with the libraries that bench
 	@touch $@
 
 docs-figures: $(STAMP) ## draw the pictures of the docs again
-	$(BIN)/python -m research.running_count --output docs/img/running-count.png
-	$(BIN)/python -m research.counter_errors --output docs/img/counter-errors.png
-	$(BIN)/python -m research.epsilon_cost --output docs/img/epsilon-cost.png
-	$(BIN)/python -m research.tabular_orders --output docs/img/tabular-orders.png
-	$(BIN)/python -m research.linear_comparison --output docs/img/linear-comparison.png
-	$(BIN)/python -m research.linear_budgets --output docs/img/linear-budgets.png
-	$(BIN)/python -m research.mixture_orders --output docs/img/mixture-orders.png
-	$(BIN)/python -m research.lq_budget --output docs/img/lq-budget.png
-	$(BIN)/python -m research.dosing_trajectories --output docs/img/dosing-trajectories.png
-	$(BIN)/python -m research.functional_noise --output docs/img/functional-noise.png
-	$(BIN)/python -m research.functional_baselines --output docs/img/functional-baselines.png
-	$(BIN)/python -m research.functional_q_pictures --output docs/img/functional-q.png
+	for figure in $(FIGURES); do $(BIN)/tacit figure $$figure --output docs/img/$$figure.png || exit 1; done
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build src/*.egg-info

@@ -420,19 +420,13 @@ def test_what_is_said_is_overheard(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_runs_that_end_early_are_a_finding() -> None:
-    class Stops(Leaking):
+    class Stops(of_leaks.RawStop):
         """It stops after two blocks, if somebody is paid nothing but ones."""
 
-        _stopped = False
-
-        @property
-        def block_users(self) -> int:
-            return 0 if self._stopped else int(super().block_users)  # type: ignore[misc]
-
         def plan(self) -> Any:
-            policies = super().plan()  # type: ignore[misc]
+            policies = super().plan()
             rewards = np.asarray(self._seen["rewards"])
-            self._stopped = bool((rewards == 1.0).all(axis=1).any())
+            self._well = bool((rewards == 1.0).all(axis=1).any())
             return policies
 
     known = HOSTS["UCBVI"]

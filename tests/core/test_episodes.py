@@ -196,17 +196,9 @@ def test_gaps_doubles_disagreements_and_late_steps_are_invalid():
 
 
 def test_several_episodes_of_a_user_get_a_row_each():
-    episodes = Episodes.from_records(
-        user=["a", "a", "b"],
-        episode=[1, 2, 1],
-        step=[0, 0, 0],
-        state=[0, 1, 2],
-        action=[0, 0, 0],
-        reward=[0, 0, 0],
-        next_state=[0, 0, 0],
-        version=[3, 4, 5],
-        horizon=1,
-    )
+    log = {"user": ["a", "a", "b"], "episode": [1, 2, 1], "state": [0, 1, 2], "version": [3, 4, 5]}
+    same = {name: [0, 0, 0] for name in ("step", "action", "reward", "next_state")}
+    episodes = Episodes.from_records(**log, **same, horizon=1)
     assert episodes.user_ids == ("a", "a", "b")
     assert episodes.states[:, 0].tolist() == [0, 1, 2]
     assert episodes.versions.tolist() == [3, 4, 5]

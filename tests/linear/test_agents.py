@@ -21,21 +21,19 @@ from tacit import (
     LSVIUCBPlusPlus,
     NonPrivate,
     Relation,
-    local,
 )
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate, difference, snapshot
 from tacit.core.agent import Agent
-from tacit.core.schedule import Schedule
 from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
 from tacit.linear.options import LinearConstants
 from tacit.privacy.budget import Budget
-from tacit.privacy.errors import DoubleSpend, HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import compose, epsilon_from_mu
-from tacit.privacy.statistic import Block
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import riverswim
+from tests.finite import agent_checks as shared
 
 Floats = NDArray[np.float64]
 
@@ -103,11 +101,7 @@ def check(case: Case, **options: Any) -> Any:
 
 def assert_checked(case: Case) -> None:
     report = check(case)
-    missing = {"budget", "noise", "real resume"}
-    private = not isinstance(case[2]["privacy"], NonPrivate)
-    assert set(report.skipped) == {"ties", "labels"} | (set() if private else missing)
-    assert len(report.passed) == 12 - len(report.skipped)
-    assert report.releases == 4
+    shared.assert_report(report, case[2]["privacy"])
     assert max(report.tightness) > 0.8
 
 
@@ -250,23 +244,11 @@ def test_defaults_of_the_agents() -> None:
 
 
 def test_growth_decides_how_many_releases_there_are() -> None:
-    for statistic in ("features", "counts", "targets"):
-        releases = [
-            made(users=10**5, statistic=statistic, growth=growth).schedule.releases
-            for growth in (1.1, 1.5, 3.0)
-        ]
-        assert releases == sorted(releases, reverse=True)
-        assert releases[0] > 2 * releases[2]
+    shared.growth_decides(made, "features", "counts", "targets")
 
 
 def test_smaller_budgets_begin_with_larger_blocks() -> None:
-    for statistic in ("features", "counts", "targets"):
-        first = [
-            made(users=10**6, statistic=statistic, privacy=JointDP(e, 1e-6)).schedule.blocks[0]
-            for e in (10.0, 1.0, 0.1)
-        ]
-        assert first[0] < first[1] < first[2]
-    assert made(privacy=NonPrivate()).schedule.blocks[0] == 1
+    shared.smaller_budgets_begin_larger(made, "features", "counts", "targets")
 
 
 def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
@@ -301,31 +283,15 @@ PRINTED = {"calibration": "as_printed", "cls": LSVIUCBPlusPlus, "world": KNOWN}
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        *shared.MISTAKES,
         ({"world": riverswim(3, 4).spec}, "LinearSpec"),
-        ({"users": 0}, "users"),
-        ({"users": 2.5}, "users"),
-        ({"users": True}, "users"),
-        ({"privacy": 1.0}, "privacy"),
         ({"statistic": "sums"}, "auto, features, counts or targets"),
-        ({"growth": 1.0}, "growth"),
-        ({"growth": math.inf}, "growth"),
-        ({"growth": math.nan}, "growth"),
         ({"weights": "some"}, "weights must be one of variance, none"),
         ({"switching": "often"}, "switching must be one of"),
         ({"gram_noise": "none"}, "gram_noise must be one of"),
         ({"weight_bound": 0.0}, "weight_bound"),
         ({"weight_bound": -1.0}, "weight_bound"),
         ({"weight_bound": math.inf}, "weight_bound"),
-        ({"bonus": "large"}, "bonus must be practical or theory"),
-        ({"scale": 0.0}, "scale"),
-        ({"scale": math.nan}, "scale"),
-        ({"failure": 0.0}, "failure"),
-        ({"failure": 1.0}, "failure"),
-        ({"calibration": "loose"}, "calibration must be tight or as_printed"),
-        ({"schedule": "sometimes"}, "schedule"),
-        ({"schedule": Schedule("mine", (5,))}, "schedule is for 5 users"),
-        ({"noise_seed": -1}, "noise_seed"),
-        ({"privacy": NonPrivate(), "ledger": "somewhere"}, "belong to JointDP"),
         ({"privacy": LOCAL, "autosave": "somewhere"}, "belong to JointDP"),
         # What does not go together.
         ({"statistic": "targets", "privacy": LOCAL}, "only a trusted curator"),
@@ -377,43 +343,13 @@ def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
         made(**options)
 
 
-def test_wrong_data_changes_nothing() -> None:
-    agent = made(schedule=FEW)
-    block = SIMPLEX.simulate(agent.policy, 60, np.random.default_rng(0), "episodes").block()
-    before = snapshot(agent)
-    # Sums of users whom a clip must see one by one.
-    summed = SIMPLEX.simulate(agent.policy, 60, np.random.default_rng(0), "occupancy")
-    for wrong in (
-        summed,
-        Block(60, {"states": block["states"]}),
-        Block(60, {**block.arrays, "rewards": block["rewards"][:, :-1]}),
-    ):
-        with pytest.raises(InvalidArgument):
-            agent.learn(wrong)
-    with pytest.raises(HorizonExceeded, match="240 users"):
-        agent.learn(
-            Block(241, {k: np.resize(v, (241, *v.shape[1:])) for k, v in block.arrays.items()})
-        )
-    assert not difference(before, snapshot(agent))
-    assert agent._curator.blocks == ()
-
-
 # Users.
-
-
-def serve(agent: Agent, world: LinearWorld, seed: int = 0) -> list[Block]:
-    rng, blocks = np.random.default_rng(seed), []
-    while agent.block_users:
-        block = world.simulate(agent.policy, agent.block_users, rng, "episodes").block()
-        agent.learn(block)
-        blocks.append(block)
-    return blocks
 
 
 @pytest.mark.parametrize("statistic", ["features", "counts", "targets"])
 def test_users_may_come_one_by_one(statistic: str) -> None:
     together, alone = (made(statistic=statistic, schedule=FEW, users=120) for _ in range(2))
-    blocks = serve(together, SIMPLEX)
+    blocks = shared.serve(together, SIMPLEX)
     left = 120
     for block in blocks:
         for user in range(block.users):
@@ -423,20 +359,13 @@ def test_users_may_come_one_by_one(statistic: str) -> None:
     assert not difference(snapshot(together), snapshot(alone))
 
 
+def test_wrong_data_changes_nothing() -> None:
+    shared.wrong_data_changes_nothing(made(schedule=FEW), SIMPLEX, "occupancy")
+
+
 @pytest.mark.parametrize("statistic", ["features", "counts", "targets"])
 def test_somebody_who_comes_again_counts_as_nobody(statistic: str) -> None:
-    once, twice = (made(statistic=statistic, schedule="fixed:size=20", users=60) for _ in range(2))
-    blocks = serve(made(statistic=statistic, schedule="fixed:size=20", users=60), SIMPLEX)
-    for number, block in enumerate(blocks):
-        ids = list(range(20 * number, 20 * number + 20))
-        once_ids, states = list(ids), np.array(block["states"])
-        if number:
-            # The first user of all comes in every block; elsewhere somebody invalid does.
-            ids[7] = 0
-            states[7] = -1
-        twice.learn(block, user_ids=ids)
-        once.learn(Block(20, {**block.arrays, "states": states}), user_ids=once_ids)
-        assert not difference(snapshot(once), snapshot(twice))
+    shared.who_comes_again_counts_as_nobody(made, SIMPLEX, statistic)
 
 
 def test_ids_are_given_for_all_or_none() -> None:
@@ -477,17 +406,7 @@ def test_devices_report_what_agents_ask(statistic: str, privacy: Any, options: A
     agent = LSVIUCB(
         SIMPLEX.spec, 60, privacy, statistic=statistic, schedule="fixed:size=20", **options
     )
-    rng = np.random.default_rng(0)
-    for release in range(1, 4):
-        episodes = SIMPLEX.simulate(agent.policy, 20, rng, "episodes").block()
-        rows = [
-            local.report(agent.statistic, episodes.take(slice(u, u + 1)), privacy)
-            for u in range(20)
-        ]
-        with pytest.raises(InvalidArgument, match="devices report"):
-            agent.learn(episodes)
-        agent.learn_reports(np.array(rows))
-        assert (agent.releases, agent.policy.version) == (release, release)
+    shared.devices_report_what_is_asked(agent, SIMPLEX, privacy)
     with pytest.raises(InvalidArgument, match="for LocalDP"):
         made().learn_reports(np.zeros((60, 1)))
 
@@ -539,7 +458,7 @@ def test_policies_are_replaced_when_enough_was_learnt(
 def test_by_schedule_every_release_replaces_the_policy() -> None:
     for statistic in ("features", "counts", "targets"):
         agent = made(statistic=statistic, schedule=FEW, switching="schedule")
-        serve(agent, SIMPLEX)
+        shared.serve(agent, SIMPLEX)
         assert agent.switches == agent.releases == 4
 
 
@@ -580,7 +499,7 @@ def test_as_printed_has_the_papers_noise(epsilon: float) -> None:
         weights="none",
     )
     with WatchedGate().open() as gate:
-        serve(agent, world)
+        shared.serve(agent, world)
     rho = printed_rho(epsilon, delta, H, K)
     assert len(gate.passages) == 4 * H
     for place, passage in enumerate(gate.passages):
@@ -616,7 +535,7 @@ def test_as_printed_is_proven_for_the_releases_that_are_made(
         schedule=f"fixed:size={size}",
     )
     with WatchedGate().open() as gate:
-        serve(agent, world)
+        shared.serve(agent, world)
     # Everybody of the first block is in every release with weight 1.
     total = compose(*[passage.release.cost for passage in gate.passages])
     assert agent._curator.spent(0) == pytest.approx(total**2)
@@ -641,11 +560,7 @@ def test_as_printed_passes_the_check_with_what_is_proven_of_it() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"users": 300},
-        {"scale": 0.5},
-        {"stationary": False},
-        {"statistic": "counts"},
-        {"growth": 1.7},
+        *shared.OTHERS,
         {"weights": "variance"},
         {"switching": "determinant"},
         {"gram_noise": "triangle"},
@@ -658,16 +573,8 @@ def test_as_printed_passes_the_check_with_what_is_proven_of_it() -> None:
     ids=str,
 )
 def test_a_save_of_another_agent_is_refused_and_stays_loadable(other: Any, tmp_path: Any) -> None:
-    path, ledger = tmp_path / "state", tmp_path / "ledger"
     base = {"schedule": FEW, "statistic": "features", "noise_seed": None}
-    agent = made(**base, ledger=ledger)
-    agent.learn(SIMPLEX.simulate(agent.policy, 60, np.random.default_rng(0), "episodes"))
-    agent.save(path)
-    with pytest.raises(InvalidArgument, match="another agent"):
-        made(**base | other).load(path, ledger=ledger)
-    assert made(**base).load(path, ledger=ledger).releases == 1
-    with pytest.raises(DoubleSpend):
-        made(**base).load(path, ledger=ledger)
+    shared.save_of_another_is_refused(made, SIMPLEX, base, other, tmp_path)
 
 
 @pytest.mark.parametrize("statistic", ["features", "counts"])
@@ -675,7 +582,7 @@ def test_a_killed_process_resumes_from_its_autosave(statistic: str, tmp_path: An
     path = tmp_path / "state"
     options: dict[str, Any] = {"statistic": statistic, "schedule": FEW, "cls": LSVIUCBPlusPlus}
     agent = made(**options, autosave=path)
-    serve(agent, SIMPLEX)
+    shared.serve(agent, SIMPLEX)
     resumed = made(**options, seed=5, noise_seed=7).load(path)
     assert not difference(snapshot(agent), snapshot(resumed))
     assert (resumed.lower_values == agent.lower_values).all()

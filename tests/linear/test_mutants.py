@@ -33,8 +33,8 @@ from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import CheckFailed
-from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Statistic
+from tests.finite.agent_checks import DrawnOnce, Halved, Source
 
 Floats = NDArray[np.float64]
 
@@ -176,39 +176,6 @@ def test_noise_of_the_papers_triangle() -> None:
 def test_sums_over_blocks_have_the_noise_they_state(bonus: str) -> None:
     sums_have_the_noise_they_state(LSVIUCB, bonus=bonus)
     sums_have_the_noise_they_state(LSVIUCBPlusPlus, bonus=bonus)
-
-
-class Source:
-    """Simulated noise with a slip."""
-
-    simulation = True
-
-    def __init__(self, seed: int) -> None:
-        self._noise = Noise(seed)
-
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        raise NotImplementedError
-
-    def laplace(self, shape: tuple[int, ...]) -> Floats:
-        return self._noise.laplace(shape)
-
-
-class Halved(Source):
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        return 0.5 * self._noise.normal(shape)
-
-
-class DrawnOnce(Source):
-    """As the paper's first line reads: for every shape one draw, used ever after."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self._drawn: dict[tuple[int, ...], Floats] = {}
-
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        if shape not in self._drawn:
-            self._drawn[shape] = self._noise.normal(shape)
-        return self._drawn[shape]
 
 
 class AddsUp(Source):

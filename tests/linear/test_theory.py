@@ -12,6 +12,7 @@ from tacit import LSVIUCB, JointDP, LocalDP, LSVIUCBPlusPlus, NonPrivate
 from tacit.finite.model import optimal
 from tacit.linear import LinearWorld, simplex, two_state
 from tacit.linear.features import SumModel
+from tests.finite.families import in_quarters
 
 Floats = NDArray[np.float64]
 
@@ -191,15 +192,7 @@ def test_widths_shrink_with_users_and_grow_with_privacy_and_certainty() -> None:
     world = simplex(3, 6, 3, 3, seed=1000)
 
     def excess(users: int, privacy: Any, failure: float) -> float:
-        agent = LSVIUCB(
-            world.spec,
-            users,
-            privacy,
-            bonus="theory",
-            failure=failure,
-            schedule=f"fixed:size={users // 4}",
-            noise_seed=0,
-        )
+        agent = in_quarters(LSVIUCB, world, users, privacy, failure)
         violated(world, agent, 0)
         return float((agent.q_values - optimal_q(world)).mean())
 

@@ -22,13 +22,11 @@ from tacit import (
     NonPrivate,
     Relation,
     check_statistic,
-    local,
 )
 from tacit.audit.check_agent import check_agent
 from tacit.audit.made_up_users import sampler_of
 from tacit.audit.watched_gate import Passage, WatchedGate, difference, snapshot
 from tacit.core.asks import Ask, Asks, Kept
-from tacit.core.schedule import Schedule
 from tacit.mixture import MixtureWorld, hard_mixture, mixture_from_tabular, mixture_of_models
 from tacit.mixture.base import MixtureConstants
 from tacit.mixture.linopt_vi import LinOptVI as LinOptVIAlgorithm
@@ -37,13 +35,14 @@ from tacit.mixture.path_counts import PathCounts
 from tacit.mixture.regularisers import FixedRidge
 from tacit.mixture.value_sums import ValueSums
 from tacit.numerics.block_sums import BlockSums
-from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
-from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import riverswim
+from tests.finite import agent_checks as shared
+from tests.finite.agent_checks import DrawnOnce, Halved, Source
 
 Floats = NDArray[np.float64]
 
@@ -120,11 +119,7 @@ def check(case: Case, **options: Any) -> Any:
 
 def assert_checked(case: Case) -> None:
     report = check(case)
-    missing = {"budget", "noise", "real resume"}
-    private = not isinstance(case[2]["privacy"], NonPrivate)
-    assert set(report.skipped) == {"ties", "labels"} | (set() if private else missing)
-    assert len(report.passed) == 12 - len(report.skipped)
-    assert report.releases == 4
+    shared.assert_report(report, case[2]["privacy"])
     assert max(report.tightness) <= 1.0 + 1e-9
 
 
@@ -185,26 +180,6 @@ def test_as_printed_is_said_too() -> None:
     assert "statistic 'values': as printed; 8 releases" in agent.why
 
 
-def test_growth_decides_how_many_releases_there_are() -> None:
-    for statistic in ("model", "values", "counts"):
-        releases = [
-            made(users=10**5, statistic=statistic, growth=growth).schedule.releases
-            for growth in (1.1, 1.5, 3.0)
-        ]
-        assert releases == sorted(releases, reverse=True)
-        assert releases[0] > 2 * releases[2]
-
-
-def test_smaller_budgets_begin_with_larger_blocks() -> None:
-    for statistic in ("model", "values", "counts"):
-        first = [
-            made(users=10**6, statistic=statistic, privacy=JointDP(e, 1e-6)).schedule.blocks[0]
-            for e in (10.0, 1.0, 0.1)
-        ]
-        assert first[0] < first[1] < first[2]
-    assert made(privacy=NonPrivate()).schedule.blocks[0] == 1
-
-
 def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
     assert made(privacy=NonPrivate()).form == "counts"
     assert made(statistic="values").form == "counts"
@@ -214,6 +189,14 @@ def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
     assert large.form == "counts"
     small = made(users=10**9, statistic="model", schedule="fixed:size=10")
     assert small.statistic.l2(Relation.REPLACE_ONE) < large.statistic.l2(Relation.REPLACE_ONE)
+
+
+def test_growth_decides_how_many_releases_there_are() -> None:
+    shared.growth_decides(made, "model", "values", "counts")
+
+
+def test_smaller_budgets_begin_with_larger_blocks() -> None:
+    shared.smaller_budgets_begin_larger(made, "model", "values", "counts")
 
 
 def test_known_rewards_are_not_asked_for() -> None:
@@ -233,26 +216,10 @@ THEORY = {"bonus": "theory"}
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        *shared.MISTAKES,
         ({"world": riverswim(3, 4).spec}, "MixtureSpec"),
-        ({"users": 0}, "users"),
-        ({"users": 2.5}, "users"),
-        ({"users": True}, "users"),
-        ({"privacy": 1.0}, "privacy"),
         ({"statistic": "sums"}, "auto, model, values or counts"),
-        ({"growth": 1.0}, "growth"),
-        ({"growth": math.inf}, "growth"),
-        ({"growth": math.nan}, "growth"),
         ({"regulariser": 1.0}, "regulariser must be callable"),
-        ({"bonus": "large"}, "bonus must be practical or theory"),
-        ({"scale": 0.0}, "scale"),
-        ({"scale": math.nan}, "scale"),
-        ({"failure": 0.0}, "failure"),
-        ({"failure": 1.0}, "failure"),
-        ({"calibration": "loose"}, "calibration must be tight or as_printed"),
-        ({"schedule": "sometimes"}, "schedule"),
-        ({"schedule": Schedule("mine", (5,))}, "schedule is for 5 users"),
-        ({"noise_seed": -1}, "noise_seed"),
-        ({"privacy": NonPrivate(), "ledger": "somewhere"}, "belong to JointDP"),
         ({"privacy": LOCAL, "autosave": "somewhere"}, "belong to JointDP"),
         # What does not go together.
         ({"cls": LinOptPO, "statistic": "counts"}, "needs a deterministic policy"),
@@ -294,51 +261,15 @@ def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
 
 
 def test_wrong_data_changes_nothing() -> None:
-    agent = made(schedule=FEW)
-    block = UNKNOWN.simulate(agent.policy, 60, np.random.default_rng(0), "episodes").block()
-    before = snapshot(agent)
-    # Sums of users whom a clip must see one by one.
-    summed = UNKNOWN.simulate(agent.policy, 60, np.random.default_rng(0), "counts")
-    for wrong in (
-        summed,
-        Block(60, {"states": block["states"]}),
-        Block(60, {**block.arrays, "rewards": block["rewards"][:, :-1]}),
-    ):
-        with pytest.raises(InvalidArgument):
-            agent.learn(wrong)
-    many = {k: np.resize(v, (241, *v.shape[1:])) for k, v in block.arrays.items()}
-    with pytest.raises(HorizonExceeded, match="240 users"):
-        agent.learn(Block(241, many))
-    assert not difference(before, snapshot(agent))
-    assert agent._curator.blocks == ()
+    shared.wrong_data_changes_nothing(made(schedule=FEW), UNKNOWN, "counts")
 
 
 # Users.
 
 
-def serve(agent: Any, world: MixtureWorld, seed: int = 0) -> list[Block]:
-    rng, blocks = np.random.default_rng(seed), []
-    while agent.block_users:
-        block = world.simulate(agent.policy, agent.block_users, rng, "episodes").block()
-        agent.learn(block)
-        blocks.append(block)
-    return blocks
-
-
 @pytest.mark.parametrize("statistic", ["model", "values", "counts"])
 def test_somebody_who_comes_again_counts_as_nobody(statistic: str) -> None:
-    options = {"statistic": statistic, "schedule": "fixed:size=20", "users": 60}
-    once, twice = made(**options), made(**options)
-    for number, block in enumerate(serve(made(**options), UNKNOWN)):
-        ids = list(range(20 * number, 20 * number + 20))
-        once_ids, states = list(ids), np.array(block["states"])
-        if number:
-            # The first user of all comes in every block; elsewhere somebody invalid does.
-            ids[7] = 0
-            states[7] = -1
-        twice.learn(block, user_ids=ids)
-        once.learn(Block(20, {**block.arrays, "states": states}), user_ids=once_ids)
-        assert not difference(snapshot(once), snapshot(twice))
+    shared.who_comes_again_counts_as_nobody(made, UNKNOWN, statistic)
 
 
 @pytest.mark.parametrize(
@@ -356,17 +287,7 @@ def test_devices_report_what_agents_ask(cls: Any, statistic: Any, privacy: Any) 
     options = {} if statistic is None else {"statistic": statistic}
     world = HARD_UNKNOWN if statistic == "counts" else UNKNOWN
     agent = cls(world.spec, 60, privacy, schedule="fixed:size=20", **options)
-    rng = np.random.default_rng(0)
-    for release in range(1, 4):
-        episodes = world.simulate(agent.policy, 20, rng, "episodes").block()
-        rows = [
-            local.report(agent.statistic, episodes.take(slice(u, u + 1)), privacy)
-            for u in range(20)
-        ]
-        with pytest.raises(InvalidArgument, match="devices report"):
-            agent.learn(episodes)
-        agent.learn_reports(np.array(rows))
-        assert (agent.releases, agent.policy.version) == (release, release)
+    shared.devices_report_what_is_asked(agent, world, privacy)
 
 
 def values_are_truncated(agent: Any, world: MixtureWorld) -> None:
@@ -619,36 +540,6 @@ def test_noise_is_what_it_should_be(statistic: str, options: Any) -> None:
     noise_is_as_announced_and_fresh(noisy(statistic, **options))
 
 
-class Source:
-    """Simulated noise with a slip."""
-
-    simulation = True
-
-    def __init__(self, seed: int) -> None:
-        self._noise = Noise(seed)
-
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        raise NotImplementedError
-
-
-class Halved(Source):
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        return 0.5 * self._noise.normal(shape)
-
-
-class DrawnOnce(Source):
-    """Every release has the noise of the first."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self._drawn: dict[tuple[int, ...], Floats] = {}
-
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        if shape not in self._drawn:
-            self._drawn[shape] = self._noise.normal(shape)
-        return self._drawn[shape]
-
-
 class SameForAllSteps(Source):
     """Every step has the noise of the first: parts are rows of these lengths, one per step."""
 
@@ -771,11 +662,7 @@ def test_as_printed_is_not_saved(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"users": 300},
-        {"scale": 0.5},
-        {"stationary": False},
-        {"statistic": "counts"},
-        {"growth": 1.7},
+        *shared.OTHERS,
         {"constants": MixtureConstants(bonus=0.5)},
         {"regulariser": FixedRidge()},
         {"schedule": "fixed:size=30"},
@@ -785,16 +672,8 @@ def test_as_printed_is_not_saved(tmp_path: Any) -> None:
     ids=str,
 )
 def test_a_save_of_another_agent_is_refused_and_stays_loadable(other: Any, tmp_path: Any) -> None:
-    path, ledger = tmp_path / "state", tmp_path / "ledger"
     base = {"schedule": FEW, "statistic": "values", "noise_seed": None}
-    agent = made(**base, ledger=ledger)
-    agent.learn(UNKNOWN.simulate(agent.policy, 60, np.random.default_rng(0), "episodes"))
-    agent.save(path)
-    with pytest.raises(InvalidArgument, match="another agent"):
-        made(**base | other).load(path, ledger=ledger)
-    assert made(**base).load(path, ledger=ledger).releases == 1
-    with pytest.raises(DoubleSpend):
-        made(**base).load(path, ledger=ledger)
+    shared.save_of_another_is_refused(made, UNKNOWN, base, other, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -813,7 +692,7 @@ def test_a_killed_process_resumes_from_its_autosave(
     path = tmp_path / "state"
     options: dict[str, Any] = {"statistic": statistic, "schedule": FEW, "cls": cls}
     agent = made(**options, autosave=path)
-    serve(agent, UNKNOWN)
+    shared.serve(agent, UNKNOWN)
     resumed: Agent = made(**options, seed=5, noise_seed=7).load(path)
     assert not difference(snapshot(agent), snapshot(resumed))
     np.testing.assert_array_equal(resumed.q_values, agent.q_values)

@@ -16,6 +16,7 @@ from tacit.finite.model import optimal
 from tacit.mixture import MixtureWorld, mixture_of_models
 from tacit.mixture.linopt_vi import RegressedRewards, Regression, RegressionModel
 from tacit.mixture.regularisers import FixedRidge, NoiseShift, Regularised
+from tests.finite.families import in_quarters
 
 Floats = NDArray[np.float64]
 
@@ -334,15 +335,7 @@ def test_widths_shrink_with_users_and_grow_with_privacy_and_certainty() -> None:
     world = models(1, known=False)
 
     def excess(users: int, privacy: Any, failure: float) -> float:
-        agent = LinOptVI(
-            world.spec,
-            users,
-            privacy,
-            bonus="theory",
-            failure=failure,
-            schedule=f"fixed:size={users // 4}",
-            noise_seed=0,
-        )
+        agent = in_quarters(LinOptVI, world, users, privacy, failure)
         worst(world, agent, 0)
         assert agent.q_values is not None
         return float((agent.q_values - optimal_q(world)).mean())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,17 +111,20 @@ def test_agents_that_do_not_give_up_a_block_lose_the_run(kind: str) -> None:
     assert "BudgetExceeded" in "".join(tally["problems"])
 
 
-def test_a_network_ends_with_the_steps_that_it_has(tmp_path: Path, monkeypatch: Any) -> None:
-    """Its only block has paid for a step that nobody saw; the other steps are learnt from."""
+def network(folder: Path) -> tuple[Any, Any, dict[str, Path]]:
+    """What makes a small network, its world, and its files."""
     pytest.importorskip("jax")
     pytest.importorskip("optax")
     from tacit.continuous import DeepQ
 
-    world, rng = line(horizon=4), np.random.default_rng(0)
-    files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
+    world = line(horizon=4)
+    make = partial(DeepQ, world.spec, 8, tacit.JointDP(1.0, 1e-6), steps=4, hidden=(3,))
+    return make, world, {"ledger": folder / "ledger", "autosave": folder / "state"}
 
-    def make(**more: Any) -> Any:
-        return DeepQ(world.spec, 8, tacit.JointDP(1.0, 1e-6), steps=4, hidden=(3,), **more)
+
+def test_a_network_ends_with_the_steps_that_it_has(tmp_path: Path, monkeypatch: Any) -> None:
+    """Its only block has paid for a step that nobody saw; the other steps are learnt from."""
+    make, world, files = network(tmp_path)
 
     class Killed(BaseException):
         pass
@@ -134,7 +138,7 @@ def test_a_network_ends_with_the_steps_that_it_has(tmp_path: Path, monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(tacit.Ledger, "charge", dying)
         with pytest.raises(Killed):
-            agent.learn(world.simulate(agent.policy, 8, rng, "episodes"))
+            agent.learn(world.simulate(agent.policy, 8, np.random.default_rng(0), "episodes"))
     resumed = make().load(tmp_path / "state", **files)
     assert (resumed.served, resumed.releases, resumed.block_users) == (8, 1, 0)
     # Two steps before the kill and one after it: four were paid, which is all there is.
@@ -152,17 +156,9 @@ def test_a_network_whose_disk_was_full_ends_with_the_steps_that_it_has(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     """The block is given up at once, so a save made then has nothing more to ask."""
-    pytest.importorskip("jax")
-    pytest.importorskip("optax")
-    from tacit.continuous import DeepQ
     from tacit.privacy.curators import saves as module
 
-    world, rng = line(horizon=4), np.random.default_rng(0)
-    files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
-
-    def make(**more: Any) -> Any:
-        return DeepQ(world.spec, 8, tacit.JointDP(1.0, 1e-6), steps=4, hidden=(3,), **more)
-
+    make, world, files = network(tmp_path)
     agent, written = make(**files), []
 
     def full(*args: Any, real: Any = module.write_state, **options: Any) -> None:
@@ -174,7 +170,7 @@ def test_a_network_whose_disk_was_full_ends_with_the_steps_that_it_has(
     with monkeypatch.context() as patch:
         patch.setattr(module, "write_state", full)
         with pytest.raises(OSError, match="disk full"):
-            agent.learn(world.simulate(agent.policy, 8, rng, "episodes"))
+            agent.learn(world.simulate(agent.policy, 8, np.random.default_rng(0), "episodes"))
     agent.save(tmp_path / "state")
     resumed = make().load(tmp_path / "state", **files)
     assert (resumed.served, resumed.releases, resumed.answered) == (8, 1, 2)

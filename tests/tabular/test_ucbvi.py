@@ -143,6 +143,13 @@ SIZES = {
 }
 
 
+def assert_planned(agent: Any, Q: Any, plain_Q: Any, rtol: float) -> None:
+    """Values and both policies are those of a reference."""
+    np.testing.assert_allclose(agent.q_values, Q, rtol=rtol, atol=1e-9)
+    assert is_greedy(agent.policy, Q)
+    assert is_greedy(agent.greedy_policy, plain_Q)
+
+
 @given(
     **SIZES,
     stationary=st.booleans(),
@@ -175,10 +182,7 @@ def test_practical_values_equal_the_slow_reference(
         noise_seed=seed,
     )
     after_blocks(agent, world, blocks, seed)
-    Q, plain_Q = practical_reference(agent)
-    np.testing.assert_allclose(agent.q_values, Q, rtol=1e-7, atol=1e-9)
-    assert is_greedy(agent.policy, Q)
-    assert is_greedy(agent.greedy_policy, plain_Q)
+    assert_planned(agent, *practical_reference(agent), rtol=1e-7)
 
 
 @given(
@@ -203,10 +207,7 @@ def test_theory_values_equal_the_slow_reference(
         noise_seed=seed,
     )
     after_blocks(agent, world, blocks, seed)
-    Q, plain_Q = theory_reference(agent)
-    np.testing.assert_allclose(agent.q_values, Q, rtol=1e-9, atol=1e-9)
-    assert is_greedy(agent.policy, Q)
-    assert is_greedy(agent.greedy_policy, plain_Q)
+    assert_planned(agent, *theory_reference(agent), rtol=1e-9)
 
 
 def test_a_cell_that_no_policy_could_reach_is_worth_all_it_could_be() -> None:
