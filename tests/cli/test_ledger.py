@@ -281,8 +281,6 @@ def test_create_makes_a_ledger_of_people_once(call, tmp_path):
     ledger = Ledger.open(path)
     assert (ledger.people, ledger.note, ledger.terms.relation) == (True, "spring", "zero-out")
     assert "no ledger is ever overwritten" in call("create", path, *budget, code=2)
-    call("create", tmp_path / "exact", *budget, "--exact")
-    assert Ledger.open(tmp_path / "exact").unit == "2 rho"
     for wrong in (("--epsilon", "-1", "--delta", "0"), ("--epsilon", "1")):
         call("create", tmp_path / "wrong", *wrong, code=2)
     call("create", tmp_path / "wrong", *budget, "--relation", "both", code=2)
