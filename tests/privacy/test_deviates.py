@@ -301,3 +301,22 @@ def test_a_number_is_its_point_times_the_scale_rounded(
     for point, steps in zip(fine, coarse, strict=True):
         exact = Fraction(point, 2**51) * Fraction(scale)
         assert abs(exact - steps) <= Fraction(1, 2) + Fraction(scale) / 2**51
+
+
+# An oracle.
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_opendp_draws_the_same_at_large_scales(squared: bool) -> None:
+    """Discrete noise of scale 10^5 is that of rounded real numbers, up to exp(-10^10).
+
+    Two samples of 4,000 are compared by Kolmogorov and Smirnov; the error probability is 1e-9.
+    """
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    domain, scale = dp.vector_domain(dp.atom_domain(T="i64")), 1e5
+    if squared:
+        theirs = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale)([0] * 4000)
+    else:
+        theirs = dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale)([0] * 4000)
+    assert stats.ks_2samp(theirs, drawn(squared, scale, 4000)).pvalue > BY_CHANCE

@@ -27,7 +27,7 @@ State = Literal["ok", "slow", "missing", "failed"]
 REQUIRED = ("numpy", "scipy", "numba", "gymnasium", "matplotlib", "typer", "rich")
 OPTIONAL = {
     "dp-accounting": ("dp_accounting", "only for checking our accounting against another"),
-    "opendp": ("opendp", "exact noise: pip install 'tacit[exact]'"),
+    "opendp": ("opendp", "only for checking our noise against another"),
     "jax": ("jax", "the neural baseline: pip install 'tacit[deep]'"),
     "optax": ("optax", "the neural baseline: pip install 'tacit[deep]'"),
 }
