@@ -209,7 +209,8 @@ class Guarantee:
                 f"It covers a user who takes part up to {self.episodes_per_user:,} times, all her "
                 "episodes together."
             )
-        sentences.append(_SAMPLERS[self.sampler])
+        noise = _SAMPLERS[self.sampler]
+        sentences.append(noise.replace("The noise", "Its noise") if self.simulation_only else noise)
         if self.simulation_only:
             warning = (
                 "Simulation only: the noise seed is known and noise is drawn in floating point, so "
