@@ -294,8 +294,8 @@ class UncutTargets(TargetSums):
 
 
 class TakesLongFeatures(LSVIUCB.algorithm):
-    def make_statistic(self, one_by_one: bool) -> Statistic:
-        true = super().make_statistic(one_by_one)
+    def statistic(self) -> Statistic:
+        true = super().statistic()
         fields = {f.name: getattr(true, f.name) for f in dataclasses.fields(true) if f.init}
         return UncutFeatures(**fields)
 

@@ -193,7 +193,7 @@ class LinearAlgorithm(WayAlgorithm):
         limit = self.privacy.episode_limit * (1.0 - decay**-2.0)
         return TargetRound.of(limit, constants.split, self.spec.horizon - 1, decay)
 
-    @cached_property
+    @property
     def kept(self) -> Kept | None:
         """The blocks that ``"targets"`` will ask again."""
         if self.statistic_kind != "targets":
