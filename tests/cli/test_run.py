@@ -119,7 +119,7 @@ def test_people_get_a_table_the_guarantee_and_a_sentence():
     words = " ".join(outcome.stdout.split())
     assert "scripted on two_coins:best=1.0: 10,000 users" in words
     assert "median 150 50 1" in words
-    assert "Simulation only: the noise seed is known, so this protects nobody." in words
+    assert "Simulation only: the noise seed is known and noise is drawn in floating point" in words
     assert "After 150 users, those who come get 90 % of what is possible, for good." in words
     words = " ".join(run("--privacy", "none", users="150").stdout.split())
     assert "Not private: nothing is guaranteed" in words

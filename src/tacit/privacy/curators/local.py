@@ -71,9 +71,9 @@ def report(
         raise InvalidArgument(f"data must be one user's raw data, got {data!r}")
     noise = noise_source(privacy.exact, noise_seed, None)
     assert isinstance(noise, Noise)  # noqa: S101
-    scale = 0.0 if privacy.reports_bits else noise_scale(statistic, privacy, privacy.exact)
     if privacy.reports_bits:
         return _reported_bits(noise, statistic.contributions(data)[0], statistic, privacy)
+    scale = noise_scale(statistic, privacy, isinstance(noise, ExactNoise))
     if isinstance(noise, ExactNoise):
         step = grid_step(statistic, privacy.norm)
         total = grid_total(statistic, data, 1.0, step)
