@@ -148,7 +148,7 @@ def _guarantee_calls() -> dict[str, Call]:
     return {
         "Guarantee": Call(tacit.Guarantee, constant(**guarantee)),
         "JointDP.curator": Call(JOINT.curator, constant(**curator, **files), free=("protects",)),
-        "LocalDP.curator": Call(LOCAL.curator, constant(**curator), free=("protects",)),
+        "LocalDP.curator": Call(LOCAL.curator, constant(users=10, noise_seed=1)),
         "local.report": Call(tacit.local.report, constant(**report)),
     }
 

@@ -218,13 +218,13 @@ class RawProgress(Leaking):
 
 
 class _Refuses:
-    def total(self, block: Block) -> Floats:
+    def vectors(self, block: Block) -> Floats:
         rewards = np.asarray(block["rewards"])
         if rewards.size and np.nanmax(rewards, initial=0.0) > 1.0:
             user = int(np.nanargmax(np.nanmax(rewards, axis=1)))
             raise InvalidArgument(f"user {user} has a reward of {np.nanmax(rewards[user])}")
-        total: Floats = super().total(block)  # type: ignore[misc]
-        return total
+        vectors: Floats = super().vectors(block)  # type: ignore[misc]
+        return vectors
 
 
 class ValueInException(Asking):

@@ -1025,7 +1025,7 @@ def test_a_ledger_of_people_needs_ids(path, people):
         (JointDP(1.1, **ZERO_OUT), None, BudgetExceeded, "allows .* over all runs"),
         (JointDP(0.5, 1e-6), None, InvalidArgument, "relation='replace-one'.*zero-out"),
         (JointDP(0.5, 0.0, relation=Relation.ZERO_OUT), None, InvalidArgument, "counts mu"),
-        (JointDP(0.5, **ZERO_OUT), "her rewards", InvalidArgument, "zero-out is for"),
+        (JointDP(0.5, **ZERO_OUT), "her rewards", InvalidArgument, "protects='her rewards'"),
     ],
 )
 def test_runs_that_do_not_add_up_are_refused(path, people, model, protects, error, words):

@@ -189,7 +189,9 @@ def test_pucb_pays_for_three_counts_and_no_more() -> None:
     world = random_world()
     agent = PUCB(world.spec, 5000, JOINT, schedule="fixed:size=1000", noise_seed=0)
     finished(agent, world)
-    counter = tacit.counter(Budget(1.0, 1e-6), sensitivity=math.sqrt(6 * 4), releases=5)
+    counter = tacit.counter(
+        Budget(1.0, 1e-6), math.sqrt(6 * 4), releases=5, sampler="floating-point"
+    )
     assert agent.noise_std == pytest.approx(counter.std[-1])
     guarantee = agent.guarantee
     assert guarantee is not None

@@ -92,8 +92,8 @@ class JointCurator(Curator):
                 file_name(name, path)
         if privacy.relation is Relation.ZERO_OUT and protects != WHOLE_EPISODE:
             raise InvalidArgument(
-                f"zero-out is for a user's whole episode: where {protects!r} is protected, the "
-                f"rest of it is used all the same. Take relation='replace-one'"
+                f"protects={protects!r} and relation='zero-out' do not go together: the rest of an "
+                f"episode is used all the same. Take relation='replace-one'"
             )
         super().__init__(
             users=users,

@@ -132,8 +132,8 @@ class LocalCurator(Curator):
     ) -> None:
         if protects != WHOLE_EPISODE:
             raise InvalidArgument(
-                f"local privacy protects all that a device holds: where {protects!r} is, the rest "
-                f"would leave the device without noise. Take JointDP, or protect the whole episode"
+                f"protects={protects!r}, but local privacy protects all that a device holds: the "
+                f"rest would leave it without noise. Take JointDP, or protect the whole episode"
             )
         super().__init__(
             users=users,
