@@ -583,6 +583,8 @@ def test_damage_is_noticed(tmp_path):
         # White space may change, and nothing else.
         with contextlib.suppress(CorruptFile):
             assert Result.load(path) == result
+        if data[:place].strip() == data.strip():
+            continue
         path.write_bytes(data[:place])
         with pytest.raises(CorruptFile, match=r"result\.json"):
             Result.load(path)
