@@ -15,7 +15,7 @@ import numpy as np
 import tacit
 from research.command_lines import parser_of
 from research.counter_look import PENS, budget_words, logarithmic
-from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
+from tacit.simulation.figures import EndLabel, drawing, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,11 +27,6 @@ GAUSSIAN = (
 LAPLACE = (tacit.Budget(1.0, 0.0), ("blocks", "binary tree", "smooth tree"))
 # Kinds of Gaussian noise that are drawn as well, up to how many releases they have.
 SHORTER = {"optimal": 64, "normalised square root": 1024, "endless": 2**20}
-MORE_PENS = {
-    "optimal": Pen("#000000", "*"),
-    "normalised square root": Pen("#56B4E9", "X"),
-    "endless": Pen("#7F4F24", "<"),
-}
 LONGEST = 2**20
 # The simple ways are off the chart for long streams; where the others are is what matters.
 HIGHEST = 250.0
@@ -86,7 +81,7 @@ def _panel(axes: Axes, budget: tacit.Budget, kinds: Sequence[str], longest: int)
     axes.plot(x, picked, color=BAND, lw=9)
     labels = []
     for kind, y in lines.items():
-        pen = (PENS | MORE_PENS)[kind]
+        pen = PENS[kind]
         on_top = 2.0 if pen.dash == "-" else 2.1
         end = x[len(y) - 1]
         axes.plot(

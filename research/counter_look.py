@@ -19,6 +19,9 @@ PENS = {
     "smooth tree": Pen("#009E73", "D"),
     "square root": Pen("#D55E00", "o"),
     "blt": Pen("#0072B2", "v", "--"),
+    "optimal": Pen("#000000", "*"),
+    "normalised square root": Pen("#56B4E9", "X"),
+    "endless": Pen("#7F4F24", "<"),
 }
 
 
