@@ -75,7 +75,7 @@ def test_the_picture_is_a_png(demo):
 
 def test_it_says_what_is_picked_what_is_proven_and_what_it_means(demo):
     text = " ".join(demo[0].split())
-    assert "picks, for (1, 1e-06): normalised square root" in text
+    assert "picks, for (1, 1e-06): optimal" in text
     assert "picks, for (1, 0): smooth tree" in text
     assert "Simulation only" in text
     assert "(1, 1e-06)-joint differential privacy" in text
