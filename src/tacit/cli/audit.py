@@ -15,6 +15,7 @@ from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.audit.audit_report import AgentAudit
+    from tacit.audit.check_agent import Outcome
     from tacit.core.world import World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
@@ -114,6 +115,7 @@ def audit_choice(
         runs=runs or (_QUICK_RUNS if quick else _RUNS),
         seed=seed,
         behaviour=not quick,
+        real="quick" if quick else "full",
         progress=progress,
     )
 
@@ -159,15 +161,23 @@ def _show(made: AgentAudit) -> None:
     verdict = words.pop("verdict")
     print_table(("", ""), list(words.items()))
     if made.outcomes:
-        checks = []
-        for o in made.outcomes:
-            state = "ok" if o.failure is None else "failed"
-            why = o.skipped or ("" if o.failure is None else str(o.failure))
-            checks.append((o.name, state if o.skipped is None else "skipped", why))
+        checks = [
+            (o.name, _outcome(o), o.skipped or ("" if o.failure is None else str(o.failure)))
+            for o in made.outcomes
+        ]
         print_table(("check", "", ""), checks)
+    if made.real:
+        checks = [(o.name, _outcome(o), o.skipped or o.power) for o in made.real]
+        print_table(("real path", "", "sees, with probability .99"), checks)
     for failure in made.failures:
         say(f"Wrong: {failure}.")
     say(
         f"Verdict: {verdict}. An agent that does what it says fails with a probability below "
         f"{FALSE_ALARM:g}.",
     )
+
+
+def _outcome(outcome: Outcome) -> str:
+    if outcome.skipped is not None:
+        return "skipped"
+    return "ok" if outcome.failure is None else "failed"

@@ -1,0 +1,238 @@
+"""Releases of real runs, judged by our own rules; see :mod:`tacit.audit.real.own_rules`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.audit.gate_noise import Law, Measured
+from tacit.audit.real import own_rules as own
+from tacit.audit.watched_gate import Passage, WatchedGate
+from tacit.privacy.curators.gate import Curator
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.exact import ExactNoise
+from tacit.privacy.noise import Noise
+from tacit.privacy.statistic import Bools, Floats
+
+Ints: TypeAlias = NDArray[np.int64]
+# How far a scale may be off without anybody being less safe, or paying for it.
+_TIGHT, _WASTE = 1e-9, 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """What was asked of the source, and what it drew."""
+
+    pure: bool
+    scale: float
+    values: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One release, beside what it must be.
+
+    Attributes:
+        passage, place: what passed the gate, and which release of its run it is.
+        noise: what was released minus our own sum; in steps, or in units of 1 for floats.
+        scale: what our own rules demand, in the same unit.
+        kept: which entries are released.
+        draw: what the source drew for it, under exact noise.
+        costs: by block, what it really cost: sensitivity over the scale that was asked for.
+        wrong: what our own rules say against it.
+        unit: what a step of it is in what was released.
+    """
+
+    passage: Passage
+    place: int
+    noise: Floats
+    scale: float
+    kept: Bools
+    draw: Draw | None
+    costs: dict[int, float]
+    wrong: tuple[str, ...] = ()
+    unit: float = 1.0
+
+    @property
+    def measured(self) -> Measured:
+        """For the tests of noise; values on a grid repeat by chance, so their blur is a step."""
+        privacy = self.passage.gate.privacy  # type: ignore[attr-defined]
+        law: Law = "laplace" if privacy.needs_l1 else "normal"
+        blur = (1.0 if self.draw is not None else 1e-9) / self.scale
+        weight = self.scale * self.unit / max(abs(share) for share in self.passage.shares)
+        noise = np.where(self.kept, self.noise / self.scale, 0.0)
+        gains = dict.fromkeys(self.passage.blocks, 1.0 / weight)
+        return Measured(self.passage, self.place, noise, self.kept, gains, law, blur)
+
+
+def answers_of(gate: WatchedGate, draws: Sequence[Draw]) -> list[Answer]:
+    """All releases of joint curators; each must have had one draw of its own."""
+    passages = [p for p in gate.passages if isinstance(p.gate, JointCurator)]
+    of_exact = [p for p in passages if p.gate.exact]
+    drawn = dict(zip(map(id, of_exact), draws, strict=False))
+    found: list[Answer] = []
+    streams: dict[JointStream, list[tuple[int, Passage]]] = {}
+    places: dict[Curator, int] = {}
+    for passage in passages:
+        place = places.setdefault(passage.gate, 0)
+        places[passage.gate] += 1
+        if isinstance(passage.stream, JointStream):
+            streams.setdefault(passage.stream, []).append((place, passage))
+        else:
+            found.append(_plain(gate, passage, place, drawn.get(id(passage))))
+    for stream, some in streams.items():
+        found += _streamed(gate, stream, some, [drawn.get(id(p)) for _, p in some])
+    if len(of_exact) != len(draws) and found:
+        words = f"{len(of_exact)} releases drew {len(draws)} times"
+        found[0] = dataclasses.replace(found[0], wrong=(words, *found[0].wrong))
+    order = {id(p): i for i, p in enumerate(passages)}
+    return sorted(found, key=lambda a: order[id(a.passage)])
+
+
+def _plain(gate: WatchedGate, passage: Passage, place: int, draw: Draw | None) -> Answer:
+    """One release of weighted blocks."""
+    statistic, curator, where = passage.statistic, passage.gate, f"release {place}"
+    assert isinstance(curator, JointCurator)  # noqa: S101
+    privacy, cost = curator.privacy, float(passage.release.cost or math.nan)
+    relation, norm, layout = privacy.relation, privacy.norm, statistic.layout
+    largest, shares, smallest = own.heard(passage.shares)
+    raw = [gate.blocks[curator, b] for b in passage.blocks]
+    vector, kept = layout.pack(passage.release.parts), np.ones(layout.size, dtype=bool)
+    if passage.mask is not None:
+        kept = layout.pack_mask(passage.mask)
+    if not curator.exact:
+        sums = [statistic.contributions(b).sum(axis=0) for b in raw]
+        total = sum(w * s for w, s in zip(passage.shares, sums, strict=True))
+        scale = largest * own.declared(statistic, relation, norm) / cost
+        paid = {b: cost * abs(w) for b, w in zip(passage.blocks, shares, strict=True)}
+        return Answer(passage, place, vector - total, scale, kept, None, paid)
+    step = own.step_of(statistic, norm, smallest)
+    far = own.apart(statistic, relation, norm, step, smallest)
+    steps = vector / (largest * step)
+    whole, is_open = own.total_of(statistic, zip(raw, shares, strict=True), step)
+    noise, wrong, asked = np.rint(steps) - whole.astype(np.float64), [], math.nan
+    if np.abs(steps - np.rint(steps))[kept].max(initial=0.0) > 1e-3:
+        wrong.append(f"{where} is not on the grid of {step:g}")
+    if draw is None:
+        wrong.append(f"{where} drew nothing from the exact source")
+    else:
+        asked = draw.scale
+        wrong += misfit(where, draw, far / cost, privacy.needs_l1)
+        wrong += not_drawn(where, noise, draw, kept, is_open)
+    paid = {b: abs(w) * far / asked for b, w in zip(passage.blocks, shares, strict=True)}
+    unit = largest * step
+    return Answer(passage, place, noise, far / cost, kept, draw, paid, tuple(wrong), unit)
+
+
+def misfit(where: str, draw: Draw, demanded: float, pure: bool) -> list[str]:
+    """Whether noise of another scale or law was asked for than sensitivity and cost demand."""
+    found, ratio = [], draw.scale / demanded
+    if not 1.0 - _TIGHT <= ratio <= 1.0 + _WASTE:
+        words = "times the scale that sensitivity, cost and grid demand"
+        found.append(f"{where} asked for noise of {ratio:.9f} {words}")
+    if draw.pure != pure:
+        found.append(f"{where} asked for {'Laplace' if draw.pure else 'Gaussian'} noise")
+    return found
+
+
+def not_drawn(where: str, noise: Floats, draw: Draw, kept: Bools, is_open: Bools) -> list[str]:
+    """Whether what was released is not our own sum plus what was drawn."""
+    if draw.values.shape != noise.shape:
+        return [f"{where} has {noise.size} entries and drew {draw.values.size} numbers"]
+    off = kept & (np.abs(noise - draw.values) > np.where(is_open, 1.0, 0.0))
+    words = f"is not its users' sum plus the noise that was drawn, in {off.sum()} of {off.size}"
+    return [f"{where} {words} entries"] if off.any() else []
+
+
+def _streamed(
+    gate: WatchedGate, stream: JointStream, some: list[tuple[int, Passage]], draws: list[Any]
+) -> list[Answer]:
+    """The releases of a running sum, through the inverse of what its counter does to noise.
+
+    What is published is A x + M z, z being what was drawn; M is found by playing single numbers
+    through a counter of the same kind. Block k moves M^-1 A e_k, which is what it costs.
+    """
+    curator, statistic = stream._curator, stream.statistic
+    privacy, relation, norm = curator.privacy, curator.privacy.relation, curator.privacy.norm
+    step, far = 1.0, own.declared(statistic, relation, norm)
+    if curator.exact:
+        step = own.step_of(statistic, norm)
+        far = own.apart(statistic, relation, norm, step)
+    prefix, rows = np.zeros(statistic.layout.size), []
+    for _, passage in some:
+        raw, asked = gate.blocks[curator, passage.blocks[0]], passage.statistic
+        if curator.exact:
+            prefix = prefix + own.total_of(asked, [(raw, 1.0)], step)[0]
+        else:
+            prefix = prefix + asked.contributions(raw).sum(axis=0)
+        rows.append(asked.layout.pack(passage.release.parts) / step - prefix)
+    matrix = _responses(stream, len(some))
+    alone = bool(np.abs(np.diag(matrix)).min() > 0.0)
+    inverse = np.linalg.inv(matrix) if alone else np.linalg.pinv(matrix)
+    noise, moves = inverse @ np.stack(rows), inverse @ np.tril(np.ones(inverse.shape))
+    scales = np.array([1.0 if d is None else d.scale for d in draws])
+    parts = np.abs(moves) * far / scales[:, np.newaxis]
+    costs = parts.sum(axis=0) if privacy.needs_l1 else np.sqrt((parts**2).sum(axis=0))
+    found = []
+    for t, (place, passage) in enumerate(some):
+        claimed, draw = float(passage.release.cost or math.nan), draws[t]
+        wrong = [] if alone else ["some release of a stream has no noise of its own"]
+        if costs[t] > claimed * (1.0 + 1e-7):
+            wrong.append(f"the stream's block {t} costs {costs[t]:.9g}, charged is {claimed:.9g}")
+        if curator.exact and (draw is None or draw.pure != privacy.needs_l1):
+            wrong.append(f"release {place} drew nothing, or noise of another law")
+        # Fractions of C x are rounded, which moves it by less than this.
+        elif draw is not None and np.abs(noise[t] - draw.values).max() > 1e-4 * draw.scale:
+            wrong.append(f"release {place} of a stream is not its sum plus what was drawn")
+        scale = float(scales[t] * max(1.0, costs.max() / claimed))
+        paid, kept = {passage.blocks[0]: float(costs[t])}, np.ones(prefix.size, dtype=bool)
+        found.append(Answer(passage, place, noise[t], scale, kept, draw, paid, tuple(wrong)))
+    return found
+
+
+class _Impulse(ExactNoise):
+    """Draws zeros, and in one place a number of a thousand times its scale."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self._left, self.size = place, 1.0
+
+    def steps(self, pure: bool, scale: float, count: int) -> Ints:
+        self._left -= 1
+        if self._left == -1:
+            self.size = math.floor(1024.0 * scale)
+        return np.full(count, self.size if self._left == -1 else 0.0).astype(np.int64)
+
+
+class _FloatImpulse(Noise):
+    """Draws zeros, and in one place a 1."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self._left, self.size = place, 1.0
+
+    def normal(self, shape: tuple[int, ...]) -> Floats:
+        self._left -= 1
+        return np.full(shape, float(self._left == -1))
+
+    laplace = normal
+
+
+def _responses(stream: JointStream, releases: int) -> Floats:
+    """M: how much of each draw is in each release, by the counter's own code."""
+    columns = []
+    # Of the same size: binary places may depend on it.
+    zero = np.zeros(stream.statistic.layout.size, dtype=np.int64)
+    for t in range(releases):
+        source = _Impulse(t) if stream._curator.exact else _FloatImpulse(t)
+        counter = stream.counter.rebuild(zero.shape, source)
+        out = [float(counter.release(zero)[0]) for _ in range(releases)]
+        columns.append(np.array(out) / source.size)
+    return np.array(columns).T

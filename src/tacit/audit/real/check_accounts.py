@@ -1,0 +1,115 @@
+"""Conversions, sums and the ledger, by an accountant that shares no code with the package's.
+
+Deltas are computed from the normal integral in sixty digits (:mod:`tacit.audit.real.own_rules`),
+and by Google's dp-accounting where it is installed. What a release really cost is its sensitivity
+over the scale that was asked of the source of noise.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+from tacit.audit.real import own_rules as own
+from tacit.audit.real import recorded as real
+from tacit.privacy.budget import Budget
+from tacit.privacy.errors import BudgetExceeded
+from tacit.privacy.gaussian_dp import compose, delta_from_mu, epsilon_from_mu
+from tacit.privacy.standard import ClippedSum
+from tacit.privacy.statistic import Block
+
+_BUDGETS = ((1.0, 1e-6), (0.1, 1e-3), (0.3, 1e-9), (4.0, 1e-5), (12.0, 1e-12))
+
+
+def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
+    """Budgets to mu and back, groups, several asks, and this agent's ledger."""
+    power = "a mu, epsilon or delta off by 1e-9, a cost off by 1e-15, one charge that is missing"
+    wrong = _conversions(trial)
+    if trial.privacy.joint:
+        wrong += _several(trial) + _ledger(trial)
+    return [real.judged("accounts", wrong, power)]
+
+
+def _conversions(trial: real.RealTrial) -> list[str]:
+    found, privacy, mine = [], trial.privacy, own.episode_limit(trial.privacy)
+    for epsilon, delta in dict.fromkeys(((privacy.epsilon, privacy.delta), *_BUDGETS)):
+        if delta == 0.0:
+            continue
+        mu, wanted, name = Budget(epsilon, delta).mu, Decimal(delta), f"({epsilon:g}, {delta:g})"
+        if own.hockey_stick(mu, epsilon) > wanted * Decimal("1.0000000001"):
+            found.append(f"the mu of {name} is too large: {mu!r}")
+        if own.hockey_stick(mu * (1.0 + 1e-7), epsilon) <= wanted:
+            found.append(f"the mu of {name} wastes budget: {mu!r}")
+        for m in (mu, 0.4 * mu, 3.0 * mu):
+            exact, theirs = float(own.hockey_stick(m, epsilon)), delta_from_mu(m, epsilon)
+            if not exact * (1.0 - 1e-13) <= theirs <= exact * (1.0 + 1e-8) + 1e-300:
+                found.append(f"delta of mu {m:g} at {epsilon:g} is {theirs!r}")
+        back = epsilon_from_mu(mu, delta)
+        if not epsilon * (1.0 - 1e-7) <= back <= epsilon * (1.0 + 1e-9):
+            found.append(f"epsilon of mu {mu:g} at {delta:g} is {back!r}, not {epsilon:g}")
+        if importlib.util.find_spec("dp_accounting") is not None:
+            from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+
+            google = GaussianPrivacyLoss(1.0 / mu).get_delta_for_epsilon(epsilon)
+            if not math.isclose(google, delta, rel_tol=1e-4, abs_tol=1e-15):
+                found.append(f"by dp-accounting mu {mu:g} is ({epsilon:g}, {google:g}), not {name}")
+    if abs(compose(0.3, 0.4, 1.2) - 1.3) > 1e-14:
+        found.append("0.3, 0.4 and 1.2 do not compose to 1.3")
+    limit = privacy.episode_limit if privacy.joint else privacy.report_cost**trial.power
+    if not mine * (1.0 - 1e-7) <= limit <= mine * (1.0 + 1e-10):
+        found.append(f"an episode may cost {limit!r}, by our own account {mine!r}")
+    return found
+
+
+def _several(trial: real.RealTrial) -> list[str]:
+    """Several asks of one block add up, tiny ones count, and more than there is is refused."""
+    privacy, power, limit = trial.privacy, trial.power, own.episode_limit(trial.privacy)
+    found, unit, whole = [], "epsilon" if privacy.pure else "mu", limit ** (1.0 / trial.power)
+    curator, other, statistic = privacy.curator(), privacy.curator(), ClippedSum(1)
+    data = Block(3, {"values": np.full((3, 1), 0.5)})
+    block, before = curator.add(data), Fraction(0)
+    costs = [0.5 * whole, 1e-7 * whole, 0.25 * whole, 1e-9 * whole, 0.125 * whole]
+    for cost in costs:
+        curator.release(statistic, blocks=[block], **{unit: cost})
+        if curator.accounts.exact[block] <= before:
+            found.append(f"a release of {unit} {cost:g} cost nothing")
+        before = curator.accounts.exact[block]
+    due = own.exact_sum(costs, power)
+    # Each cost is a float: half a unit in the last place.
+    if not due * (1 - Fraction(1, 2**51)) <= before <= due * (1 + Fraction(1, 2**50)):
+        found.append(f"asks that cost {float(due)!r} together are {float(before)!r} on the account")
+    if curator.spent(block) < before:
+        found.append("what is said to be spent is rounded down")
+    left = (float(limit - before) * (1.0 + 1e-6)) ** (1.0 / power)
+    for one, size, number in ((curator, left, block), (other, whole, other.add(data))):
+        try:
+            one.release(statistic, blocks=[number], **{unit: size * (1.0 + 1e-6)})
+            found.append(f"a release was made that costs more than the {size:g} that are left")
+        except BudgetExceeded:
+            pass
+    return found
+
+
+def _ledger(trial: real.RealTrial) -> list[str]:
+    """Every release of a run is on the ledger, for what it really cost."""
+    path = trial.folder("accounts") / "ledger"
+    run = trial.play(ledger=path)
+    paid, limit, found = real.ledger_costs(path), own.episode_limit(trial.privacy), []
+    due: dict[int, float] = {}
+    for a in run.answers:
+        for b, cost in a.costs.items():
+            due[b] = due.get(b, 0.0) + cost**trial.power
+    accounts = run.agents[0]._curator.accounts
+    for b, cost in due.items():
+        on_file = paid.get(accounts.keys[b], Fraction(0))
+        if on_file < cost * (1.0 - 1e-9):
+            found.append(f"block {b} is charged {float(on_file):.9g}, its releases cost {cost:.9g}")
+        if max(on_file, Fraction(cost)) > limit * (1.0 + 1e-9):
+            found.append(f"block {b} spent {max(cost, float(on_file)):.9g}, it has {limit:.9g}")
+        if accounts.exact[b] != on_file:
+            found.append(f"block {b} has another account in memory than on file")
+    return found

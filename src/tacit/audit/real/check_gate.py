@@ -1,0 +1,132 @@
+"""A curator asked directly, with real noise: what audited agents are too small, or too few, to ask.
+
+More users than one chunk, weights of all kinds, masks, both relations, releases of 70,000 numbers,
+and a hundred releases of one curator, the late ones by themselves. And real agents whose releases
+are played back: other users must not change anything that can be seen of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tacit.audit.made_up_users import block_of_strangers, some_rows, with_public
+from tacit.audit.real import own_rules as own
+from tacit.audit.real import recorded as real
+from tacit.audit.real import statistics as tests
+from tacit.audit.real.answers import Answer, answers_of
+from tacit.audit.watched_gate import WatchedGate, require_same
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import CheckFailed
+from tacit.privacy.standard import ClippedSum
+from tacit.privacy.statistic import WHOLE_EPISODE, Block
+
+_CHUNKS = 1100
+_MANY = 120
+
+
+def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
+    """Sums, scales and accounts by our own rules; and what can be seen of real agents."""
+    if trial.privacy.local:
+        return []
+    wrong = [w for relation in Relation for w in _weights(trial, relation)]
+    values = [_sized(trial, n, wrong) for n in (3, 600, 70_000)]
+    n = sum(v.size for v in values)
+    power = f"one entry, one grid step, a scale off by 1e-9; {n:,} values: "
+    return [
+        real.judged("gate", wrong, power + f"{tests.seen_scale(n, trial.law):.1%}"),
+        real.judged("real flow", _flow(trial), "one bit of what can be seen of an agent"),
+    ]
+
+
+def _asked(
+    privacy: Any, blocks: list[Block], ask: Callable[[Any, list[int]], None]
+) -> tuple[list[Answer], list[str]]:
+    """What a fresh curator answers, and what our own rules say against it."""
+    with WatchedGate().open() as gate, real.drawing() as draws:
+        curator = privacy.curator()
+        numbers = [curator.add(block) for block in blocks]
+        ask(curator, numbers)
+    answers = answers_of(gate, draws)
+    found = [w for a in answers for w in a.wrong]
+    power, limit = 1 if privacy.pure else 2, own.episode_limit(privacy)
+    for number in numbers:
+        cost = sum(a.costs.get(number, 0.0) ** power for a in answers)
+        paid = float(curator.accounts.exact[number])
+        if paid < cost * (1.0 - 1e-9) or max(paid, cost) > limit * (1.0 + 1e-9):
+            found.append(f"block {number} paid {paid:.9g} of {limit:.9g} for {cost:.9g}")
+    return answers, found
+
+
+def _weights(trial: real.RealTrial, relation: Relation) -> list[str]:
+    """Blocks of several chunks and several weights."""
+    privacy = dataclasses.replace(
+        trial.privacy, relation=relation, episodes_per_user=1, disjoint=False
+    )
+    statistic = trial.played[0].answers[0].passage.statistic
+    if statistic.protects != WHOLE_EPISODE:
+        return []
+    pool, unit = trial.pool, "epsilon" if privacy.pure else "mu"
+    whole = own.episode_limit(privacy) ** (1.0 if privacy.pure else 0.5)
+    rows = [np.arange(n) % pool.users for n in (_CHUNKS, 40, 3, 5)]
+    part = statistic.layout.parts[0]
+    mask = {part.name: np.random.default_rng(1).random(part.shape) < 0.5}
+
+    def ask(curator: Any, numbers: list[int]) -> None:
+        weights = [1.0, 0.3, -0.05, 2.0**-25]
+        curator.release(statistic, weights=weights, **{unit: 0.3 * whole})
+        curator.release(statistic, weights=[w * 7e5 for w in weights], **{unit: 0.1 * whole})
+        curator.release(statistic, decay=1.5, **{unit: 0.3 * whole})
+        if not part.symmetric:
+            curator.release(statistic, blocks=numbers[:2], mask=mask, **{unit: 0.1 * whole})
+        curator.release(statistic, blocks=numbers[:1])
+
+    wrong = _asked(privacy, [some_rows(pool, r) for r in rows], ask)[1]
+    return [f"{relation.value}: {w}" for w in wrong]
+
+
+def _sized(trial: real.RealTrial, size: int, wrong: list[str]) -> Any:
+    """Small releases, again and again, or large ones, twice."""
+    privacy = dataclasses.replace(trial.privacy, episodes_per_user=1, disjoint=False)
+    times, unit = _MANY if size < 10 else 2, "epsilon" if privacy.pure else "mu"
+    each = (own.episode_limit(privacy) * 0.9 / times) ** (1.0 if privacy.pure else 0.5)
+    block = Block(2, {"values": np.random.default_rng(2).uniform(-0.01, 0.01, (2, size))})
+
+    def ask(curator: Any, numbers: list[int]) -> None:
+        for _ in range(times):
+            curator.release(ClippedSum(size), **{unit: each})
+
+    answers, found = _asked(privacy, [block], ask)
+    wrong += found
+    runs, law = [real.stacked([a]) for a in answers], trial.law
+    half = len(runs) // 2
+    for name, some in (("early", runs[:half]), ("late", runs[half:])):
+        wrong += tests.law_wrong(np.concatenate(some), law, 1e-3, f"{name} releases of {size}")
+    if size > 10:
+        wrong += tests.shared_wrong(runs, law)
+    return np.concatenate(runs)
+
+
+def _flow(trial: real.RealTrial) -> list[str]:
+    """The same releases and other users: everything that can be seen is the same."""
+    plain, first = trial.trial, trial.trial.first
+    rng, seen = plain.rng(31), []
+    strangers = [
+        with_public(b, block_of_strangers(b, rng), plain.private_columns) for b in first.blocks
+    ]
+    try:
+        for users in (first.blocks, first.blocks, strangers):
+            agent = trial.make()
+            seen.append(plain.play(agent, users=users, script=first.script, show=True))
+        _, one, two = seen
+        plain.same("real runs with the same releases and other users", two, one)
+        for a, b in zip(one.shown, two.shown, strict=True):
+            require_same(a, b, "real runs with the same releases and other users:")
+        if one.said != two.said:
+            raise CheckFailed("what real runs say differs with their users")
+    except CheckFailed as error:
+        return [str(error)]
+    return []

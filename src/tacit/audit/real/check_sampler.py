@@ -1,0 +1,223 @@
+"""What the code draws directly, at the scales that the agent asked for and at awkward sizes.
+
+Two ways. *By its law*: millions of numbers, in pieces (first, beyond 512, beyond 65,536, last), and
+exact masses at small scales. *By its words*: the sampler is fed words that select each cell of the
+normal and the Laplace curve, out to 8 and 44 scales, just below and just above the curve; each must
+give the number, or the rejection, that integers of our own say. So tails are looked at where no
+number of draws would ever come.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.audit.gate_noise import Law
+from tacit.audit.real import recorded as real
+from tacit.audit.real import statistics as tests
+from tacit.privacy.deviates import CELLS, Curve, Deviates, curve
+from tacit.privacy.exact import ExactNoise
+from tacit.privacy.noise import Noise
+
+Ints = NDArray[np.int64]
+
+_SLOW = ((1, 120), (7, 40), (511, 6))
+_FAST = ((512, 60), (513, 60), (65_535, 3), (65_536, 3), (65_537, 3), (200_000, 10))
+_PIECES: dict[str, tuple[int, int | None]] = {
+    "first": (0, 64),
+    "up to 512": (64, 512),
+    "beyond 512": (512, 1 << 16),
+    "beyond 65,536": (1 << 16, None),
+    "last": (-64, None),
+}
+_SMALL = (0.4, 1.0, 3.7)
+
+
+def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
+    """All of it for the law that the agent uses."""
+    if trial.privacy.reports_bits:
+        return [real.RealOutcome("sampler", "reports are bits: see real noise", None)]
+    pure, law = bool(trial.privacy.needs_l1), trial.law
+    wrong, n = _by_law(trial, pure, law)
+    seen = f"{n:,} numbers: a scale off by {tests.seen_scale(n, law):.2%}, tails cut at "
+    power = f"{seen}{tests.seen_cut(n, law):.1f}, a correlation of {tests.seen_share(n):.2%}"
+    words, cases = _by_words(pure)
+    power_of_words = f"any of {cases:,} words, out to {44 if pure else 8} scales, read otherwise"
+    return [
+        real.judged("sampler: law", wrong, power),
+        real.judged("sampler: words", words, power_of_words),
+    ]
+
+
+def _asked(trial: real.RealTrial) -> list[tuple[float, int]]:
+    """Scales and sizes that the agent asked for, first, middle and last."""
+    if trial.privacy.local or not trial.exact:
+        return []
+    seen = sorted({(d.scale, d.values.size) for d in trial.played[0].draws})
+    return [seen[i] for i in sorted({0, len(seen) // 2, len(seen) - 1})] if seen else []
+
+
+def _by_law(trial: real.RealTrial, pure: bool, law: Law) -> tuple[list[str], int]:
+    found: list[str] = []
+    everything: list[NDArray[np.float64]] = []
+    few = 3 if trial.quick else 1
+    sizes = [(2.0**49 / 3.0, n, max(1, times // few)) for n, times in (*_SLOW, *_FAST)]
+    sizes += [(s, n, max(2, min(2000 // n, 20) // few)) for s, n in _asked(trial) if n < 512]
+    sizes += [(s, max(n, 20_000), 3) for s, n in _asked(trial)]
+    pieces: dict[str, list[NDArray[np.float64]]] = {}
+    for scale, size, times in sizes:
+        source = ExactNoise()
+        draws = [source.steps(pure, scale, size) for _ in range(times)]
+        what = f"{times} draws of {size} at {scale:.4g}"
+        if any(d.shape != (size,) or d.dtype != np.int64 for d in draws):
+            found.append(f"{what}: not so many whole numbers")
+            continue
+        rows = [d / scale for d in draws]
+        found += tests.law_wrong(np.concatenate(rows), law, 1.0 / scale, what)
+        found += tests.bits_wrong(np.concatenate(draws), scale, what)
+        found += tests.repeats_wrong(draws, scale, law)
+        if size * times > 2000:
+            found += tests.shared_wrong(rows[:60], law)
+        everything += rows
+        for name, (start, stop) in _PIECES.items() if size >= 512 else ():
+            pieces.setdefault(name, []).extend(row[start:stop] for row in rows)
+    for name, some in pieces.items():
+        found += tests.law_wrong(np.concatenate(some), law, 1e-4, f"numbers {name}")
+    for scale in _SMALL:
+        found += _masses(pure, scale, 400) + _masses(pure, scale, 20_000)
+    floats = Noise()
+    draw = floats.laplace if pure else floats.normal
+    found += tests.law_wrong(draw((30_000,)), law, 0.0, "floats")
+    found += tests.law_wrong(draw((300,)), law, 0.0, "few floats")
+    return found, sum(row.size for row in everything)
+
+
+def _masses(pure: bool, scale: float, count: int) -> list[str]:
+    """Each whole number has its own chance at a small scale, zero and both signs included."""
+    from scipy.special import gammaincc, ndtr
+
+    def below(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not pure:
+            return np.asarray(ndtr(x / scale))
+        tail = 0.5 * np.exp(-np.abs(x) / scale)
+        return np.where(x < 0.0, tail, 1.0 - tail)
+
+    drawn = np.clip(ExactNoise().steps(pure, scale, count), -99, 99)
+    edges = np.arange(-99.0, 99.0) + 0.5
+    chances = np.diff(below(edges), prepend=0.0, append=1.0)
+    seen = np.bincount(drawn + 99, minlength=199)
+    often = chances * count > 5.0
+    rest = count - seen[often].sum(), max(1.0 - chances[often].sum(), 1e-300) * count
+    chi = float(((seen[often] - chances[often] * count) ** 2 / (chances[often] * count)).sum())
+    chi += (rest[0] - rest[1]) ** 2 / max(rest[1], 1.0)
+    # The tail of chi-square is approximate with few of each: twice as far is far enough.
+    if gammaincc(often.sum() / 2.0, chi / 3.0) < tests.ALARM:
+        return [f"{count} numbers of scale {scale:g} do not have the chances of rounded noise"]
+    return []
+
+
+# Word by word.
+
+
+def _height(cells: Curve, x: Fraction) -> Decimal:
+    """K f(x), by an exponential of our own choice of digits."""
+    with localcontext() as context:
+        context.prec = 60
+        exponent = x * x / 2 if cells.squared else x
+        ratio = Decimal(exponent.numerator) / Decimal(exponent.denominator)
+        return Decimal(cells.peak) * (-ratio).exp()
+
+
+def _by_words(pure: bool) -> tuple[list[str], int]:
+    """Cells own the words that the curve gives them, and words give the numbers they should."""
+    cells, found = curve(not pure), []
+    for i in range(0, CELLS * cells.end):
+        own, height = cells.edges[i + 1] - cells.edges[i], _height(cells, Fraction(i, CELLS))
+        if not height <= own <= height + 4:
+            found.append(f"cell {i} owns {own} words, the curve gives it {height:.1f}")
+    tail = cells.edges[-1] - cells.edges[-2]
+    ends = _height(cells, Fraction(cells.end)) * (CELLS // cells.end if cells.squared else CELLS)
+    if tail < ends or cells.edges[-1] > 2**64:
+        found.append("the tail beyond the last cell owns too few words")
+    if found:
+        return found[:2], 0
+    rng, cases = np.random.default_rng(3), 0
+    for scale in (2.0**20 * 1.37, 2.0**44 / 7.0):
+        words, numbers = _probes(cells, scale, rng)
+        cases += len(words)
+        drawn = _fed(pure, scale, words, len(numbers))
+        if drawn != numbers:
+            bad = next(
+                (i for i, p in enumerate(zip(drawn, numbers, strict=False)) if p[0] != p[1]), 0
+            )
+            found.append(f"drawn together, number {bad} of chosen words is another one")
+        alone = [words[i] for i in rng.choice(len(words), 120, replace=False).tolist()]
+        for i in range(3, 64 * 4, 9):
+            alone += _near(cells, i, int(rng.integers(0, 2**63)), 40)
+        # A word that is certainly taken comes after one that may be rejected.
+        after = (7, 12345 << 40)
+        for pair in alone:
+            cases += 1
+            expected = _number(cells, scale, *pair)
+            if expected is None:
+                expected = _number(cells, scale, *after)
+            if _fed(pure, scale, [pair, after], 1) != [expected]:
+                found.append(f"drawn alone, words {pair} give another number")
+    return found[:3], cases
+
+
+def _probes(
+    cells: Curve, scale: float, rng: np.random.Generator
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Words for every cell, at random heights, and some just below or above the curve."""
+    words: list[tuple[int, int]] = []
+    for i in range(CELLS * cells.end):
+        second = int(rng.integers(0, 2**63, dtype=np.uint64)) | int(rng.integers(0, 2)) << 63
+        start, own = cells.edges[i], cells.edges[i + 1] - cells.edges[i]
+        if own < 1 << 20:  # selected once in 10^13 times, and then by further digits
+            continue
+        words.append((start + int(int(cells.sure[i]) * rng.random() * 0.999), second))
+        if i % 40 == 5:
+            words += _near(cells, i, second, 16)
+    numbers = [_number(cells, scale, *pair) for pair in words]
+    return words, [n for n in numbers if n is not None]
+
+
+def _near(cells: Curve, i: int, second: int, digits: int) -> list[tuple[int, int]]:
+    """Words just below and just above the curve, to so many binary digits."""
+    x = (Fraction(i) + Fraction(second & (2**63 - 1), 2**63)) / CELLS
+    start, edge = cells.edges[i], int(_height(cells, x))
+    gap, last = edge >> digits, cells.edges[i + 1] - 1
+    return [(start + edge - gap, second), (min(start + edge + gap, last), second)]
+
+
+def _number(cells: Curve, scale: float, first: int, second: int) -> int | None:
+    """What two words mean, in fractions: the number, or nothing if the point is rejected."""
+    low, high = 0, CELLS * cells.end
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cells.edges[middle] <= first else (low, middle)
+    x = (Fraction(low) + Fraction(2 * (second & (2**63 - 1)) + 1, 2**64)) / CELLS
+    if first - cells.edges[low] >= _height(cells, x):
+        return None
+    steps = math.floor(Fraction(scale) * x + Fraction(1, 2))
+    return -steps if second >> 63 else steps
+
+
+def _fed(pure: bool, scale: float, words: list[tuple[int, int]], count: int) -> list[int]:
+    """What the sampler draws from these words, and then from words that it certainly takes."""
+    stream = b"".join(a.to_bytes(8, "little") + b.to_bytes(8, "little") for a, b in words)
+
+    def bits(size: int) -> bytes:
+        nonlocal stream
+        if size < 16:  # digits that two words leave open
+            return (b"\x5a" * 16)[:size]
+        given, stream = stream[:size], stream[size:]
+        return given.ljust(size, b"\x01")
+
+    draw = Deviates(bits)
+    return [int(n) for n in (draw.laplace if pure else draw.normal)(scale, count)]

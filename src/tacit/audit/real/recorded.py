@@ -1,0 +1,205 @@
+"""Real runs: what the source of noise was asked for and drew, beside what was released.
+
+Nothing is simulated here: ``noise_seed`` is ``None`` throughout. Draws are watched where they leave
+:class:`tacit.privacy.exact.ExactNoise`, releases where they leave a curator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tacit.audit.check_agent import Outcome
+from tacit.audit.gate_noise import Law, silence
+from tacit.audit.made_up_users import joined, of_version, raw_block
+from tacit.audit.real.answers import Answer, Draw, Ints, answers_of
+from tacit.audit.trial import Trial
+from tacit.audit.watched_gate import WatchedGate
+from tacit.privacy.curators.gate import Curator
+from tacit.privacy.curators.local import report
+from tacit.privacy.errors import CheckFailed
+from tacit.privacy.exact import ExactNoise
+from tacit.privacy.statistic import Block, Floats
+
+Ids = Sequence[int | str] | None
+
+
+@dataclass(frozen=True)
+class RealOutcome(Outcome):
+    """What came of a check of the real path, and the smallest defect that it sees at .99."""
+
+    power: str = ""
+
+
+def judged(name: str, wrong: Sequence[str], power: str) -> RealOutcome:
+    """The first findings as a verdict."""
+    some = "; ".join([*dict.fromkeys(wrong)][:3])
+    return RealOutcome(name, None, CheckFailed(f"{name}: {some}") if wrong else None, power)
+
+
+@contextlib.contextmanager
+def drawing(quiet: bool = False) -> Iterator[list[Draw]]:
+    """Writes down all that exact sources draw meanwhile; zeros, if it is to be quiet."""
+    draws: list[Draw] = []
+    original = ExactNoise.steps
+
+    def steps(self: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+        values = np.zeros(count, np.int64) if quiet else original(self, pure, scale, count)
+        draws.append(Draw(bool(pure), float(scale), np.array(values)))
+        return values
+
+    calm = silence() if quiet else contextlib.nullcontext()
+    with calm, mock.patch.object(ExactNoise, "steps", steps):
+        yield draws
+
+
+@dataclass(eq=False)
+class RealRun:
+    """Agents that ran in turns, and all that they drew and released."""
+
+    agents: list[Any]
+    gate: WatchedGate
+    draws: list[Draw]
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """All releases of joint curators, in their order."""
+        return answers_of(self.gate, self.draws)
+
+    def by_agent(self) -> list[list[Answer]]:
+        """Those of each of them."""
+        found: dict[Curator, list[Answer]] = {}
+        for answer in self.answers:
+            found.setdefault(answer.passage.gate, []).append(answer)
+        return list(found.values())
+
+
+def serve(agent: Any, pool: Block, ids: Ids = None, start: int = 0, stop: int | None = None) -> int:
+    """Gives an agent users of a pool, block by block; returns where it stopped."""
+    stop = pool.users if stop is None else stop
+    while start < stop and agent.block_users > 0:
+        end = min(stop, start + agent.block_users)
+        part, who = pool.take(slice(start, end)), None if ids is None else ids[start:end]
+        if "versions" in part.arrays:
+            part = of_version(part, agent.policy.version)
+        if agent.privacy.local:
+            users = [part.take(slice(i, i + 1)) for i in range(part.users)]
+            rows = [report(agent.statistic, user, agent.privacy) for user in users]
+            agent.learn_reports(np.stack(rows), who)
+        else:
+            agent.learn(part, who)
+        start = end
+    return start
+
+
+@dataclass(eq=False)
+class RealTrial:
+    """A trial of the real path: who is served, and runs that several checks look at."""
+
+    trial: Trial
+    quick: bool = False
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        self.runs = self.runs or (60 if self.quick else 800)
+        self.privacy: Any = self.trial.privacy
+        self.exact = bool(self.privacy.exact)
+        self.law: Law = "laplace" if self.privacy.needs_l1 else "normal"
+        self.power = 1 if self.privacy.needs_l1 else 2
+        # Now: not while somebody watches.
+        self.pool = self._pool()
+
+    @property
+    def as_printed(self) -> bool:
+        """Whether devices cannot report to it."""
+        return bool(self.privacy.local and self.make().algorithm.gate_privacy != self.privacy)
+
+    def make(self, **options: Any) -> Any:
+        """An agent with real noise."""
+        return self.trial.make(real=True, **options)
+
+    def folder(self, name: str) -> Path:
+        """A fresh directory."""
+        number = len([*self.trial.folder.iterdir()])
+        path = self.trial.folder / f"{name}-{number}"
+        path.mkdir(mode=0o700)
+        return path
+
+    def _pool(self) -> Block:
+        """Users whom the policies of a silent run served; in silence they come again."""
+        if self.privacy.local:
+            return joined(self.trial.first.blocks)
+        agent, rng, world, seen = self.make(), self.trial.rng(21), self.trial.world, []
+        with drawing(quiet=True):
+            while agent.block_users > 0:
+                served = world.simulate(agent.policy, agent.block_users, rng, "episodes")
+                seen.append(raw_block(served))
+                agent.learn(seen[-1])
+        return joined(seen)
+
+    def play(
+        self, agents: int = 1, *, quiet: bool = False, ids: Ids = None, **more: Any
+    ) -> RealRun:
+        """Fresh agents that serve the pool in turns, block by block."""
+        made, users = [self.make(**more) for _ in range(agents)], self.pool.users
+        places: dict[int, int] = {}
+        with WatchedGate().open() as gate, drawing(quiet) as draws:
+            while any(places.get(k, 0) < users and a.block_users for k, a in enumerate(made)):
+                for k, agent in enumerate(made):
+                    at = places.get(k, 0)
+                    stop = min(users, at + agent.block_users)
+                    places[k] = serve(agent, self.pool, ids, at, stop)
+        return RealRun(made, gate, draws)
+
+    @cached_property
+    def played(self) -> list[RealRun]:
+        """Many real runs on the same users, two at a time."""
+        found: list[RealRun] = []
+        values = 0
+        while len(found) < self.runs // 2 and values < 2_000_000:
+            found.append(self.play(2))
+            values += sum(d.values.size for d in found[-1].draws)
+        return found
+
+    @cached_property
+    def models(self) -> list[tuple[str, dict[str, Any]]]:
+        """The model as given, and for users with one or three episodes, disjoint or not."""
+        found: list[tuple[str, dict[str, Any]]] = [("as given", {})]
+        for g, disjoint in ((1, False), (3, False), (3, True)):
+            more = {"disjoint": disjoint} if self.privacy.joint else {}
+            with contextlib.suppress(Exception):
+                other = dataclasses.replace(self.privacy, episodes_per_user=g, **more)
+                self.make(privacy=other)
+                found.append((f"{g} episodes{', disjoint' * disjoint}", {"privacy": other}))
+        return found
+
+
+def stacked(answers: Sequence[Answer]) -> Floats:
+    """All noise of a run in one long vector, in units of its scale."""
+    return np.concatenate([(a.noise / a.scale)[a.kept] for a in answers])
+
+
+def ledger_costs(path: Path) -> dict[str, Fraction]:
+    """What each key has spent, by the lines of a ledger's file, read as text."""
+    spent: dict[str, Fraction] = {}
+    for line in path.read_text().splitlines():
+        for key, cost in json.loads(line).get("costs", {}).items():
+            spent[key] = spent.get(key, Fraction(0)) + Fraction(cost)
+    return spent
+
+
+def mixed_ids(users: int, people: int, seed: int = 0) -> list[Any]:
+    """Ids of people who return, also within a block; 7 and "7" are two of them, "a" and "A" too."""
+    who = np.random.default_rng(seed).integers(0, max(1, people), users).tolist()
+    kinds = (int, str, np.int64, "u{} ".format, "U{} ".format, "u{}".format, lambda n: -1 - n)
+    return [kinds[w % 7](w // 7 if w % 7 != 2 else w // 7 - 1) for w in who]

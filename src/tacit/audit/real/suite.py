@@ -1,0 +1,50 @@
+"""All checks of the real path, one after the other."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tacit.audit.real import (
+    check_accounts,
+    check_entropy,
+    check_files,
+    check_gate,
+    check_noise,
+    check_people,
+    check_resume,
+    check_sampler,
+    check_words,
+)
+from tacit.audit.real.recorded import RealOutcome, RealTrial, judged
+from tacit.audit.trial import Trial
+from tacit.core.world import World
+
+CHECKS = {
+    "real noise": check_noise,
+    "sampler": check_sampler,
+    "entropy": check_entropy,
+    "real resume": check_resume,
+    "people": check_people,
+    "files": check_files,
+    "accounts": check_accounts,
+    "gate": check_gate,
+    "words": check_words,
+}
+
+
+def real_outcomes(
+    make_agent: Callable[..., Any], world: World, *, quick: bool = False, **options: Any
+) -> Iterator[list[RealOutcome]]:
+    """The checks of the real path one by one, whatever they find; options are those of a trial."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial: RealTrial | None = None
+        for name, check in CHECKS.items():
+            try:
+                if trial is None:
+                    trial = RealTrial(Trial(make_agent, world, Path(folder), **options), quick)
+                yield check.outcomes(trial)
+            except Exception as error:
+                yield [judged(name, [f"{type(error).__name__}: {error}"], "")]
