@@ -483,5 +483,6 @@ def audit(planted: Planted | str, **options: Any) -> Any:
     host = HOSTS[planted if isinstance(planted, str) else planted.host]
     bug = None if isinstance(planted, str) else planted.bug
     runs = _RUNS if isinstance(planted, str) else planted.runs
-    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15, "seeds": 8}
+    # What is planted here is found in simulations; of_real_path has what is not.
+    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15, "seeds": 8, "real": "no"}
     return audit_agent(host.make(bug), host.world(), **{"progress": False} | usual | options)

@@ -320,3 +320,9 @@ def test_opendp_draws_the_same_at_large_scales(squared: bool) -> None:
     else:
         theirs = dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale)([0] * 4000)
     assert stats.ks_2samp(theirs, drawn(squared, scale, 4000)).pvalue > BY_CHANCE
+
+
+def test_a_source_that_gives_too_few_bytes_is_refused() -> None:
+    for count in (3, 3000):
+        with pytest.raises(ValueError, match=r"bytes|reshape|size"):
+            Deviates(lambda wanted: bytes(wanted - 1)).normal(8.0, count)

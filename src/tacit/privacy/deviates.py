@@ -236,6 +236,8 @@ class Deviates:
 
     def _words(self) -> tuple[int, int]:
         drawn = self._bits(16)
+        if len(drawn) != 16:
+            raise InvalidArgument("a source of random bytes must give as many as are asked for")
         return int.from_bytes(drawn[:8], "little"), int.from_bytes(drawn[8:], "little")
 
     def _settled(self, cells: Curve, scale: Scale, first: int, second: int) -> int | None:

@@ -1,0 +1,164 @@
+"""Which bugs of the real path the audit finds, and by which check.
+
+``python -m research.real_path_table`` audits the agent of every row of
+:mod:`research.planted.of_real_path` as ``tacit audit`` does, with small settings: without the bug,
+where it must pass, and with it. It prints a line for each, and stores the table as
+``research/real_path_table.json``. ``--only NAME`` is for one bug, and stores nothing;
+``--quick`` is for fewer runs. Real noise cannot be seeded, so an audit may find a bug by luck:
+``--repeat 3`` audits each three times, and a bug counts as caught if all three find it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from research.command_lines import Parser, whole
+from research.planted.in_tacit import InTacit
+from research.planted.of_real_path import REAL_PATH, RealPathBug
+
+TABLE = Path(__file__).with_suffix(".json")
+
+_SETTINGS = {"runs": 40, "rounds": 15, "seeds": 8}
+_QUICK = {"runs": 20, "rounds": 10, "seeds": 4}
+
+
+@dataclass(frozen=True)
+class FoundInRealPath:
+    """What came of one bug.
+
+    Attributes:
+        name: of the bug.
+        kind: its letter.
+        agent: that was audited.
+        clean: whether the audit without the bug passed; otherwise the row says nothing.
+        caught: whether every audit with it failed.
+        failures: how many of the audits did.
+        audits: how many there were.
+        checks: which of them failed, in any audit.
+        words: what the first of them said.
+        seconds: of processor time for the audit with the bug.
+        what: the bug does.
+        gain: of an attacker.
+    """
+
+    name: str
+    kind: str
+    agent: str
+    clean: bool
+    caught: bool
+    failures: int
+    audits: int
+    checks: tuple[str, ...]
+    words: str
+    seconds: float
+    what: str
+    gain: str
+
+    @property
+    def line(self) -> str:
+        """For the screen."""
+        found = f"by {', '.join(self.checks)}" if self.failures else ""
+        verdict = "caught" if self.caught else "not caught"
+        if 0 < self.failures < self.audits:
+            verdict = f"{self.failures} of {self.audits} times"
+        if not self.clean:
+            verdict, found = "fails without it", ""
+        return f"{self.kind}  {self.name:24} {verdict:17} {self.seconds:5.1f} s  {found}".rstrip()
+
+
+def _audit(row: RealPathBug, settings: dict[str, Any]) -> Any:
+    """As ``tacit audit`` does it."""
+    from tacit import audit_agent
+    from tacit.cli.audit import maker
+    from tacit.registry import build_world, choose_agent
+
+    world = build_world(row.world)
+    make, users = maker(choose_agent(row.agent), world, row.privacy, row.users)
+    # Some bugs talk.
+    with contextlib.redirect_stderr(io.StringIO()):
+        return audit_agent(make, world, users=users, progress=False, **settings)
+
+
+def rows(
+    bugs: Sequence[RealPathBug], settings: dict[str, Any], repeat: int = 1
+) -> Iterator[FoundInRealPath]:
+    """All of them, audited one after the other; an agent without a bug is audited once."""
+
+    @cache
+    def clean(row: RealPathBug) -> bool:
+        return bool(_audit(row, settings).passed)
+
+    for row in bugs:
+        # What differs between two rows of one agent is not part of the audit without a bug.
+        passed = clean(row._replace(name="", kind="", plant=InTacit))
+        start, made = time.process_time(), []
+        for _ in range(repeat):
+            with row.plant():
+                made.append(_audit(row, settings))
+        seconds = (time.process_time() - start) / repeat
+        failures = sum(not audit.passed for audit in made)
+        yield FoundInRealPath(
+            name=row.name,
+            kind=row.kind,
+            agent=row.agent,
+            clean=passed,
+            caught=failures == repeat,
+            failures=failures,
+            audits=repeat,
+            checks=tuple(dict.fromkeys(name for audit in made for name in audit.failed)),
+            words=next((str(audit.failures[0]) for audit in made if audit.failures), ""),
+            seconds=round(seconds, 1),
+            what=row.what,
+            gain=row.gain,
+        )
+
+
+def _bug(known: dict[str, RealPathBug]) -> Callable[[str], RealPathBug]:
+    """A type for names of bugs."""
+
+    def bug(text: str) -> RealPathBug:
+        if text not in known:
+            from argparse import ArgumentTypeError
+
+            raise ArgumentTypeError(f"is {text!r}, but must be one of {', '.join(known)}")
+        return known[text]
+
+    return bug
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns how many bugs were not found."""
+    parser = Parser(
+        prog="python -m research.real_path_table",
+        description="which bugs of the real path the audit finds, and by which check",
+    )
+    known = {row.name: row for row in REAL_PATH}
+    parser.add_argument("--only", type=_bug(known), metavar="NAME", help="one bug alone")
+    parser.add_argument("--quick", action="store_true", help="fewer runs")
+    parser.add_argument("--repeat", type=whole(1), default=1, metavar="N", help="audits of each")
+    chosen = parser.parse_args(arguments)
+    made = []
+    bugs = REAL_PATH if chosen.only is None else (chosen.only,)
+    for row in rows(bugs, _QUICK if chosen.quick else _SETTINGS, chosen.repeat):
+        made.append(row)
+        print(row.line, flush=True)
+        if chosen.only is not None and row.words:
+            print(row.words)
+    caught = sum(row.caught and row.clean for row in made)
+    print(f"{caught} of {len(made)} bugs of the real path found.")
+    if chosen.only is None:
+        TABLE.write_text(json.dumps([asdict(row) for row in made], indent=1) + "\n")
+    return len(made) - caught
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))
