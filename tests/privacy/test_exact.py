@@ -10,6 +10,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -892,3 +893,30 @@ def test_radii_beyond_any_grid_are_refused_when_an_agent_is_made() -> None:
         for radius in (1e-200, 1e200):
             with pytest.raises(InvalidArgument, match=r"radius .* no grid"):
                 make(LINE.spec, 60, EASY, radius=radius)
+
+
+# Sums in floating point.
+
+
+def test_chunks_are_as_small_as_their_bound_on_additions() -> None:
+    """However many numbers a user has, those of a chunk stay below what the sensitivity is for."""
+    for numbers, users in ((1, 512), (200, 512), (256, 512), (1000, 131), (131_072, 1)):
+        block = Block(600, {"values": np.broadcast_to(np.float64(0.0), (600, numbers))})
+        assert exact.chunk_users(block) == users
+        assert users * numbers <= exact.ADDITIONS
+    with pytest.raises(InvalidArgument, match="numbers each"):
+        exact.chunk_users(Block(1, {"values": np.zeros((1, 131_073))}))
+    assert exact._SUMMING == 2.0**-18
+
+
+@pytest.mark.parametrize("steps", [3, 40])
+def test_sums_in_floats_are_within_their_bound(steps: int) -> None:
+    """Compiled sums of a chunk against fractions, for values that floats cannot hold."""
+    statistic = VisitCounts(3, 2, steps)
+    block = some_users(VisitCounts(3, 2, steps), 60, 3)
+    total = np.zeros(statistic.layout.size, dtype=object)
+    for vector in statistic.contributions(block):
+        total += np.array([Fraction(float(x)) for x in vector], dtype=object)
+    gaps = [abs(Fraction(float(x)) - y) for x, y in zip(statistic.total(block), total, strict=True)]
+    bound = exact._SUMMING / 2.0 * statistic.l2(Relation.ZERO_OUT)
+    assert math.sqrt(sum(float(gap) ** 2 for gap in gaps)) <= bound

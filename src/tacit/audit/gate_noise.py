@@ -25,7 +25,7 @@ from tacit.privacy.curators.gate import Stream
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, noise_scale
-from tacit.privacy.exact import CHUNK, ExactNoise, grid_step, heard_shares
+from tacit.privacy.exact import ExactNoise, chunk_users, grid_step, heard_shares
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Bools, Floats, Statistic
@@ -278,10 +278,11 @@ def off_by(gate: WatchedGate) -> str | None:
             if passage.stream is None:
                 shares, smallest = heard_shares(shares)
             step = curator._step(statistic, smallest)
+            sizes = {b: chunk_users(gate.blocks[curator, b]) for b in vectors}
             total = sum(
-                np.rint(shares[b] * v[at : at + CHUNK].sum(axis=0) / step)
+                np.rint(shares[b] * v[at : at + sizes[b]].sum(axis=0) / step)
                 for b, v in vectors.items()
-                for at in range(0, len(v), CHUNK)
+                for at in range(0, len(v), sizes[b])
             )
         else:
             total = sum(shares[b] * v.sum(axis=0) for b, v in vectors.items())

@@ -12,17 +12,17 @@ the 1-norm: exactly (D / s)-DP. No other accounting is needed, and rounding to a
 adds next to nothing to the noise. :mod:`tacit.privacy.deviates` draws round(s Z) exactly.
 
 **Sums on the grid.** The grid has the step g, a power of two; it is public, for it depends on the
-statistic and on nobody's values. Users are summed in chunks of at most ``CHUNK``, by position; each
-chunk's sum, times the weight of its block, is rounded to the grid, and the chunks are added as
-whole numbers. Neighbours differ in one chunk. There a coordinate moves by at most its part of the
-sensitivity, over g, plus 1, which is what rounding can add. So q moves by at most
-w D / g + sqrt(n) steps for n coordinates and a weight w (w D / g + n in the 1-norm).
+statistic and on nobody's values. Users are summed in chunks, by position; each chunk's sum, times
+the weight of its block, is rounded to the grid, and the chunks are added as whole numbers.
+Neighbours differ in one chunk. There a coordinate moves by at most its part of the sensitivity,
+over g, plus 1, which is what rounding can add. So q moves by at most w D / g + sqrt(n) steps for n
+coordinates and a weight w (w D / g + n in the 1-norm).
 
 *The chunk's sum is in floating point*, and its errors are in the bound too. Adding up m numbers in
-any order is off by at most m 2^-53 of the sum of their sizes; a user's own numbers are sums of at
-most ``TERMS`` terms, no larger in total than so many times her length. Both neighbours together
-are off by at most 2 CHUNK^2 TERMS 2^-53 = 2^-24 times the largest length of a user, in the norm of
-the sensitivity.
+any order is off by at most m 2^-53 of the sum of their sizes. A user's vector is a sum of terms, no
+more of them than she has numbers and none longer than the largest length L of a user; and a chunk
+is so small that its users have M = ``ADDITIONS`` numbers together at most. So its sum is off by at
+most M 2^-53 M L, and two neighbours by twice that: 2^-18 L, in the norm of the sensitivity.
 
 g is so small that all of it costs 0.01 % of noise or less.
 
@@ -64,15 +64,15 @@ ROUNDING = 1e-4
 """By how much rounding may increase a sensitivity, and so the noise, at most."""
 
 CHUNK = 512
-"""How many users are added up in floating point, before the sum is rounded to the grid."""
+"""How many users are added up in floating point at most, before the sum is rounded to the grid."""
 
-TERMS = 1024
-"""How many times a user's length the terms are, of which her own numbers are made."""
+ADDITIONS = 1 << 17
+"""How many numbers the users of a chunk have together at most."""
 
 SMALLEST_SHARE = 2.0**-20
 """What a block must weigh, in parts of the heaviest one, to be in a release at all."""
 
-_SUMMING = 2.0 * CHUNK**2 * TERMS * 2.0**-53
+_SUMMING = 2.0 * ADDITIONS**2 * 2.0**-53
 LARGEST_SUM = 2.0**61
 
 
@@ -164,10 +164,21 @@ def grid_total(statistic: Statistic, block: Block, share: float, step: float) ->
         return total
     if block.aggregate:
         return _rounded(share * gate_total(statistic, block) / step)
-    for start in range(0, block.users, CHUNK):
-        chunk = block.take(slice(start, start + CHUNK))
+    users = chunk_users(block)
+    for start in range(0, block.users, users):
+        chunk = block.take(slice(start, start + users))
         total += _rounded(share * gate_total(statistic, chunk) / step)
     return total
+
+
+def chunk_users(block: Block) -> int:
+    """How many users are added up in floating point, by how many numbers each of them has."""
+    numbers = sum(array.size for array in block.arrays.values()) // max(block.users, 1)
+    if numbers > ADDITIONS:
+        raise InvalidArgument(
+            f"users have {numbers:,} numbers each, and exact sums take {ADDITIONS:,} at most"
+        )
+    return min(CHUNK, ADDITIONS // max(numbers, 1))
 
 
 def _rounded(steps: NDArray[np.float64]) -> Ints:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from tacit.audit.gate_noise import Law
 from tacit.audit.real import recorded as real
 from tacit.audit.real import statistics as tests
-from tacit.privacy.deviates import CELLS, Curve, Deviates, curve
+from tacit.privacy.deviates import CELLS, Curve, curve
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise
 
@@ -209,7 +210,9 @@ def _number(cells: Curve, scale: float, first: int, second: int) -> int | None:
 
 
 def _fed(pure: bool, scale: float, words: list[tuple[int, int]], count: int) -> list[int]:
-    """What the sampler draws from these words, and then from words that it certainly takes."""
+    """What a real source draws if these are the operating system's words, and then others that it
+    certainly takes.
+    """
     stream = b"".join(a.to_bytes(8, "little") + b.to_bytes(8, "little") for a, b in words)
 
     def bits(size: int) -> bytes:
@@ -219,5 +222,5 @@ def _fed(pure: bool, scale: float, words: list[tuple[int, int]], count: int) -> 
         given, stream = stream[:size], stream[size:]
         return given.ljust(size, b"\x01")
 
-    draw = Deviates(bits)
-    return [int(n) for n in (draw.laplace if pure else draw.normal)(scale, count)]
+    with mock.patch("os.urandom", bits):
+        return [int(n) for n in ExactNoise().steps(pure, scale, count)]

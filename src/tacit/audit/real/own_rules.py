@@ -23,10 +23,10 @@ from tacit.privacy.statistic import Block, Bools, Statistic
 Ints: TypeAlias = NDArray[np.int64]
 Norm: TypeAlias = Literal["l1", "l2"]
 
-_CHUNK = 512
+_CHUNK, _ADDITIONS = 512, 2**17
 _FAINTEST = 2.0**-20
 # Adding up a chunk in floats, in parts of a user's length.
-_SUMMING = 2.0**-24
+_SUMMING = 2.0**-18
 
 
 def declared(statistic: Statistic, relation: Relation, norm: Norm) -> float:
@@ -71,8 +71,10 @@ def total_of(
     total, is_open = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=bool)
     for raw, share in blocks:
         vectors = statistic.contributions(raw)
-        for at in range(0, raw.users, _CHUNK):
-            steps = share * vectors[at : at + _CHUNK].sum(axis=0) / step
+        numbers = sum(array[0].size for array in raw.arrays.values()) if raw.users else 1
+        chunk = min(_CHUNK, _ADDITIONS // numbers)
+        for at in range(0, raw.users, chunk):
+            steps = share * vectors[at : at + chunk].sum(axis=0) / step
             whole = np.rint(steps)
             total += whole.astype(np.int64)
             is_open |= np.abs(steps - whole) > 0.5 - 1e-6
