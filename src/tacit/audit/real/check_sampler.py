@@ -210,9 +210,7 @@ def _number(cells: Curve, scale: float, first: int, second: int) -> int | None:
 
 
 def _fed(pure: bool, scale: float, words: list[tuple[int, int]], count: int) -> list[int]:
-    """What a real source draws if these are the operating system's words, and then others that it
-    certainly takes.
-    """
+    """What a real source draws from these words, and then from others that it certainly takes."""
     stream = b"".join(a.to_bytes(8, "little") + b.to_bytes(8, "little") for a, b in words)
 
     def bits(size: int) -> bytes:
