@@ -218,16 +218,24 @@ def _processes(trial: real.RealTrial) -> list[str]:
     # Two of 2,420 repeat by chance with a probability below 1e-15.
     if numbers.size != 4 * 605 or repeats > 1:
         found.append(f"{repeats} of {numbers.size} numbers are those of another process")
-    agent = trial.make()
-    users = agent.block_users
+    return found + (_forked(trial) if trial.privacy.joint else [])
 
-    def learn() -> bytes:
-        try:
-            real.serve(agent, trial.pool, stop=users)
-        except DoubleSpend:
-            return b"refused"
-        return b"went on"
 
-    if trial.privacy.joint and _in_child(learn) != b"refused":
-        found.append("a forked process goes on with its parent's curator")
+def _forked(trial: real.RealTrial) -> list[str]:
+    """A child's curator refuses, of an agent that was made and of one that was loaded."""
+    made, loaded, state = trial.make(), trial.make(), trial.folder("fork") / "state"
+    made.save(state)
+    loaded.load(state)
+    found = []
+    for agent, what in ((made, "with"), (loaded, "after a resume with")):
+
+        def learn(agent: Any = agent) -> bytes:
+            try:
+                real.serve(agent, trial.pool, stop=agent.block_users)
+            except DoubleSpend:
+                return b"refused"
+            return b"went on"
+
+        if _in_child(learn) != b"refused":
+            found.append(f"a forked process goes on {what} its parent's curator")
     return found

@@ -86,7 +86,10 @@ def _silent(trial: real.RealTrial, options: dict[str, Any], ids: real.Ids) -> li
         files: dict[str, Any] = {"ledger": folder / "ledger"} if ids is None else {}
         with WatchedGate().open() as gate, real.drawing(quiet=True):
             agent = trial.make(**options, **files)
-            at = real.serve(agent, trial.pool, ids, 0, cut)
+            at = 0
+            # In pieces, so that several wait for one block.
+            for stop in (cut // 3, 2 * cut // 3, cut):
+                at = real.serve(agent, trial.pool, ids, at, stop)
             agent.save(folder / "state")
             again = trial.make(**options)
             again.load(folder / "state", **files)
