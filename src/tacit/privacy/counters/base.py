@@ -39,6 +39,7 @@ from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Grid, Ints
 from tacit.privacy.counters.items import Items
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import ExactNoise, check_scale, exact_words
+from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource, safe_scale, saved_source
 from tacit.privacy.owner import Owner, Uncopyable
@@ -282,7 +283,7 @@ class Counter(Uncopyable, ABC):
             kind = ExactNoise if state.meta["exact"] else Noise
             source = kind.from_state(state.meta["noise"])
             return revive_counter(state.meta, state.arrays, source)
-        except (KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved counter ({error})") from None
 
     def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
