@@ -259,6 +259,41 @@ def test_files_of_runs_are_refused_in_our_words(tmp_path: Path) -> None:
             load_results(path)
 
 
+def test_a_counter_of_another_size_is_refused(tmp_path: Path) -> None:
+    """A forged shape takes no memory."""
+    path = tmp_path / "c"
+    tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 8, (2,), noise_seed=0).save(path)
+    state = read_state(path, "counter")
+    for shape in ([10**9], [10**18], [3], [1], [-2], ["a"], None):
+        write_state(path, "counter", state.meta | {"shape": shape}, state.arrays)
+        assert peak(lambda: Counter.load(path)) < 1_000_000
+        with pytest.raises(CorruptFile, match="c': not a saved counter"):
+            Counter.load(path)
+
+
+def test_a_round_after_the_last_one_is_refused(tmp_path: Path) -> None:
+    """And the agent is as it was."""
+    privacy = tacit.JointDP(epsilon=1.0, delta=1e-6)
+    path, world = tmp_path / "a", build_world("riverswim:states=3,horizon=3")
+
+    def make() -> Any:
+        return tacit.UCBVI(world.spec, users=100, privacy=privacy, noise_seed=0)
+
+    agent = make()
+    rng = np.random.default_rng(0)
+    agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+    agent.save(path)
+    assert make().load(path).served == agent.served
+    state = read_state(path, "curator")
+    extra = state.meta["extra"] | {"served": 100, "seen": 0}
+    extra["releases"] = agent.schedule.releases
+    write_state(path, "curator", state.meta | {"extra": extra}, state.arrays)
+    fresh = make()
+    with pytest.raises(CorruptFile, match="a round after the last one"):
+        fresh.load(path)
+    assert (fresh.served, fresh.releases, fresh.block_users) == (0, 0, make().block_users)
+
+
 # Temporary files of those who died.
 
 

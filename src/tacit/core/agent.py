@@ -331,6 +331,8 @@ class Agent(Uncopyable):
         if isinstance(self._curator, JointCurator) and self._session.saw(
             self._curator.last_release
         ):
+            if not self._algorithm.block_users:
+                raise ValueError("a round after the last one")
             # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
             # an algorithm needs, their block is lost and the run goes on.
             with contextlib.suppress(BudgetExceeded):

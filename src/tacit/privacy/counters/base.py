@@ -409,6 +409,9 @@ def revive_counter(
     meta: dict[str, Any], arrays: dict[str, NDArray[Any]], source: NoiseSource
 ) -> Counter:
     """The counter that :meth:`Counter.dump` described."""
+    # A symmetric item of n^2 entries is kept as n (n + 1) / 2 of them.
+    if math.prod(meta["shape"]) > 2 * arrays["sum"].size:
+        raise ValueError("the sum does not have the shape of an item")
     counter = _KINDS[meta["counter"]](
         sensitivity=meta["sensitivity"],
         releases=meta["releases"],
@@ -430,6 +433,8 @@ def revive_counter(
     counter.why = meta["why"]
     counter.released = meta["released"]
     counter._reach = meta["sizes"]
+    if arrays["sum"].shape != counter._sum.shape:
+        raise ValueError("the sum does not have the shape of an item")
     counter._sum = arrays["sum"].astype(counter._number)
     counter._restore(meta["values"], {k: a.copy() for k, a in arrays.items() if k != "sum"})
     return counter
