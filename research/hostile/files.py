@@ -208,7 +208,9 @@ def _act(path: Path) -> None:
     elif hasattr(policy, "gains"):
         policy.act(0, np.zeros(policy.gains.shape[2]), rng)
     else:
-        policy.act(0, np.zeros(1), rng)
+        first = policy.stored["sizes"][0] if policy.weights is None else None
+        corner = policy.stored.get("scales", policy.stored.get("lows"))
+        policy.act(0, np.zeros(len(corner) if first is None else int(first)), rng)
 
 
 def _agent_cases() -> list[FileCase]:
