@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -82,3 +83,90 @@ def test_honest_files_pass_whatever_their_ratio(tmp_path: Path) -> None:
     assert isinstance(loaded, published.PublishedPolicy)
     assert loaded.version == 3
     assert published.load(path, most_bytes=1_000_000).version == 3
+
+
+def values(**more: Any) -> dict[str, Any]:
+    """A Q function whose features are monomials, up to degree 2 in 2 dimensions."""
+    return {
+        "format": np.int64(1),
+        "version": np.int64(0),
+        "kind": np.array("q"),
+        "features": np.array("polynomial"),
+        "scales": np.ones(2),
+        "clip": np.array(1.0),
+        "degree": np.int64(2),
+        "weights": np.zeros((2, 6)),
+        "epsilon": np.array(0.0),
+        "preference": np.arange(2),
+    } | more
+
+
+def test_a_policy_that_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
+    """60 degrees in 12 dimensions are 10^13 monomials, in a file of a few bytes."""
+    loaded = published.load(archive(tmp_path / "good", **values()))
+    assert loaded.act(0, [0.5, 0.5], np.random.default_rng(0)) == 0
+    for weights in (np.zeros((2, 1)), np.zeros((2, 6))):
+        path = archive(
+            tmp_path / "large", **values(scales=np.ones(12), degree=np.int64(60), weights=weights)
+        )
+        with pytest.raises(ValueError, match=r"weights of shape .* do not fit the features"):
+            published.load(path)
+    # As many weights as features, each of which is a list of up to 30,000 factors.
+    many = values(scales=np.ones(1), degree=np.int64(29_999), weights=np.zeros((2, 30_000)))
+    with pytest.raises(ValueError, match=r"acting would take 7\d{9} bytes, more than 134217728"):
+        published.load(archive(tmp_path / "long", **many))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"degree": np.int64(2**62)},
+        {"degree": np.int64(-1)},
+        {"degree": np.array([2])},
+        {"degree": np.array(2.0)},
+        {"scales": np.ones(())},
+        {"scales": np.zeros(2)},
+        {"clip": np.array(np.nan)},
+        {"features": np.array("none")},
+        {"epsilon": np.array(1.5)},
+        {"epsilon": np.array(np.nan)},
+        {"preference": np.arange(3)},
+        {"preference": np.array([0, 0])},
+        {"preference": np.array([0.0, 1.0])},
+        {"weights": np.zeros((2, 5))},
+        {"weights": np.zeros((0, 6))},
+        {"version": np.int64(-1)},
+    ],
+    ids=str,
+)
+def test_parts_that_do_not_fit_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no published policy"):
+        published.load(archive(tmp_path / "wrong", **values(**change)))
+
+
+def test_a_state_of_another_length_is_refused(tmp_path: Path) -> None:
+    policy = published.load(archive(tmp_path / "good", **values()))
+    with pytest.raises(ValueError, match="state must be a vector of 2 numbers"):
+        policy.act(0, [0.5], np.random.default_rng(0))
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(ValueError, match="is no regular file"):
+            published.load(path)
+    with pytest.raises(IsADirectoryError):
+        published.load(tmp_path)
+
+
+def test_other_ways_of_packing_are_refused(tmp_path: Path) -> None:
+    """The header of an entry packed by LZMA says how much memory is taken to unpack it."""
+    plain = archive(tmp_path / "plain", **table())
+    with (
+        zipfile.ZipFile(plain) as old,
+        zipfile.ZipFile(tmp_path / "packed", "w", zipfile.ZIP_LZMA) as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    with pytest.raises(ValueError, match="entries that no published policy has"):
+        published.load(tmp_path / "packed")

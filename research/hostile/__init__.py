@@ -10,6 +10,8 @@
 * :mod:`~research.hostile.values` has users whose values are anything at all;
 * :mod:`~research.hostile.corruption` and :mod:`~research.hostile.files` corrupt files
   that are read, and let writes fail;
+* :mod:`~research.hostile.loaders` reads many files in processes with little memory and time;
+  :mod:`~research.hostile.mutation` and :mod:`~research.hostile.hand_made` make them;
 * :mod:`~research.hostile.commands` attacks the command line.
 
 All of it draws with Hypothesis, so importing anything of it needs the extra ``dev``.

@@ -44,14 +44,17 @@ from research.hostile.small import (
 )
 from tacit import published
 from tacit.audit.watched_gate import difference, snapshot
+from tacit.privacy.counters import Counter
+from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import TacitError
+from tacit.simulation.compare import load_results
 from tacit.tabular.world import load_world
 
 
 def file_entries() -> list[EntryPoint]:
     """Files that are read back, corrupted, forged or swapped, and writes that fail."""
     return [
-        *(case.entry for case in _file_cases()),
+        *(case.entry for case in file_cases()),
         EntryPoint("writes that fail", _failures, _attempt_write, (OSError, TacitError)),
     ]
 
@@ -89,7 +92,7 @@ class FileCase:
     def attempt(self, done: tuple[Any, ...], folder: Path) -> None:
         """Writes, corrupts and reads."""
         whole = written(self)
-        others = [written(case) for case in _file_cases() if case.name != self.name]
+        others = [written(case) for case in file_cases() if case.name != self.name]
         data = corrupted(whole, done, others, self.forge)
         path = folder / f"file{self.suffix}"
         path.write_bytes(data)
@@ -113,13 +116,23 @@ def written(case: FileCase) -> bytes:
 
 
 @cache
-def _file_cases() -> tuple[FileCase, ...]:
+def file_cases() -> tuple[FileCase, ...]:
+    """Every kind of file that the package reads."""
     return (
         LEDGER,
         FileCase("Result.load", small_result().save, tacit.Result.load, forged_result),
         FileCase("Guarantee.from_json", _write_guarantee, _read_guarantee, forged_text),
         FileCase("load_world: .json", _write_json, load_world, forged_text, suffix=".json"),
         FileCase("load_world: .toml", _write_toml, load_world, not_forged, suffix=".toml"),
+        FileCase("load_results", _write_results, load_results, forged_text),
+        FileCase("Counter.load", _write_counter, Counter.load, forged_state, exact=True),
+        FileCase("curator: load", small_curator().save, _read_curator, forged_state, exact=True),
+        FileCase(
+            "Policy.load",
+            tacit.Policy.deterministic([[0, 1], [1, 0]], 2).publish,
+            tacit.Policy.load,
+            forged_archive,
+        ),
         *_policy_cases(),
         *_agent_cases(),
     )
@@ -155,6 +168,22 @@ def _write_toml(path: Path) -> None:
     )
 
 
+def _write_results(path: Path) -> None:
+    result = small_result().to_dict()
+    content = {"format": "tacit-runs", "version": 1, "results": {"a": [result], "b": [result]}}
+    path.write_text(json.dumps(content))
+
+
+def _write_counter(path: Path) -> None:
+    counter = tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 8, (2,), noise_seed=0)
+    counter.release(np.ones(2))
+    counter.save(path)
+
+
+def _read_curator(path: Path) -> None:
+    JointCurator.load(path)
+
+
 def _policy_cases() -> list[FileCase]:
     """A published policy of each kind, read by a device."""
     policies: dict[str, Any] = {"table": tacit.Policy.deterministic([[0, 1], [1, 0]], 2)}
@@ -179,14 +208,16 @@ def _act(path: Path) -> None:
     elif hasattr(policy, "gains"):
         policy.act(0, np.zeros(policy.gains.shape[2]), rng)
     else:
-        policy.act(0, np.zeros(1), rng)
+        first = policy.stored["sizes"][0] if policy.weights is None else None
+        corner = policy.stored.get("scales", policy.stored.get("lows"))
+        policy.act(0, np.zeros(len(corner) if first is None else int(first)), rng)
 
 
 def _agent_cases() -> list[FileCase]:
     """One agent of every family and every privacy model that the small agents have."""
     kinds: dict[tuple[str, str], Small] = {}
     for small in small_agents():
-        if hasattr(small.make, "save"):
+        if hasattr(small(), "save"):
             kinds.setdefault((small.family, type(small.privacy).__name__), small)
     return [_agent_case(small) for small in kinds.values()]
 

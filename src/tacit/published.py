@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import os
-import struct
+import stat
 import zipfile
-import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,17 +31,14 @@ from numpy.typing import ArrayLike, NDArray
 FORMAT = 1
 
 MOST_BYTES = 1 << 27
-"""What the arrays of a file may take in memory, by default: 128 MiB."""
+"""What the arrays of a file, and acting by it, may take in memory, by default: 128 MiB each."""
 
 _TOLERANCE = 1e-8
 # What names and shapes may add to the arrays themselves.
 _HEADERS = 1 << 16
 _TOO_LARGE = "too large: its arrays take more than {} bytes (see most_bytes)"
-# What reading a damaged archive from memory can raise.
-_DAMAGE = (
-    *(ValueError, TypeError, KeyError, EOFError, OSError, RuntimeError, OverflowError),
-    *(MemoryError, struct.error, zipfile.BadZipFile, zlib.error),
-)
+# More than any published policy has: arrays, coordinates of a state, layers of a network.
+_MOST_ARRAYS, _MOST_COORDINATES, _MOST_LAYERS = 64, 4096, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +91,10 @@ class PublishedValues:
     def values(self, state: ArrayLike) -> NDArray[np.float64]:
         """The values of all actions in a state."""
         x = np.asarray(state, dtype=np.float64)
-        if x.ndim != 1:
-            raise ValueError(f"state must be a vector, got shape {x.shape}")
+        stored = self.stored
+        size = int(stored["sizes"][0]) if self.weights is None else len(_corner(stored))
+        if x.shape != (size,):
+            raise ValueError(f"state must be a vector of {size} numbers, got shape {x.shape}")
         if self.weights is None:
             return network(x, self.stored["sizes"].tolist(), self.stored["theta"])
         # Not a matrix product, which may round equal sums differently.
@@ -192,37 +191,63 @@ def load(
     Args:
         path: of the file.
         most_bytes: how much its arrays may take in memory. Archives can be compressed a
-            thousandfold: without a limit a small file of a stranger fills a device.
+            thousandfold: without a limit a small file of a stranger fills a device. A policy
+            that takes more to act by is refused as well.
 
     Raises:
-        ValueError: the file is damaged, foreign, too large, or of a format that this loader cannot
-            read.
+        ValueError: the file is damaged, foreign, too large, no regular file, or of a format that
+            this loader cannot read.
         OSError: it cannot be opened; a missing one is a FileNotFoundError.
     """
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size > most_bytes + _HEADERS:
-            raise ValueError(f"{os.fspath(path)!r} is {_TOO_LARGE.format(most_bytes)}")
-        data = file.read()
+    data = _read(path, most_bytes)
     try:
-        _check_size(data, most_bytes)
-        archive = np.load(io.BytesIO(data), allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("it is no npz archive")
-        with archive:
-            return _decode({name: archive[name] for name in archive.files})
-    except _DAMAGE as error:
+        return _decode(_arrays(data, most_bytes), most_bytes)
+    except Exception as error:  # NumPy and zipfile may raise anything; the file is to blame
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{os.fspath(path)!r} is no published policy: {reason}") from error
+        short = (reason or type(error).__name__)[:500]
+        raise ValueError(f"{os.fspath(path)!r} is no published policy: {short}") from error
 
 
-def _check_size(data: bytes, most_bytes: int) -> None:
-    """Refuses before anything is inflated; nothing is inflated beyond what its entry says."""
-    if not data.startswith(b"PK"):  # no archive, so nothing in it is larger than it is itself
-        return
+def _read(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """All of a regular file; a FIFO is not waited for, and a device not read."""
+    name, more = os.fspath(path), getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    with open(path, "rb", opener=lambda file, flags: os.open(file, flags | more)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{name!r} is no regular file")
+        if status.st_size > most_bytes + _HEADERS:
+            raise ValueError(f"{name!r} is {_TOO_LARGE.format(most_bytes)}")
+        return file.read(status.st_size) or b""
+
+
+def _arrays(data: bytes, most_bytes: int) -> dict[str, NDArray[Any]]:
+    """The arrays of an archive, all of whose sizes are checked before anything is inflated."""
+    if not data.startswith(b"PK"):
+        raise ValueError("it is no npz archive")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        size = sum(entry.file_size for entry in archive.infolist())
-    if size > most_bytes + _HEADERS:
-        raise ValueError(_TOO_LARGE.format(most_bytes))
+        entries = archive.infolist()
+        # Nothing is inflated beyond what its entry says. Other methods may take any memory.
+        if sum(entry.file_size for entry in entries) > most_bytes + _HEADERS:
+            raise ValueError(_TOO_LARGE.format(most_bytes))
+        methods = {entry.compress_type for entry in entries}
+        if len(entries) > _MOST_ARRAYS or methods - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise ValueError("it has entries that no published policy has")
+        return {e.filename.removesuffix(".npy"): _array(archive.read(e)) for e in entries}
+
+
+def _array(data: bytes) -> NDArray[Any]:
+    """One array, if its shape is that of its bytes: else memory is taken for what is not there."""
+    file = io.BytesIO(data)
+    major = np.lib.format.read_magic(file)[0]
+    read = (
+        np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    )
+    shape, fortran, dtype = read(file)
+    if dtype.kind not in "biufU" or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise ValueError(f"an array of {dtype} and shape {shape} does not fit its bytes")
+    return np.frombuffer(data, dtype, offset=file.tell()).reshape(
+        shape, order="F" if fortran else "C"
+    )
 
 
 def check(
@@ -237,9 +262,9 @@ def check(
                 f"actions must be integers of shape (horizon, states), "
                 f"got {actions.dtype} of shape {actions.shape}"
             )
-        bad = np.argwhere((actions < 0) | (actions >= n_actions))
-        if len(bad):
-            step, state = bad[0].tolist()
+        bad = (actions < 0) | (actions >= n_actions)
+        if bad.any():
+            step, state = map(int, np.unravel_index(int(bad.argmax()), bad.shape))
             raise ValueError(
                 f"actions[{step}, {state}] must be in 0..{n_actions - 1}, "
                 f"got {int(actions[step, state])}"
@@ -259,7 +284,7 @@ def _check_probabilities(table: NDArray[np.float64], n_actions: int) -> None:
     # A row with a NaN fails the comparison of its sum.
     good = (table >= 0).all(axis=2) & (np.abs(table.sum(axis=2) - 1.0) <= _TOLERANCE)
     if not good.all():
-        step, state = np.argwhere(~good)[0].tolist()
+        step, state = map(int, np.unravel_index(int(good.argmin()), good.shape))
         raise ValueError(
             f"probabilities[{step}, {state}] must be non-negative and sum to 1, "
             f"got {table[step, state].tolist()}"
@@ -267,35 +292,120 @@ def _check_probabilities(table: NDArray[np.float64], n_actions: int) -> None:
 
 
 def _decode(
-    stored: dict[str, NDArray[Any]],
+    stored: dict[str, NDArray[Any]], most_bytes: int
 ) -> PublishedPolicy | PublishedGains | PublishedValues:
-    form = int(stored["format"])
+    form = _whole(stored, "format")
     if form != FORMAT:
         raise ValueError(f"its format is {form}; this loader reads {FORMAT}")
-    for array in stored.values():
-        array.setflags(write=False)
-    kind, version = str(stored.get("kind", "table")), int(stored["version"])
+    kind, version = str(stored.get("kind", "table")), _whole(stored, "version")
     if kind == "table":
         probabilities, actions = stored.get("probabilities"), stored.get("actions")
-        n_actions = int(stored["n_actions"])
+        n_actions = _whole(stored, "n_actions")
         check(probabilities, actions, n_actions)
         return PublishedPolicy(probabilities, actions, n_actions, version)
     if kind == "gains":
         _check_numbers("gains", stored["gains"], 3)
-        return PublishedGains(stored["gains"], float(stored["noise"]), version)
+        return PublishedGains(stored["gains"], _number(stored, "noise"), version)
     if kind not in ("q", "network"):
         raise ValueError(f"its kind is {kind!r}; this loader does not know it")
-    order = tuple(stored["preference"].tolist())
-    if sorted(order) != list(range(len(order))):
-        raise ValueError("preference must hold every action once")
+    order = stored["preference"]
+    if order.ndim != 1 or order.dtype.kind not in "iu" or not len(order):
+        raise ValueError("preference must be a list of actions")
     numbers = stored["weights" if kind == "q" else "theta"]
     _check_numbers("weights" if kind == "q" else "theta", numbers, 2 if kind == "q" else 1)
-    weights = numbers if kind == "q" else None
-    return PublishedValues(weights, float(stored["epsilon"]), order, stored, version)
+    if kind == "q":
+        _check_features(stored, len(order), most_bytes)
+    else:
+        _check_network(stored, len(order))
+    if not np.array_equal(np.sort(order), np.arange(len(order))):
+        raise ValueError("preference must hold every action once")
+    epsilon, first = _number(stored, "epsilon", 1.0), tuple(order.tolist())
+    return PublishedValues(numbers if kind == "q" else None, epsilon, first, stored, version)
+
+
+def _check_features(stored: dict[str, NDArray[Any]], actions: int, most_bytes: int) -> None:
+    """Whether the map has as many features as there are weights, and can be evaluated."""
+    kind, count = str(stored["features"]), stored["weights"].shape[1]
+    names = ("scales",) if kind == "polynomial" else ("lows", "highs")
+    for name in names:
+        _check_numbers(name, stored[name], 1)
+    dimension, degree = len(_corner(stored)), 0
+    if {len(stored[name]) for name in names} != {dimension} or dimension > _MOST_COORDINATES:
+        raise ValueError(
+            f"{' and '.join(names)} must have as many numbers as a state, at most "
+            f"{_MOST_COORDINATES}"
+        )
+    if kind == "grid":
+        points = stored["shape"]
+        if points.shape != (dimension,) or points.dtype.kind not in "iu" or (points < 1).any():
+            raise ValueError("shape must be a number of points along each coordinate")
+        size = math.prod(points.tolist())
+    elif kind in ("polynomial", "fourier"):
+        # There are more features than the degree, so a number beyond them need not be counted.
+        degree = min(_whole(stored, "degree"), count)
+        size = (
+            (degree + 1) ** dimension if kind == "fourier" else _monomials(dimension, degree, count)
+        )
+    else:
+        raise ValueError(f"its features are {kind!r}; this loader does not know them")
+    if kind == "polynomial":
+        if not (stored["scales"] > 0).all():
+            raise ValueError("scales must be positive")
+        _number(stored, "clip")
+    elif not (stored["lows"] < stored["highs"]).all():
+        raise ValueError("lows must be less than highs")
+    if (actions, size) != stored["weights"].shape:
+        raise ValueError(f"weights of shape {stored['weights'].shape} do not fit the features")
+    # Products along each coordinate, and one for each weight; a monomial lists its factors.
+    needed = 8 * size * (actions + 4) + (size * (8 * degree + 200) if kind == "polynomial" else 0)
+    if needed > most_bytes:
+        raise ValueError(
+            f"acting would take {needed} bytes, more than {most_bytes} (see most_bytes)"
+        )
+
+
+def _monomials(dimension: int, degree: int, most: int) -> int:
+    """How many there are up to a degree, or some number above ``most``."""
+    small, large, found = *sorted((dimension, degree)), 1
+    for i in range(1, small + 1):
+        found = found * (large + i) // i
+        if found > most:
+            break
+    return found
+
+
+def _check_network(stored: dict[str, NDArray[Any]], actions: int) -> None:
+    array = stored["sizes"]
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not 2 <= len(array) <= _MOST_LAYERS:
+        raise ValueError(f"sizes must be those of at most {_MOST_LAYERS} layers")
+    sizes = array.tolist()
+    needed = sum((below + 1) * above for below, above in itertools.pairwise(sizes))
+    if min(sizes) < 1 or sizes[-1] != actions or stored["theta"].shape != (needed,):
+        raise ValueError("theta, sizes and preference do not fit each other")
+
+
+def _corner(stored: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """An array with a number for each coordinate of a state."""
+    return stored["scales" if str(stored["features"]) == "polynomial" else "lows"]
+
+
+def _whole(stored: dict[str, NDArray[Any]], name: str) -> int:
+    array = stored[name]
+    if array.shape != () or array.dtype.kind not in "iu" or array < 0:
+        raise ValueError(f"{name} must be a whole number of at least 0")
+    return int(array)
+
+
+def _number(stored: dict[str, NDArray[Any]], name: str, most: float = math.inf) -> float:
+    array = stored[name]
+    if array.shape != () or array.dtype.kind not in "iuf" or not 0 <= array <= most:
+        raise ValueError(f"{name} must be a number from 0 to {most}")
+    return float(array)
 
 
 def _check_numbers(name: str, array: NDArray[Any], axes: int) -> None:
-    if array.ndim != axes or array.dtype.kind != "f" or not np.isfinite(array).all():
+    right = array.ndim == axes and array.dtype.kind == "f" and 0 not in array.shape
+    if not right or not np.isfinite(array).all():
         raise ValueError(
             f"{name} must be finite floats with {axes} axes, got {array.dtype} of shape "
             f"{array.shape}"

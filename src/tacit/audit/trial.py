@@ -25,6 +25,7 @@ from tacit.core.world import Data, World
 from tacit.privacy.budget import Budget
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import CheckFailed, TacitError, require
+from tacit.privacy.files import read_file
 from tacit.privacy.models import PrivacyModel
 from tacit.privacy.statistic import Block, Statistic
 
@@ -155,7 +156,7 @@ class Trial:
             # Files may say when they were written.
             with frozen_clock():
                 agent.publish(path)
-            return digest_of(path.read_bytes())
+            return digest_of(read_file(path, "state"))
         except (TacitError, OSError) as error:
             return repr(error)
 

@@ -6,8 +6,6 @@ what the curator knows: these commands are for whoever keeps the file.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +22,7 @@ from tacit.cli.ledger_account import (
 from tacit.cli.options import asked
 from tacit.cli.output import print_help_if_alone, print_json
 from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.files import open_regular, parse_json, read_file
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
@@ -111,7 +110,7 @@ def verify(file: FileArgument, as_json: options.Json = False) -> None:
     torn = 0
     if ledger is not None:
         # What comes after the last whole line.
-        torn = len(Path(file).read_bytes().rpartition(b"\n")[2])
+        torn = len(read_file(file, "ledger").rpartition(b"\n")[2])
     simulated = [] if ledger is None else simulated_runs(ledger)
     if as_json:
         entries = None if ledger is None else ledger.sequence
@@ -177,13 +176,13 @@ def _check_kind(file: str) -> None:
     """Refuses a file that is no ledger, or one of a later release: it is not for us to judge."""
     from tacit.privacy.ledger import FORMAT_VERSION, PEOPLE_VERSION
 
-    with open(file, "rb") as opened:
+    with open(open_regular(file), "rb") as opened:
         first = opened.readline(1 << 16)
     if _MARK not in first:
         raise CorruptFile(f"{file!r} is not a Tacit ledger")
     try:
-        version = json.loads(first)["version"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        version = parse_json(first)["version"]
+    except (ValueError, KeyError, TypeError):
         return  # a damaged first line, which has a name
     readable = (FORMAT_VERSION, PEOPLE_VERSION)
     if isinstance(version, int) and version > max(readable):

@@ -45,6 +45,7 @@ from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.world import ServedPart, World
 from tacit.privacy.arguments import MOST_USERS, instance_of, row_ids, whole_number
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument, TacitError
+from tacit.privacy.files import MALFORMED
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.statistic import Block, Floats, Ints
 from tacit.privacy.storage import read_state, write_state
@@ -59,8 +60,6 @@ WHY = (
 _RMSPROP = (0.99, 1e-8)  # PyTorch's decay and floor.
 # What a save changes.
 _CHANGED = ("served", "_state", "_policy", "_greedy")
-# What a save can raise whose checksum is right, but which no agent wrote.
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +335,7 @@ class PrintedFunctionalQ:
             self._restore(state.meta, state.arrays)
         except BaseException as error:
             vars(self).update(before)
-            if isinstance(error, _MALFORMED) and not isinstance(error, TacitError):
+            if isinstance(error, MALFORMED) and not isinstance(error, TacitError):
                 raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
             raise
         return self

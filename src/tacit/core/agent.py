@@ -35,24 +35,25 @@ from tacit.privacy.errors import (
     TacitError,
 )
 from tacit.privacy.exact import ExactNoise
+from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise, saved_source
+from tacit.privacy.owner import Uncopyable
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.storage import read_state, write_state
 
-# What a save can raise whose checksum is right, but which no agent of this release wrote.
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)
-
 
 @final
-class Agent:
+class Agent(Uncopyable):
     """Serves users, keeps their data, and publishes.
 
     What its algorithm makes public of itself can be read here too: ``agent.why``,
     ``agent.schedule``, ``agent.served``, ``agent.q_values``. For the arguments see
     :class:`tacit.core.kinds.Serving`.
     """
+
+    why_single = "an agent cannot be copied: two copies would spend one budget twice"
 
     def __init__(
         self,
@@ -305,26 +306,33 @@ class Agent:
                 self._curator.restart(self.served, source)
                 self._curator.participants.restore(state.meta, state.arrays)
         except BaseException as error:
-            self._curator, self._stream = before[:2]
-            self._session.restore(*before[2:])
-            if isinstance(self._curator, JointCurator):
-                self._curator.attach(self._dump)
-            if isinstance(error, _MALFORMED) and not isinstance(error, TacitError):
+            self._put_back(before)
+            if isinstance(error, MALFORMED) and not isinstance(error, TacitError):
                 raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
             raise
         try:
             self._catch_up()
-        except _MALFORMED as error:
+        except MALFORMED as error:
             if isinstance(error, TacitError):
                 raise
+            self._put_back(before)
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from error
         return self
+
+    def _put_back(self, before: tuple[Curator, JointStream | None, dict[str, Any], Any]) -> None:
+        """As it was before a save was refused."""
+        self._curator, self._stream = before[:2]
+        self._session.restore(*before[2:])
+        if isinstance(self._curator, JointCurator):
+            self._curator.attach(self._dump)
 
     def _catch_up(self) -> None:
         """Finishes the round that a crash came into."""
         if isinstance(self._curator, JointCurator) and self._session.saw(
             self._curator.last_release
         ):
+            if not self._algorithm.block_users:
+                raise ValueError("a round after the last one")
             # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
             # an algorithm needs, their block is lost and the run goes on.
             with contextlib.suppress(BudgetExceeded):

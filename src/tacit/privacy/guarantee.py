@@ -34,6 +34,7 @@ from typing import Any, Literal
 from tacit.privacy.arguments import checked_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.files import check_size, parse_json
 from tacit.privacy.gaussian_dp import delta_from_mu
 
 _FORMAT = "tacit-guarantee"
@@ -296,7 +297,8 @@ class Guarantee:
     def from_json(cls, text: str) -> "Guarantee":
         """The inverse of :meth:`to_json`; a CorruptFile where it is none."""
         try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            check_size("a guarantee", len(text), "guarantee")
+            values = parse_json(text)
+        except ValueError as error:
             raise CorruptFile(f"a guarantee that is not JSON: {error}") from error
         return cls.from_dict(values)

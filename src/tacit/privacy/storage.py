@@ -14,7 +14,8 @@ not even while it is being written.
 
 **Not guaranteed.** The checksum detects damage, not a forger: whoever can write the file can
 also compute its checksum. A process killed during a write can leave a temporary file
-``.tacit-*.tmp`` (as private as the file itself) in the directory; it may be deleted.
+``.tacit-*.tmp`` (as private as the file itself) in the directory. It is removed when the file is
+next written or read on the same machine; see :mod:`tacit.privacy.files`.
 """
 
 import contextlib
@@ -22,7 +23,6 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +33,14 @@ from numpy.typing import NDArray
 
 from tacit.privacy.arguments import FilePath
 from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.files import (
+    MALFORMED,
+    open_regular,
+    parse_json,
+    read_file,
+    remove_orphans,
+    temporary_name,
+)
 
 JSON: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 """What metadata may hold. Integers have any size; NaN and infinities are refused."""
@@ -99,19 +107,14 @@ def read_state(path: FilePath, kind: str) -> State:
     The checksum is compared before anything is parsed. It detects damage, not a forger. A file that
     is foreign, damaged, of another kind or newer is a CorruptFile.
     """
-    with open(path, "rb") as file:
-        # A foreign file, however large, is refused before it is loaded.
-        foreign = file.read(len(_MAGIC)) != _MAGIC
-        file.seek(0)
-        data = b"" if foreign else file.read()
-    if foreign:
-        raise CorruptFile(f"{os.fspath(path)!r}: not a Tacit state file")
+    # A foreign file, however large, is refused before it is loaded.
+    data = read_file(path, "state", _MAGIC)
     try:
         return _decode(data, kind)
-    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise CorruptFile(f"{os.fspath(path)!r}: the header is malformed") from error
     except ValueError as error:
         raise CorruptFile(f"{os.fspath(path)!r}: {error}") from error
+    except MALFORMED as error:
+        raise CorruptFile(f"{os.fspath(path)!r}: the header is malformed") from error
 
 
 def write_atomic(path: FilePath, data: bytes, mode: int, *, replace: bool = True) -> None:
@@ -128,8 +131,7 @@ def write_atomic(path: FilePath, data: bytes, mode: int, *, replace: bool = True
             f"path={os.fspath(path)!r} is a ledger, and no ledger is ever overwritten: choose "
             "another name"
         )
-    directory = os.path.dirname(os.fspath(path)) or "."
-    temporary = os.path.join(directory, f".tacit-{secrets.token_hex(8)}.tmp")
+    directory, temporary = os.path.dirname(os.fspath(path)) or ".", temporary_name(path)
     # O_BINARY exists on Windows alone, where line endings would be translated without it.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(temporary, flags, mode)
@@ -147,15 +149,14 @@ def write_atomic(path: FilePath, data: bytes, mode: int, *, replace: bool = True
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
     _sync_directory(directory)
+    remove_orphans(path)
 
 
 def _is_ledger(path: FilePath) -> bool:
-    if not os.path.isfile(path):  # what is no file is left to the rename
-        return False
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             return file.read(len(_LEDGER)) == _LEDGER
-    except OSError:  # a file that we cannot read is none of ours
+    except (OSError, CorruptFile):  # what we cannot read is none of ours; the rename will say so
         return False
 
 
@@ -197,8 +198,8 @@ def _header_bytes(header: dict[str, Any]) -> bytes:
     try:
         text = json.dumps(header, sort_keys=True, allow_nan=False, ensure_ascii=False)
         # json.dumps turns tuples into lists and keys into strings without a word.
-        exact = json.loads(text) == header
         encoded = text.encode()
+        exact = parse_json(encoded) == header
     except UnicodeEncodeError as error:
         raise InvalidArgument("meta holds text with unpaired surrogates") from error
     except (TypeError, ValueError, RecursionError) as error:
@@ -221,7 +222,7 @@ def _decode(data: bytes, kind: str) -> State:
     start = _PREFIX.size + length
     if start > end:
         raise ValueError("the header reaches beyond the end of the file")
-    header = json.loads(data[_PREFIX.size : start].decode())
+    header = parse_json(data[_PREFIX.size : start])
     if header["kind"] != kind:
         raise ValueError(f"it holds a state of kind {header['kind']!r}, not {kind!r}")
     if type(header["meta"]) is not dict:

@@ -17,7 +17,8 @@ from typing import Any
 from tacit.core.world import World
 from tacit.finite.world import FiniteWorld
 from tacit.privacy.arguments import instance_of, whole_number
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.files import MALFORMED, parse_json, read_file
 from tacit.privacy.models import Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.registry import AgentChoice, build_world
@@ -109,21 +110,23 @@ _MEDIANS = ("users_to_90_median", "greedy_users_to_90_median", "score_median")
 
 def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
     """The results of each label in a file that :meth:`Comparison.save` wrote."""
-    with open(path, "rb") as file:
-        data = file.read()
+    data = read_file(path, "result")
     try:
-        content = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        content = parse_json(data)
+    except ValueError as error:
         raise InvalidArgument(f"{os.fspath(path)!r} is not JSON: {error}") from error
     known = isinstance(content, dict) and content.get("format") == _FORMAT
     if not known or content.get("version") != _VERSION:
         raise InvalidArgument(
             f"{os.fspath(path)!r} must be a file of runs, version {_VERSION}, and is not"
         )
-    return {
-        label: [Result.from_dict(result) for result in results]
-        for label, results in content["results"].items()
-    }
+    try:
+        return {
+            label: [Result.from_dict(result) for result in results]
+            for label, results in content["results"].items()
+        }
+    except (CorruptFile, *MALFORMED) as error:
+        raise CorruptFile(f"{os.fspath(path)!r}: not a file of runs ({error})") from error
 
 
 def compare(

@@ -12,7 +12,8 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.files import MALFORMED, only_numbers, parse_json, read_file
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.storage import write_atomic
 
@@ -294,13 +296,15 @@ class Result:
             raise CorruptFile(f"version is {version!r}, but this release reads {_VERSION} only")
         expected = {*cls.__dataclass_fields__, "format", "version", "summary"}
         if wrong := expected ^ values.keys():
-            raise CorruptFile(f"missing or unknown in a result: {', '.join(sorted(wrong))}")
+            raise CorruptFile(f"missing or unknown in a result: {_short_list(wrong)}")
         fields = {name: values[name] for name in cls.__dataclass_fields__}
+        if not all(only_numbers(fields[name]) for name in ("served", "values", "greedy_values")):
+            raise CorruptFile("a result holds values that are no numbers")
         if fields["guarantee"] is not None:
             fields["guarantee"] = Guarantee.from_dict(fields["guarantee"])
         try:
             return cls(**fields)
-        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        except MALFORMED as error:
             raise CorruptFile(f"a result holds a value that is not valid: {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -312,10 +316,9 @@ class Result:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
         """Reads what :meth:`save` wrote; a CorruptFile is foreign, damaged, or newer than this."""
-        with open(path, "rb") as file:
-            data = file.read()
+        data = read_file(path, "result")
         try:
-            content = json.loads(data)
+            content = parse_json(data)
             if not isinstance(content, dict) or content.get("format") != _FORMAT:
                 raise CorruptFile("this is not a result")
             # The version comes first: a newer one may have another checksum.
@@ -324,7 +327,7 @@ class Result:
             return cls.from_dict(content)
         except CorruptFile as error:
             raise CorruptFile(f"{os.fspath(path)!r}: {error}") from error
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not JSON: {error}") from error
 
     def plot(self, path: str | os.PathLike[str]) -> None:
@@ -374,6 +377,11 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidArgument(f"{name} is {value!r}, but must be a text that is not empty")
     return value
+
+
+def _short_list(names: Iterable[str]) -> str:
+    """Names that a file may have chosen."""
+    return textwrap.shorten(", ".join(sorted(map(str, names))), 500)
 
 
 def _or_never(users: int | None) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tomllib
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from numpy.typing import ArrayLike
 from tacit.core.sizes import Floats, check_size, numbers
 from tacit.finite.model import FiniteModel
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.files import MALFORMED, only_numbers, parse_json, parse_toml, read_file
 
 
 class TabularWorld(FiniteWorld):
@@ -76,11 +76,12 @@ def load_world(path: str | os.PathLike[str]) -> TabularWorld:
     try:
         if file.suffix not in (".json", ".toml"):
             raise InvalidArgument(f"the name must end in .json or .toml, got {file.name!r}")
-        text = file.read_text(encoding="utf-8")
-        described = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+        data = read_file(path, "world")
+        described = parse_json(data) if file.suffix == ".json" else parse_toml(data)
         return _from_description(described, default_name=file.stem)
-    except (ValueError, TypeError) as error:
-        raise InvalidArgument(f"{os.fspath(path)!r} describes no world: {error}") from error
+    except (CorruptFile, *MALFORMED) as error:
+        reason = textwrap.shorten(str(error), 500)
+        raise InvalidArgument(f"{os.fspath(path)!r} describes no world: {reason}") from error
 
 
 def _from_description(described: Any, default_name: str) -> TabularWorld:
@@ -100,7 +101,12 @@ def _from_description(described: Any, default_name: str) -> TabularWorld:
             raise InvalidArgument(
                 f"rewards must have 'values' and 'probabilities', got {sorted(rewards)}"
             )
-        arguments["rewards"] = (rewards["values"], rewards["probabilities"])
+        rewards = [rewards["values"], rewards["probabilities"]]
+        arguments["rewards"] = tuple(rewards)
+    tables = {"transitions": arguments["transitions"], "rewards": rewards}
+    for name, table in (tables | {"start": arguments.get("start", 0)}).items():
+        if not only_numbers(table):
+            raise InvalidArgument(f"{name} must be numbers alone")
     return TabularWorld(**arguments)
 
 

@@ -39,6 +39,7 @@ from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Grid, Ints
 from tacit.privacy.counters.items import Items
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import ExactNoise, check_scale, exact_words
+from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource, safe_scale, saved_source
 from tacit.privacy.owner import Owner, Uncopyable
@@ -282,7 +283,7 @@ class Counter(Uncopyable, ABC):
             kind = ExactNoise if state.meta["exact"] else Noise
             source = kind.from_state(state.meta["noise"])
             return revive_counter(state.meta, state.arrays, source)
-        except (KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved counter ({error})") from None
 
     def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -408,6 +409,9 @@ def revive_counter(
     meta: dict[str, Any], arrays: dict[str, NDArray[Any]], source: NoiseSource
 ) -> Counter:
     """The counter that :meth:`Counter.dump` described."""
+    # A symmetric item of n^2 entries is kept as n (n + 1) / 2 of them.
+    if math.prod(meta["shape"]) > 2 * arrays["sum"].size:
+        raise ValueError("the sum does not have the shape of an item")
     counter = _KINDS[meta["counter"]](
         sensitivity=meta["sensitivity"],
         releases=meta["releases"],
@@ -429,6 +433,8 @@ def revive_counter(
     counter.why = meta["why"]
     counter.released = meta["released"]
     counter._reach = meta["sizes"]
+    if arrays["sum"].shape != counter._sum.shape:
+        raise ValueError("the sum does not have the shape of an item")
     counter._sum = arrays["sum"].astype(counter._number)
     counter._restore(meta["values"], {k: a.copy() for k, a in arrays.items() if k != "sum"})
     return counter

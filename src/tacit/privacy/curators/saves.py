@@ -20,6 +20,7 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import CorruptFile, DoubleSpend, InvalidArgument
 from tacit.privacy.exact import ExactNoise, noise_source
+from tacit.privacy.files import MALFORMED
 from tacit.privacy.ledger.ledger import open_again
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
@@ -114,7 +115,7 @@ def read_curator(
         )
         _fill(curator, meta, arrays)
         mark = SaveMark(meta["ledger"], meta["token"], meta["after"], meta.get("run", ""))
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except MALFORMED as error:
         raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
     if source is not None:
         curator._source = noise_source(curator.privacy.exact, None, source)

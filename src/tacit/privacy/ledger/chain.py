@@ -11,11 +11,11 @@ import errno
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tacit.privacy.errors import CorruptFile
+from tacit.privacy.files import MALFORMED, check_size, open_regular, parse_json
 
 try:
     import fcntl
@@ -50,7 +50,7 @@ class ChainedFile:
         """Holds the file's lock."""
         if fcntl is None:
             raise OSError(errno.ENOTSUP, "a ledger needs POSIX file locks (fcntl.flock)")
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND if append else os.O_RDONLY)
+        descriptor = open_regular(self.path, os.O_RDWR | os.O_APPEND if append else os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if append else fcntl.LOCK_SH)
             try:
@@ -67,8 +67,6 @@ class ChainedFile:
     def unread(self, descriptor: int) -> tuple[list[bytes], bytes]:
         """The lines that were appended since the last reading, and a torn one behind them."""
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise CorruptFile(f"{self.path!r}: not a file, so not a Tacit ledger")
         if found.st_size < self.end:
             raise CorruptFile(f"{self.path!r}: shorter than when it was last read")
         with open(descriptor, "rb", closefd=False) as file:
@@ -76,17 +74,18 @@ class ChainedFile:
             # By the chain of hashes it stands for all lines before it.
             if file.read(len(self._last)) != self._last:
                 raise CorruptFile(f"{self.path!r}: not the file that was last read")
-            *lines, torn = file.read().split(b"\n")
+            size = check_size(self.path, found.st_size - self.end, "ledger")
+            *lines, torn = file.read(size).split(b"\n")
         return [line + b"\n" for line in lines], torn
 
     def record(self, line: bytes) -> tuple[dict[str, Any], str]:
         """What the next line says, and its hash, if it continues the chain."""
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             digest = record.pop("hash")
             # Compared as bytes, so that not even white space can be edited.
             intact = seal(record, self._hash) == line
-        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        except MALFORMED as error:
             raise CorruptFile(f"{self.where} is not a line of a Tacit ledger") from error
         if not intact:
             raise CorruptFile(f"{self.where} was altered, or a line before it was removed or moved")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tacit.privacy.errors import CorruptFile, DoubleSpend
+from tacit.privacy.files import MALFORMED, remove_orphans
 from tacit.privacy.ledger.books import Books
 from tacit.privacy.ledger.chain import ChainedFile
 from tacit.privacy.ledger.header import Header
@@ -29,6 +30,7 @@ class Journal:
         self._ended: int | None = None  # where this run ended, because another process resumed it
         with self.locked(append=False):
             pass
+        remove_orphans(path)
         self._ended = None  # resumes of the past are not the end of this object's run
 
     @property
@@ -110,7 +112,7 @@ class Journal:
                 self.books.enter(record, where)
             else:
                 self.books = Books(self.path, Header.of(record))
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
+        except MALFORMED as error:
             raise CorruptFile(f"{where} cannot be read by this release") from error
         self._file.accept(line, digest)
 

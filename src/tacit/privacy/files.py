@@ -1,0 +1,197 @@
+"""The one door through which the package opens files that somebody else may have made.
+
+Only regular files are read (by way of symbolic links, too). A FIFO, a device, a directory or a
+socket is refused at once, a file larger than the limit of its kind before it is read, and text that
+is nested too deeply, or has more keys than any of our files, before it is parsed. So what a small
+file can take of memory and time is a small multiple of its size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import stat
+import tomllib
+from typing import Any
+
+import numpy as np
+
+from tacit.privacy.arguments import FilePath
+from tacit.privacy.errors import CorruptFile
+
+MOST_BYTES = {
+    "state": 8 << 30,
+    "ledger": 4 << 30,
+    "result": 256 << 20,
+    "world": 64 << 20,
+    "guarantee": 1 << 20,
+}
+"""How large a file of each kind may be. Whoever has larger ones may change the numbers."""
+
+MOST_LEVELS = 64
+"""How deeply lists and tables may be nested."""
+
+MOST_KEYS = 1000
+"""Of a TOML file, headers of tables included."""
+
+MOST_KEY_PARTS = 16
+"""Of a dotted key in TOML: what its parser keeps grows with the square of them."""
+
+MALFORMED = (
+    *(KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError),
+    RecursionError,
+)
+"""What a file can raise whose form is right, but which no release of ours wrote."""
+
+# Strings, also those that never end: what is in them is no bracket.
+_JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_TOML_QUIET = re.compile(
+    rb'"""(?:[^"\\]++|\\.|"(?!""))*+"{0,5}'
+    rb"|'''(?:[^']++|'(?!''))*+'{0,5}"
+    rb'|"(?:[^"\\\n]++|\\[^\n])*+"?'
+    rb"|'[^'\n]*+'?"
+    rb"|#[^\n]*+",
+    re.DOTALL,
+)
+_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_BUT_MARKS = bytes(set(range(256)) - set(b"[]{}=.,\n"))
+_DEEP = f"it is nested more than {MOST_LEVELS} levels deep"
+
+
+def open_regular(path: FilePath, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a regular file; never waits for anybody, as opening a FIFO would."""
+    for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"):  # as far as there are such
+        flags |= getattr(os, name, 0)
+    descriptor = os.open(path, flags)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+        raise CorruptFile(f"{os.fspath(path)!r}: not a regular file")
+    return descriptor
+
+
+def read_file(path: FilePath, kind: str, magic: bytes = b"") -> bytes:
+    """All of a regular file of a kind; nothing is read of one that is too large or begins wrong."""
+    name = os.fspath(path)
+    with open(open_regular(path), "rb") as file:
+        if magic and file.read(len(magic)) != magic:
+            raise CorruptFile(f"{name!r}: not a Tacit {kind} file")
+        size = check_size(name, os.fstat(file.fileno()).st_size, kind)
+        file.seek(0)
+        # It may be no file on a disk, whose size is only known when it is read.
+        data = file.read(size + 1) or b""
+    if len(data) > size:
+        raise CorruptFile(f"{name!r}: it grew while it was read")
+    remove_orphans(path)
+    return data
+
+
+def check_size(path: str, size: int, kind: str) -> int:
+    """Refuses what is too large to be read."""
+    most = MOST_BYTES[kind]
+    if size > most:
+        raise CorruptFile(
+            f"{path!r}: {size:,} bytes, and a {kind} may have {most:,} "
+            f"(see tacit.privacy.files.MOST_BYTES)"
+        )
+    return size
+
+
+# Text.
+
+
+def parse_json(text: bytes | str) -> Any:
+    """The value of a JSON text in UTF-8; a ValueError where it is none, or nested too deeply."""
+    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    if data.count(b"[") + data.count(b"{") > MOST_LEVELS:
+        levels = _levels(_JSON_STRING.sub(b"", data).translate(None, _BUT_BRACKETS))
+        if levels.max(initial=0) > MOST_LEVELS:
+            raise ValueError(_DEEP)
+    # Decoded here: the parser would guess an encoding, in which strings may end elsewhere.
+    return json.loads(data.decode() if isinstance(text, bytes) else text)
+
+
+def parse_toml(data: bytes) -> dict[str, Any]:
+    """The table of a TOML text; a ValueError where it is none, too deep, or has too many keys."""
+    marks = _TOML_QUIET.sub(b"", data.replace(b"\r\n", b"\n")).translate(None, _BUT_MARKS)
+    levels, codes = _levels(marks), np.frombuffer(marks, np.uint8)
+    if levels.max(initial=0) > MOST_LEVELS:
+        raise ValueError(_DEEP)
+    if b"." * MOST_KEY_PARTS in marks:
+        raise ValueError(f"it has a key of more than {MOST_KEY_PARTS} parts")
+    # A bracket at the top that follows no "=" begins the header of a table.
+    before = np.concatenate([[ord("\n")], codes])[:-1]
+    headers = np.count_nonzero((codes == ord("[")) & (levels == 1) & (before != ord("=")))
+    if marks.count(b"=") + headers > MOST_KEYS:
+        raise ValueError(f"it has more than {MOST_KEYS} keys")
+    return tomllib.loads(data.decode())
+
+
+def _levels(marks: bytes) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """How deep the text is after each mark."""
+    steps = np.zeros(256, dtype=np.int8)
+    steps[list(b"[{")], steps[list(b"]}")] = 1, -1
+    return np.cumsum(steps[np.frombuffer(marks, np.uint8)], dtype=np.int32)
+
+
+def only_numbers(value: Any) -> bool:
+    """Whether nested lists hold numbers alone: one long text would be as long in every entry."""
+    if isinstance(value, list):
+        return all(map(only_numbers, value))
+    return isinstance(value, (int, float))
+
+
+# Temporary files.
+
+_PROCESS = secrets.token_hex(4)  # that of a process which had our number before us differs
+
+
+def temporary_name(path: FilePath) -> str:
+    """A new name beside a file, which says of which file it is and who writes it."""
+    folder, name = os.path.split(os.fspath(path))
+    token = f"{os.getpid()}-{_PROCESS}-{secrets.token_hex(8)}"
+    return os.path.join(folder or ".", f"{_prefix(name)}{token}.tmp")
+
+
+def remove_orphans(path: FilePath) -> None:
+    """Removes what writers of this file left beside it who are dead; nobody else's."""
+    if os.name != "posix":  # elsewhere nobody can be asked whether he lives
+        return
+    folder, name = os.path.split(os.fspath(path))
+    folder, ours = folder or ".", re.compile(re.escape(_prefix(name)) + r"(\d{1,9})-(\w+)-\w+\.tmp")
+    with contextlib.suppress(OSError):  # a folder that cannot be read or changed stays as it is
+        for found in os.listdir(folder):
+            match = ours.fullmatch(found)
+            if match and _is_dead(int(match[1]), match[2]):
+                orphan = os.path.join(folder, found)
+                status = os.lstat(orphan)
+                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+                    os.unlink(orphan)
+
+
+def _is_dead(process: int, token: str) -> bool:
+    if process == os.getpid():
+        return token != _PROCESS
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # somebody else's, which lives
+        return False
+    return False
+
+
+def _prefix(name: str) -> str:
+    """How temporary files of a file begin; other machines have processes of the same numbers."""
+    where = os.uname().nodename if hasattr(os, "uname") else ""
+    with contextlib.suppress(OSError):
+        where += os.readlink("/proc/self/ns/pid")
+    digest = hashlib.sha256(f"{where}\0{name}".encode(errors="surrogateescape"))
+    return f".tacit-{digest.hexdigest()[:16]}-"
