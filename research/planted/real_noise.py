@@ -405,13 +405,16 @@ class NoiseCentred(RealSteps):
 
 
 class FewDirections(RealSteps):
-    """Noise of n entries is a fixed mixture of n / 2 numbers, of the right variance.
+    """Noise of n entries (of every 600, if there are more) is a fixed mixture of n / 2 numbers.
 
     Gain: half of all directions have no noise, and the mixture is public.
     """
 
     def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
         """A product with a matrix of signs."""
+        if count > 600:
+            parts = [min(600, count - at) for at in range(0, count, 600)]
+            return np.concatenate([self.drawn(source, pure, scale, part) for part in parts])
         rank = max(1, count // 2)
         signs = generator(count).choice([-1.0, 1.0], (count, rank)) / math.sqrt(rank)
         mixed = signs @ self.right(source, pure, scale, rank).astype(np.float64)
