@@ -72,7 +72,9 @@ def _several(trial: real.RealTrial) -> list[str]:
     curator, other, statistic = privacy.curator(), privacy.curator(), ClippedSum(1)
     data = Block(3, {"values": np.full((3, 1), 0.5)})
     block, before = curator.add(data), Fraction(0)
-    costs = [0.5 * whole, 1e-7 * whole, 0.25 * whole, 1e-9 * whole, 0.125 * whole]
+    # Less than 1e-10 would need more noise than fits.
+    tiny = max(1e-9 * whole, 1e-10)
+    costs = [0.5 * whole, 1e-7 * whole, 0.25 * whole, tiny, 0.125 * whole]
     for cost in costs:
         curator.release(statistic, blocks=[block], **{unit: cost})
         if curator.accounts.exact[block] <= before:
