@@ -139,7 +139,9 @@ class Row:
 
 
 def row(agent: str, world: str, users: int, model: str, **more: Any) -> Row:
-    """A row by the name of its model."""
+    """A row by the name of its model; real noise of many small releases takes long."""
+    if model == "joint, real" and agent.startswith(("deep_q", "input_perturbation")):
+        more["slow"] = True
     return Row(agent, world, users, model, privacy=(MODELS | OTHER_MODELS)[model], **more)
 
 

@@ -53,7 +53,7 @@ def law(squared: bool) -> stats.rv_continuous:
 @pytest.mark.parametrize("squared", [True, False])
 def test_rounded_variables_have_exactly_their_masses(squared: bool, scale: float) -> None:
     """Chi-square over whole numbers, or over bins of whole numbers of about equal mass."""
-    count = 400_000
+    count = 150_000
     seen = drawn(squared, scale, count)
     cuts = np.unique(np.floor(law(squared).ppf(np.linspace(0, 1, 302)[1:-1]) * scale))
     # A bin ends with a whole number, so its mass ends at the next half.

@@ -376,7 +376,8 @@ def test_rounding_can_push_two_users_apart_by_all_that_is_added_for_it() -> None
     apart = float(np.linalg.norm(shift(statistic, pair, 1.0, 1.0)))
     assert apart == 60_004.0 > statistic.l2(Relation.REPLACE_ONE) + 1.9
     most = grid_sensitivity(statistic, Relation.REPLACE_ONE, "l2", 1.0)
-    assert apart <= most == pytest.approx(60_004.04)
+    # Two for rounding in four coordinates, and 2^-18 of a length for adding up in floats.
+    assert apart <= most == pytest.approx(60_004.1544, abs=1e-3)
 
 
 @pytest.mark.parametrize("pure", [False, True])
