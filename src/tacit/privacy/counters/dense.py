@@ -93,7 +93,7 @@ class NormalisedSquareRoot(_Dense):
 
     F is the Toeplitz square root of A, A = F F. Scaled, no column is shorter than another, so that
     the last users pay as much as the first ones and everybody's noise is smaller. B = A C^-1 =
-    F diag(|F_:j|).
+    A diag(|F_:j|) F^-1.
 
     >>> root = NormalisedSquareRoot(releases=1024, mu=1.0)
     >>> round(float(root.std.max()), 3)
