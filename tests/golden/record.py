@@ -30,6 +30,7 @@ from unittest import mock
 import numpy as np
 
 import tacit
+import tacit.privacy.deviate_loops  # noise from known bytes is the same in every process
 from tacit.registry import build_world, choose_agent
 from tests.golden.experiments import EXPERIMENTS, result_data
 from tests.golden.rows import ROWS, Row

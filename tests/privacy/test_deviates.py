@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import subprocess
+import sys
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -93,8 +95,11 @@ def test_numbers_are_independent_of_their_places(squared: bool) -> None:
 
 
 @pytest.mark.parametrize("squared", [True, False])
-def test_few_numbers_have_the_same_law_as_many(squared: bool) -> None:
-    """Below a few hundred no loop is compiled."""
+def test_few_numbers_have_the_same_law_as_many(
+    squared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that draws a few hundred compiles no loop."""
+    monkeypatch.setattr(Deviates, "_few", lambda self, count: True)
     draws = Deviates(Seeded(5))
     draw = draws.normal if squared else draws.laplace
     few = np.concatenate([draw(3.3, 400) for _ in range(20)])
@@ -102,6 +107,18 @@ def test_few_numbers_have_the_same_law_as_many(squared: bool) -> None:
     values = np.arange(-9, 10)
     table = [[(part == value).sum() for value in values] for part in (few, many)]
     assert stats.chi2_contingency(table).pvalue > BY_CHANCE
+
+
+def test_numba_is_loaded_after_a_few_hundred_numbers() -> None:
+    code = (
+        "import sys\n"
+        "from tacit.privacy.deviates import Deviates\n"
+        "draws = Deviates()\n"
+        "for wanted in (False, False, True):\n"
+        "    draws.normal(3.3, 200)\n"
+        "    assert ('numba' in sys.modules) == wanted\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # The table.

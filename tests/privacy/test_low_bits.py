@@ -124,19 +124,65 @@ def test_real_releases_are_whole_steps(delta: float) -> None:
     assert whole_multiples(plain, grid_step(statistic, privacy.norm)).all()
 
 
-def test_a_joint_release_shows_nothing_of_a_count() -> None:
+CELLS = 500
+RUNS = [40, pytest.param(2_000, marks=pytest.mark.slow, id="a million")]
+"""How many releases of so many cells are made; a million draws in the slow suite."""
+
+
+def counted(true: int) -> Block:
+    """A user in every cell, or nobody but one user in the first."""
+    found = np.arange(CELLS) if true else np.zeros(1, dtype=np.int64)
+    return Block(len(found), {"cells": found[:, np.newaxis]})
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_a_joint_release_shows_nothing_of_a_count(delta: float, runs: int) -> None:
     """Counts of one user or none, in one release of many cells each, under real noise."""
-    statistic = OneHotCounts(steps=1, cells=2_000)
-    privacy = JointDP(4.0, 1e-6)
+    statistic, privacy = OneHotCounts(steps=1, cells=CELLS), JointDP(4.0, delta)
 
-    def released(cells: NDArray[np.int64]) -> Floats:
+    def released(true: int) -> Floats:
         curator = privacy.curator()
-        curator.add(Block(len(cells), {"cells": cells[:, np.newaxis]}))
-        return curator.release(statistic)["counts"].ravel()
+        curator.add(counted(true))
+        return curator.release(statistic)["counts"].ravel()[1:]
 
-    zeros = np.concatenate([released(np.zeros(1, dtype=np.int64))[1:] for _ in range(20)])
-    ones = np.concatenate([released(np.arange(2_000))[1:] for _ in range(20)])
+    zeros, ones = (np.concatenate([released(true) for _ in range(runs)]) for true in (0, 1))
     assert shifted(zeros, ones, privacy.epsilon, privacy.delta) == []
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize(
+    ("kind", "delta"),
+    [
+        ("blocks", 1e-6),
+        ("blocks", 0.0),
+        ("binary tree", 1e-6),
+        ("binary tree", 0.0),
+        ("smooth tree", 1e-6),
+        ("square root", 1e-6),
+        ("normalised square root", 1e-6),
+        ("optimal", 1e-6),
+        ("blt", 1e-6),
+        ("endless", 1e-6),
+    ],
+)
+def test_a_running_sum_shows_nothing_of_a_count(kind: str, delta: float, runs: int) -> None:
+    """A user who came in the first block, the second, or never, in the running sums after her."""
+    statistic, privacy = OneHotCounts(steps=1, cells=CELLS), JointDP(4.0, delta)
+
+    def streamed(enters: int | None) -> Floats:
+        curator = privacy.curator()
+        stream = curator.stream(statistic, releases=3, kind=kind)
+        blocks = (curator.add(counted(int(number == enters))) for number in range(3))
+        return np.stack([stream.release(block)["counts"].ravel()[1:] for block in blocks])
+
+    nobody, first, second = (
+        np.concatenate([streamed(enters) for _ in range(runs)], axis=1) for enters in (None, 0, 1)
+    )
+    for time in range(3):
+        for came in (first, second)[: time + 1]:
+            found = shifted(nobody[time], came[time], privacy.epsilon, privacy.delta)
+            assert found == [], (time, found)
 
 
 # Bits.

@@ -34,12 +34,13 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import sys
 from bisect import bisect_right
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,8 @@ CELLS = 64
 
 SMALLEST_SCALE, LARGEST_SCALE = 2.0**-16, 2.0**51
 
-# Fewer numbers than this are drawn without loading numba.
+# A process draws so many numbers in Python before it loads numba, unless it is there already: a
+# device that sends one report never does.
 _FEW = 512
 _ROWS = 1 << 16
 
@@ -185,6 +187,8 @@ class Deviates:
     (3,)
     """
 
+    _in_python: ClassVar[int] = 0
+
     def __init__(self, bits: Bits | None = None) -> None:
         self._bits = os.urandom if bits is None else bits
 
@@ -196,16 +200,24 @@ class Deviates:
         """``count`` independent round(scale L), L Laplace of scale 1."""
         return self._drawn(curve(False), Scale.of(scale), count)
 
+    @classmethod
+    def _few(cls, count: int) -> bool:
+        """Whether so many more are drawn in Python."""
+        if "numba" in sys.modules:
+            return False
+        cls._in_python += count
+        return cls._in_python <= _FEW
+
     def _drawn(self, cells: Curve, scale: Scale, count: int) -> Ints:
-        if count < _FEW:
+        if self._few(count):
             return np.array([self._one(cells, scale) for _ in range(count)], dtype=np.int64)
         from tacit.privacy.deviate_loops import fill
 
         out = np.empty(count, dtype=np.int64)
-        undecided = np.empty((_ROWS, 2), dtype=np.int64)
         filled = 0
         while filled < count:
             rows = min(_ROWS, count - filled + (count - filled) // 64 + 16)
+            undecided = np.empty((rows, 2), dtype=np.int64)
             words = np.frombuffer(self._bits(16 * rows), dtype=np.uint64).reshape(rows, 2)
             part = out[filled:]
             more, waiting = fill(
