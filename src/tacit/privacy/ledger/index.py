@@ -21,9 +21,9 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tacit.privacy.files import MALFORMED
 
@@ -32,7 +32,13 @@ Row: TypeAlias = tuple[bytes, bytes, bytes]
 
 _HEAD = b""  # the key of the first row, whose value is the position
 _CHECK_BYTES = 12
-_BEFORE = "SELECT key, next, value, checksum FROM rows WHERE key <= ? ORDER BY key DESC LIMIT 1"
+_CACHE_KIB = 1 << 16
+_AT_ONCE = 250  # keys of one question
+_BEFORE = (
+    "SELECT asked.column1, rows.key, next, value, checksum FROM (VALUES {}) AS asked "
+    "CROSS JOIN rows WHERE rows.key = (SELECT max(key) FROM rows WHERE key <= asked.column1)"
+)
+_BETWEEN = "SELECT key, next, value, checksum FROM rows WHERE key > ? AND key < ? ORDER BY key"
 _PUT = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)"
 _TABLE = (
     "CREATE TABLE rows (key BLOB PRIMARY KEY, next BLOB, value BLOB, checksum BLOB) WITHOUT ROWID"
@@ -86,25 +92,32 @@ class Index:
         """How far it goes; nothing if there is none that belongs to this ledger."""
         try:
             with self.open():
-                return Position(**json.loads(self._row(_HEAD)[2]))
+                return Position(**json.loads(self._rows([_HEAD])[0][2]))
         except (Unusable, *MALFORMED):
             return None
 
-    def get(self, key: bytes) -> bytes | None:
-        """The value of a key."""
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """The values of keys, as far as they have any."""
         with self.open():
-            found, _, value = self._row(key)
-            return value if found == key else None
+            found = zip(keys, self._rows(keys), strict=True)
+            return {key: row[2] if row[0] == key else None for key, row in found}
 
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """All keys with a prefix, in order, and their values."""
+    def scan(self, prefix: bytes) -> dict[bytes, bytes]:
+        """All keys with a prefix, and their values."""
+        found: dict[bytes, bytes] = {}
         with self.open():
-            found, after, value = self._row(prefix)
-            if found == prefix:
-                yield found, value
-            while after.startswith(prefix):
-                found, after, value = self._row(after, exactly=True)
-                yield found, value
+            ((key, after, value),) = self._rows([prefix])
+            if key == prefix:
+                found[key] = value
+            # The chain of keys says whether all are there.
+            beyond = prefix[:-1] + bytes([prefix[-1] + 1])
+            for row in map(self._checked, self._ask(_BETWEEN, [prefix, beyond])):
+                if row[0] != after:
+                    raise Unusable(self.path)
+                found[after], after = row[2], row[1]
+        if after.startswith(prefix):
+            raise Unusable(self.path)
+        return found
 
     def write(self, rows: Mapping[bytes, bytes], position: Position, *, anew: bool) -> None:
         """Puts rows and the position into the index, all or nothing; ``anew`` into an empty one."""
@@ -122,9 +135,7 @@ class Index:
                 links = zip(keys, [*keys[1:], b""], strict=True)
                 self._put((key, after, rows.get(key, head)) for key, after in links)
             else:
-                for key in sorted(rows):
-                    self._insert(key, rows[key])
-                self._insert(_HEAD, head)
+                self._put(self._inserted(dict(rows) | {_HEAD: head}))
             database.execute("COMMIT")
 
     def remove(self) -> None:
@@ -138,6 +149,7 @@ class Index:
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA trusted_schema = OFF")
         database.execute("PRAGMA cell_size_check = ON")
+        database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         return database
 
     @contextlib.contextmanager
@@ -147,24 +159,50 @@ class Index:
         except sqlite3.Error as error:
             raise Unusable(self.path) from error
 
-    def _row(self, key: bytes, *, exactly: bool = False) -> Row:
-        """The row of a key, or the one before where it would be."""
+    def _ask(self, question: str, values: Sequence[bytes]) -> list[Any]:
         with self._trouble():
-            row = self._session.database.execute(_BEFORE, (key,)).fetchone()
+            rows: list[Any] = self._session.database.execute(question, values).fetchall()
+        return rows
+
+    def _rows(self, keys: Sequence[bytes]) -> list[Row]:
+        """For each key its row, or the one before where that would be."""
+        found: dict[bytes, Row] = {}
+        for start in range(0, len(keys), _AT_ONCE):
+            asked = keys[start : start + _AT_ONCE]
+            marks = ", ".join(["(?)"] * len(asked))
+            for key, *row in self._ask(_BEFORE.format(marks), asked):
+                found[key] = self._checked(row)
+        if len(found) != len({*keys}):
+            raise Unusable(self.path)
+        if any(row[0] > key or b"" < row[1] <= key for key, row in found.items()):
+            raise Unusable(self.path)
+        return [found[key] for key in keys]
+
+    def _checked(self, row: Any) -> Row:
         if row is None or any(type(part) is not bytes for part in row):
             raise Unusable(self.path)
-        found, after, value, checksum = row
-        if checksum != self._checksum(found, after, value):
+        key, after, value, checksum = row
+        if checksum != self._checksum(key, after, value):
             raise Unusable(self.path)
-        if (after and after <= key) or (exactly and found != key):
-            raise Unusable(self.path)
-        return found, after, value
+        return key, after, value
 
-    def _insert(self, key: bytes, value: bytes) -> None:
-        found, after, old = self._row(key)
-        if found != key:
-            self._put([(found, key, old)])
-        self._put([(key, after, value)])
+    def _inserted(self, rows: Mapping[bytes, bytes]) -> Iterator[Row]:
+        """The rows to be put so that these are in the map, in order."""
+        keys = sorted(rows)
+        held: Row | None = None  # whose next key is not final yet
+        for key, (found, after, value) in zip(keys, self._rows(keys), strict=True):
+            if held is not None and held[0] < found:
+                yield held
+                held = None
+            if key == found:
+                held = (key, after, rows[key])
+            else:
+                # Behind the row before it: what we put last, or what the index has there.
+                before, after, value = held or (found, after, value)
+                yield before, key, value
+                held = (key, after, rows[key])
+        if held is not None:
+            yield held
 
     def _put(self, rows: Iterable[Row]) -> None:
         sealed = ((*row, self._checksum(*row)) for row in rows)
@@ -185,13 +223,18 @@ class Rows:
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key."""
-        if key in self.changed or self.index is None:
-            return self.changed.get(key)
-        try:
-            return self.index.get(key)
-        except Unusable:
-            self._give_up()
-            return self.changed.get(key)
+        return self.get_many([key])[key]
+
+    def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
+        """The values of keys."""
+        asked = [key for key in keys if key not in self.changed]
+        found: dict[bytes, bytes | None] = {}
+        if asked and self.index is not None:
+            try:
+                found = self.index.get(asked)
+            except Unusable:
+                self._give_up()
+        return {key: self.changed.get(key, found.get(key)) for key in keys}
 
     def put(self, key: bytes, value: bytes) -> None:
         """Changes the value of a key."""
@@ -202,7 +245,7 @@ class Rows:
         found: dict[bytes, bytes] = {}
         if self.index is not None:
             try:
-                found.update(self.index.scan(prefix))
+                found = self.index.scan(prefix)
             except Unusable:
                 self._give_up()
         found |= {key: value for key, value in self.changed.items() if key.startswith(prefix)}

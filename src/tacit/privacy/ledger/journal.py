@@ -17,8 +17,8 @@ from tacit.privacy.ledger.index import Index, Position, Rows, Unusable
 from tacit.privacy.ledger.records import Entry, Event, entry_of
 
 # The index is written again when it lacks so many lines, or so many bytes of them.
-INDEX_LINES = 512
-INDEX_BYTES = 1 << 18
+INDEX_LINES = 128
+INDEX_BYTES = 1 << 16
 
 
 class Journal:

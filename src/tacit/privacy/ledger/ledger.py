@@ -199,11 +199,11 @@ class Ledger:
             self._journal.check_going_on()
             if not self.people:
                 raise InvalidArgument("a ledger of one run knows blocks, not people")
-            able = self._books.people.able(people, self._journal.run)
+            able, admitted = self._books.people.admitted(people, self._journal.run)
             if able:
                 text = text_of_names(able)
                 self._journal.append(descriptor, "join", self._journal.run, {}, people=text)
-            return self._books.people.who_joined(people, self._journal.run)
+            return admitted
 
     def charge(self, costs: Mapping[str, float], label: str, *, pending: bool = False) -> int:
         """Charge every key its cost, finite and at least 0, or refuse and charge none.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -66,46 +66,38 @@ class People:
 
     def spent(self, name: bytes) -> float:
         """What a person has spent over all runs."""
-        return self._spent(self.joined(name))
+        return self._spent(self.joined([name])[name])
 
-    def joined(self, name: bytes) -> int:
-        """The runs that a person joined, one bit each."""
-        return int.from_bytes(self._rows.get(_NAME + name) or b"")
+    def joined(self, names: Iterable[bytes]) -> dict[bytes, int]:
+        """The runs that these people joined, one bit each."""
+        found = self._rows.get_many([_NAME + name for name in names])
+        return {key[1:]: int.from_bytes(value or b"") for key, value in found.items()}
 
-    def who_joined(self, names: Iterable[bytes], run: str) -> list[bool]:
-        """Who of these is in a run."""
-        place = self._runs[run].place
-        return [bool(self.joined(name) >> place & 1) for name in names]
-
-    def able(self, names: Iterable[bytes], run: str) -> list[bytes]:
-        """Who of these is not in the run and can pay for it, sorted."""
-        place, able = self._runs[run].place, []
-        for name in sorted(set(names)):
-            joined = self.joined(name)
-            if not joined >> place & 1 and self.can(joined, self._cost(run)):
-                able.append(name)
-        return able
+    def admitted(self, names: Sequence[bytes], run: str) -> tuple[list[bytes], list[bool]]:
+        """Who of these is not in the run and can pay for it; and who is in it then, in order."""
+        place, joined, cost = self._runs[run].place, self.joined(names), self._cost(run)
+        can = {runs: self.can(runs, cost) for runs in {*joined.values()}}
+        within = {name for name, runs in joined.items() if runs >> place & 1}
+        able = {name for name, runs in joined.items() if name not in within and can[runs]}
+        return [*able], [name in within or name in able for name in names]
 
     def enter(self, run: str, text: str, where: str) -> int:
         """Charges people for a run, by the names in a line of the ledger; how many they are.
 
         A line that charges somebody twice, or above the limit, is a CorruptFile.
         """
-        names, place = names_of(text), self._runs[run].place
-        for name in names:
-            joined = self.joined(name)
-            if joined >> place & 1:
-                raise CorruptFile(f"{where} charges somebody twice for one run")
-            if not self.can(joined, self._cost(run)):
-                raise CorruptFile(f"{where} brings somebody above the limit of {self._limit}")
-            self._move(name, joined, joined | 1 << place)
+        names, place, cost = names_of(text), self._runs[run].place, self._cost(run)
+        joined = self.joined(names)
+        if len(joined) != len(names) or any(runs >> place & 1 for runs in joined.values()):
+            raise CorruptFile(f"{where} charges somebody twice for one run")
+        if not all(self.can(runs, cost) for runs in {*joined.values()}):
+            raise CorruptFile(f"{where} brings somebody above the limit of {self._limit}")
+        self._move(joined, place)
         return len(names)
 
     def enter_again(self, run: str, text: str) -> None:
         """Charges people who had joined by lines that a repair could not keep."""
-        for name in names_of(text):
-            joined = self.joined(name)
-            self._move(name, joined, joined | 1 << self._runs[run].place)
+        self._move(self.joined(names_of(text)), self._runs[run].place)
 
     def can(self, joined: int, cost: float) -> bool:
         """Whether somebody who joined these runs can pay for one more."""
@@ -116,12 +108,17 @@ class People:
         """Everybody who is known, and the runs that she joined."""
         return ((key[1:], int.from_bytes(value)) for key, value in self._rows.scan(_NAME))
 
-    def _move(self, name: bytes, before: int, after: int) -> None:
-        """From one account to another."""
-        self._rows.put(_NAME + name, _bytes_of(after))
-        for joined, change in ((before, -1), (after, 1)):
-            if joined:
-                key = _ACCOUNT + _bytes_of(joined)
+    def _move(self, joined: Mapping[bytes, int], place: int) -> None:
+        """People who joined these runs have joined one more."""
+        changes: Counter[int] = Counter()
+        for name, before in joined.items():
+            after = before | 1 << place
+            self._rows.put(_NAME + name, _bytes_of(after))
+            changes[before] -= 1
+            changes[after] += 1
+        for runs, change in changes.items():
+            if runs and change:
+                key = _ACCOUNT + _bytes_of(runs)
                 self._rows.put(key, b"%d" % (int(self._rows.get(key) or 0) + change))
 
     def _cost(self, run: str) -> float:
