@@ -131,6 +131,15 @@ def write_atomic(path: FilePath, data: bytes, mode: int, *, replace: bool = True
             f"path={os.fspath(path)!r} is a ledger, and no ledger is ever overwritten: choose "
             "another name"
         )
+    _put_in_place(path, data, mode, replace)
+
+
+def replace_file(path: FilePath, data: bytes, mode: int) -> None:
+    """As :func:`write_atomic`, and over a ledger too: for a repair, which keeps the old one."""
+    _put_in_place(path, data, mode, replace=True)
+
+
+def _put_in_place(path: FilePath, data: bytes, mode: int, replace: bool) -> None:
     directory, temporary = os.path.dirname(os.fspath(path)) or ".", temporary_name(path)
     # O_BINARY exists on Windows alone, where line endings would be translated without it.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
