@@ -19,6 +19,7 @@ from tacit.privacy.ledger.records import Entry, Event, entry_of
 # The index is written again when it lacks so many lines, or so many bytes of them.
 INDEX_LINES = 128
 INDEX_BYTES = 1 << 16
+_MOST_HEADER = 1 << 20
 
 
 class Journal:
@@ -186,7 +187,9 @@ class Journal:
         if not self._indexed:
             return
         if self._index is None:
-            self._index = Index(f"{self.path}.index", self._header(descriptor).id)
+            if not os.path.lexists(index_file(self.path)):
+                return
+            self._index = Index(index_file(self.path), self._header(descriptor).id)
         with contextlib.suppress(Unusable):
             stack.enter_context(self._index.open())
         position = self._index.position()
@@ -217,7 +220,7 @@ class Journal:
         """What the first line declares."""
         with open(descriptor, "rb", closefd=False) as file:
             file.seek(0)
-            line = file.readline()
+            line = file.readline(_MOST_HEADER)
         first = ChainedFile(self.path, self.timeout)
         record, _ = first.record(line)
         try:
@@ -249,10 +252,12 @@ class Journal:
         """Writes the index again where it lacks much. It is derived: if it fails, later will do."""
         base = self._base or Position(0, 0, 0, "")
         lines, size = self._file.lines - base.lines, self._file.end - base.end
-        if self._index is None or (lines < INDEX_LINES and size < INDEX_BYTES):
+        if not self._indexed or (lines < INDEX_LINES and size < INDEX_BYTES):
             return
         if self._file.lines < self._index_at:
             return
+        if self._index is None:
+            self._index = Index(index_file(self.path), self.books.header.id)
         try:
             # It must never know a line that the disk does not have.
             self.flush(descriptor)
@@ -280,6 +285,11 @@ def _records(
         record, digest = file.record(line)
         yield where, record, digest
         file.accept(line, digest)
+
+
+def index_file(path: str) -> str:
+    """Where the index of a ledger is."""
+    return f"{path}.index"
 
 
 def new_record(

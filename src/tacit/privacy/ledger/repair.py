@@ -36,7 +36,7 @@ from tacit.privacy.ledger.books import Books
 from tacit.privacy.ledger.chain import ChainedFile, seal
 from tacit.privacy.ledger.header import Header
 from tacit.privacy.ledger.index import Index, Position, Rows, Unusable
-from tacit.privacy.ledger.journal import new_record
+from tacit.privacy.ledger.journal import index_file, new_record
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.locks import checked_timeout
 from tacit.privacy.ledger.people import Run, names_of, text_of_names
@@ -147,7 +147,7 @@ class _Wreck:
 
     def repaired(self, problem: str, expect: str) -> Repair:
         """Writes what was kept and a line about the rest."""
-        index = Index(f"{self.path}.index", self.books.header.id)
+        index = Index(index_file(self.path), self.books.header.id)
         covered = self._ask_index(index)
         lost = self._lost_lines(covered or 0)
         missed = bool(expect) and not any(known.startswith(expect) for known in self.hashes)
