@@ -101,12 +101,17 @@ def damaged_and_repaired(path, before, data, what, *, index=None):
     path.write_bytes(data)
     if index is not None:
         path.with_name(path.name + ".index").write_bytes(index)
-    try:
+    header = before.data[: before.data.index(b"\n") + 1]
+    if header not in data.replace(b"\0", b""):
+        # Of the first line only the line end may be another.
+        try:
+            done = repair(path, expect=before.head)
+        except CorruptFile:
+            assert path.read_bytes() == data
+            return None
+        assert header[:-1] in data
+    else:
         done = repair(path, expect=before.head)
-    except CorruptFile as error:
-        assert "first line is damaged" in str(error), what
-        assert path.read_bytes() == data
-        return None
     if not done.problem:
         check_never_more(path, before, what)
         assert len(Ledger.open(path).entries) == before.sequence, what
@@ -159,8 +164,8 @@ def cuts(data, step):
 
 def all_damage(data, step):
     yield from flips(data, step)
-    yield from holes(data, step, 40)
-    yield from holes(data, 5 * step, 700)
+    yield from holes(data, 4 * step, 40)
+    yield from holes(data, 20 * step, 700)
     yield from cuts(data, step)
     yield from moved(data)
 
@@ -171,7 +176,7 @@ def test_budget_never_comes_back(path, make):
     before = Whole(path)
     done = [
         damaged_and_repaired(path, before, data, what)
-        for what, data in all_damage(before.data, 311)
+        for what, data in all_damage(before.data, 97)
     ]
     found = [one for one in done if one is not None]
     # All outcomes occur: nothing lost, everything known, one line lost, and more.
@@ -188,7 +193,7 @@ def test_budget_never_comes_back_wherever_the_damage_is(path, make):
         damaged_and_repaired(path, before, data, what)
 
 
-@pytest.mark.parametrize("step", [617, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [211, pytest.param(3, marks=pytest.mark.slow)])
 def test_an_index_knows_what_lines_are_lost(path, monkeypatch, step):
     """With it, whatever happens to lines that it has seen, nobody pays for what is not known."""
     monkeypatch.setattr(journal, "INDEX_LINES", 1)
