@@ -32,7 +32,9 @@ def joined(ledger: Ledger, first: int, last: int, step: int) -> float:
     """The seconds of processor time in which people join, by their numbers."""
     began = time.process_time()
     for start in range(first, last, step):
-        names = [number.to_bytes(8) + os.urandom(8) for number in range(start, start + step)]
+        names = [
+            number.to_bytes(8) + os.urandom(8) for number in range(start, min(start + step, last))
+        ]
         # Names are hashes: spread over the index, not in the order in which people come.
         ledger.join([name[8:] + name[:8] for name in names])
     return time.process_time() - began
@@ -53,8 +55,10 @@ def measured(sizes: Sequence[int] = SIZES, step: int = STEP) -> list[tuple[int, 
             seconds = joined(ledger, size - size // 10, size, step)
             people = size
             began = time.perf_counter()
-            assert sum(Ledger.open(path).accounts.values()) == size
+            known = sum(Ledger.open(path).accounts.values())
             found.append((size, size // 10 / seconds, time.perf_counter() - began))
+            if known != size:
+                raise AssertionError(f"{known} people are on the ledger, and {size} joined")
     return found
 
 

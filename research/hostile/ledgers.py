@@ -112,12 +112,12 @@ def kill_many(kills: int, seed: int = 0) -> Told:
         workers = [start(worker) for worker in range(PROCESSES)]
         try:
             for turn in range(kills):
-                time.sleep(rng.uniform(0.0, 0.15))
+                _grown(folder / "people.ledger", rng.randrange(20_000))
                 worker = turn % PROCESSES
                 os.kill(workers[worker], signal.SIGKILL)
                 os.waitpid(workers[worker], 0)
                 workers[worker] = start(worker)
-            time.sleep(1.0)
+            _grown(folder / "people.ledger", 20_000)
         finally:
             for worker, process in enumerate(workers):
                 ended, _ = os.waitpid(process, os.WNOHANG)
@@ -133,6 +133,13 @@ def kill_many(kills: int, seed: int = 0) -> Told:
         if Ledger.open(folder / "people.ledger", every_line=True).max_spent > told_limit():
             told.problems.append("by the ledger somebody overspent")
     return told
+
+
+def _grown(path: Path, size: int) -> None:
+    """Waits until a ledger is so many bytes larger, three seconds at most."""
+    end, deadline = path.stat().st_size + size, time.monotonic() + 3.0
+    while path.stat().st_size < end and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def told_limit() -> float:

@@ -12,6 +12,7 @@ import threading
 import numpy as np
 import pytest
 
+from benchmarks import growth_ledger
 from research.hostile import ledgers
 from tacit import Block, JointDP
 from tacit.privacy.curators.joint import JointCurator
@@ -335,3 +336,9 @@ def test_the_index_never_knows_a_line_that_the_disk_may_lack(path, monkeypatch):
     monkeypatch.setattr(journal, "INDEX_LINES", 1)
     other.record_start("second", Terms.of(HALF))
     assert steps == ["flush", "index"]
+
+
+def test_the_benchmark_of_growth_has_rows():
+    table = growth_ledger.rows((400, 800), step=20)
+    assert [row.ok for row in table[:2]] == [None, None]
+    assert table[-1].what == "opening at 800"

@@ -175,8 +175,7 @@ def test_budget_never_comes_back(path, make):
     make(path)
     before = Whole(path)
     done = [
-        damaged_and_repaired(path, before, data, what)
-        for what, data in all_damage(before.data, 97)
+        damaged_and_repaired(path, before, data, what) for what, data in all_damage(before.data, 97)
     ]
     found = [one for one in done if one is not None]
     # All outcomes occur: nothing lost, everything known, one line lost, and more.

@@ -189,7 +189,7 @@ def summary_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"note: {found['note']}"
     yield f"head: {found['head']}"
     if found["repairs"]:
-        yield f"repaired {found['repairs']} times: see its lines"
+        yield f"repaired {counted(found['repairs'], 'time')}: see its lines"
     whose = "person, over all runs" if found["kind"] == "people" else "block of users"
     yield f"limit: {limit:.6g} {found['unit']} for each {whose}"
     yield (
