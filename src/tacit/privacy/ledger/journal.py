@@ -94,6 +94,14 @@ class Journal:
             raise CorruptFile(f"{self.path!r}: not the file that was last read")
         return found
 
+    def check_head(self, descriptor: int, sequence: int, head: str) -> None:
+        """Refuses a save that was written after another line of this number."""
+        if self.hash_at(descriptor, sequence) != head:
+            raise DoubleSpend(
+                f"line {sequence + 1} of {self.path!r} is not the one after which this save was "
+                "written: an older copy was put in the ledger's place, and others went on"
+            )
+
     def hash_at(self, descriptor: int, sequence: int) -> str:
         """The hash of an entry; of the header for 0."""
         if sequence == self.books.sequence:

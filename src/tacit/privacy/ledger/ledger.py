@@ -8,7 +8,7 @@ from dataclasses import asdict
 from fractions import Fraction
 
 from tacit.privacy.arguments import FilePath, file_name
-from tacit.privacy.errors import CorruptFile, DoubleSpend, InvalidArgument
+from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.ledger.books import Books
 from tacit.privacy.ledger.header import write_header, write_people_header
 from tacit.privacy.ledger.journal import Journal
@@ -46,6 +46,7 @@ class Ledger:
     ) -> None:
         name = os.fspath(file_name("path", path))
         self._journal = Journal(name, checked_timeout(timeout), indexed=not every_line)
+        self.timeout = self._journal.timeout
         self.header = header = self._books.header
         self.id, self.limit, self.unit = header.id, header.limit, header.unit
         self.note, self.terms, self.key = header.note, header.terms, header.key
@@ -127,11 +128,6 @@ class Ledger:
     @property
     def _books(self) -> Books:
         return self._journal.books
-
-    @property
-    def timeout(self) -> float:
-        """How many seconds it waits for the lock."""
-        return self._journal.timeout
 
     @property
     def head(self) -> str:
@@ -297,19 +293,12 @@ class Ledger:
         with self._journal.locked() as descriptor:
             run = self._books.check_resume(token, run, after, successor)
             if head and after is not None and after <= self._books.sequence:
-                self._check_head(descriptor, after, head)
+                self._journal.check_head(descriptor, after, head)
             if write is not None:
                 self._journal.flush(descriptor)
                 write(self._books.sequence)
             more = {} if successor is None else {"successor": successor}
             self._journal.begin(run, descriptor, "resume", token, **more)
-
-    def _check_head(self, descriptor: int, after: int, head: str) -> None:
-        if self._journal.hash_at(descriptor, after) != head:
-            raise DoubleSpend(
-                f"line {after + 1} of {self._journal.path!r} is not the one after which this save "
-                "was written: an older copy was put in the ledger's place, and another run went on"
-            )
 
     def __repr__(self) -> str:
         return (

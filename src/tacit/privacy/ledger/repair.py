@@ -40,7 +40,7 @@ from tacit.privacy.ledger.journal import index_file, new_record
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.locks import checked_timeout
 from tacit.privacy.ledger.people import Run, names_of, text_of_names
-from tacit.privacy.ledger.records import above, checked_hash, checked_terms
+from tacit.privacy.ledger.records import above, checked_hash, checked_terms, number_of
 from tacit.privacy.storage import replace_file
 
 # How every line begins; keys are sorted, and a quotation mark within a text is escaped.
@@ -200,8 +200,8 @@ class _Wreck:
             near = _hashes(self.pieces[place - 1]) if place else []
             record = parse_json(line)
             digest = record.pop("hash", "")
-            if any(seal(record, previous) == line for previous in {*before, *near}):
-                with contextlib.suppress(*MALFORMED):
+            with contextlib.suppress(*MALFORMED):
+                if any(seal(record, previous) == line for previous in {*before, *near}):
                     self._take(record)
                     self.intact[number] = line
                     self.hashes.add(digest)
@@ -216,7 +216,7 @@ class _Wreck:
             payments.runs |= record.get("runs", {})
             for run, names in record.get("people", {}).items():
                 payments.join(run, names_of(names))
-            payments.everybody += record["everybody"]
+            payments.everybody += number_of("everybody", record["everybody"])
 
     # What the index knows besides.
 
@@ -255,8 +255,8 @@ class _Wreck:
         for line in self.found.get(position.lines, {}):
             record = parse_json(line)
             digest = record.pop("hash", "")
-            if position.lines not in self.intact and seal(record, position.hash) == line:
-                with contextlib.suppress(*MALFORMED):
+            with contextlib.suppress(*MALFORMED):
+                if position.lines not in self.intact and seal(record, position.hash) == line:
                     self._take(record)
                     self.intact[position.lines] = line
                     self.hashes.add(digest)
