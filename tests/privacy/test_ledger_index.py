@@ -5,9 +5,12 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
+import subprocess
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +25,7 @@ from tacit.privacy.ledger import index as module
 from tacit.privacy.ledger.index import Index, Position, Unusable
 from tacit.privacy.standard import ClippedSum
 
+ROOT = Path(__file__).parents[2]
 WHOLE, HALF = JointDP(1.0, 1e-6), JointDP(0.5, 1e-6)
 
 
@@ -231,6 +235,23 @@ def test_an_auditor_needs_no_code_of_ours(path):
         assert hashlib.sha256((previous + body).encode()).hexdigest() == digest
         previous = digest
     assert previous == Ledger.open(path).head
+
+
+def test_the_script_of_the_page_verifies(path):
+    if shutil.which("sha256sum") is None:
+        pytest.skip("sha256sum is not installed")
+    page = (ROOT / "docs" / "operations-ledger-part.md").read_text()
+    (script,) = (b for b in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "sha256sum" in b)
+    ledger = people(path, 2)
+    ledger.charge({"a \\ key": 1e-4}, 'a "hash": "' + "0" * 64 + '", label')
+
+    def said():
+        run = {"cwd": path.parent, "capture_output": True, "text": True}
+        return subprocess.run(["sh", "-c", script], **run).stdout  # noqa: S607
+
+    assert said() == f"head: {ledger.head}\n"
+    path.write_bytes(path.read_bytes().replace(b"join", b"Join", 1))
+    assert said().startswith("bad: ")
 
 
 def test_threads_of_one_object_share_the_index(path, quick):
