@@ -175,7 +175,7 @@ def test_budget_never_comes_back(path, make):
     make(path)
     before = Whole(path)
     done = [
-        damaged_and_repaired(path, before, data, what) for what, data in all_damage(before.data, 97)
+        damaged_and_repaired(path, before, data, what) for what, data in all_damage(before.data, 211)
     ]
     found = [one for one in done if one is not None]
     # All outcomes occur: nothing lost, everything known, one line lost, and more.
@@ -192,7 +192,7 @@ def test_budget_never_comes_back_wherever_the_damage_is(path, make):
         damaged_and_repaired(path, before, data, what)
 
 
-@pytest.mark.parametrize("step", [211, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [617, pytest.param(3, marks=pytest.mark.slow)])
 def test_an_index_knows_what_lines_are_lost(path, monkeypatch, step):
     """With it, whatever happens to lines that it has seen, nobody pays for what is not known."""
     monkeypatch.setattr(journal, "INDEX_LINES", 1)
