@@ -56,7 +56,8 @@ _COMMANDS: tuple[tuple[tuple[str, ...], dict[str, str], tuple[str, ...]], ...] =
     (("figure", "tabular-orders"), {"--output": "x.txt"}, ()),
     (("figure", "tabular-orders"), {"--output": "missing/x.png"}, ()),
     (("ledger", "verify", "ledger"), {}, ("--json=",)),
-    (("ledger", "show", "ledger"), {}, ()),
+    (("ledger", "show", "ledger"), {}, ("--expect", "--timeout")),
+    (("ledger", "repair", "ledger"), {}, ("--expect", "--json=")),
     (("ledger", "report", "ledger"), {}, ("--delta",)),
     (("ledger", "create", "new"), {"--epsilon": "1", "--delta": "1e-6"}, ("--relation", "--note")),
 )
@@ -121,11 +122,17 @@ def _attempt_command(line: list[str], folder: Path) -> None:
 
 def _attempt_corrupted_ledger(done: tuple[Any, ...], folder: Path) -> None:
     (folder / "ledger").write_bytes(corrupted(written(LEDGER), done, [b"x"], LEDGER.forge))
-    for words in (["ledger", "verify", "ledger"], ["ledger", "report", "ledger"]):
+    codes: dict[str, int] = {}
+    for what in ("verify", "report", "repair", "verify"):
+        words = ["ledger", what, "ledger"]
+        before = codes.get("repair")
         code, error, raised = command(words)
+        codes[what] = code
+        if before == 0 and code:
+            raise Broken(f"it was repaired, and is not well: {error}")
         if raised or "Traceback" in error or code not in (0, 1, 2):
             raise Broken(f"{words} exits with {code}: {raised} {error[-200:]}")
         if len(error.splitlines()) > 1:
             raise Broken(f"{words} says more than a line: {error!r}")
-    if code:
-        raise tacit.InvalidArgument(error or "refused")
+    if codes["report"]:
+        raise tacit.InvalidArgument("refused")

@@ -22,8 +22,10 @@ from tacit.privacy.errors import (
     DoubleSpend,
     HorizonExceeded,
     InvalidArgument,
+    LockTimeout,
     MissingExtra,
     TacitError,
+    WrongKey,
 )
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
         "Ledger",
         "LocalCurator",
         "LocalDP",
+        "LockTimeout",
         "MissingExtra",
         "NonPrivate",
         "OneHotCounts",
@@ -89,6 +92,7 @@ if TYPE_CHECKING:
         "Statistic",
         "TacitError",
         "VectorEpisodes",
+        "WrongKey",
         "audit_agent",
         "audit_counter",
         "audit_linear",

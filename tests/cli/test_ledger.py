@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 
 import numpy as np
 import pytest
@@ -287,14 +288,14 @@ def test_create_makes_a_ledger_of_people_once(call, tmp_path):
     assert not (tmp_path / "wrong").exists()
 
 
-@pytest.mark.parametrize("command", ["create", "show", "verify", "report"])
+@pytest.mark.parametrize("command", ["create", "show", "verify", "report", "repair"])
 def test_help_has_an_example(call, command):
     assert f"tacit ledger {command}" in call(command, "--help")
 
 
 def test_without_a_command_the_commands_are_listed(call):
     output = call()
-    assert all(command in output for command in ("create", "show", "verify", "report"))
+    assert all(command in output for command in ("create", "show", "verify", "report", "repair"))
 
 
 def test_no_file_is_a_complaint(call):
@@ -324,3 +325,58 @@ def test_verify_says_which_runs_protect_nobody(call, tmp_path):
     assert "Run 2 is a simulation" in said
     assert "Run 1" not in said
     assert json.loads(call("verify", path, "--json"))["simulations"] == [2]
+
+
+# Witnesses, locks and repair
+
+
+def test_a_ledger_older_than_its_witness_is_refused(call, people):
+    head = Ledger.open(people).head
+    assert head in call("show", people)
+    assert json.loads(call("show", people, "--json"))["head"] == head
+    assert f"head: {head}" in call("verify", people, "--expect", head[:16])
+    lines = people.read_bytes().splitlines(keepends=True)
+    people.write_bytes(b"".join(lines[:-1]))
+    call("verify", people)
+    assert "older than its witness" in call("verify", people, "--expect", head, code=1)
+    assert "older than its witness" in call("show", people, "--expect", head, code=2)
+    assert "hexadecimal" in call("show", people, "--expect", "x", code=2)
+
+
+def test_repair_says_what_it_did(call, people):
+    assert "nothing was changed" in call("repair", people)
+    lines = people.read_bytes().splitlines(keepends=True)
+    people.write_bytes(b"".join([*lines[:3], b"\0" * 300 + b"\n", *lines[4:]]))
+    assert "line 4" in call("verify", people, code=1)
+    text = call("repair", people)
+    assert "line 4" in text
+    assert "kept: 2 entries" in text
+    assert "to everybody, known or not" in text
+    assert "ended: all runs from before" in text
+    assert "well: 3 entries" in call("verify", people)
+    assert "repaired 1 time" in call("show", people)
+    assert "It was repaired, 1 time" in call("report", people)
+    again = json.loads(call("repair", people, "--json"))
+    assert (again["problem"], again["kept"]) == ("", 0)
+
+
+def test_disorder_is_repaired_without_loss(call, one):
+    lines = one.read_bytes().splitlines(keepends=True)
+    one.write_bytes(b"".join([*lines[:2], lines[1], *lines[2:]]))
+    call("verify", one, code=1)
+    assert "Nothing was lost" in call("repair", one)
+    assert json.loads(call("show", one, "--json"))["repairs"] == 1
+
+
+def test_what_cannot_be_repaired_is_a_complaint(call, one):
+    lines = one.read_bytes().splitlines(keepends=True)
+    damaged = lines[0].replace(b"limit", b"LIMIT") + b"".join(lines[1:])
+    one.write_bytes(damaged)
+    assert "first line is damaged" in call("repair", one, code=2)
+    assert one.read_bytes() == damaged
+
+
+def test_a_locked_ledger_is_a_complaint(call, people):
+    with Ledger.open(people)._journal.locked():
+        text = call("show", people, "--timeout", "0.01", code=2)
+    assert f"process {os.getpid()} on" in text

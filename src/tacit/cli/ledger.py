@@ -1,7 +1,7 @@
 """``tacit ledger``: read a ledger file, check it, and account for it to an auditor.
 
-Nothing here changes a ledger but ``create``, which makes a new one. What a ledger says of people is
-what the curator knows: these commands are for whoever keeps the file.
+Nothing here changes a ledger but ``create``, which makes a new one, and ``repair``. What a ledger
+says of people is what the curator knows: these commands are for whoever keeps the file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tacit.cli.ledger_account import (
     account,
     counted,
     markdown,
+    repair_lines,
     simulated_runs,
     summary,
     summary_lines,
@@ -31,6 +32,14 @@ app = typer.Typer(
     help="Read, check and account for a ledger: what was spent, on disk, before it was published.",
 )
 
+ExpectOption = Annotated[
+    str,
+    asked("HASH", "A hash that the ledger must have in a line, or 8 digits of it or more."),
+]
+TimeoutOption = Annotated[
+    str | None,
+    asked("SECONDS", "How long to wait for its lock. \\[default: TACIT_LEDGER_TIMEOUT, or 60]"),
+]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A ledger file.")]
 
 _MARK = b'"format": "tacit-ledger"'
@@ -81,11 +90,18 @@ def create(
 @app.command(
     name="show",
     help="Say what a ledger declares and what was spent.\n\n"
+    "Keep its head, the last hash, elsewhere: with --expect HASH a ledger that lacks that line is "
+    "refused, as an older copy of it is.\n\n"
     "\b\nExamples:\n  tacit ledger show budget.ledger\n  tacit ledger show budget.ledger --json",
 )
-def show(file: FileArgument, as_json: options.Json = False) -> None:
+def show(
+    file: FileArgument,
+    expect: ExpectOption = "",
+    timeout: TimeoutOption = None,
+    as_json: options.Json = False,
+) -> None:
     """Prints a summary."""
-    found = summary(file, _opened(file))
+    found = summary(file, _opened(file, expect=expect, timeout=timeout))
     if as_json:
         print_json(found)
         return
@@ -96,15 +112,22 @@ def show(file: FileArgument, as_json: options.Json = False) -> None:
 @app.command(
     name="verify",
     help="Check every line of a ledger: the chain of hashes, the sums, the limits.\n\n"
+    "Also that it has the lines that its index and --expect have seen. "
     "Exit code 0 if all is well, 1 if a line is not (the first is named), 2 if the file is no "
     "ledger or cannot be read.\n\n\b\nExample:\n  tacit ledger verify budget.ledger && echo well",
 )
-def verify(file: FileArgument, as_json: options.Json = False) -> None:
+def verify(
+    file: FileArgument,
+    expect: ExpectOption = "",
+    timeout: TimeoutOption = None,
+    as_json: options.Json = False,
+) -> None:
     """Checks a ledger."""
     _check_kind(file)
     problem, ledger = "", None
     try:
-        ledger = _opened(file)
+        _opened(file, timeout=timeout)  # by its index
+        ledger = _opened(file, expect=expect, timeout=timeout, every_line=True)
     except CorruptFile as error:
         problem = str(error)
     torn = 0
@@ -117,6 +140,7 @@ def verify(file: FileArgument, as_json: options.Json = False) -> None:
         print_json(
             {"file": file, "well": not problem, "problem": problem or None}
             | {"entries": entries, "torn_bytes": torn, "simulations": simulated}
+            | {"head": None if ledger is None else ledger.head}
         )
     elif ledger is None:
         typer.echo(f"bad: {problem}")
@@ -126,6 +150,7 @@ def verify(file: FileArgument, as_json: options.Json = False) -> None:
             f"well: {counted(ledger.sequence, 'entry')}, the chain is whole, "
             f"{sum(ledger.accounts.values()):,} {of} within {ledger.limit:.6g} {ledger.unit}"
         )
+        typer.echo(f"head: {ledger.head}")
         if torn:
             typer.echo(
                 f"The last {torn} bytes are a line that a crash cut off. Nothing was published on "
@@ -163,13 +188,51 @@ def report(
         typer.echo("\n".join(markdown(found)))
 
 
+@app.command(
+    name="repair",
+    help="Repair a damaged ledger: keep what verifies, and charge for what is lost.\n\n"
+    "The damaged file is kept under a new name, and a line of the chain says what was done. If "
+    "lines are lost that nobody else knows, their runs end and everybody is charged what they may "
+    "have cost: budget never comes back. A ledger that is well is not changed. Exit code 0 if it "
+    "is well now, 2 if it cannot be repaired.\n\n"
+    "\b\nExamples:\n  tacit ledger repair people.ledger\n"
+    "  tacit ledger repair people.ledger --expect 90bf73d1",
+)
+def repair(
+    file: FileArgument,
+    expect: ExpectOption = "",
+    timeout: TimeoutOption = None,
+    as_json: options.Json = False,
+) -> None:
+    """Repairs a ledger."""
+    from dataclasses import asdict
+
+    from tacit.privacy.ledger.repair import repair
+
+    _check_kind(file)
+    done = repair(file, expect=expect, timeout=_seconds(timeout))
+    if as_json:
+        print_json({"file": file} | asdict(done))
+        return
+    for line in repair_lines(file, done, _opened(file).unit):
+        typer.echo(line)
+
+
 # Files and numbers.
 
 
-def _opened(file: str) -> Ledger:
+def _opened(
+    file: str, *, expect: str = "", timeout: str | None = None, every_line: bool = False
+) -> Ledger:
     from tacit.privacy.ledger import Ledger
 
-    return Ledger.open(file)
+    return Ledger.open(file, expect=expect, timeout=_seconds(timeout), every_line=every_line)
+
+
+def _seconds(timeout: str | None) -> float | None:
+    from tacit.core.texts import number
+
+    return None if timeout is None else number("timeout", timeout)
 
 
 def _check_kind(file: str) -> None:

@@ -13,6 +13,7 @@ from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Entry, Ledger
+    from tacit.privacy.ledger.repair import Repair
 
 # A charge is pending until its result is on disk; it is paid for all the same.
 _CHARGES = ("charge", "pending")
@@ -29,6 +30,8 @@ def summary(file: str, ledger: Ledger) -> dict[str, Any]:
         "limit": ledger.limit,
         "note": ledger.note,
         "entries": ledger.sequence,
+        "head": ledger.head,
+        "repairs": sum(entry.event == "repair" for entry in ledger.entries),
         "spent": {
             "of": "people" if ledger.people else "blocks",
             "count": sum(accounts.values()),
@@ -90,6 +93,8 @@ def _by_run(ledger: Ledger) -> dict[str, list[Entry]]:
     """The entries of each run, in the order of their starts."""
     runs: dict[str, list[Entry]] = {name: [] for name in ledger.runs}
     for entry in ledger.entries:
+        if entry.event == "repair":
+            continue
         runs.setdefault(entry.run, []).append(entry)
     return runs
 
@@ -154,6 +159,25 @@ def _epsilon(unit: str, spent: float, delta: float) -> float:
     return epsilon_from_mu(spent**0.5, delta)
 
 
+def repair_lines(file: str, done: Repair, unit: str) -> Iterator[str]:
+    """What a repair did, in sentences."""
+    if not done.problem:
+        yield f"{file} is well: nothing was changed"
+        return
+    yield f"was: {done.problem}"
+    yield f"kept: {counted(done.kept, 'entry')}; the damaged file is {done.original}"
+    if done.people:
+        yield f"known from elsewhere: payments of {done.people:,} people whose lines are not kept"
+    if done.lost_lines:
+        yield f"lost: {'one line' if done.lost_lines == 1 else 'more than one line'}"
+    if done.everybody:
+        yield f"charged: {at_most(done.everybody, 6)} {unit} to everybody, known or not"
+    if done.ended:
+        yield "ended: all runs from before; none of their saves can be resumed"
+    else:
+        yield "Nothing was lost: all runs go on."
+
+
 # In words: Markdown for an auditor, sentences for whoever keeps the file.
 
 
@@ -163,6 +187,9 @@ def summary_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{found['file']}: a ledger of {found['kind']}, {found['entries']:,} entries"
     if found["note"]:
         yield f"note: {found['note']}"
+    yield f"head: {found['head']}"
+    if found["repairs"]:
+        yield f"repaired {counted(found['repairs'], 'time')}: see its lines"
     whose = "person, over all runs" if found["kind"] == "people" else "block of users"
     yield f"limit: {limit:.6g} {found['unit']} for each {whose}"
     yield (
@@ -197,6 +224,12 @@ def _declared(found: Mapping[str, Any]) -> Iterator[str]:
         yield from (found["note"], "")
     what = "several runs on one population" if found["kind"] == "people" else "one run"
     yield f"A ledger of {what}, `{found['id']}`, with {counted(found['entries'], 'entry')}."
+    yield f"The hash of its last line is `{found['head']}`."
+    if found["repairs"]:
+        yield (
+            f"It was repaired, {counted(found['repairs'], 'time')}: lines of it say what was lost, "
+            "and what everybody was charged for that."
+        )
     promised = found["promised"]
     if promised is not None:
         yield (

@@ -30,6 +30,14 @@ class CorruptFile(TacitError):
     """A file is damaged, truncated, foreign, or of a version that this release cannot read."""
 
 
+class LockTimeout(TacitError, TimeoutError):
+    """A ledger was locked for longer than one may wait; the message names who holds it."""
+
+
+class WrongKey(TacitError):
+    """A file is encrypted and the key is missing or another; or a key is no key."""
+
+
 class MissingExtra(TacitError, ImportError):
     """An optional dependency is needed; the message says which extra installs it."""
 

@@ -77,11 +77,14 @@ def open_regular(path: FilePath, flags: int = os.O_RDONLY) -> int:
     return descriptor
 
 
-def read_file(path: FilePath, kind: str, magic: bytes = b"") -> bytes:
-    """All of a regular file of a kind; nothing is read of one that is too large or begins wrong."""
+def read_file(path: FilePath, kind: str, *magic: bytes) -> bytes:
+    """All of a regular file of a kind; nothing is read of one that is too large or begins wrong.
+
+    With ``magic`` it must begin by one of these, which are of equal length.
+    """
     name = os.fspath(path)
     with open(open_regular(path), "rb") as file:
-        if magic and file.read(len(magic)) != magic:
+        if magic and file.read(len(magic[0])) not in magic:
             raise CorruptFile(f"{name!r}: not a Tacit {kind} file")
         size = check_size(name, os.fstat(file.fileno()).st_size, kind)
         file.seek(0)

@@ -13,9 +13,10 @@ parsed. A secret file (the default: a save holds raw sums and noise) is never re
 not even while it is being written.
 
 **Not guaranteed.** The checksum detects damage, not a forger: whoever can write the file can
-also compute its checksum. A process killed during a write can leave a temporary file
-``.tacit-*.tmp`` (as private as the file itself) in the directory. It is removed when the file is
-next written or read on the same machine; see :mod:`tacit.privacy.files`.
+also compute its checksum, unless the file is encrypted (:mod:`tacit.privacy.encryption`). A process
+killed during a write can leave a temporary file ``.tacit-*.tmp`` (as private as the file itself) in
+the directory. It is removed when the file is next written or read on the same machine; see
+:mod:`tacit.privacy.files`.
 """
 
 import contextlib
@@ -32,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.arguments import FilePath
+from tacit.privacy.encryption import MAGIC, StateKey, decrypted, encrypted
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import (
     MALFORMED,
@@ -79,12 +81,15 @@ def write_state(
     arrays: Mapping[str, NDArray[Any]],
     *,
     secret: bool = True,
+    key: StateKey | None = None,
 ) -> None:
     """Write a state to ``path``, atomically and durably.
 
     When this returns, the whole state is on disk. When it raises, ``path`` holds what it held
     before (only a failure to make the *directory* durable leaves the new file, whole, in place).
     Equal states give equal bytes. :func:`read_state` must ask for the ``kind`` to read it back.
+    With a ``key``, or one in the environment, a secret state is encrypted: see
+    :mod:`tacit.privacy.encryption`.
 
     Metadata are values that JSON represents exactly, as it does integers of 128 bits and more.
     Arrays are boolean, integer, float32 or float64, of any shape and content. A secret file gets
@@ -98,17 +103,19 @@ def write_state(
     >>> state.meta["step"] == 2**100, state.arrays["sums"]
     (True, array([ 1.5, -0. ]))
     """
-    write_atomic(path, _encode(kind, meta, arrays), 0o600 if secret else 0o644)
+    data = _encode(kind, meta, arrays)
+    write_atomic(path, encrypted(data, key) if secret else data, 0o600 if secret else 0o644)
 
 
-def read_state(path: FilePath, kind: str) -> State:
+def read_state(path: FilePath, kind: str, *, key: StateKey | None = None) -> State:
     """Read the state of the given kind that :func:`write_state` wrote to ``path``.
 
     The checksum is compared before anything is parsed. It detects damage, not a forger. A file that
-    is foreign, damaged, of another kind or newer is a CorruptFile.
+    is foreign, damaged, of another kind or newer is a CorruptFile. One that is encrypted needs its
+    ``key``, here or in the environment; else it is a WrongKey.
     """
     # A foreign file, however large, is refused before it is loaded.
-    data = read_file(path, "state", _MAGIC)
+    data = decrypted(read_file(path, "state", _MAGIC, MAGIC), key, os.fspath(path))
     try:
         return _decode(data, kind)
     except ValueError as error:
@@ -131,6 +138,15 @@ def write_atomic(path: FilePath, data: bytes, mode: int, *, replace: bool = True
             f"path={os.fspath(path)!r} is a ledger, and no ledger is ever overwritten: choose "
             "another name"
         )
+    _put_in_place(path, data, mode, replace)
+
+
+def replace_file(path: FilePath, data: bytes, mode: int) -> None:
+    """As :func:`write_atomic`, and over a ledger too: for a repair, which keeps the old one."""
+    _put_in_place(path, data, mode, replace=True)
+
+
+def _put_in_place(path: FilePath, data: bytes, mode: int, replace: bool) -> None:
     directory, temporary = os.path.dirname(os.fspath(path)) or ".", temporary_name(path)
     # O_BINARY exists on Windows alone, where line endings would be translated without it.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)

@@ -38,12 +38,16 @@ Extra: TypeAlias = Callable[[], tuple[dict[str, Any], Arrays]]
 
 @dataclass(frozen=True)
 class SaveMark:
-    """Where a state file stands in its ledger: its token, and after which entry of which run."""
+    """Where a state file stands in its ledger: its token, and after which entry of which run.
+
+    ``head`` is the hash of that entry: a ledger with another one there is not the same any more.
+    """
 
     ledger: str | None
     token: str
     after: int | None
     run: str
+    head: str = ""
 
 
 # Writing.
@@ -58,7 +62,7 @@ def save_curator(curator: JointCurator, path: FilePath) -> None:
     identity, run = ledger.id, ledger.run
 
     def write(sequence: int) -> None:
-        _write(curator, path, SaveMark(identity, token, sequence, run))
+        _write(curator, path, SaveMark(identity, token, sequence, run, ledger.head))
 
     # The ledger is asked first: a process whose run another one took over would write over
     # the state of that run. What is recorded is on disk by then all the same.
@@ -114,7 +118,8 @@ def read_curator(
             noise_seed=None if meta["noise"] is None else 0,
         )
         _fill(curator, meta, arrays)
-        mark = SaveMark(meta["ledger"], meta["token"], meta["after"], meta.get("run", ""))
+        where = (meta["ledger"], meta["token"], meta["after"], meta.get("run", ""))
+        mark = SaveMark(*where, head=meta.get("head", ""))
     except MALFORMED as error:
         raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
     if source is not None:
@@ -155,7 +160,7 @@ def reopen(
             curator.autosave_to(autosave)
         return
     if autosave is None:
-        opened.record_resume(mark.token, after=mark.after, run=mark.run)
+        opened.record_resume(mark.token, after=mark.after, run=mark.run, head=mark.head)
         curator.accounts.follow(opened, curator._participants)
         return
     # The ledger voids the save that is resumed, and the next one must be on disk by then: a
@@ -164,10 +169,14 @@ def reopen(
 
     def write(sequence: int) -> None:
         curator.accounts.follow(opened, curator._participants)
-        _write(curator, target, SaveMark(opened.id, successor, sequence, mark.run))
+        _write(curator, target, SaveMark(opened.id, successor, sequence, mark.run, opened.head))
 
     opened.record_resume(
-        mark.token, after=mark.after, run=mark.run, successor=successor, write=write
+        *(mark.token, mark.after),
+        run=mark.run,
+        head=mark.head,
+        successor=successor,
+        write=write,
     )
     curator.accounts.follow(opened, curator._participants)
     opened.record_save(successor)

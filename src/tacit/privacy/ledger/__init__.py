@@ -1,8 +1,8 @@
 """What was spent, on disk, before it is published.
 
 A ledger is an append-only text file, one JSON object per line. Its first line declares a limit;
-every later line is a start, a join, a charge, a save or a resume, numbered from 1. There are two
-kinds:
+every later line is a start, a join, a charge, a save, a resume or a repair, numbered from 1. There
+are two kinds:
 
 * A ledger of **one run** charges *keys*. A key is a block of users, a user is in one block, so what
   a user has spent is what her key has.
@@ -23,8 +23,16 @@ Each line is chained to the one before by SHA-256, so an edited, deleted or reor
 detected. A saved state continues once: a second continuation would put the same noise on two data
 sets, and their difference is noise-free.
 
+**Long ledgers** have an index beside them (:mod:`tacit.privacy.ledger.index`), derived from the
+chain and made anew from it where it is missing or damaged. What a call costs grows with the
+logarithm of what is on the ledger. Lines that the index has seen are not read again when a ledger
+is opened, unless every line is asked for. **Locks** (:mod:`tacit.privacy.ledger.locks`) are taken
+in turn, and who waits too long is told for whom. A damaged ledger is refused, and can be
+**repaired** (:mod:`tacit.privacy.ledger.repair`) so that budget never comes back.
+
 **Not guaranteed.** The chain detects accidents, not a forger who recomputes it. Lines cut off
-the end leave a valid, older ledger; this is noticed only by a saved state that is ahead of it.
+the end leave a valid, older ledger; this is noticed only by its index, by a saved state, which has
+the hash of the last line it knows, or by who noted such a hash (``expect``).
 Whoever copies the ledger together with a state has made a fork that neither copy can see. The
 key of the hashes is in the file: who has the file can try ids until one fits. Times are what the
 machine's clock said.

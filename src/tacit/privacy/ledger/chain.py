@@ -16,6 +16,8 @@ from typing import Any
 
 from tacit.privacy.errors import CorruptFile
 from tacit.privacy.files import MALFORMED, check_size, open_regular, parse_json
+from tacit.privacy.ledger.index import Position
+from tacit.privacy.ledger.locks import held
 
 try:
     import fcntl
@@ -33,8 +35,9 @@ def seal(record: Mapping[str, Any], previous: str) -> bytes:
 class ChainedFile:
     """How far a file was read, and how to read and append more. It stays closed in between."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, timeout: float) -> None:
         self.path = path
+        self.timeout = timeout
         self.lines = 0
         self.end = 0
         self._last = b""  # the last line
@@ -52,17 +55,57 @@ class ChainedFile:
             raise OSError(errno.ENOTSUP, "a ledger needs POSIX file locks (fcntl.flock)")
         descriptor = open_regular(self.path, os.O_RDWR | os.O_APPEND if append else os.O_RDONLY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX if append else fcntl.LOCK_SH)
-            try:
+            with held(self.path, descriptor, exclusive=append, timeout=self.timeout):
                 # Whoever waited for the lock may hold that of a file which is no longer there.
                 if not os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
                     raise CorruptFile(f"{self.path!r}: another file took its place meanwhile")
                 yield descriptor
-            finally:
-                # Closing alone would not unlock if another thread has forked meanwhile.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
         finally:
             os.close(descriptor)
+
+    @property
+    def head(self) -> str:
+        """The hash of the last line, which by the chain stands for all of them."""
+        return self._hash
+
+    @property
+    def position(self) -> Position:
+        """How far it was read."""
+        return Position(self.lines, self.end, len(self._last), self._hash)
+
+    def go_to(self, descriptor: int, position: Position) -> bool:
+        """Goes on behind a line that was read before; whether the file has it there."""
+        start = position.end - position.last_bytes
+        if not 0 <= start < position.end <= os.fstat(descriptor).st_size:
+            return False
+        line = os.pread(descriptor, position.last_bytes, start)
+        if hash_of(line) != position.hash:
+            return False
+        self.lines, self.end = position.lines, position.end
+        self._last, self._hash = line, position.hash
+        return True
+
+    def line(self, descriptor: int, number: int) -> bytes:
+        """The line of an entry (the first line is 0), by its number: by bisection, as they rise."""
+        low, high = 0, self.end  # a line begins at each, and the one we want in between
+        while True:
+            found = _line_from(descriptor, (low + high) // 2, high)
+            if found is None:  # only one line begins behind the middle, or none
+                return self._line_between(descriptor, low, high, number)
+            start, line = found
+            try:
+                here = parse_json(line).get("sequence", 0)
+            except MALFORMED as error:
+                raise CorruptFile(f"{self.path!r}: a line is damaged") from error
+            if here == number:
+                return line
+            low, high = (start + len(line), high) if here < number else (low, start)
+
+    def _line_between(self, descriptor: int, low: int, high: int, number: int) -> bytes:
+        for line in os.pread(descriptor, high - low, low).splitlines(keepends=True):
+            if parse_json(line).get("sequence", 0) == number:
+                return line
+        raise CorruptFile(f"{self.path!r}: line {number + 1} is not there")
 
     def unread(self, descriptor: int) -> tuple[list[bytes], bytes]:
         """The lines that were appended since the last reading, and a torn one behind them."""
@@ -114,3 +157,25 @@ class ChainedFile:
     def cut(self, descriptor: int) -> None:
         """Drops what is behind the lines that were read."""
         os.ftruncate(descriptor, self.end)
+
+
+def hash_of(line: bytes) -> str:
+    """The hash that a line says it has; empty for what is no line."""
+    try:
+        return str(parse_json(line)["hash"])
+    except MALFORMED:
+        return ""
+
+
+def _line_from(descriptor: int, start: int, end: int) -> tuple[int, bytes] | None:
+    """The first line that begins behind ``start``, and where, if it ends by ``end``."""
+    data, size = b"", 1 << 12
+    while True:
+        data = os.pread(descriptor, min(size, end - start), start)
+        first = data.find(b"\n") + 1
+        last = data.find(b"\n", first) + 1 if first else 0
+        if last:
+            return start + first, data[first:last]
+        if len(data) >= end - start:
+            return None
+        size *= 4

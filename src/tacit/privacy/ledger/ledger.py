@@ -1,19 +1,20 @@
 """The ledger as its users see it; what it guarantees is in :mod:`tacit.privacy.ledger`."""
 
-import base64
 import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
-from types import MappingProxyType
 
 from tacit.privacy.arguments import FilePath, file_name
 from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.ledger.books import Books
 from tacit.privacy.ledger.header import write_header, write_people_header
 from tacit.privacy.ledger.journal import Journal
-from tacit.privacy.ledger.records import Entry, Terms, Unit, above, number_of, text_of
+from tacit.privacy.ledger.locks import checked_timeout
+from tacit.privacy.ledger.people import text_of_names
+from tacit.privacy.ledger.records import Entry, Terms, Unit, above, checked_hash, number_of, text_of
 from tacit.privacy.models import JointDP
 from tacit.privacy.pseudonyms import NAME_BYTES, name_of
 from tacit.privacy.statistic import WHOLE_EPISODE
@@ -40,9 +41,12 @@ class Ledger:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: FilePath) -> None:
-        self._journal = Journal(os.fspath(file_name("path", path)))
-        self._books = self._journal.books
+    def __init__(
+        self, path: FilePath, *, timeout: float | None = None, every_line: bool = False
+    ) -> None:
+        name = os.fspath(file_name("path", path))
+        self._journal = Journal(name, checked_timeout(timeout), indexed=not every_line)
+        self.timeout = self._journal.timeout
         self.header = header = self._books.header
         self.id, self.limit, self.unit = header.id, header.limit, header.unit
         self.note, self.terms, self.key = header.note, header.terms, header.key
@@ -67,9 +71,41 @@ class Ledger:
         return cls(path)
 
     @classmethod
-    def open(cls, path: FilePath) -> "Ledger":
-        """Open an existing ledger and check every line of it."""
-        return cls(path)
+    def open(
+        cls,
+        path: FilePath,
+        *,
+        timeout: float | None = None,
+        expect: str = "",
+        every_line: bool = False,
+    ) -> "Ledger":
+        """Open an existing ledger and check its lines.
+
+        Args:
+            path: Where it is.
+            timeout: How many seconds to wait for its lock, now and later, also in the runs that are
+                made with this object. By default what TACIT_LEDGER_TIMEOUT says, or 60.
+            expect: The hash of a line, or how it begins (8 characters at least), which somebody
+                noted elsewhere: a ledger without that line is an older copy and is refused.
+            every_line: Whether to check all lines. A long ledger has an index of those that were
+                checked before, and only the rest is read.
+
+        Raises:
+            LockTimeout: Somebody else held the lock all the while.
+            CorruptFile: It is damaged, or lacks lines that its index or ``expect`` have seen.
+        """
+        ledger = cls(path, timeout=timeout, every_line=every_line)
+        if expect and not ledger.has(expect):
+            raise CorruptFile(
+                f"{os.fspath(path)!r} has no line with the hash {expect!r}: it is older than its "
+                "witness, or another ledger. Put the newest copy back, or see tacit ledger repair"
+            )
+        return ledger
+
+    def has(self, expect: str) -> bool:
+        """Whether a line has this hash, or one that begins so (8 hexadecimal digits at least)."""
+        checked_hash(expect)
+        return any(found.startswith(expect) for found in self._journal.hashes())
 
     @classmethod
     def open_or_create(
@@ -90,6 +126,15 @@ class Ledger:
         return self._journal.path
 
     @property
+    def _books(self) -> Books:
+        return self._journal.books
+
+    @property
+    def head(self) -> str:
+        """The hash of the last line: keep it elsewhere, and an older copy will be noticed."""
+        return self._journal.head
+
+    @property
     def sequence(self) -> int:
         """The number of the last entry, 0 if there is none; a saved state keeps it."""
         return self._journal.sequence
@@ -102,7 +147,8 @@ class Ledger:
     @property
     def runs(self) -> Mapping[str, Terms]:
         """The runs of a ledger of people, oldest first, by the token of their start."""
-        return MappingProxyType(self._books.people.runs)
+        runs = self._books.runs.items()
+        return {name: run.terms for name, run in runs if self.people and run.terms is not None}
 
     @property
     def accounts(self) -> Counter[float]:
@@ -111,8 +157,8 @@ class Ledger:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All entries, oldest first."""
-        return tuple(self._books.entries)
+        """All entries, oldest first, as far as this object has read; from the file, checked."""
+        return tuple(self._journal.entries())
 
     @property
     def max_spent(self) -> float:
@@ -149,12 +195,11 @@ class Ledger:
             self._journal.check_going_on()
             if not self.people:
                 raise InvalidArgument("a ledger of one run knows blocks, not people")
-            # Sorted, so that the file does not say in which order they came.
-            able = self._books.people.able(people, self._journal.run)
+            able, admitted = self._books.people.admitted(people, self._journal.run)
             if able:
-                text = base64.b64encode(b"".join(able)).decode()
+                text = text_of_names(able)
                 self._journal.append(descriptor, "join", self._journal.run, {}, people=text)
-            return self._books.people.who_joined(people, self._journal.run)
+            return admitted
 
     def charge(self, costs: Mapping[str, float], label: str, *, pending: bool = False) -> int:
         """Charge every key its cost, finite and at least 0, or refuse and charge none.
@@ -209,7 +254,8 @@ class Ledger:
             self._journal.check_going_on()
             self._books.saves.check_new(token)
             if write is not None:
-                write(len(self._books.entries))
+                self._journal.flush(descriptor)
+                write(self._books.sequence)
             self._journal.append(descriptor, "save", token, {})
 
     def record_resume(
@@ -218,6 +264,7 @@ class Ledger:
         after: int | None = None,
         *,
         run: str = "",
+        head: str = "",
         successor: str | None = None,
         write: Callable[[int], None] | None = None,
     ) -> None:
@@ -228,6 +275,8 @@ class Ledger:
             after: ``sequence`` of the ledger when the state file was written, from that file. It
                 is used only if the save itself was not recorded, because of a crash.
             run: ``run`` of the ledger at that moment, from that file.
+            head: ``head`` of the ledger at that moment, from that file: if the line ``after`` has
+                another hash now, an older copy of the ledger was put in its place and went on.
             successor: The token of the next save, which is recorded in the same line. So there is
                 no moment at which a crash would leave nothing to resume.
             write: As in :meth:`record_save`, for the successor: a refused resume never overwrites
@@ -243,8 +292,11 @@ class Ledger:
         successor = None if successor is None else text_of("successor", successor)
         with self._journal.locked() as descriptor:
             run = self._books.check_resume(token, run, after, successor)
+            if head and after is not None and after <= self._books.sequence:
+                self._journal.check_head(descriptor, after, head)
             if write is not None:
-                write(len(self._books.entries))
+                self._journal.flush(descriptor)
+                write(self._books.sequence)
             more = {} if successor is None else {"successor": successor}
             self._journal.begin(run, descriptor, "resume", token, **more)
 
@@ -275,7 +327,7 @@ def open_for(path: FilePath | Ledger, terms: Terms) -> Ledger:
 
 def open_again(ledger: FilePath | Ledger) -> Ledger:
     """Another object for the same ledger, which must be there; by its path, or by one object."""
-    found = Ledger.open(ledger)
+    found = Ledger.open(ledger, timeout=ledger.timeout if isinstance(ledger, Ledger) else None)
     if isinstance(ledger, Ledger) and found.id != ledger.id:
         raise CorruptFile(f"{os.fspath(ledger)!r}: another ledger took its place meanwhile")
     return found

@@ -1,24 +1,28 @@
 """What the lines of a ledger say, and the numbers and words that they may hold."""
 
+import base64
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Literal, Self, TypeAlias
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP
+from tacit.privacy.pseudonyms import NAME_BYTES
 from tacit.privacy.statistic import WHOLE_EPISODE
 
 Unit: TypeAlias = Literal["mu^2", "epsilon"]
 """What is counted, and adds: squared Gaussian-DP parameters; twice the parameters of zero-
 concentrated DP (exact noise), which a Gaussian mechanism's mu^2 is too; or epsilons of pure DP."""
 
-Event: TypeAlias = Literal["start", "join", "charge", "pending", "save", "resume"]
+Event: TypeAlias = Literal["start", "join", "charge", "pending", "save", "resume", "repair"]
 """What a line records; ``pending`` is a charge whose result was not yet on disk."""
 
 UNITS = ("mu^2", "epsilon")
-EVENTS = ("start", "join", "charge", "pending", "save", "resume")
+EVENTS = ("start", "join", "charge", "pending", "save", "resume", "repair")
 
 TOLERANCE = 1e-9
 """A budget divided into n parts must be spendable in n parts, in spite of rounding."""
@@ -73,13 +77,16 @@ class Entry:
     """One line of a ledger, numbered from 1.
 
     Attributes:
-        label: The label of a charge, the token of a start, a save or a resume.
+        label: The label of a charge, the token of a start, a save or a resume, the SHA-256 of a
+            file that was repaired.
         costs: The cost per key; empty unless it is a charge.
         run: Which run of a ledger of people it belongs to; empty in a ledger of one run.
         time: When it was written (UTC), if the file says so.
-        people: How many people a join admitted.
+        people: How many people a join admitted, or a repair charged again.
         terms: What a starting run promised, if the file says so.
         successor: The token of the save that a resume recorded with it, if it did.
+        everybody: What a repair charged everybody, since it could not tell whom to charge.
+        ended: Whether a repair ended all runs before it.
     """
 
     sequence: int
@@ -91,6 +98,27 @@ class Entry:
     people: int = 0
     terms: Terms | None = None
     successor: str = ""
+    everybody: float = 0.0
+    ended: bool = False
+
+
+def entry_of(record: Mapping[str, Any]) -> Entry:
+    """A line that was entered into the books, as its readers see it."""
+    people = record.get("people", "")
+    names = [people] if isinstance(people, str) else people.values()
+    return Entry(
+        sequence=record["sequence"],
+        event=record["event"],
+        label=record["label"],
+        costs=MappingProxyType({key: float(cost) for key, cost in record["costs"].items()}),
+        run=record.get("run", ""),
+        time=record.get("time", ""),
+        people=sum(len(base64.b64decode(text)) // NAME_BYTES for text in names),
+        terms=checked_terms(record["terms"]) if "terms" in record else None,
+        successor=record.get("successor", ""),
+        everybody=float(record.get("everybody", 0.0)),
+        ended=record.get("ended", False),
+    )
 
 
 def above(number: Fraction) -> float:
@@ -125,4 +153,11 @@ def text_of(name: str, value: str) -> str:
     """One line of printable text, or an InvalidArgument that names it."""
     if not isinstance(value, str) or not value or not value.isprintable():
         raise InvalidArgument(f"{name}={value!r} must be a line of printable text")
+    return value
+
+
+def checked_hash(value: str) -> str:
+    """A hash, or the first 8 hexadecimal digits of it or more, or an InvalidArgument."""
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{8,64}", value):
+        raise InvalidArgument(f"expect={value!r} must be 8 to 64 hexadecimal digits")
     return value
