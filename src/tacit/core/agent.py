@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
+from collections.abc import Callable
 from typing import Any, Self, final
 
 import numpy as np
@@ -19,14 +21,15 @@ from tacit.core.algorithm import Algorithm, PublicPolicy
 from tacit.core.asks import Kept, State
 from tacit.core.columns import as_numbers
 from tacit.core.episodes import Episodes
-from tacit.core.rounds import Gate
-from tacit.core.session import Ids, Session
+from tacit.core.rounds import Gate, NotRecorded, RecordedGate, Round
+from tacit.core.session import Ids, Moment, Session, Turn
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import file_name, instance_of, row_ids
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, flip_probability
+from tacit.privacy.curators.saves import read_curator
 from tacit.privacy.errors import (
     BudgetExceeded,
     CorruptFile,
@@ -39,7 +42,7 @@ from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise, saved_source
-from tacit.privacy.owner import Uncopyable
+from tacit.privacy.owner import Uncopyable, alone, refuse_within
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.storage import read_state, write_state
 
@@ -66,14 +69,17 @@ class Agent(Uncopyable):
         self._algorithm = algorithm
         self._session = Session(algorithm)
         self._stream: JointStream | None = None
-        options: dict[str, Any] = {
+        self._lock = threading.RLock()
+        self._undo: Moment | None = None
+        self._options: dict[str, Any] = {
             "users": algorithm.users,
             "noise_seed": noise_seed,
             "protects": algorithm.protects,
         }
+        options = self._options
         if algorithm.privacy.keeps_secrets:
             _check_files(ledger, autosave)
-            options |= {"ledger": ledger}
+            options = options | {"ledger": ledger}
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
         self._curator: Curator = algorithm.gate_privacy.curator(**options)
@@ -125,13 +131,26 @@ class Agent(Uncopyable):
     @property
     def block_users(self) -> int:
         """How many more users the current policy serves until the next release."""
-        return max(0, self._algorithm.block_users - self._session.waiting.users)
+        with self._lock:
+            return self._room()
+
+    @property
+    def taken(self) -> int:
+        """How many users came: those who were served, and those who wait for their block.
+
+        The receipt of last resort: whatever was raised wherever, the users of a call of ``learn``
+        were taken by as many as this grew.
+        """
+        with self._lock:
+            return self._taken()
 
     @property
     def statistic(self) -> Statistic:
         """What is asked first of the users of the current block; devices report it."""
-        return self._session.round.statistic
+        with self._lock:
+            return self._session.round.statistic
 
+    @alone
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public policy; any device with NumPy can load it."""
         policy: PublicPolicy = self._algorithm.policy
@@ -149,66 +168,140 @@ class Agent(Uncopyable):
         note and as ``users_taken`` = n. They count, wait for the rest of their block, or are lost
         with a release that failed. Never give them again: they would be in the sums twice. Go on
         with the others: ``data.take(slice(n, None))`` and ``user_ids[n:]``.
+
+        Calls come one at a time: other threads wait, and a call within a call, as from a signal
+        handler, is a :class:`~tacit.privacy.errors.Busy`.
         """
+        self._take_all("learn", data, lambda: self._learn(data, user_ids))
+
+    def _learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids) -> None:
         if not isinstance(data, Block):
-            instance_of("data", data, (Episodes, VectorEpisodes, Block))
+            instance_of("data", data, _DATA)
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
-        users, statistic = self._algorithm.users, self.statistic
-        left = users - self._session.taken
+        users, session = self._algorithm.users, self._session
+        left = users - self._taken()
         self._curator.check_ready()
         if data.users > left:
             raise HorizonExceeded(
                 f"this agent was declared for {users} users; {left} are left, {data.users} came"
             )
-        statistic.check(data)
+        if not session.waiting.alike(data):
+            session.round.statistic.check(data)
         self._check(data, user_ids)
-        if data.aggregate and (self._session.waiting.users or data.users != self.block_users):
-            raise InvalidArgument(
-                f"sums must be of one whole block: {self.block_users} users, got {data.users}"
-            )
-        with _saying_who(self, data.users):
-            if data.aggregate:
-                self._take(data, None)
-                return
-            start = 0
-            while start < data.users:
-                if self.block_users == 0:
-                    raise HorizonExceeded(
-                        f"no block is left for {data.users - start} more users: the schedule has "
-                        "ended"
-                    )
-                stop = min(data.users, start + self.block_users)
+        if data.aggregate:
+            if session.waiting.users or data.users != self._room():
+                raise InvalidArgument(
+                    f"sums must be of one whole block: {self._room()} users, got {data.users}"
+                )
+            self._take(data, None)
+            return
+        start = 0
+        while start < data.users:
+            room = self._room()
+            if room == 0:
+                raise HorizonExceeded(
+                    f"no block is left for {data.users - start} more users: the schedule has ended"
+                )
+            stop = min(data.users, start + room)
+            if stop - start == data.users:
+                self._take(data, user_ids)
+            else:
                 part = data.take(slice(start, stop))
                 self._take(part, None if user_ids is None else user_ids[start:stop])
-                start = stop
+            start = stop
 
     def learn_reports(self, reports: ArrayLike, user_ids: Ids = None) -> None:
         """Takes the local reports of all users of the current block; see :mod:`tacit.local`.
 
         One row per user, made on her device by ``tacit.local.report`` from ``statistic`` and
-        ``privacy``; ``user_ids`` say who sent them.
+        ``privacy``; ``user_ids`` say who sent them. Errors say who was taken, as in :meth:`learn`.
         """
+        self._take_all("learn_reports", reports, lambda: self._learn_reports(reports, user_ids))
+
+    def _learn_reports(self, reports: ArrayLike, user_ids: Ids) -> None:
         if not isinstance(self._curator, LocalCurator):
             raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")
         if self._algorithm.gate_privacy != self.privacy:
             # Devices that report by ``privacy`` would add another noise than is accounted for.
             raise InvalidArgument("as printed is for simulations: devices report by privacy itself")
         # What a device sent instead of a number must not cost the others their reports.
-        rows, statistic = as_numbers("reports", reports), self.statistic
-        shape = (self.block_users, statistic.layout.size)
+        rows, statistic = as_numbers("reports", reports), self._session.round.statistic
+        shape = (self._room(), statistic.layout.size)
         if rows.shape != shape:
             raise InvalidArgument(
                 f"reports must have shape {shape}, a row per user of the current block, got "
                 f"{rows.shape}"
             )
         number = self._curator.collect(statistic, rows, user_ids)
-        with _saying_who(self, len(rows)):
-            self._ask(number, len(rows))
+        self._ask(number, len(rows))
+
+    def _take_all(self, what: str, given: Any, call: Callable[[], None]) -> None:
+        """A call that takes users: alone, and if it fails the error says whom not to give again."""
+        refuse_within(self._lock, what)
+        before = after = None
+        said = False
+        try:
+            with self._lock:
+                self._settle()
+                self._tidy()
+                before = self._taken()
+                try:
+                    call()
+                    self._tidy()
+                    after = self._taken()
+                except BaseException as error:
+                    _say_who(error, self._taken() - before, given)
+                    said = True
+                    raise
+        except BaseException as error:
+            # Also of what is raised when all is done, and by the lines around it.
+            if not said:
+                now = self._taken() if after is None else after
+                _say_who(error, 0 if before is None else now - before, given)
+            raise
+
+    # Where users are. They are in a block as soon as the curator has it, which is one assignment.
+
+    def _taken(self) -> int:
+        waiting, curator = self._session.waiting, self._curator
+        return curator.users + (waiting.users if waiting.block >= curator.entered else 0)
+
+    def _room(self) -> int:
+        return max(0, self._algorithm.block_users - self._session.waiting.users)
+
+    def _settle(self, *, finish: bool = True) -> None:
+        """Does what a call that was cut off left to do; it may be cut off itself, and called again.
+
+        A block whose algorithm has all its answers gets its policy now, from the record (if not
+        ``finish``, later). One that has not is lost: its users are served, and may have paid.
+        """
+        session, curator = self._session, self._curator
+        if self._undo is not None:
+            self._undo.put_back()
+            self._undo = None
+        if session.waiting.block < curator.entered:
+            session.waiting.clear(curator.entered)
+        turn = session.turn
+        if turn is None:
+            # Nobody asked the users of a block that is in.
+            self._algorithm.served = curator.users
+        elif not turn.answered:
+            session.lose(turn, curator.releases)
+        elif finish:
+            # Once: what fails twice would fail for ever.
+            turn.answered = False
+            turn.before.put_back()
+            self._go_through(curator.entered - 1, turn, resumed=True)
+        else:
+            turn.before.put_back()
+            self._algorithm.served = turn.before.served + turn.users
+            return
+        self._forget()
 
     def _check(self, data: Block, user_ids: Ids) -> None:
         session = self._session
-        if (user_ids is not None) != session.with_ids and session.taken:
+        if (user_ids is not None) != session.with_ids and self._taken():
             raise InvalidArgument("user_ids must be given for all users or for none")
         _check_ids(data, user_ids, self.privacy, self._curator)
         if data.users:
@@ -218,13 +311,14 @@ class Agent(Uncopyable):
 
     def _take(self, part: Block, user_ids: Ids) -> None:
         """Users of the current block; when it is full it goes through the gate."""
-        if part.users < self.block_users:
-            self._session.waiting.add(part, user_ids)
+        waiting = self._session.waiting
+        if part.users < self._room():
+            waiting.add(part, user_ids)
             return
-        block, ids = self._session.waiting.joined(part, user_ids)
+        block, ids = waiting.joined(part, user_ids)
         # Until the block is in, those who wait for it go on waiting.
         number = self._curator.add(block, ids)
-        self._session.waiting.clear()
+        waiting.clear(number + 1)
         self._ask(number, block.users)
 
     def _ask(self, number: int, users: int, *, resumed: bool = False) -> None:
@@ -233,25 +327,40 @@ class Agent(Uncopyable):
         Whatever is raised, its raw data is not kept by chance, and its users are not asked again:
         they may have paid for a release that nobody will see.
         """
-        algorithm, served = self._algorithm, self._algorithm.served
-        kept = algorithm.kept
+        turn = self._session.turn = Turn(Moment(self._algorithm), users)
         try:
-            if kept is not None and not resumed:
-                # Within a round everybody has paid a part of it already.
-                self._drop_poor_blocks(number, kept)
-            gate = Gate(self._curator, self._stream, number, algorithm.privacy)
-            early = self._session.round.run(gate, self._session.answers, resumed=resumed)
-            algorithm.advance(users)
-            if early is not None:
-                raise early
+            early = self._go_through(number, turn, resumed=resumed)
         except BaseException:
-            algorithm.served = served + users
+            self._settle(finish=False)
             raise
-        finally:
-            self._session.end_round(self._curator.releases)
-            last = None if kept is None else -kept.blocks or None
-            for old in sorted(self._curator.blocks)[:last]:
-                self._curator.forget(old)
+        self._forget()
+        if early is not None:
+            raise early
+
+    def _go_through(self, number: int, turn: Turn, *, resumed: bool) -> BaseException | None:
+        algorithm, session, curator = self._algorithm, self._session, self._curator
+        kept = algorithm.kept
+        if kept is not None and not resumed:
+            # Within a round everybody has paid a part of it already.
+            self._drop_poor_blocks(number, kept)
+        gate = Gate(curator, self._stream, number, algorithm.privacy)
+        early = session.round.run(gate, session.answers, resumed=resumed)
+        turn.answered = True
+        algorithm.advance(turn.users)
+        session.end_round(curator.releases)
+        return early
+
+    def _forget(self) -> None:
+        """Drops blocks that nobody asks again."""
+        curator, kept = self._curator, self._algorithm.kept
+        last = None if kept is None else -kept.blocks or None
+        for number in sorted(curator.blocks)[:last]:
+            curator.forget(number)
+
+    def _tidy(self) -> None:
+        """Takes what was forgotten out of the autosave too."""
+        if isinstance(self._curator, JointCurator):
+            self._curator.save_again()
 
     def _drop_poor_blocks(self, newest: int, kept: Kept) -> None:
         """Drops blocks that cannot pay for another round."""
@@ -265,10 +374,15 @@ class Agent(Uncopyable):
 
     # Save and resume.
 
+    @alone
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes everything, secrets included (mode 0600), for going on later."""
+        """Writes everything, secrets included (mode 0600), for going on later.
+
+        It may be called after any exception, and not within another call, as from a signal handler.
+        """
         if not self._algorithm.resumable:
             raise InvalidArgument("as printed is for comparisons: such a run is not saved")
+        self._settle(finish=False)
         if isinstance(self._curator, JointCurator):
             self._curator.save(path)
             return
@@ -277,6 +391,7 @@ class Agent(Uncopyable):
         arrays |= self._curator.participants.dump(state)
         write_state(path, "agent", state, arrays)
 
+    @alone
     def load(
         self,
         path: str | os.PathLike[str],
@@ -284,63 +399,80 @@ class Agent(Uncopyable):
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Resumes a save into this freshly made agent, which must have the same arguments."""
-        before = (self._curator, self._stream, *self._dump())
+        """Resumes a save into this freshly made agent, which must have the same arguments.
+
+        What is refused changes nothing: not this agent, no file, and not the ledger. All of the
+        save is read and tried before the ledger records, at the end, that it was resumed.
+        """
+        self._settle()
+        algorithm, stream = self._algorithm, self._stream
+        session = Session(algorithm)
+        self._undo = Moment(algorithm)
         try:
             if isinstance(self._curator, JointCurator):
-                # First of all: a ledger lets a save be loaded once.
-                self._session.check_same(read_state(path, "curator").meta["extra"])
+                curator, mark = read_curator(path, None, JointCurator)
+                session.check_same(curator.extra[0])
+                if stream is not None:
+                    stream = curator.resume_stream("stream", stream.statistic)
+                session.restore(*curator.extra)
+                session.waiting.block = curator.entered
+                self._rehearse(session, curator, stream)
+                curator.attach(lambda: session.dump(curator.participants))
                 # With autosave the next save is on disk before the ledger voids this one.
-                curator = JointCurator.load(path, ledger=ledger, autosave=autosave)
-                if self._stream is not None:
-                    self._stream = curator.resume_stream("stream", self._stream.statistic)
-                self._curator = curator
-                curator.attach(self._dump)
-                self._session.restore(*curator.extra)
+                curator._reopen(ledger, mark, autosave)
+                self._curator, self._stream = curator, stream
+                self._session, self._undo = session, None
             else:
                 state = read_state(path, "agent")
-                self._session.check_same(state.meta["agent"])
-                kind = ExactNoise if isinstance(self._curator.source, ExactNoise) else Noise
+                session.check_same(state.meta["agent"])
+                other = algorithm.gate_privacy.curator(**self._options)
+                kind = ExactNoise if isinstance(other.source, ExactNoise) else Noise
                 source = kind.from_state(state.meta["noise"])
-                self._session.restore(state.meta["agent"], state.arrays)
-                self._curator.restart(self.served, source)
-                self._curator.participants.restore(state.meta, state.arrays)
+                session.restore(state.meta["agent"], state.arrays)
+                other.restart(algorithm.served, source)
+                other.participants.restore(state.meta, state.arrays)
+                self._curator, self._session, self._undo = other, session, None
         except BaseException as error:
-            self._put_back(before)
+            self._settle()
             if isinstance(error, MALFORMED) and not isinstance(error, TacitError):
                 raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
             raise
-        try:
-            self._catch_up()
-        except MALFORMED as error:
-            if isinstance(error, TacitError):
-                raise
-            self._put_back(before)
-            raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from error
+        self._catch_up()
+        self._tidy()
         return self
 
-    def _put_back(self, before: tuple[Curator, JointStream | None, dict[str, Any], Any]) -> None:
-        """As it was before a save was refused."""
-        self._curator, self._stream = before[:2]
-        self._session.restore(*before[2:])
-        if isinstance(self._curator, JointCurator):
-            self._curator.attach(self._dump)
+    def _rehearse(
+        self, session: Session, curator: JointCurator, stream: JointStream | None
+    ) -> None:
+        """Takes in the answers on record, and asks nobody: what a save holds must be of use."""
+        if not session.saw(curator.last_release):
+            return
+        algorithm, before = self._algorithm, Moment(self._algorithm)
+        users = algorithm.block_users
+        if not users:
+            raise ValueError("a round after the last one")
+        newest = max(curator.blocks, default=-1)
+        gate = RecordedGate(curator, stream, newest, algorithm.privacy)
+        with contextlib.suppress(NotRecorded):
+            Round(algorithm).run(gate, [*session.answers], resumed=True)
+            algorithm.advance(users)
+        before.put_back()
 
     def _catch_up(self) -> None:
         """Finishes the round that a crash came into."""
-        if isinstance(self._curator, JointCurator) and self._session.saw(
-            self._curator.last_release
-        ):
-            if not self._algorithm.block_users:
-                raise ValueError("a round after the last one")
+        curator, session = self._curator, self._session
+        if isinstance(curator, JointCurator) and session.answers:
             # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
             # an algorithm needs, their block is lost and the run goes on.
             with contextlib.suppress(BudgetExceeded):
-                newest = max(self._curator.blocks, default=-1)
+                newest = max(curator.blocks, default=-1)
                 self._ask(newest, self._algorithm.block_users, resumed=True)
 
     def _dump(self) -> State:
         return self._session.dump(self._curator.participants)
+
+
+_DATA = (Episodes, VectorEpisodes, Block)
 
 
 def _check_files(*paths: str | os.PathLike[str] | None) -> None:
@@ -353,22 +485,16 @@ def _check_files(*paths: str | os.PathLike[str] | None) -> None:
         raise InvalidArgument(f"ledger and autosave must be two files, got {files[0]!r}")
 
 
-@contextlib.contextmanager
-def _saying_who(agent: Agent, users: int) -> Any:
+def _say_who(error: BaseException, taken: int, given: Any) -> None:
     """Tells whoever catches an error of ``learn`` whom not to give again."""
-    before = agent._session.taken
-    try:
-        yield
-    except BaseException as error:
-        taken = agent._session.taken - before
-        error.users_taken = taken  # type: ignore[attr-defined]
-        if taken:
-            rest = f"; go on with the rest: data.take(slice({taken}, None))"
-            error.add_note(
-                f"{taken} of these {users} users were taken and must not be given again"
-                + (rest if taken < users else "")
-            )
-        raise
+    error.users_taken = taken  # type: ignore[attr-defined]
+    if taken:
+        users = given.users if isinstance(given, _DATA) else len(given)
+        rest = f"; go on with the rest: data.take(slice({taken}, None))"
+        error.add_note(
+            f"{taken} of these {users} users were taken and must not be given again"
+            + (rest if taken < users else "")
+        )
 
 
 # What is checked of people's data before anything changes. Shapes, ids and versions are public.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource
-from tacit.privacy.owner import Owner, Uncopyable
+from tacit.privacy.owner import Owner, Uncopyable, alone, refuse_within
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 
@@ -75,6 +75,11 @@ class WantedStream(NamedTuple):
 class Curator(Uncopyable, ABC):
     """What all three models share: blocks, users, and the bookkeeping of who was where.
 
+    Calls come one at a time: other threads wait, and a call within a call, as from a signal
+    handler, is a :class:`~tacit.privacy.errors.Busy`. An exception at any line of a call leaves a
+    block in or out, whole: it is in by one assignment, before which nothing of it is visible and
+    after which whatever is missing is done by the next call.
+
     Args:
         users: how many users are declared; adding more is refused. ``None`` for no limit.
         noise_seed: a reproducible simulation that protects nobody.
@@ -100,15 +105,39 @@ class Curator(Uncopyable, ABC):
             raise InvalidArgument("give noise_seed or source, not both")
         self.declared_users = users
         self.protects = protects
-        self.users = 0
-        self.releases = 0
-        self.last_release: Release | None = None
+        # How many blocks are in, and how many users came; how many releases, and the last one.
+        self._extent = (0, 0)
+        self._told: tuple[int, Release | None] = (0, None)
         self._source: NoiseSource = Noise(noise_seed) if source is None else source
         self._owner = Owner(self._source.simulation)
         self._lock = threading.RLock()
         self._blocks: dict[int, Block] = {}
-        self._block_users: list[int] = []
+        self._block_users: dict[int, int] = {}
         self._participants = Participants(episodes_per_user, once_per_block)
+
+    @property
+    def users(self) -> int:
+        """How many users came."""
+        return self._extent[1]
+
+    @property
+    def entered(self) -> int:
+        """How many blocks are in, those included whose raw data is here no more."""
+        return self._extent[0]
+
+    @property
+    def releases(self) -> int:
+        """How many releases were made."""
+        return self._told[0]
+
+    @property
+    def last_release(self) -> Release | None:
+        """The last one."""
+        return self._told[1]
+
+    @last_release.setter
+    def last_release(self, release: Release | None) -> None:
+        self._told = (self._told[0], release)
 
     @property
     def participants(self) -> Participants:
@@ -132,31 +161,51 @@ class Curator(Uncopyable, ABC):
 
     def restart(self, users: int, source: NoiseSource) -> None:
         """Goes on after ``users`` users with another source; for models that hold no secrets."""
-        self.users = users
+        self._extent = (self._extent[0], users)
         self._source = source
         self._owner = Owner(source.simulation)
 
     # Raw data in.
 
+    @alone
     def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
         """Takes a block of raw data; returns its number.
 
         With ``user_ids``, one per row, nobody contributes more episodes than declared: those beyond
         count as zero (that somebody took part is public). Given once, they must be given always.
         """
+        return self._add(block, user_ids)
+
+    def _add(self, block: Block, user_ids: UserIds) -> int:
         instance_of("block", block, Block)
-        with self._lock:
-            if self.declared_users is not None and self.users + block.users > self.declared_users:
-                raise HorizonExceeded(
-                    f"{self.declared_users} users were declared; {self.users} came and "
-                    f"{block.users} more would be too many"
-                )
-            sealed = self._participants.admit(block, user_ids).sealed()
-            number = len(self._block_users)
-            self._block_users.append(block.users)
-            self._blocks[number] = sealed
-            self.users += block.users
-            return number
+        return self._join(block, user_ids, self._blocks.__setitem__)
+
+    def _join(self, block: Block, user_ids: UserIds, keep: Callable[[int, Block], None]) -> int:
+        """Takes a block; ``keep`` stores what is admitted of it under its number."""
+        self._settle()
+        number, users = self._extent
+        if self.declared_users is not None and users + block.users > self.declared_users:
+            raise HorizonExceeded(
+                f"{self.declared_users} users were declared; {users} came and "
+                f"{block.users} more would be too many"
+            )
+        sealed = self._participants.admit(block, user_ids).sealed()
+        keep(number, sealed)
+        self._prepare(number, block.users, sealed.users)
+        self._participants.due(number)
+        self._extent = (number + 1, users + block.users)
+        # It is in. What follows is done again by the next call if it is cut off.
+        self._participants.settle(number + 1)
+        return number
+
+    def _prepare(self, number: int, users: int, admitted: int) -> None:
+        """Makes room for a block which is not in yet."""
+        self._block_users[number] = users
+
+    def _settle(self) -> None:
+        """Does what a call that was cut off left to do, and drops a block that did not get in."""
+        self._participants.settle(self._extent[0])
+        self._blocks.pop(self._extent[0], None)
 
     def enter(
         self, statistic: Statistic, block: Block | int, user_ids: Sequence[int | str] | None = None
@@ -164,14 +213,19 @@ class Curator(Uncopyable, ABC):
         """The number of a block that enters a stream: of one that is here, or given as raw data."""
         if isinstance(block, Block):
             statistic.check(block)
-            return self.add(block, user_ids)
+            return self._add(block, user_ids)
         return whole_number("block", block, least=0)
 
+    @alone
     def forget(self, block: int) -> None:
         """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
+        self._forget(block)
+
+    def _forget(self, block: int) -> None:
         self._raw(block)
         del self._blocks[block]
 
+    @alone
     def public(
         self, statistic: Statistic, block: int, names: Sequence[str]
     ) -> dict[str, NDArray[Any]]:
@@ -195,7 +249,7 @@ class Curator(Uncopyable, ABC):
     @property
     def blocks(self) -> tuple[int, ...]:
         """The numbers of the blocks whose raw data is still here."""
-        return tuple(self._blocks)
+        return tuple(b for b in [*self._blocks] if b < self._extent[0])
 
     # Public out.
 
@@ -203,6 +257,7 @@ class Curator(Uncopyable, ABC):
         """Refuses in a forked process: parent and child would both go on from one state."""
         self._owner.check("curator")
 
+    @alone
     def release(
         self,
         statistic: Statistic,
@@ -238,8 +293,10 @@ class Curator(Uncopyable, ABC):
             BudgetExceeded: some block cannot afford it, or reported another statistic. Nothing is
                 published or changed.
         """
+        self._settle()
         return self._release(statistic, Wanted(blocks, weights, mask, mu, epsilon, decay))
 
+    @alone
     def stream(
         self,
         statistic: Statistic,
@@ -302,43 +359,13 @@ class Curator(Uncopyable, ABC):
 
     def _raw(self, block: int) -> Block:
         block = whole_number("block", block, least=0)
-        if block not in self._blocks:
-            known = 0 <= block < len(self._block_users)
+        if block not in self._blocks or block >= self._extent[0]:
+            known = 0 <= block < self._extent[0]
             raise InvalidArgument(
                 f"block {block!r} was {'forgotten' if known else 'never added'}; "
-                f"blocks here: {list(self._blocks)}"
+                f"blocks here: {list(self.blocks)}"
             )
         return self._blocks[block]
-
-    def _selection(self, wanted: Wanted, known: Iterable[int]) -> dict[int, float]:
-        """Weight by block: finite, not all zero, no block twice."""
-        known, (blocks, weights, decay) = list(known), (wanted.blocks, wanted.weights, wanted.decay)
-        if blocks is not None and not isinstance(blocks, Iterable):
-            raise InvalidArgument(f"blocks must be a list of numbers of blocks, got {blocks!r}")
-        # Not longer than it can be: what is asked for must not fill the memory.
-        asked = known if blocks is None else itertools.islice(blocks, len(known) + 1)
-        chosen = [whole_number("every one of blocks", b, least=0) for b in asked]
-        if decay is not None:
-            decay = positive("decay", decay)
-            if weights is not None or decay <= 1:
-                raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
-            newest = len(self._block_users) - 1
-            weights = [decay ** float(b - newest) for b in chosen]
-        if not chosen or len(set(chosen)) < len(chosen):
-            raise InvalidArgument(f"blocks must be different and at least one, got {chosen}")
-        missing = [b for b in chosen if b not in known]
-        if missing:
-            raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
-        try:
-            given = [1.0] * len(chosen) if weights is None else weights
-            factors = np.asarray(fitting("weights", given), dtype=np.float64)
-        except (ValueError, TypeError, OverflowError):
-            raise InvalidArgument(f"weights must be numbers, got {weights!r}") from None
-        if factors.shape != (len(chosen),):
-            raise InvalidArgument(f"{len(chosen)} blocks need as many weights, got {weights!r}")
-        if not np.isfinite(factors).all() or not factors.any():
-            raise InvalidArgument(f"weights must be finite and not all zero, got {weights!r}")
-        return dict(zip(chosen, factors.tolist(), strict=True))
 
     def _publish_sum(
         self,
@@ -350,12 +377,11 @@ class Curator(Uncopyable, ABC):
     ) -> Release:
         """Publishes a packed vector as the parts of its statistic."""
         parts = statistic.layout.unpack(vector)
-        return self._publish(Release(self.releases, statistic.name, parts, std, users, cost))
+        return self._publish(Release(self._told[0], statistic.name, parts, std, users, cost))
 
     def _publish(self, release: Release) -> Release:
         """What every release passes."""
-        self.releases += 1
-        self.last_release = release
+        self._told = (self._told[0] + 1, release)
         return release
 
 
@@ -379,7 +405,10 @@ class Stream(ABC):
             keep: whether a block given as raw data stays for later queries.
             user_ids: who the users of a block given as raw data are; see :meth:`Curator.add`.
         """
-        with self._curator._lock:
+        curator = self._curator
+        refuse_within(curator._lock, "release")
+        with curator._lock:
+            curator._settle()
             return self._release(block, keep, user_ids)
 
     @abstractmethod
@@ -396,3 +425,33 @@ class Stream(ABC):
     @abstractmethod
     def std(self) -> Floats | None:
         """Noise standard deviation of unit-weight entries at each release, if known ahead."""
+
+
+def chosen_blocks(wanted: Wanted, known: Iterable[int], newest: int) -> dict[int, float]:
+    """Weight by block: finite, not all zero, no block twice."""
+    known, (blocks, weights, decay) = list(known), (wanted.blocks, wanted.weights, wanted.decay)
+    if blocks is not None and not isinstance(blocks, Iterable):
+        raise InvalidArgument(f"blocks must be a list of numbers of blocks, got {blocks!r}")
+    # Not longer than it can be: what is asked for must not fill the memory.
+    asked = known if blocks is None else itertools.islice(blocks, len(known) + 1)
+    chosen = [whole_number("every one of blocks", b, least=0) for b in asked]
+    if decay is not None:
+        decay = positive("decay", decay)
+        if weights is not None or decay <= 1:
+            raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
+        weights = [decay ** float(b - newest) for b in chosen]
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise InvalidArgument(f"blocks must be different and at least one, got {chosen}")
+    missing = [b for b in chosen if b not in known]
+    if missing:
+        raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
+    try:
+        given = [1.0] * len(chosen) if weights is None else weights
+        factors = np.asarray(fitting("weights", given), dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidArgument(f"weights must be numbers, got {weights!r}") from None
+    if factors.shape != (len(chosen),):
+        raise InvalidArgument(f"{len(chosen)} blocks need as many weights, got {weights!r}")
+    if not np.isfinite(factors).all() or not factors.any():
+        raise InvalidArgument(f"weights must be finite and not all zero, got {weights!r}")
+    return dict(zip(chosen, factors.tolist(), strict=True))

@@ -49,6 +49,11 @@ class Journal:
             self._catch_up(descriptor, append)
             yield descriptor
 
+    def go_on_for(self, other: Journal) -> None:
+        """Speaks for the run of another view of the file, which may have stopped half-way."""
+        self.run, self._ended = other.run, other._ended
+        self._note_resumes(len(other.books.entries))
+
     def check_going_on(self) -> None:
         """Refuses if no run has started, or another process took this one over."""
         self.books.check_started(self.run)
@@ -91,6 +96,14 @@ class Journal:
             self._absorb(line)
         if not self._file.lines:
             raise CorruptFile(f"{self.path!r}: not a Tacit ledger")
+        self._note_resumes(known)
+        # The writer of a torn line crashed before its append returned, as we hold the lock; so
+        # nothing was published on the strength of that line.
+        if torn and append:
+            self._file.cut(descriptor)
+
+    def _note_resumes(self, known: int) -> None:
+        """Where this run ended, if another process resumed it after the entries that are known."""
         resumes = [
             entry.sequence
             for entry in self.books.entries[known:]
@@ -98,10 +111,6 @@ class Journal:
         ]
         if resumes and self._ended is None:
             self._ended = resumes[0] - 1
-        # The writer of a torn line crashed before its append returned, as we hold the lock; so
-        # nothing was published on the strength of that line.
-        if torn and append:
-            self._file.cut(descriptor)
 
     def _absorb(self, line: bytes) -> None:
         """Check one line against the chain and take it into the books."""
