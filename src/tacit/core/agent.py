@@ -233,6 +233,7 @@ class Agent(Uncopyable):
                 f"reports must have shape {shape}, a row per user of the current block, got "
                 f"{rows.shape}"
             )
+        self._session.waiting.through = self._algorithm.served + len(rows)
         number = self._curator.collect(statistic, rows, user_ids)
         self._ask(number, len(rows))
 
@@ -264,8 +265,7 @@ class Agent(Uncopyable):
     # Where users are. They are in a block as soon as the curator has it, which is one assignment.
 
     def _taken(self) -> int:
-        waiting, curator = self._session.waiting, self._curator
-        return curator.users + (waiting.users if waiting.block >= curator.entered else 0)
+        return self._session.taken(self._curator.entered)
 
     def _room(self) -> int:
         return max(0, self._algorithm.block_users - self._session.waiting.users)
@@ -280,18 +280,20 @@ class Agent(Uncopyable):
         if self._undo is not None:
             self._undo.put_back()
             self._undo = None
-        if session.waiting.block < curator.entered:
-            session.waiting.clear(curator.entered)
-        turn = session.turn
+        turn, waiting = session.turn, session.waiting
+        if waiting.block < curator.entered:
+            if turn is None:
+                # Nobody asked the users of a block that is in.
+                self._algorithm.served = waiting.through
+            waiting.clear(curator.entered)
         if turn is None:
-            # Nobody asked the users of a block that is in.
-            self._algorithm.served = curator.users
+            pass
         elif not turn.answered:
             session.lose(turn, curator.releases)
         elif finish:
             # Once: what fails twice would fail for ever.
             turn.answered = False
-            turn.before.put_back()
+            session.again(turn)
             self._go_through(curator.entered - 1, turn, resumed=True)
         else:
             turn.before.put_back()
@@ -315,11 +317,12 @@ class Agent(Uncopyable):
         if part.users < self._room():
             waiting.add(part, user_ids)
             return
+        users = waiting.users + part.users
+        waiting.through = self._algorithm.served + users
         block, ids = waiting.joined(part, user_ids)
         # Until the block is in, those who wait for it go on waiting.
         number = self._curator.add(block, ids)
-        waiting.clear(number + 1)
-        self._ask(number, block.users)
+        self._ask(number, users)
 
     def _ask(self, number: int, users: int, *, resumed: bool = False) -> None:
         """All questions about a block, and the next policy.
@@ -327,7 +330,10 @@ class Agent(Uncopyable):
         Whatever is raised, its raw data is not kept by chance, and its users are not asked again:
         they may have paid for a release that nobody will see.
         """
-        turn = self._session.turn = Turn(Moment(self._algorithm), users)
+        session = self._session
+        turn = Turn(Moment(self._algorithm), users)
+        session.turn = turn
+        session.waiting.clear(self._curator.entered)
         try:
             early = self._go_through(number, turn, resumed=resumed)
         except BaseException:

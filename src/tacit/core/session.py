@@ -36,9 +36,11 @@ class Waiting:
     Attributes:
         users: how many wait.
         block: the number of the block that they wait for.
+        through: how many users will have been served when that block is in, if it is about to be.
     """
 
     def __init__(self) -> None:
+        self.through = 0
         self.clear(0)
 
     def clear(self, block: int) -> None:
@@ -191,11 +193,24 @@ class Session:
         # One line: this is the moment at which a block is through.
         self._round, self.answers, self.seen, self.turn = None, [], releases, None
 
+    def again(self, turn: Turn) -> None:
+        """Puts the algorithm back, so that its questions are asked from the first one."""
+        turn.before.put_back()
+        self._round = None
+
     def saw(self, last: Release | None) -> bool:
         """Adds a release that was saved before it was published; whether there are answers."""
         if last is not None and last.index >= self.seen + len(self.answers):
             self.answers.append(last)
         return bool(self.answers)
+
+    def taken(self, entered: int) -> int:
+        """How many users came, if so many blocks are in."""
+        waiting, turn = self.waiting, self.turn
+        late = waiting.block < entered  # those who waited are in, and this was not noted yet
+        if turn is not None:
+            return turn.before.served + turn.users + (0 if late else waiting.users)
+        return waiting.through if late else self.algorithm.served + waiting.users
 
     def lose(self, turn: Turn, releases: int) -> None:
         """Gives a block up: its users are served, and nobody learns from them."""

@@ -155,12 +155,12 @@ class BlockAccounts:
 
     def dump(self, meta: dict[str, Any], blocks: Iterable[int]) -> None:
         """Into a save: of blocks that can be asked again, or else it would grow with every one."""
-        meta["accounts"] = {
-            str(b): [*self.exact[b].as_integer_ratio(), self.keys[b]] for b in blocks
-        }
+        meta["open"] = [*blocks]
+        meta["spent"] = [[*self.exact[b].as_integer_ratio()] for b in meta["open"]]
+        meta["keys"] = [self.keys[b] for b in meta["open"]]
 
     def restore(self, meta: dict[str, Any]) -> None:
         """Out of a save."""
-        saved = {int(block): account for block, account in meta["accounts"].items()}
-        self.exact = {block: Fraction(*account[:2]) for block, account in saved.items()}
-        self.keys = {block: account[2] for block, account in saved.items()}
+        blocks = meta["open"]
+        self.exact = {b: Fraction(*spent) for b, spent in zip(blocks, meta["spent"], strict=False)}
+        self.keys = dict(zip(blocks, meta["keys"], strict=True))
