@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from collections.abc import Callable
 from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import Algorithm, PublicPolicy
-from tacit.core.asks import Kept, State
 from tacit.core.columns import as_numbers
+from tacit.core.desk import DATA, Desk
 from tacit.core.episodes import Episodes
-from tacit.core.rounds import Gate, NotRecorded, RecordedGate, Round
-from tacit.core.session import Ids, Moment, Session, Turn
+from tacit.core.rounds import NotRecorded, RecordedGate, Round
+from tacit.core.session import Ids, Moment, Session
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import file_name, instance_of, row_ids
 from tacit.privacy.curators.gate import Curator
@@ -42,13 +40,13 @@ from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise, saved_source
-from tacit.privacy.owner import Uncopyable, alone, refuse_within
+from tacit.privacy.owner import alone
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.storage import read_state, write_state
 
 
 @final
-class Agent(Uncopyable):
+class Agent(Desk):
     """Serves users, keeps their data, and publishes.
 
     What its algorithm makes public of itself can be read here too: ``agent.why``,
@@ -66,11 +64,7 @@ class Agent(Uncopyable):
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._algorithm = algorithm
-        self._session = Session(algorithm)
-        self._stream: JointStream | None = None
-        self._lock = threading.RLock()
-        self._undo: Moment | None = None
+        super().__init__(algorithm)
         self._options: dict[str, Any] = {
             "users": algorithm.users,
             "noise_seed": noise_seed,
@@ -82,7 +76,7 @@ class Agent(Uncopyable):
             options = options | {"ledger": ledger}
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
-        self._curator: Curator = algorithm.gate_privacy.curator(**options)
+        self._curator = algorithm.gate_privacy.curator(**options)
         if isinstance(self._curator, LocalCurator) and algorithm.privacy.reports_bits:
             # Refused here and not at the first release.
             flip_probability(self.statistic, self._curator.privacy)
@@ -176,7 +170,7 @@ class Agent(Uncopyable):
 
     def _learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids) -> None:
         if not isinstance(data, Block):
-            instance_of("data", data, _DATA)
+            instance_of("data", data, DATA)
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
         users, session = self._algorithm.users, self._session
@@ -194,7 +188,7 @@ class Agent(Uncopyable):
                 raise InvalidArgument(
                     f"sums must be of one whole block: {self._room()} users, got {data.users}"
                 )
-            self._take(data, None)
+            self._take(data, None, data.users)
             return
         start = 0
         while start < data.users:
@@ -204,11 +198,11 @@ class Agent(Uncopyable):
                     f"no block is left for {data.users - start} more users: the schedule has ended"
                 )
             stop = min(data.users, start + room)
-            if stop - start == data.users:
-                self._take(data, user_ids)
-            else:
+            part, ids = data, user_ids
+            if stop - start < data.users:
                 part = data.take(slice(start, stop))
-                self._take(part, None if user_ids is None else user_ids[start:stop])
+                ids = None if user_ids is None else user_ids[start:stop]
+            self._take(part, ids, room)
             start = stop
 
     def learn_reports(self, reports: ArrayLike, user_ids: Ids = None) -> None:
@@ -237,70 +231,6 @@ class Agent(Uncopyable):
         number = self._curator.collect(statistic, rows, user_ids)
         self._ask(number, len(rows))
 
-    def _take_all(self, what: str, given: Any, call: Callable[[], None]) -> None:
-        """A call that takes users: alone, and if it fails the error says whom not to give again."""
-        refuse_within(self._lock, what)
-        before = after = None
-        said = False
-        try:
-            with self._lock:
-                self._settle()
-                self._tidy()
-                before = self._taken()
-                try:
-                    call()
-                    self._tidy()
-                    after = self._taken()
-                except BaseException as error:
-                    _say_who(error, self._taken() - before, given)
-                    said = True
-                    raise
-        except BaseException as error:
-            # Also of what is raised when all is done, and by the lines around it.
-            if not said:
-                now = self._taken() if after is None else after
-                _say_who(error, 0 if before is None else now - before, given)
-            raise
-
-    # Where users are. They are in a block as soon as the curator has it, which is one assignment.
-
-    def _taken(self) -> int:
-        return self._session.taken(self._curator.entered)
-
-    def _room(self) -> int:
-        return max(0, self._algorithm.block_users - self._session.waiting.users)
-
-    def _settle(self, *, finish: bool = True) -> None:
-        """Does what a call that was cut off left to do; it may be cut off itself, and called again.
-
-        A block whose algorithm has all its answers gets its policy now, from the record (if not
-        ``finish``, later). One that has not is lost: its users are served, and may have paid.
-        """
-        session, curator = self._session, self._curator
-        if self._undo is not None:
-            self._undo.put_back()
-            self._undo = None
-        turn, waiting = session.turn, session.waiting
-        if waiting.block < curator.entered:
-            if turn is None:
-                # Nobody asked the users of a block that is in.
-                self._algorithm.served = waiting.through
-            waiting.clear(curator.entered)
-        if turn is None:
-            pass
-        elif not turn.answered:
-            session.lose(turn, curator.releases)
-        elif finish:
-            # Once: what fails twice would fail for ever.
-            turn.answered = False
-            session.again(turn)
-            self._go_through(curator.entered - 1, turn, resumed=True)
-        else:
-            turn.before.put_back()
-            self._algorithm.served = turn.before.served + turn.users
-            return
-        self._forget()
-
     def _check(self, data: Block, user_ids: Ids) -> None:
         session = self._session
         if (user_ids is not None) != session.with_ids and self._taken():
@@ -310,73 +240,6 @@ class Agent(Uncopyable):
             session.with_ids = user_ids is not None
         if self._algorithm.masked and not data.aggregate:
             _check_versions(data, self.policy.version)
-
-    def _take(self, part: Block, user_ids: Ids) -> None:
-        """Users of the current block; when it is full it goes through the gate."""
-        waiting = self._session.waiting
-        if part.users < self._room():
-            waiting.add(part, user_ids)
-            return
-        users = waiting.users + part.users
-        waiting.through = self._algorithm.served + users
-        block, ids = waiting.joined(part, user_ids)
-        # Until the block is in, those who wait for it go on waiting.
-        number = self._curator.add(block, ids)
-        self._ask(number, users)
-
-    def _ask(self, number: int, users: int, *, resumed: bool = False) -> None:
-        """All questions about a block, and the next policy.
-
-        Whatever is raised, its raw data is not kept by chance, and its users are not asked again:
-        they may have paid for a release that nobody will see.
-        """
-        session = self._session
-        turn = Turn(Moment(self._algorithm), users)
-        session.turn = turn
-        session.waiting.clear(self._curator.entered)
-        try:
-            early = self._go_through(number, turn, resumed=resumed)
-        except BaseException:
-            self._settle(finish=False)
-            raise
-        self._forget()
-        if early is not None:
-            raise early
-
-    def _go_through(self, number: int, turn: Turn, *, resumed: bool) -> BaseException | None:
-        algorithm, session, curator = self._algorithm, self._session, self._curator
-        kept = algorithm.kept
-        if kept is not None and not resumed:
-            # Within a round everybody has paid a part of it already.
-            self._drop_poor_blocks(number, kept)
-        gate = Gate(curator, self._stream, number, algorithm.privacy)
-        early = session.round.run(gate, session.answers, resumed=resumed)
-        turn.answered = True
-        algorithm.advance(turn.users)
-        session.end_round(curator.releases)
-        return early
-
-    def _forget(self) -> None:
-        """Drops blocks that nobody asks again."""
-        curator, kept = self._curator, self._algorithm.kept
-        last = None if kept is None else -kept.blocks or None
-        for number in sorted(curator.blocks)[:last]:
-            curator.forget(number)
-
-    def _tidy(self) -> None:
-        """Takes what was forgotten out of the autosave too."""
-        if isinstance(self._curator, JointCurator):
-            self._curator.save_again()
-
-    def _drop_poor_blocks(self, newest: int, kept: Kept) -> None:
-        """Drops blocks that cannot pay for another round."""
-        curator = self._curator
-        if not isinstance(curator, JointCurator):
-            return
-        for number in curator.blocks:
-            share = kept.decay ** (number - newest)
-            if curator.remaining(number) < kept.cost * share**2 * (1.0 - 1e-9):
-                curator.forget(number)
 
     # Save and resume.
 
@@ -474,12 +337,6 @@ class Agent(Uncopyable):
                 newest = max(curator.blocks, default=-1)
                 self._ask(newest, self._algorithm.block_users, resumed=True)
 
-    def _dump(self) -> State:
-        return self._session.dump(self._curator.participants)
-
-
-_DATA = (Episodes, VectorEpisodes, Block)
-
 
 def _check_files(*paths: str | os.PathLike[str] | None) -> None:
     """Refuses names that are none, or twice the same."""
@@ -489,18 +346,6 @@ def _check_files(*paths: str | os.PathLike[str] | None) -> None:
     files = [os.path.realpath(path) for path in paths if path is not None]
     if len(set(files)) < len(files):
         raise InvalidArgument(f"ledger and autosave must be two files, got {files[0]!r}")
-
-
-def _say_who(error: BaseException, taken: int, given: Any) -> None:
-    """Tells whoever catches an error of ``learn`` whom not to give again."""
-    error.users_taken = taken  # type: ignore[attr-defined]
-    if taken:
-        users = given.users if isinstance(given, _DATA) else len(given)
-        rest = f"; go on with the rest: data.take(slice({taken}, None))"
-        error.add_note(
-            f"{taken} of these {users} users were taken and must not be given again"
-            + (rest if taken < users else "")
-        )
 
 
 # What is checked of people's data before anything changes. Shapes, ids and versions are public.
@@ -530,8 +375,8 @@ def _check_ids(data: Block, user_ids: Ids, privacy: Privacy, curator: Curator) -
 def _check_versions(data: Block, newest: int) -> None:
     """Which policy a user followed is public: one that was never published is a mistake."""
     versions = np.asarray(data["versions"])
-    known = versions.dtype.kind in "iu" and (versions >= 0).all()
-    if versions.size and not (known and (versions <= newest).all()):
+    known = versions.dtype.kind in "iu"
+    if versions.size and not (known and versions.min() >= 0 and versions.max() <= newest):
         raise InvalidArgument(
             f"versions must say which published policy each user followed, 0 to {newest}; "
             "others were never published"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -49,16 +49,22 @@ class Waiting:
         ids: list[int | str] = []
         # One line: all of it or nothing.
         self._columns, self._ids, self.users, self.block = columns, ids, 0, block
+        self._names: frozenset[str] = frozenset()
 
     def alike(self, part: Block) -> bool:
         """Whether somebody waits, with columns of the same types and shapes."""
-        columns = self._columns
-        if not self.users or columns.keys() != part.arrays.keys():
-            return False
-        return all(
-            column.dtype == array.dtype and column.shape[1:] == array.shape[1:]
-            for column, array in zip(columns.values(), map(part.__getitem__, columns), strict=True)
-        )
+        rows = part.arrays
+        return bool(self.users) and self._names == rows.keys() and self._fits(rows, 0)
+
+    def _fits(self, rows: Mapping[str, NDArray[Any]], needed: int) -> bool:
+        """Whether rows can be written as they are, and so many in all."""
+        for name, column in self._columns.items():
+            array = rows[name]
+            if column.dtype != array.dtype or column.shape[1:] != array.shape[1:]:
+                return False
+            if len(column) < needed:
+                return False
+        return True
 
     def add(self, part: Block, user_ids: Ids) -> None:
         """Takes some more users, as they are now.
@@ -79,13 +85,15 @@ class Waiting:
     def _write(self, part: Block, user_ids: Ids) -> int:
         """Puts rows behind those who wait, who are no more than before; returns where they end."""
         start, stop = self.users, self.users + part.users
-        columns = {
-            name: _with_room(self._columns.get(name), part[name], start, stop)
-            for name in (self._columns if start else part.arrays)
-        }
-        self._columns = columns
+        rows, columns = part.arrays, self._columns
+        if start and not self._names.issubset(rows):
+            raise InvalidArgument(f"every user needs {sorted(self._names)}, got {sorted(rows)}")
+        names = self._names if start else frozenset(rows)
+        if not (start and self._fits(rows, stop)):
+            columns = {n: _with_room(columns.get(n), rows[n], start, stop) for n in names}
+            self._columns, self._names = columns, names
         for name, column in columns.items():
-            column[start:stop] = part[name]
+            column[start:stop] = rows[name]
         self._ids[start:] = [] if user_ids is None else [*user_ids]
         return stop
 

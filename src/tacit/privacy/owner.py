@@ -47,7 +47,9 @@ class Locked(Protocol):
     _lock: threading.RLock
 
 
-L, P, R = TypeVar("L", bound=Locked), ParamSpec("P"), TypeVar("R")
+L = TypeVar("L", bound=Locked)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def alone(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import MOST_USERS, fitting, instance_of, positive, whole_number
+from tacit.privacy.curators.entries import Entries
 from tacit.privacy.curators.participants import Participants, UserIds
-from tacit.privacy.errors import HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource
-from tacit.privacy.owner import Owner, Uncopyable, alone, refuse_within
+from tacit.privacy.owner import Owner, alone, refuse_within
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 
@@ -72,7 +72,7 @@ class WantedStream(NamedTuple):
     epsilon: float | None
 
 
-class Curator(Uncopyable, ABC):
+class Curator(Entries, ABC):
     """What all three models share: blocks, users, and the bookkeeping of who was where.
 
     Calls come one at a time: other threads wait, and a call within a call, as from a signal
@@ -103,51 +103,10 @@ class Curator(Uncopyable, ABC):
             users = whole_number("users", users, most=MOST_USERS)
         if source is not None and noise_seed is not None:
             raise InvalidArgument("give noise_seed or source, not both")
-        self.declared_users = users
+        super().__init__(users, Participants(episodes_per_user, once_per_block))
         self.protects = protects
-        # How many blocks are in, and how many users came; how many releases, and the last one.
-        self._extent = (0, 0)
-        self._told: tuple[int, Release | None] = (0, None)
         self._source: NoiseSource = Noise(noise_seed) if source is None else source
         self._owner = Owner(self._source.simulation)
-        self._lock = threading.RLock()
-        self._blocks: dict[int, Block] = {}
-        self._block_users: dict[int, int] = {}
-        self._participants = Participants(episodes_per_user, once_per_block)
-
-    @property
-    def users(self) -> int:
-        """How many users came."""
-        return self._extent[1]
-
-    @property
-    def entered(self) -> int:
-        """How many blocks are in, those included whose raw data is here no more."""
-        return self._extent[0]
-
-    @property
-    def releases(self) -> int:
-        """How many releases were made."""
-        return self._told[0]
-
-    @property
-    def last_release(self) -> Release | None:
-        """The last one."""
-        return self._told[1]
-
-    @last_release.setter
-    def last_release(self, release: Release | None) -> None:
-        self._told = (self._told[0], release)
-
-    @property
-    def participants(self) -> Participants:
-        """Who took part how often, where ids are given; what agents save of it."""
-        return self._participants
-
-    @property
-    def turned_away(self) -> int:
-        """How many episodes counted as zero, as their users' budget was spent in other runs."""
-        return self._participants.turned_away
 
     @property
     def source(self) -> NoiseSource:
@@ -180,33 +139,6 @@ class Curator(Uncopyable, ABC):
         instance_of("block", block, Block)
         return self._join(block, user_ids, self._blocks.__setitem__)
 
-    def _join(self, block: Block, user_ids: UserIds, keep: Callable[[int, Block], None]) -> int:
-        """Takes a block; ``keep`` stores what is admitted of it under its number."""
-        self._settle()
-        number, users = self._extent
-        if self.declared_users is not None and users + block.users > self.declared_users:
-            raise HorizonExceeded(
-                f"{self.declared_users} users were declared; {users} came and "
-                f"{block.users} more would be too many"
-            )
-        sealed = self._participants.admit(block, user_ids).sealed()
-        keep(number, sealed)
-        self._prepare(number, block.users, sealed.users)
-        self._participants.due(number)
-        self._extent = (number + 1, users + block.users)
-        # It is in. What follows is done again by the next call if it is cut off.
-        self._participants.settle(number + 1)
-        return number
-
-    def _prepare(self, number: int, users: int, admitted: int) -> None:
-        """Makes room for a block which is not in yet."""
-        self._block_users[number] = users
-
-    def _settle(self) -> None:
-        """Does what a call that was cut off left to do, and drops a block that did not get in."""
-        self._participants.settle(self._extent[0])
-        self._blocks.pop(self._extent[0], None)
-
     def enter(
         self, statistic: Statistic, block: Block | int, user_ids: Sequence[int | str] | None = None
     ) -> int:
@@ -220,10 +152,6 @@ class Curator(Uncopyable, ABC):
     def forget(self, block: int) -> None:
         """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
         self._forget(block)
-
-    def _forget(self, block: int) -> None:
-        self._raw(block)
-        del self._blocks[block]
 
     @alone
     def public(
@@ -245,11 +173,6 @@ class Curator(Uncopyable, ABC):
         raw = self._raw(block)
         # Copies: no view leads back to the block.
         return {name: np.array(raw[name]) for name in names}
-
-    @property
-    def blocks(self) -> tuple[int, ...]:
-        """The numbers of the blocks whose raw data is still here."""
-        return tuple(b for b in [*self._blocks] if b < self._extent[0])
 
     # Public out.
 
@@ -356,16 +279,6 @@ class Curator(Uncopyable, ABC):
             return self.protects
         which = "" if self.protects == WHOLE_EPISODE else f" ({self.protects})"
         return f"one user with at most {episodes} episodes{which}"
-
-    def _raw(self, block: int) -> Block:
-        block = whole_number("block", block, least=0)
-        if block not in self._blocks or block >= self._extent[0]:
-            known = 0 <= block < self._extent[0]
-            raise InvalidArgument(
-                f"block {block!r} was {'forgotten' if known else 'never added'}; "
-                f"blocks here: {list(self.blocks)}"
-            )
-        return self._blocks[block]
 
     def _publish_sum(
         self,

@@ -111,7 +111,7 @@ class JointCurator(Curator):
         self._streams = JointStreams()
         self._plain = False
         self._unsaved = False
-        self._outdated = False
+        self._autosaved: tuple[int, ...] = ()
         self.autosave: FilePath | None = None
         self.id_file: IdFile | None = None
         self._extra: Extra | None = None
@@ -278,7 +278,7 @@ class JointCurator(Curator):
         self._unsaved = True
         try:
             super()._publish(release)
-            self._write_all(self.autosave)
+            self._save(self.autosave)
         except BaseException:
             self._told = before
             raise
@@ -299,16 +299,6 @@ class JointCurator(Curator):
         self.autosave = path
         self.id_file.remove_others()
 
-    def save_again(self) -> None:
-        """Writes the autosave once more if a block was forgotten since, whose raw data is in it."""
-        if self.autosave is not None and self._outdated and not self._unsaved:
-            self.save(self.autosave)
-
-    def _forget(self, block: int) -> None:
-        # First: what is in the autosave is not forgotten before it is out of it.
-        self._outdated = True
-        super()._forget(block)
-
     @alone
     def save(self, path: FilePath) -> None:
         """Writes the curator's secret state (raw blocks, exact sums, drawn noise), mode 0600.
@@ -317,17 +307,14 @@ class JointCurator(Curator):
         only while nothing was published since.
         """
         self._settle()
-        self._write_all(path)
-
-    def _write_all(self, path: FilePath) -> None:
-        self._owner.check("curator")
         self._save(path)
-        self._unsaved = False
-        if self.autosave is not None and os.fspath(path) == os.fspath(self.autosave):
-            self._outdated = False
 
     def _save(self, path: FilePath) -> None:
+        self._owner.check("curator")
         save_curator(self, path)
+        self._unsaved = False
+        if self.autosave is not None and os.fspath(path) == os.fspath(self.autosave):
+            self._autosaved = self.blocks
 
     @staticmethod
     def load(

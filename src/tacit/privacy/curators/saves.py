@@ -71,6 +71,16 @@ def save_curator(curator: JointCurator, path: FilePath) -> None:
     curator.accounts.ask(record)
 
 
+def refresh(curator: JointCurator) -> None:
+    """Writes the autosave once more if a block was forgotten since, whose raw data is in it.
+
+    Not if the last release could not be saved: that is for ``save``.
+    """
+    outdated = any(block not in curator._blocks for block in curator._autosaved)
+    if curator.autosave is not None and outdated and not curator._unsaved:
+        curator.save(curator.autosave)
+
+
 def _write(curator: JointCurator, path: FilePath, mark: SaveMark) -> None:
     privacy, source, blocks = curator.privacy, curator.source, curator._blocks
     meta: dict[str, Any] = {
@@ -200,7 +210,7 @@ def reopen(
     )
     curator.accounts.follow(opened, curator._participants)
     opened.record_save(successor)
-    curator.autosave = autosave
+    curator.autosave, curator._autosaved = autosave, curator.blocks
 
 
 def _check_source(meta: dict[str, Any], source: NoiseSource | None) -> None:
