@@ -128,7 +128,8 @@ def read_curator(
     _check_source(meta, source)
     if meta.get("layout") != LAYOUT:
         raise CorruptFile(
-            f"{os.fspath(path)!r}: a save of another release, whose layout this one does not read"
+            f"{os.fspath(path)!r}: not a saved curator that this release reads: its layout is "
+            f"{meta.get('layout')!r}, not {LAYOUT}"
         )
     try:
         options = dict(meta["privacy"])
