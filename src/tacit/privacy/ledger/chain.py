@@ -39,6 +39,7 @@ class ChainedFile:
         self.end = 0
         self._last = b""  # the last line
         self._hash = ""  # and its hash
+        self._held: set[int] = set()  # descriptors with our lock
 
     @property
     def where(self) -> str:
@@ -51,17 +52,30 @@ class ChainedFile:
         if fcntl is None:
             raise OSError(errno.ENOTSUP, "a ledger needs POSIX file locks (fcntl.flock)")
         descriptor = open_regular(self.path, os.O_RDWR | os.O_APPEND if append else os.O_RDONLY)
+        self._held.add(descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if append else fcntl.LOCK_SH)
-            try:
-                # Whoever waited for the lock may hold that of a file which is no longer there.
-                if not os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
-                    raise CorruptFile(f"{self.path!r}: another file took its place meanwhile")
-                yield descriptor
-            finally:
-                # Closing alone would not unlock if another thread has forked meanwhile.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            # Whoever waited for the lock may hold that of a file which is no longer there.
+            if not os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
+                raise CorruptFile(f"{self.path!r}: another file took its place meanwhile")
+            yield descriptor
         finally:
+            self._let_go(descriptor)
+
+    def let_go(self) -> None:
+        """Gives back locks that an exception kept: while it is handled, its frames still hold them.
+
+        A signal that comes just before the body of ``with locked()`` does that. Whoever waited for
+        the lock then would wait for himself.
+        """
+        for descriptor in [*self._held]:
+            self._let_go(descriptor)
+
+    def _let_go(self, descriptor: int) -> None:
+        if descriptor in self._held:  # once: its number may be another file's by now
+            # Closing alone would not unlock if another thread has forked meanwhile.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            self._held.discard(descriptor)
             os.close(descriptor)
 
     def unread(self, descriptor: int) -> tuple[list[bytes], bytes]:
