@@ -79,13 +79,14 @@ class WaitingSavedTwice(InTacit):
     """
 
     def patches(self) -> Iterator[Patch]:
-        """What is put into a save, if they came in several parts."""
+        """What is put into a save."""
         right = Waiting.dump
 
         def dump(waiting: Waiting, participants: Participants) -> Any:
-            wrong = Waiting()
-            wrong._parts, wrong.users = [*waiting._parts[:-1], *waiting._parts[:1]], waiting.users
-            return right(wrong, participants)
+            meta, arrays = right(waiting, participants)
+            if (names := meta["pending_names"]) is not None:
+                meta["pending_names"] = [*names[:1], *names[:-1]]
+            return meta, {k: np.concatenate([a[:1], a[:-1]]) for k, a in arrays.items()}
 
         yield Waiting, "dump", dump
 

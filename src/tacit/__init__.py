@@ -17,6 +17,7 @@ from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.local import LocalCurator
 from tacit.privacy.errors import (
     BudgetExceeded,
+    Busy,
     CheckFailed,
     CorruptFile,
     DoubleSpend,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         "Block",
         "Budget",
         "BudgetExceeded",
+        "Busy",
         "CheckFailed",
         "ClippedSum",
         "CorruptFile",

@@ -99,7 +99,7 @@ class WatchedGate:
         result: Release,
     ) -> Release:
         curator, std = _curator(gate), math.nan
-        newest = len(curator._block_users) - 1
+        newest = curator.entered - 1
         if isinstance(gate, Stream):
             block = args[0] if args else options.get("block")
             numbers: tuple[int, ...] = (block,) if isinstance(block, int) else (newest,)

@@ -16,17 +16,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import Algorithm, PublicPolicy
-from tacit.core.asks import Kept, State
 from tacit.core.columns import as_numbers
+from tacit.core.desk import DATA, Desk
 from tacit.core.episodes import Episodes
-from tacit.core.rounds import Gate
-from tacit.core.session import Ids, Session
+from tacit.core.rounds import NotRecorded, RecordedGate, Round
+from tacit.core.session import Ids, Moment, Session
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import file_name, instance_of, row_ids
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, flip_probability
+from tacit.privacy.curators.saves import read_curator
 from tacit.privacy.errors import (
     BudgetExceeded,
     CorruptFile,
@@ -39,13 +40,13 @@ from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise, saved_source
-from tacit.privacy.owner import Uncopyable
+from tacit.privacy.owner import alone
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.storage import read_state, write_state
 
 
 @final
-class Agent(Uncopyable):
+class Agent(Desk):
     """Serves users, keeps their data, and publishes.
 
     What its algorithm makes public of itself can be read here too: ``agent.why``,
@@ -63,20 +64,19 @@ class Agent(Uncopyable):
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._algorithm = algorithm
-        self._session = Session(algorithm)
-        self._stream: JointStream | None = None
-        options: dict[str, Any] = {
+        super().__init__(algorithm)
+        self._options: dict[str, Any] = {
             "users": algorithm.users,
             "noise_seed": noise_seed,
             "protects": algorithm.protects,
         }
+        options = self._options
         if algorithm.privacy.keeps_secrets:
             _check_files(ledger, autosave)
-            options |= {"ledger": ledger}
+            options = options | {"ledger": ledger}
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
-        self._curator: Curator = algorithm.gate_privacy.curator(**options)
+        self._curator = algorithm.gate_privacy.curator(**options)
         if isinstance(self._curator, LocalCurator) and algorithm.privacy.reports_bits:
             # Refused here and not at the first release.
             flip_probability(self.statistic, self._curator.privacy)
@@ -125,13 +125,26 @@ class Agent(Uncopyable):
     @property
     def block_users(self) -> int:
         """How many more users the current policy serves until the next release."""
-        return max(0, self._algorithm.block_users - self._session.waiting.users)
+        with self._lock:
+            return self._room()
+
+    @property
+    def taken(self) -> int:
+        """How many users came: those who were served, and those who wait for their block.
+
+        The receipt of last resort: whatever was raised wherever, the users of a call of ``learn``
+        were taken by as many as this grew.
+        """
+        with self._lock:
+            return self._taken()
 
     @property
     def statistic(self) -> Statistic:
         """What is asked first of the users of the current block; devices report it."""
-        return self._session.round.statistic
+        with self._lock:
+            return self._session.round.statistic
 
+    @alone
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public policy; any device with NumPy can load it."""
         policy: PublicPolicy = self._algorithm.policy
@@ -149,66 +162,78 @@ class Agent(Uncopyable):
         note and as ``users_taken`` = n. They count, wait for the rest of their block, or are lost
         with a release that failed. Never give them again: they would be in the sums twice. Go on
         with the others: ``data.take(slice(n, None))`` and ``user_ids[n:]``.
+
+        Calls come one at a time: other threads wait, and a call within a call, as from a signal
+        handler, is a :class:`~tacit.privacy.errors.Busy`.
         """
+        self._take_all("learn", data, lambda: self._learn(data, user_ids))
+
+    def _learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids) -> None:
         if not isinstance(data, Block):
-            instance_of("data", data, (Episodes, VectorEpisodes, Block))
+            instance_of("data", data, DATA)
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
-        users, statistic = self._algorithm.users, self.statistic
-        left = users - self._session.taken
+        users, session = self._algorithm.users, self._session
+        left = users - self._taken()
         self._curator.check_ready()
         if data.users > left:
             raise HorizonExceeded(
                 f"this agent was declared for {users} users; {left} are left, {data.users} came"
             )
-        statistic.check(data)
+        if not session.waiting.alike(data):
+            session.round.statistic.check(data)
         self._check(data, user_ids)
-        if data.aggregate and (self._session.waiting.users or data.users != self.block_users):
-            raise InvalidArgument(
-                f"sums must be of one whole block: {self.block_users} users, got {data.users}"
-            )
-        with _saying_who(self, data.users):
-            if data.aggregate:
-                self._take(data, None)
-                return
-            start = 0
-            while start < data.users:
-                if self.block_users == 0:
-                    raise HorizonExceeded(
-                        f"no block is left for {data.users - start} more users: the schedule has "
-                        "ended"
-                    )
-                stop = min(data.users, start + self.block_users)
+        if data.aggregate:
+            if session.waiting.users or data.users != self._room():
+                raise InvalidArgument(
+                    f"sums must be of one whole block: {self._room()} users, got {data.users}"
+                )
+            self._take(data, None, data.users)
+            return
+        start = 0
+        while start < data.users:
+            room = self._room()
+            if room == 0:
+                raise HorizonExceeded(
+                    f"no block is left for {data.users - start} more users: the schedule has ended"
+                )
+            stop = min(data.users, start + room)
+            part, ids = data, user_ids
+            if stop - start < data.users:
                 part = data.take(slice(start, stop))
-                self._take(part, None if user_ids is None else user_ids[start:stop])
-                start = stop
+                ids = None if user_ids is None else user_ids[start:stop]
+            self._take(part, ids, room)
+            start = stop
 
     def learn_reports(self, reports: ArrayLike, user_ids: Ids = None) -> None:
         """Takes the local reports of all users of the current block; see :mod:`tacit.local`.
 
         One row per user, made on her device by ``tacit.local.report`` from ``statistic`` and
-        ``privacy``; ``user_ids`` say who sent them.
+        ``privacy``; ``user_ids`` say who sent them. Errors say who was taken, as in :meth:`learn`.
         """
+        self._take_all("learn_reports", reports, lambda: self._learn_reports(reports, user_ids))
+
+    def _learn_reports(self, reports: ArrayLike, user_ids: Ids) -> None:
         if not isinstance(self._curator, LocalCurator):
             raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")
         if self._algorithm.gate_privacy != self.privacy:
             # Devices that report by ``privacy`` would add another noise than is accounted for.
             raise InvalidArgument("as printed is for simulations: devices report by privacy itself")
         # What a device sent instead of a number must not cost the others their reports.
-        rows, statistic = as_numbers("reports", reports), self.statistic
-        shape = (self.block_users, statistic.layout.size)
+        rows, statistic = as_numbers("reports", reports), self._session.round.statistic
+        shape = (self._room(), statistic.layout.size)
         if rows.shape != shape:
             raise InvalidArgument(
                 f"reports must have shape {shape}, a row per user of the current block, got "
                 f"{rows.shape}"
             )
+        self._session.waiting.through = self._algorithm.served + len(rows)
         number = self._curator.collect(statistic, rows, user_ids)
-        with _saying_who(self, len(rows)):
-            self._ask(number, len(rows))
+        self._ask(number, len(rows))
 
     def _check(self, data: Block, user_ids: Ids) -> None:
         session = self._session
-        if (user_ids is not None) != session.with_ids and session.taken:
+        if (user_ids is not None) != session.with_ids and self._taken():
             raise InvalidArgument("user_ids must be given for all users or for none")
         _check_ids(data, user_ids, self.privacy, self._curator)
         if data.users:
@@ -216,59 +241,17 @@ class Agent(Uncopyable):
         if self._algorithm.masked and not data.aggregate:
             _check_versions(data, self.policy.version)
 
-    def _take(self, part: Block, user_ids: Ids) -> None:
-        """Users of the current block; when it is full it goes through the gate."""
-        if part.users < self.block_users:
-            self._session.waiting.add(part, user_ids)
-            return
-        block, ids = self._session.waiting.joined(part, user_ids)
-        # Until the block is in, those who wait for it go on waiting.
-        number = self._curator.add(block, ids)
-        self._session.waiting.clear()
-        self._ask(number, block.users)
-
-    def _ask(self, number: int, users: int, *, resumed: bool = False) -> None:
-        """All questions about a block, and the next policy.
-
-        Whatever is raised, its raw data is not kept by chance, and its users are not asked again:
-        they may have paid for a release that nobody will see.
-        """
-        algorithm, served = self._algorithm, self._algorithm.served
-        kept = algorithm.kept
-        try:
-            if kept is not None and not resumed:
-                # Within a round everybody has paid a part of it already.
-                self._drop_poor_blocks(number, kept)
-            gate = Gate(self._curator, self._stream, number, algorithm.privacy)
-            early = self._session.round.run(gate, self._session.answers, resumed=resumed)
-            algorithm.advance(users)
-            if early is not None:
-                raise early
-        except BaseException:
-            algorithm.served = served + users
-            raise
-        finally:
-            self._session.end_round(self._curator.releases)
-            last = None if kept is None else -kept.blocks or None
-            for old in sorted(self._curator.blocks)[:last]:
-                self._curator.forget(old)
-
-    def _drop_poor_blocks(self, newest: int, kept: Kept) -> None:
-        """Drops blocks that cannot pay for another round."""
-        curator = self._curator
-        if not isinstance(curator, JointCurator):
-            return
-        for number in curator.blocks:
-            share = kept.decay ** (number - newest)
-            if curator.remaining(number) < kept.cost * share**2 * (1.0 - 1e-9):
-                curator.forget(number)
-
     # Save and resume.
 
+    @alone
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes everything, secrets included (mode 0600), for going on later."""
+        """Writes everything, secrets included (mode 0600), for going on later.
+
+        It may be called after any exception, and not within another call, as from a signal handler.
+        """
         if not self._algorithm.resumable:
             raise InvalidArgument("as printed is for comparisons: such a run is not saved")
+        self._settle(finish=False)
         if isinstance(self._curator, JointCurator):
             self._curator.save(path)
             return
@@ -277,6 +260,7 @@ class Agent(Uncopyable):
         arrays |= self._curator.participants.dump(state)
         write_state(path, "agent", state, arrays)
 
+    @alone
     def load(
         self,
         path: str | os.PathLike[str],
@@ -284,63 +268,74 @@ class Agent(Uncopyable):
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Resumes a save into this freshly made agent, which must have the same arguments."""
-        before = (self._curator, self._stream, *self._dump())
+        """Resumes a save into this freshly made agent, which must have the same arguments.
+
+        What is refused changes nothing: not this agent, no file, and not the ledger. All of the
+        save is read and tried before the ledger records, at the end, that it was resumed.
+        """
+        self._settle()
+        algorithm, stream = self._algorithm, self._stream
+        session = Session(algorithm)
+        self._undo = Moment(algorithm)
         try:
             if isinstance(self._curator, JointCurator):
-                # First of all: a ledger lets a save be loaded once.
-                self._session.check_same(read_state(path, "curator").meta["extra"])
+                curator, mark = read_curator(path, None, JointCurator)
+                session.check_same(curator.extra[0])
+                if stream is not None:
+                    stream = curator.resume_stream("stream", stream.statistic)
+                session.restore(*curator.extra)
+                session.waiting.block = curator.entered
+                self._rehearse(session, curator, stream)
+                curator.attach(lambda: session.dump(curator.participants))
                 # With autosave the next save is on disk before the ledger voids this one.
-                curator = JointCurator.load(path, ledger=ledger, autosave=autosave)
-                if self._stream is not None:
-                    self._stream = curator.resume_stream("stream", self._stream.statistic)
-                self._curator = curator
-                curator.attach(self._dump)
-                self._session.restore(*curator.extra)
+                curator._reopen(ledger, mark, autosave)
+                self._curator, self._stream = curator, stream
+                self._session, self._undo = session, None
             else:
                 state = read_state(path, "agent")
-                self._session.check_same(state.meta["agent"])
-                kind = ExactNoise if isinstance(self._curator.source, ExactNoise) else Noise
+                session.check_same(state.meta["agent"])
+                other = algorithm.gate_privacy.curator(**self._options)
+                kind = ExactNoise if isinstance(other.source, ExactNoise) else Noise
                 source = kind.from_state(state.meta["noise"])
-                self._session.restore(state.meta["agent"], state.arrays)
-                self._curator.restart(self.served, source)
-                self._curator.participants.restore(state.meta, state.arrays)
+                session.restore(state.meta["agent"], state.arrays)
+                other.restart(algorithm.served, source)
+                other.participants.restore(state.meta, state.arrays)
+                self._curator, self._session, self._undo = other, session, None
         except BaseException as error:
-            self._put_back(before)
+            self._settle()
             if isinstance(error, MALFORMED) and not isinstance(error, TacitError):
                 raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
             raise
-        try:
-            self._catch_up()
-        except MALFORMED as error:
-            if isinstance(error, TacitError):
-                raise
-            self._put_back(before)
-            raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from error
+        self._catch_up()
+        self._tidy()
         return self
 
-    def _put_back(self, before: tuple[Curator, JointStream | None, dict[str, Any], Any]) -> None:
-        """As it was before a save was refused."""
-        self._curator, self._stream = before[:2]
-        self._session.restore(*before[2:])
-        if isinstance(self._curator, JointCurator):
-            self._curator.attach(self._dump)
+    def _rehearse(
+        self, session: Session, curator: JointCurator, stream: JointStream | None
+    ) -> None:
+        """Takes in the answers on record, and asks nobody: what a save holds must be of use."""
+        if not session.saw(curator.last_release):
+            return
+        algorithm, before = self._algorithm, Moment(self._algorithm)
+        users = algorithm.block_users
+        if not users:
+            raise ValueError("a round after the last one")
+        newest = max(curator.blocks, default=-1)
+        gate = RecordedGate(curator, stream, newest, algorithm.privacy)
+        with contextlib.suppress(NotRecorded):
+            Round(algorithm).run(gate, [*session.answers], resumed=True)
+            algorithm.advance(users)
+        before.put_back()
 
     def _catch_up(self) -> None:
         """Finishes the round that a crash came into."""
-        if isinstance(self._curator, JointCurator) and self._session.saw(
-            self._curator.last_release
-        ):
-            if not self._algorithm.block_users:
-                raise ValueError("a round after the last one")
+        curator, session = self._curator, self._session
+        if isinstance(curator, JointCurator) and session.answers:
             # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
             # an algorithm needs, their block is lost and the run goes on.
             with contextlib.suppress(BudgetExceeded):
-                newest = max(self._curator.blocks, default=-1)
+                newest = max(curator.blocks, default=-1)
                 self._ask(newest, self._algorithm.block_users, resumed=True)
-
-    def _dump(self) -> State:
-        return self._session.dump(self._curator.participants)
 
 
 def _check_files(*paths: str | os.PathLike[str] | None) -> None:
@@ -351,24 +346,6 @@ def _check_files(*paths: str | os.PathLike[str] | None) -> None:
     files = [os.path.realpath(path) for path in paths if path is not None]
     if len(set(files)) < len(files):
         raise InvalidArgument(f"ledger and autosave must be two files, got {files[0]!r}")
-
-
-@contextlib.contextmanager
-def _saying_who(agent: Agent, users: int) -> Any:
-    """Tells whoever catches an error of ``learn`` whom not to give again."""
-    before = agent._session.taken
-    try:
-        yield
-    except BaseException as error:
-        taken = agent._session.taken - before
-        error.users_taken = taken  # type: ignore[attr-defined]
-        if taken:
-            rest = f"; go on with the rest: data.take(slice({taken}, None))"
-            error.add_note(
-                f"{taken} of these {users} users were taken and must not be given again"
-                + (rest if taken < users else "")
-            )
-        raise
 
 
 # What is checked of people's data before anything changes. Shapes, ids and versions are public.
@@ -398,8 +375,8 @@ def _check_ids(data: Block, user_ids: Ids, privacy: Privacy, curator: Curator) -
 def _check_versions(data: Block, newest: int) -> None:
     """Which policy a user followed is public: one that was never published is a mistake."""
     versions = np.asarray(data["versions"])
-    known = versions.dtype.kind in "iu" and (versions >= 0).all()
-    if versions.size and not (known and (versions <= newest).all()):
+    known = versions.dtype.kind in "iu"
+    if versions.size and not (known and versions.min() >= 0 and versions.max() <= newest):
         raise InvalidArgument(
             f"versions must say which published policy each user followed, 0 to {newest}; "
             "others were never published"

@@ -7,7 +7,6 @@ record: nobody pays twice, and no family does this by itself.
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ import numpy as np
 
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.privacy.curators.gate import Curator, Release
-from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.models import Privacy
@@ -27,19 +25,12 @@ if TYPE_CHECKING:
 
 
 class Round:
-    """The questions of an algorithm about one block, in progress.
-
-    Attributes:
-        before: the algorithm's state from before the first answer, while there are any: what a
-            save may hold is never from within a round.
-    """
+    """The questions of an algorithm about one block, in progress."""
 
     def __init__(self, algorithm: Algorithm[Any]) -> None:
-        self._algorithm = algorithm
         self._asks: Asks | None = algorithm.asks()
         # Up to its first question an algorithm changes nothing of what it knows.
         self._first = next(self._asks)
-        self.before: State | None = None
 
     @property
     def statistic(self) -> Statistic:
@@ -56,12 +47,8 @@ class Round:
 
         Returns:
             What ended the round early, if the algorithm has a use for the answers before it;
-            otherwise it is raised, and the algorithm knows what it knew before.
+            otherwise it is raised, and the algorithm may have taken in a part of them.
         """
-        if gate.autosaves:
-            meta, arrays = state_of(self._algorithm)
-            arrays = {name: np.array(array) for name, array in arrays.items()}
-            self.before = copy.deepcopy(meta), arrays
         asks, ask = self._asks, self._first
         assert asks is not None  # noqa: S101
         self._asks = None
@@ -76,19 +63,12 @@ class Round:
                     except BaseException as error:
                         if not told or not _ends_with_less(asks):
                             raise
-                        self.before = None
                         return None if resumed and isinstance(error, BudgetExceeded) else error
                 told += 1
                 answer = answers[told - 1]
                 ask = asks.send(replace(answer, public=public) if public else answer)
         except StopIteration:
-            self.before = None
             return None
-        except BaseException:
-            if self.before is not None:
-                restore(self._algorithm, *self.before)
-                self.before = None
-            raise
         finally:
             asks.close()
 
@@ -116,11 +96,6 @@ class Gate:
         self._curator, self._stream = curator, stream
         self._number, self._privacy = number, privacy
 
-    @property
-    def autosaves(self) -> bool:
-        """Whether a save is written at every answer, in mid-round."""
-        return isinstance(self._curator, JointCurator) and self._curator.autosave is not None
-
     def answer(self, ask: Ask) -> Release:
         """A release: charged, drawn, saved and only then returned."""
         curator, stream = self._curator, self._stream
@@ -141,6 +116,18 @@ class Gate:
         if not ask.public:
             return {}
         return self._curator.public(ask.statistic, self._number, ask.public)
+
+
+class NotRecorded(Exception):
+    """A question that has no answer yet."""
+
+
+class RecordedGate(Gate):
+    """A gate that asks nobody: for trying whether a save can be gone on with."""
+
+    def answer(self, ask: Ask) -> Release:
+        """There is none."""
+        raise NotRecorded
 
 
 def state_of(algorithm: Algorithm[Any]) -> State:

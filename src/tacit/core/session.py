@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.core.algorithm import Algorithm
 from tacit.core.asks import Arrays, State, below
@@ -20,60 +23,150 @@ from tacit.privacy.statistic import Block
 Ids: TypeAlias = Sequence[int | str] | None
 
 
+_FEWEST_ROWS = 16
+
+
 class Waiting:
-    """Users who wait for the rest of their block. Raw and sensitive."""
+    """Users who wait for the rest of their block. Raw and sensitive.
+
+    They lie in columns that are doubled when they are full, so one more user costs the same however
+    many wait. Rows are written behind those that count, and count by one assignment: an exception
+    leaves everybody waiting who waited, and nobody else.
+
+    Attributes:
+        users: how many wait.
+        block: the number of the block that they wait for.
+        through: how many users will have been served when that block is in, if it is about to be.
+    """
 
     def __init__(self) -> None:
-        self._parts: list[tuple[Block, Ids]] = []
-        self.users = 0
+        self.through = 0
+        self.clear(0)
+
+    def clear(self, block: int) -> None:
+        """They are in a block now; the next ones wait for that of this number."""
+        columns: Arrays = {}
+        ids: list[int | str] = []
+        # One line: all of it or nothing.
+        self._columns, self._ids, self.users, self.block = columns, ids, 0, block
+        self._names: frozenset[str] = frozenset()
+
+    def alike(self, part: Block) -> bool:
+        """Whether somebody waits, with columns of the same types and shapes."""
+        rows = part.arrays
+        return bool(self.users) and self._names == rows.keys() and self._fits(rows, 0)
+
+    def _fits(self, rows: Mapping[str, NDArray[Any]], needed: int) -> bool:
+        """Whether rows can be written as they are, and so many in all."""
+        for name, column in self._columns.items():
+            array = rows[name]
+            if column.dtype != array.dtype or column.shape[1:] != array.shape[1:]:
+                return False
+            if len(column) < needed:
+                return False
+        return True
 
     def add(self, part: Block, user_ids: Ids) -> None:
         """Takes some more users, as they are now.
 
         A copy: a buffer that is used again must not put the next users in the sums twice.
         """
-        self._parts.append((part.sealed(), None if user_ids is None else [*user_ids]))
-        self.users += part.users
+        stop = self._write(part, user_ids)
+        self.users = stop
 
     def joined(self, part: Block, user_ids: Ids) -> tuple[Block, Ids]:
         """All of them and the last ones, as one block; ids were given for all or for none."""
-        if not self._parts:
+        if not self.users:
             return part, user_ids
-        parts = [*self._parts, (part, user_ids)]
-        blocks, ids = [block for block, _ in parts], [some for _, some in parts]
-        arrays = {
-            name: np.concatenate([block[name] for block in blocks]) for name in blocks[0].arrays
-        }
-        block = Block(sum(b.users for b in blocks), arrays)
-        if any(some is None for some in ids):
-            return block, None
-        return block, [user for some in ids if some is not None for user in some]
+        stop = self._write(part, user_ids)
+        arrays = {name: column[:stop] for name, column in self._columns.items()}
+        return Block(stop, arrays), self._ids[:stop] if self._ids else None
 
-    def clear(self) -> None:
-        """They are in a block now."""
-        self._parts, self.users = [], 0
+    def _write(self, part: Block, user_ids: Ids) -> int:
+        """Puts rows behind those who wait, who are no more than before; returns where they end."""
+        start, stop = self.users, self.users + part.users
+        rows, columns = part.arrays, self._columns
+        if start and not self._names.issubset(rows):
+            raise InvalidArgument(f"every user needs {sorted(self._names)}, got {sorted(rows)}")
+        names = self._names if start else frozenset(rows)
+        if not (start and self._fits(rows, stop)):
+            columns = {n: _with_room(columns.get(n), rows[n], start, stop) for n in names}
+            self._columns, self._names = columns, names
+        for name, column in columns.items():
+            column[start:stop] = rows[name]
+        self._ids[start:] = [] if user_ids is None else [*user_ids]
+        return stop
 
     # Save and resume.
 
     def dump(self, participants: Participants) -> tuple[dict[str, Any], Arrays]:
         """For a save: raw data, and names that are no names any more."""
-        if not self._parts:
+        users, ids = self.users, self._ids[: self.users]
+        if not users:
             return {"pending": 0, "pending_names": None}, {}
-        (first, ids), rest = self._parts[-1], Waiting()
-        rest._parts = self._parts[:-1]
-        block, names = rest.joined(first, ids)
-        meta = {
-            "pending": block.users,
-            "pending_names": None if names is None else participants.names(names),
-        }
-        return meta, {f"pending/{name}": array for name, array in block.arrays.items()}
+        meta = {"pending": users, "pending_names": participants.names(ids) if ids else None}
+        return meta, {f"pending/{name}": column[:users] for name, column in self._columns.items()}
 
     def restore(self, users: int, names: list[str] | None, arrays: Arrays) -> None:
         """The inverse of :meth:`dump`."""
-        self.clear()
+        self.clear(self.block)
         if users:
             ids = None if names is None else [Name(name) for name in names]
-            self._parts, self.users = [(Block(users, below(arrays, "pending/")), ids)], users
+            self.add(Block(users, below(arrays, "pending/")), ids)
+
+
+def _with_room(
+    column: NDArray[Any] | None, rows: NDArray[Any], users: int, needed: int
+) -> NDArray[Any]:
+    """A column for ``needed`` users, of whom the first ``users`` are there; doubled if full."""
+    if column is None or not users:
+        return np.empty((max(needed, _FEWEST_ROWS), *rows.shape[1:]), rows.dtype)
+    dtype = column.dtype if column.dtype == rows.dtype else np.result_type(column, rows)
+    if column.shape[1:] != rows.shape[1:]:
+        raise InvalidArgument(f"rows of shape {rows.shape[1:]} after ones of {column.shape[1:]}")
+    if dtype == column.dtype and needed <= len(column):
+        return column
+    longer = np.empty((max(needed, 2 * len(column)), *column.shape[1:]), dtype)
+    longer[:users] = column[:users]
+    return longer
+
+
+class Moment:
+    """What an algorithm is at one moment, and how it becomes that again, as often as it must."""
+
+    def __init__(self, algorithm: Algorithm[Any]) -> None:
+        self._algorithm = algorithm
+        self.served, self.releases = algorithm.served, algorithm.releases
+        self._policies = algorithm.policy, algorithm.greedy_policy
+        # As printed is for comparisons: such a run is not saved, and cannot be put back.
+        self.state = _copied(*state_of(algorithm)) if algorithm.resumable else None
+
+    def put_back(self) -> None:
+        """Puts the algorithm back; what is kept here stays as it is."""
+        algorithm = self._algorithm
+        if self.state is not None:
+            restore(algorithm, *_copied(*self.state))
+        algorithm.policy, algorithm.greedy_policy = self._policies
+        algorithm.served, algorithm.releases = self.served, self.releases
+
+
+def _copied(meta: dict[str, Any], arrays: Arrays) -> State:
+    return copy.deepcopy(meta), {name: np.array(array) for name, array in arrays.items()}
+
+
+@dataclass
+class Turn:
+    """A block on its way through the gate: its users are taken, whatever happens.
+
+    Attributes:
+        before: the algorithm before the first answer. What a save holds is never from within.
+        users: of the block.
+        answered: whether the algorithm has all its answers, so that only a policy is to be planned.
+    """
+
+    before: Moment
+    users: int
+    answered: bool = False
 
 
 class Session:
@@ -84,6 +177,7 @@ class Session:
         with_ids: whether users come with ids.
         answers: those of the round in progress.
         seen: how many releases were taken in, or lost, before this round.
+        turn: the block that is in the gate, if one is.
     """
 
     def __init__(self, algorithm: Algorithm[Any]) -> None:
@@ -92,6 +186,7 @@ class Session:
         self.with_ids = False
         self.answers: list[Release] = []
         self.seen = 0
+        self.turn: Turn | None = None
         self._round: Round | None = None
 
     @property
@@ -103,7 +198,13 @@ class Session:
 
     def end_round(self, releases: int) -> None:
         """No later round begins with the answers of this one."""
-        self._round, self.answers, self.seen = None, [], releases
+        # One line: this is the moment at which a block is through.
+        self._round, self.answers, self.seen, self.turn = None, [], releases, None
+
+    def again(self, turn: Turn) -> None:
+        """Puts the algorithm back, so that its questions are asked from the first one."""
+        turn.before.put_back()
+        self._round = None
 
     def saw(self, last: Release | None) -> bool:
         """Adds a release that was saved before it was published; whether there are answers."""
@@ -111,10 +212,19 @@ class Session:
             self.answers.append(last)
         return bool(self.answers)
 
-    @property
-    def taken(self) -> int:
-        """How many users came."""
-        return self.algorithm.served + self.waiting.users
+    def taken(self, entered: int) -> int:
+        """How many users came, if so many blocks are in."""
+        waiting, turn = self.waiting, self.turn
+        late = waiting.block < entered  # those who waited are in, and this was not noted yet
+        if turn is not None:
+            return turn.before.served + turn.users + (0 if late else waiting.users)
+        return waiting.through if late else self.algorithm.served + waiting.users
+
+    def lose(self, turn: Turn, releases: int) -> None:
+        """Gives a block up: its users are served, and nobody learns from them."""
+        turn.before.put_back()
+        self.algorithm.served = turn.before.served + turn.users
+        self.end_round(releases)
 
     # Save and resume.
 
@@ -130,9 +240,10 @@ class Session:
 
     def dump(self, participants: Participants) -> State:
         """For a save."""
-        algorithm, current = self.algorithm, self._round
-        within = None if current is None else current.before
-        meta, arrays = state_of(algorithm) if within is None else within
+        algorithm = self.algorithm
+        within = None if self.turn is None else self.turn.before
+        state = None if within is None else within.state
+        meta, arrays = state_of(algorithm) if state is None else state
         policies = {"policy/": algorithm.policy, "greedy/": algorithm.greedy_policy}
         for prefix, policy in policies.items():
             named = algorithm.policy_arrays(policy).items()
@@ -141,8 +252,8 @@ class Session:
             meta, arrays = meta | more[0], arrays | more[1]
         facts = {
             "identity": algorithm.identity(),
-            "served": algorithm.served,
-            "releases": algorithm.releases,
+            "served": algorithm.served if within is None else within.served,
+            "releases": algorithm.releases if within is None else within.releases,
             "version": algorithm.policy.version,
             "with_ids": self.with_ids,
             "seen": self.seen,

@@ -26,6 +26,10 @@ class DoubleSpend(TacitError):
     """A saved state was resumed twice, or is older than what the ledger has seen published."""
 
 
+class Busy(TacitError, RuntimeError):
+    """A call came within a call of the same thread, as from a signal handler; nothing was done."""
+
+
 class CorruptFile(TacitError):
     """A file is damaged, truncated, foreign, or of a version that this release cannot read."""
 

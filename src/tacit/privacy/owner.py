@@ -1,11 +1,14 @@
-"""Secret state has one owner: it is not copied, and not gone on with in a forked process."""
+"""Secret state has one owner: not copied, not gone on with after a fork, one call at a time."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, Self
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
-from tacit.privacy.errors import DoubleSpend
+from tacit.privacy.errors import Busy, DoubleSpend
 
 
 class Uncopyable:
@@ -36,3 +39,43 @@ class Owner:
                 f"this {what} belongs to another process: after a fork both would publish from one "
                 f"state, and pay once"
             )
+
+
+class Locked(Protocol):
+    """What calls come to one at a time."""
+
+    _lock: threading.RLock
+
+
+L = TypeVar("L", bound=Locked)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def alone(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
+    """One call at a time of all methods of an object that are marked so.
+
+    Another thread waits. A call within a call of the same thread is refused (:class:`Busy`): it can
+    only come from a signal handler, or from code of somebody's own that is run by the call, and
+    would find the object half-way.
+
+    The lock is one of C, taken and given back by a ``with`` statement: CPython runs signal handlers
+    at none of the steps between the lock and the statement, so it is never left behind.
+    """
+
+    @wraps(method)
+    def call(self: L, /, *args: P.args, **options: P.kwargs) -> R:
+        refuse_within(self._lock, method.__name__)
+        with self._lock:
+            return method(self, *args, **options)
+
+    return call
+
+
+def refuse_within(lock: threading.RLock, what: str) -> None:
+    """Refuses a call within a call of the same thread."""
+    if lock._is_owned():  # type: ignore[attr-defined]
+        raise Busy(
+            f"{what} within another call of the same thread, as from a signal handler: let the "
+            f"handler raise, or note it and {what} when that call has returned"
+        )

@@ -164,7 +164,7 @@ def _put_in_place(path: FilePath, data: bytes, mode: int, replace: bool) -> None
         # After a rename there is nothing left to remove.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-    _sync_directory(directory)
+    sync_directory(directory)
     remove_orphans(path)
 
 
@@ -176,7 +176,7 @@ def _is_ledger(path: FilePath) -> bool:
         return False
 
 
-def _sync_directory(directory: str) -> None:
+def sync_directory(directory: str) -> None:
     """Make a rename in ``directory`` survive a power failure."""
     if os.name != "posix":  # elsewhere a directory cannot be opened
         return

@@ -201,6 +201,7 @@ def _learn(
     release = curator.release(statistic, blocks=[number])
     curator.forget(number)
     agent._session.end_round(curator.releases)
+    agent._session.waiting.clear(curator.entered)
     ucbvi.evidence.add(release, statistic, users)
     ucbvi.evidence.reached = reached
     ucbvi.served += users

@@ -93,7 +93,10 @@ def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
         wrong = _saved(trial, folder) if trial.privacy.local else _run(trial, folder)
     finally:
         os.umask(before)
-    power = "one file of another mode, one late write, one raw number or id in 8 bytes or digits"
+    power = (
+        "one file of another mode, one late write, one raw number or id in 8 bytes or digits, one "
+        "of 200 users of blocks that are forgotten"
+    )
     return [real.judged("files", wrong, power)]
 
 
@@ -153,9 +156,23 @@ def _run(trial: real.RealTrial, folder: Path) -> list[str]:
         if any(trace in path.read_bytes() for trace in traces):
             found.append(f"a user's own number, or id, is in {path.name}")
     for path in (state, folder / "saved"):
-        if any(who.encode() in path.read_bytes() for who in ids):
+        data = path.read_bytes()
+        if any(who.encode() in data for who in ids):
             found.append("a user's id is in the state")
+        if agent.kept is None and any(row in data for row in _rows(pool, agent.served)):
+            found.append("raw data of a block that was released and forgotten is in the state")
     return found
+
+
+def _rows(pool: Block, users: int) -> Iterator[bytes]:
+    """How the fractions of the first users lie in a file, of some of them.
+
+    All of a user's at once: a sum of one cell, which a state may hold, can be that of one number.
+    """
+    for array in pool.arrays.values():
+        if array.dtype.kind == "f" and array[:1].nbytes > 8:
+            for row in array[: users : max(1, users // 200)]:
+                yield np.ascontiguousarray(row).tobytes()
 
 
 def _saved(trial: real.RealTrial, folder: Path) -> list[str]:

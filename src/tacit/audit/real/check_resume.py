@@ -241,6 +241,12 @@ def _asked_again(trial: real.RealTrial) -> list[str]:
     curator = privacy.curator(ledger=ledger, autosave=state)
     block = curator.add(Block(2, {"values": np.ones((2, 1))}))
     curator.release(ClippedSum(1), **cost)
+    alone = privacy.curator()
+    alone.add(Block(2, {"values": np.ones((2, 1))}))
+    alone.release(ClippedSum(1), **cost)
+    alone.save(folder / "alone")
+    if JointCurator.load(folder / "alone").accounts.exact != alone.accounts.exact:
+        found.append("a save without a ledger forgets what its blocks have paid")
     with _crashing(_CRASHES[0], []):
         curator.release(ClippedSum(1), **cost)
     again = JointCurator.load(state, ledger=ledger, autosave=state)

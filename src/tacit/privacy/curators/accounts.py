@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.privacy.arguments import FilePath, positive, whole_number
 from tacit.privacy.curators.participants import Participants
@@ -17,6 +17,8 @@ from tacit.privacy.models import JointDP
 
 # Rounding of sums of squares, not a loophole: a budget split into ten parts must be spendable.
 _SLACK = 1e-12
+
+R = TypeVar("R")
 
 
 class BlockAccounts:
@@ -40,6 +42,7 @@ class BlockAccounts:
         self.exact: dict[int, Fraction] = {}
         self.keys: dict[int, str] = {}
         self.ledger: Ledger | None = None
+        self._asking = False
 
     def open(self, block: int) -> None:
         """Opens the account of a new block."""
@@ -50,7 +53,7 @@ class BlockAccounts:
     def spent(self, block: int) -> float:
         """What each user of a block has spent."""
         if whole_number("block", block, least=0) not in self.exact:
-            raise InvalidArgument(f"block {block!r} was never added")
+            raise InvalidArgument(f"block {block!r} was never added, or forgotten before a save")
         return above(self.exact[block])
 
     def remaining(self, block: int) -> float:
@@ -110,11 +113,25 @@ class BlockAccounts:
     def charge(self, costs: Mapping[int, float], label: str, *, pending: bool) -> None:
         """Puts the cost on disk, then into memory."""
         self.check(costs)
+        after = {block: self.exact[block] + Fraction(cost) for block, cost in costs.items()}
         if self.ledger is not None:
             by_key = {self.keys[block]: cost for block, cost in costs.items()}
-            self.ledger.charge(by_key, label, pending=pending)
-        for block, cost in costs.items():
-            self.exact[block] += Fraction(cost)
+            self.ask(lambda ledger: ledger.charge(by_key, label, pending=pending))
+        self.exact.update(after)
+
+    def ask(self, call: Callable[[Ledger], R]) -> R:
+        """What a call of the ledger returns.
+
+        If an exception came into the call before, the object may have stopped half-way. The file
+        has not: it is opened again, and what it says was spent is taken over.
+        """
+        assert self.ledger is not None  # noqa: S101
+        if self._asking:
+            self._take_over(self.ledger.opened_again())
+        self._asking = True
+        result = call(self.ledger)
+        self._asking = False
+        return result
 
     def start(self, ledger: FilePath, terms: Terms, participants: Participants) -> None:
         """Begins a run on a ledger, which is made if there is none."""
@@ -124,21 +141,26 @@ class BlockAccounts:
 
     def follow(self, ledger: Ledger, participants: Participants) -> None:
         """Spends from this ledger from now on, and takes over what it knows was spent."""
-        self.ledger = ledger
+        self._take_over(ledger)
         if ledger.people:
-            participants.join_by(ledger.join, ledger.key)
+            participants.join_by(lambda people: self.ask(lambda it: it.join(people)), ledger.key)
+
+    def _take_over(self, ledger: Ledger) -> None:
+        self.ledger, self._asking = ledger, False
         for block, key in self.keys.items():
             # A charge whose release a crash cut off stays charged.
             self.exact[block] = max(self.exact[block], ledger.spent_exactly(key))
 
     # Save and resume.
 
-    def dump(self, meta: dict[str, Any]) -> None:
-        """Into a save."""
-        meta["spent"] = [[*self.exact[b].as_integer_ratio()] for b in range(len(self.exact))]
-        meta["keys"] = [self.keys[b] for b in range(len(self.keys))]
+    def dump(self, meta: dict[str, Any], blocks: Iterable[int]) -> None:
+        """Into a save: of blocks that can be asked again, or else it would grow with every one."""
+        meta["open"] = [*blocks]
+        meta["spent"] = [[*self.exact[b].as_integer_ratio()] for b in meta["open"]]
+        meta["keys"] = [self.keys[b] for b in meta["open"]]
 
     def restore(self, meta: dict[str, Any]) -> None:
         """Out of a save."""
-        self.exact = dict(enumerate(Fraction(*spent) for spent in meta["spent"]))
-        self.keys = dict(enumerate(meta["keys"]))
+        blocks = meta["open"]
+        self.exact = {b: Fraction(*spent) for b, spent in zip(blocks, meta["spent"], strict=False)}
+        self.keys = dict(zip(blocks, meta["keys"], strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import MOST_USERS, fitting, instance_of, positive, whole_number
+from tacit.privacy.curators.entries import Entries
 from tacit.privacy.curators.participants import Participants, UserIds
-from tacit.privacy.errors import HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource
-from tacit.privacy.owner import Owner, Uncopyable
+from tacit.privacy.owner import Owner, alone, refuse_within
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 
@@ -72,8 +72,13 @@ class WantedStream(NamedTuple):
     epsilon: float | None
 
 
-class Curator(Uncopyable, ABC):
+class Curator(Entries, ABC):
     """What all three models share: blocks, users, and the bookkeeping of who was where.
+
+    Calls come one at a time: other threads wait, and a call within a call, as from a signal
+    handler, is a :class:`~tacit.privacy.errors.Busy`. An exception at any line of a call leaves a
+    block in or out, whole: it is in by one assignment, before which nothing of it is visible and
+    after which whatever is missing is done by the next call.
 
     Args:
         users: how many users are declared; adding more is refused. ``None`` for no limit.
@@ -98,27 +103,10 @@ class Curator(Uncopyable, ABC):
             users = whole_number("users", users, most=MOST_USERS)
         if source is not None and noise_seed is not None:
             raise InvalidArgument("give noise_seed or source, not both")
-        self.declared_users = users
+        super().__init__(users, Participants(episodes_per_user, once_per_block))
         self.protects = protects
-        self.users = 0
-        self.releases = 0
-        self.last_release: Release | None = None
         self._source: NoiseSource = Noise(noise_seed) if source is None else source
         self._owner = Owner(self._source.simulation)
-        self._lock = threading.RLock()
-        self._blocks: dict[int, Block] = {}
-        self._block_users: list[int] = []
-        self._participants = Participants(episodes_per_user, once_per_block)
-
-    @property
-    def participants(self) -> Participants:
-        """Who took part how often, where ids are given; what agents save of it."""
-        return self._participants
-
-    @property
-    def turned_away(self) -> int:
-        """How many episodes counted as zero, as their users' budget was spent in other runs."""
-        return self._participants.turned_away
 
     @property
     def source(self) -> NoiseSource:
@@ -132,31 +120,24 @@ class Curator(Uncopyable, ABC):
 
     def restart(self, users: int, source: NoiseSource) -> None:
         """Goes on after ``users`` users with another source; for models that hold no secrets."""
-        self.users = users
+        self._extent = (self._extent[0], users)
         self._source = source
         self._owner = Owner(source.simulation)
 
     # Raw data in.
 
+    @alone
     def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
         """Takes a block of raw data; returns its number.
 
         With ``user_ids``, one per row, nobody contributes more episodes than declared: those beyond
         count as zero (that somebody took part is public). Given once, they must be given always.
         """
+        return self._add(block, user_ids)
+
+    def _add(self, block: Block, user_ids: UserIds) -> int:
         instance_of("block", block, Block)
-        with self._lock:
-            if self.declared_users is not None and self.users + block.users > self.declared_users:
-                raise HorizonExceeded(
-                    f"{self.declared_users} users were declared; {self.users} came and "
-                    f"{block.users} more would be too many"
-                )
-            sealed = self._participants.admit(block, user_ids).sealed()
-            number = len(self._block_users)
-            self._block_users.append(block.users)
-            self._blocks[number] = sealed
-            self.users += block.users
-            return number
+        return self._join(block, user_ids, self._blocks.__setitem__)
 
     def enter(
         self, statistic: Statistic, block: Block | int, user_ids: Sequence[int | str] | None = None
@@ -164,14 +145,15 @@ class Curator(Uncopyable, ABC):
         """The number of a block that enters a stream: of one that is here, or given as raw data."""
         if isinstance(block, Block):
             statistic.check(block)
-            return self.add(block, user_ids)
+            return self._add(block, user_ids)
         return whole_number("block", block, least=0)
 
+    @alone
     def forget(self, block: int) -> None:
         """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
-        self._raw(block)
-        del self._blocks[block]
+        self._forget(block)
 
+    @alone
     def public(
         self, statistic: Statistic, block: int, names: Sequence[str]
     ) -> dict[str, NDArray[Any]]:
@@ -192,17 +174,13 @@ class Curator(Uncopyable, ABC):
         # Copies: no view leads back to the block.
         return {name: np.array(raw[name]) for name in names}
 
-    @property
-    def blocks(self) -> tuple[int, ...]:
-        """The numbers of the blocks whose raw data is still here."""
-        return tuple(self._blocks)
-
     # Public out.
 
     def check_ready(self) -> None:
         """Refuses in a forked process: parent and child would both go on from one state."""
         self._owner.check("curator")
 
+    @alone
     def release(
         self,
         statistic: Statistic,
@@ -238,8 +216,10 @@ class Curator(Uncopyable, ABC):
             BudgetExceeded: some block cannot afford it, or reported another statistic. Nothing is
                 published or changed.
         """
+        self._settle()
         return self._release(statistic, Wanted(blocks, weights, mask, mu, epsilon, decay))
 
+    @alone
     def stream(
         self,
         statistic: Statistic,
@@ -300,46 +280,6 @@ class Curator(Uncopyable, ABC):
         which = "" if self.protects == WHOLE_EPISODE else f" ({self.protects})"
         return f"one user with at most {episodes} episodes{which}"
 
-    def _raw(self, block: int) -> Block:
-        block = whole_number("block", block, least=0)
-        if block not in self._blocks:
-            known = 0 <= block < len(self._block_users)
-            raise InvalidArgument(
-                f"block {block!r} was {'forgotten' if known else 'never added'}; "
-                f"blocks here: {list(self._blocks)}"
-            )
-        return self._blocks[block]
-
-    def _selection(self, wanted: Wanted, known: Iterable[int]) -> dict[int, float]:
-        """Weight by block: finite, not all zero, no block twice."""
-        known, (blocks, weights, decay) = list(known), (wanted.blocks, wanted.weights, wanted.decay)
-        if blocks is not None and not isinstance(blocks, Iterable):
-            raise InvalidArgument(f"blocks must be a list of numbers of blocks, got {blocks!r}")
-        # Not longer than it can be: what is asked for must not fill the memory.
-        asked = known if blocks is None else itertools.islice(blocks, len(known) + 1)
-        chosen = [whole_number("every one of blocks", b, least=0) for b in asked]
-        if decay is not None:
-            decay = positive("decay", decay)
-            if weights is not None or decay <= 1:
-                raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
-            newest = len(self._block_users) - 1
-            weights = [decay ** float(b - newest) for b in chosen]
-        if not chosen or len(set(chosen)) < len(chosen):
-            raise InvalidArgument(f"blocks must be different and at least one, got {chosen}")
-        missing = [b for b in chosen if b not in known]
-        if missing:
-            raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
-        try:
-            given = [1.0] * len(chosen) if weights is None else weights
-            factors = np.asarray(fitting("weights", given), dtype=np.float64)
-        except (ValueError, TypeError, OverflowError):
-            raise InvalidArgument(f"weights must be numbers, got {weights!r}") from None
-        if factors.shape != (len(chosen),):
-            raise InvalidArgument(f"{len(chosen)} blocks need as many weights, got {weights!r}")
-        if not np.isfinite(factors).all() or not factors.any():
-            raise InvalidArgument(f"weights must be finite and not all zero, got {weights!r}")
-        return dict(zip(chosen, factors.tolist(), strict=True))
-
     def _publish_sum(
         self,
         statistic: Statistic,
@@ -350,12 +290,11 @@ class Curator(Uncopyable, ABC):
     ) -> Release:
         """Publishes a packed vector as the parts of its statistic."""
         parts = statistic.layout.unpack(vector)
-        return self._publish(Release(self.releases, statistic.name, parts, std, users, cost))
+        return self._publish(Release(self._told[0], statistic.name, parts, std, users, cost))
 
     def _publish(self, release: Release) -> Release:
         """What every release passes."""
-        self.releases += 1
-        self.last_release = release
+        self._told = (self._told[0] + 1, release)
         return release
 
 
@@ -379,7 +318,10 @@ class Stream(ABC):
             keep: whether a block given as raw data stays for later queries.
             user_ids: who the users of a block given as raw data are; see :meth:`Curator.add`.
         """
-        with self._curator._lock:
+        curator = self._curator
+        refuse_within(curator._lock, "release")
+        with curator._lock:
+            curator._settle()
             return self._release(block, keep, user_ids)
 
     @abstractmethod
@@ -396,3 +338,33 @@ class Stream(ABC):
     @abstractmethod
     def std(self) -> Floats | None:
         """Noise standard deviation of unit-weight entries at each release, if known ahead."""
+
+
+def chosen_blocks(wanted: Wanted, known: Iterable[int], newest: int) -> dict[int, float]:
+    """Weight by block: finite, not all zero, no block twice."""
+    known, (blocks, weights, decay) = list(known), (wanted.blocks, wanted.weights, wanted.decay)
+    if blocks is not None and not isinstance(blocks, Iterable):
+        raise InvalidArgument(f"blocks must be a list of numbers of blocks, got {blocks!r}")
+    # Not longer than it can be: what is asked for must not fill the memory.
+    asked = known if blocks is None else itertools.islice(blocks, len(known) + 1)
+    chosen = [whole_number("every one of blocks", b, least=0) for b in asked]
+    if decay is not None:
+        decay = positive("decay", decay)
+        if weights is not None or decay <= 1:
+            raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
+        weights = [decay ** float(b - newest) for b in chosen]
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise InvalidArgument(f"blocks must be different and at least one, got {chosen}")
+    missing = [b for b in chosen if b not in known]
+    if missing:
+        raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
+    try:
+        given = [1.0] * len(chosen) if weights is None else weights
+        factors = np.asarray(fitting("weights", given), dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidArgument(f"weights must be numbers, got {weights!r}") from None
+    if factors.shape != (len(chosen),):
+        raise InvalidArgument(f"{len(chosen)} blocks need as many weights, got {weights!r}")
+    if not np.isfinite(factors).all() or not factors.any():
+        raise InvalidArgument(f"weights must be finite and not all zero, got {weights!r}")
+    return dict(zip(chosen, factors.tolist(), strict=True))

@@ -19,7 +19,8 @@ A *stream* feeds blocks into a counter; a block pays the counter's whole mu^2 wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,8 +29,10 @@ from numpy.typing import NDArray
 from tacit.privacy.arguments import FilePath, file_name, instance_of
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.accounts import BlockAccounts
-from tacit.privacy.curators.gate import Curator, Release, Wanted, WantedStream
+from tacit.privacy.curators.gate import Curator, Release, Wanted, WantedStream, chosen_blocks
+from tacit.privacy.curators.id_files import IdFile
 from tacit.privacy.curators.joint_stream import JointStream, JointStreams
+from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.curators.saves import Extra, SaveMark, read_curator, reopen, save_curator
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.exact import (
@@ -49,6 +52,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Terms
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import NoiseSource, safe_scale
+from tacit.privacy.owner import alone
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic, gate_total
 
 Numbers: TypeAlias = Floats | NDArray[np.int64]
@@ -107,7 +111,9 @@ class JointCurator(Curator):
         self._streams = JointStreams()
         self._plain = False
         self._unsaved = False
+        self._autosaved: tuple[int, ...] = ()
         self.autosave: FilePath | None = None
+        self.id_file: IdFile | None = None
         self._extra: Extra | None = None
         self.extra: tuple[dict[str, Any], dict[str, NDArray[Any]]] = ({}, {})
         if ledger is not None:
@@ -117,8 +123,7 @@ class JointCurator(Curator):
             # So that a process killed before its first release can be resumed too.
             self.autosave_to(autosave)
 
-    def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
-        """See :meth:`Curator.add`."""
+    def _add(self, block: Block, user_ids: UserIds) -> int:
         instance_of("block", block, Block)
         if block.aggregate and not self._source.simulation:
             raise InvalidArgument(
@@ -129,10 +134,16 @@ class JointCurator(Curator):
             raise InvalidArgument("the ledger counts people: give user_ids")
         if user_ids is None and self.privacy.separate_blocks:
             raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
-        with self._lock:
-            number = super().add(block, user_ids)
-            self.accounts.open(number)
-            return number
+        return super()._add(block, user_ids)
+
+    def _prepare(self, number: int, users: int, admitted: int) -> None:
+        """Makes room for a block which is not in yet, and opens its account."""
+        super()._prepare(number, users, admitted)
+        self.accounts.open(number)
+
+    def _settle(self) -> None:
+        super()._settle()
+        self._streams.settle()
 
     @property
     def needs_ids(self) -> bool:
@@ -148,42 +159,40 @@ class JointCurator(Curator):
         return self.accounts.remaining(block)
 
     def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
-        with self._lock:
-            self.check_ready()
-            self._check_unit(statistic)
-            selection = self._selection(wanted, self._blocks)
-            if self.privacy.separate_blocks and len(selection) > 1:
-                raise InvalidArgument("disjoint=True was declared: release one block at a time")
-            kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
-            largest, shares, smallest = _shares(selection, self.exact)
-            step = self._step(statistic, smallest)
-            sensitivity = self._sensitivity(statistic, step)
-            if self.exact:
-                sensitivity += uneven_rounding(statistic, self.privacy.norm, smallest)
-            cost = self.accounts.cost(wanted.mu, wanted.epsilon, wanted.decay, shares)
-            scale = safe_scale(sensitivity, cost)
-            costs = self.accounts.costs(cost, shares)
-            self.accounts.check(costs)
-            if self.exact:
-                check_scale(scale)
-                users = {b: self._blocks[b].users for b in shares}
-                check_reach(sum(reach(statistic, step, users[b], w) for b, w in shares.items()))
-            with np.errstate(all="ignore"):
-                totals = [
-                    self._total(statistic, self._blocks[b], w, step) for b, w in shares.items()
-                ]
-            self._charge(costs, f"release {statistic.name}")
-            self._plain = True
-            vector = step * (sum(totals) + self._noise(scale, statistic.layout.size))
-            if kept is not None:
-                vector = np.where(kept, vector, 0.0)
-            unit = scale * step * (math.sqrt(2.0) if self.privacy.pure else 1.0)
-            with np.errstate(all="ignore"):
-                weighted: Floats = np.asarray(largest * vector, dtype=np.float64)
-            std = statistic.layout.stds(largest * unit)
-            counted = sum(self._block_users[b] for b in selection)
-            return self._publish_sum(statistic, weighted, std, counted, cost)
+        self.check_ready()
+        self._check_unit(statistic)
+        selection = chosen_blocks(wanted, self._blocks, self.entered - 1)
+        if self.privacy.separate_blocks and len(selection) > 1:
+            raise InvalidArgument("disjoint=True was declared: release one block at a time")
+        kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
+        largest, shares, smallest = _shares(selection, self.exact)
+        step = self._step(statistic, smallest)
+        sensitivity = self._sensitivity(statistic, step)
+        if self.exact:
+            sensitivity += uneven_rounding(statistic, self.privacy.norm, smallest)
+        cost = self.accounts.cost(wanted.mu, wanted.epsilon, wanted.decay, shares)
+        scale = safe_scale(sensitivity, cost)
+        costs = self.accounts.costs(cost, shares)
+        self.accounts.check(costs)
+        if self.exact:
+            check_scale(scale)
+            users = {b: self._blocks[b].users for b in shares}
+            check_reach(sum(reach(statistic, step, users[b], w) for b, w in shares.items()))
+        with np.errstate(all="ignore"):
+            totals = [self._total(statistic, self._blocks[b], w, step) for b, w in shares.items()]
+        self._charge(costs, f"release {statistic.name}")
+        self._plain = True
+        vector = step * (sum(totals) + self._noise(scale, statistic.layout.size))
+        if kept is not None:
+            vector = np.where(kept, vector, 0.0)
+        unit = scale * step * (math.sqrt(2.0) if self.privacy.pure else 1.0)
+        with np.errstate(all="ignore"):
+            weighted: Floats = np.asarray(largest * vector, dtype=np.float64)
+        std = statistic.layout.stds(largest * unit)
+        counted = sum(self._block_users[b] for b in selection)
+        return self._publish_sum(statistic, weighted, std, counted, cost)
 
+    @alone
     def stream(
         self,
         statistic: Statistic,
@@ -262,17 +271,17 @@ class JointCurator(Curator):
             )
 
     def _publish(self, release: Release) -> Release:
-        before = self.last_release
-        super()._publish(release)
-        if self.autosave is not None:
-            # Until the result is on disk nobody may see it: a crash would forget it.
-            self._unsaved = True
-            try:
-                self.save(self.autosave)
-            except BaseException:
-                self.last_release = before
-                self.releases -= 1
-                raise
+        if self.autosave is None:
+            return super()._publish(release)
+        before = self._told
+        # Until the result is on disk nobody may see it: a crash would forget it.
+        self._unsaved = True
+        try:
+            super()._publish(release)
+            self._save(self.autosave)
+        except BaseException:
+            self._told = before
+            raise
         return release
 
     # Save and resume.
@@ -283,22 +292,29 @@ class JointCurator(Curator):
 
     def autosave_to(self, path: FilePath) -> None:
         """Writes the state to ``path`` now, and again before anything is published."""
-        self.save(file_name("autosave", path))
+        if self.id_file is None or self.id_file.beside != os.fspath(file_name("autosave", path)):
+            self.id_file = IdFile(path)
+            self._participants.news = None
+        self.save(path)
         self.autosave = path
+        self.id_file.remove_others()
 
+    @alone
     def save(self, path: FilePath) -> None:
         """Writes the curator's secret state (raw blocks, exact sums, drawn noise), mode 0600.
 
         Real noise is never saved as a generator. With a ledger the save can be resumed once, and
         only while nothing was published since.
         """
-        with self._lock:
-            self._owner.check("curator")
-            self._save(path)
-            self._unsaved = False
+        self._settle()
+        self._save(path)
 
     def _save(self, path: FilePath) -> None:
+        self._owner.check("curator")
         save_curator(self, path)
+        self._unsaved = False
+        if self.autosave is not None and os.fspath(path) == os.fspath(self.autosave):
+            self._autosaved = self.blocks
 
     @staticmethod
     def load(

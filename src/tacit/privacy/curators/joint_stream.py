@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.counters import Counter, Noiseless, make_counter
@@ -15,6 +15,10 @@ from tacit.privacy.statistic import Block, Floats, Statistic
 
 if TYPE_CHECKING:
     from tacit.privacy.curators.joint import JointCurator
+
+
+Kept: TypeAlias = tuple[dict[str, Any], dict[str, Floats], int, float]
+"""A counter's state, and how many users and steps were in its sum."""
 
 
 class JointStreams:
@@ -78,6 +82,11 @@ class JointStreams:
         self.running[name] = stream
         return stream
 
+    def settle(self) -> None:
+        """Drops releases that were cut off half-way."""
+        for stream in self.running.values():
+            stream.settle()
+
     def dump(self) -> dict[str, tuple[dict[str, Any], dict[str, Floats]]]:
         """The secret state of all, for the curator's save."""
         saved = dict(self.waiting)
@@ -106,6 +115,7 @@ class JointStream(Stream):
         self.cost = cost
         self.step = step
         self.reach = 0.0
+        self._before: Kept | None = None
 
     @property
     def std(self) -> Floats:
@@ -148,16 +158,31 @@ class JointStream(Stream):
         except BaseException:
             # A block that did not get in must not stay: a retry would bring its users twice.
             if isinstance(block, Block):
-                curator.forget(number)
+                curator._forget(number)
             raise
+        # It has paid: whatever happens, it does not enter again.
         self.entered.add(number)
+        self._before = self._kept()
         self.reach += steps
         vector = self.step * self.counter.release(total)
         self.users += curator._block_users[number]
+        self._before = None
         if isinstance(block, Block) and not keep:
-            curator.forget(number)
+            curator._forget(number)
         std = self.statistic.layout.stds(self.step * self.counter.std_at(self.counter.released))
         return curator._publish_sum(self.statistic, vector, std, self.users, self.cost)
+
+    def _kept(self) -> Kept:
+        """All that a release changes, from before it."""
+        meta, arrays = self.counter.dump()
+        return meta, {name: array.copy() for name, array in arrays.items()}, self.users, self.reach
+
+    def settle(self) -> None:
+        """Drops a release that was cut off half-way: nobody saw it, its noise is not drawn on."""
+        if self._before is not None:
+            meta, arrays, users, reached = self._before
+            made = revive_counter(meta, arrays, self.counter.source)
+            self.counter, self.users, self.reach, self._before = made, users, reached, None
 
     def dump(self) -> tuple[dict[str, Any], dict[str, Floats]]:
         """The secret state, for the curator's save."""
@@ -166,7 +191,8 @@ class JointStream(Stream):
             "statistic": self.statistic.fingerprint,
             "cost": self.cost,
             "step": self.step,
-            "entered": sorted(self.entered),
+            # Those that are forgotten cannot enter again in any case.
+            "entered": sorted(self.entered.intersection(self._curator.blocks)),
             "users": self.users,
             "reach": self.reach,
         }

@@ -30,7 +30,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted, WantedStream
+from tacit.privacy.curators.gate import (
+    Curator,
+    Release,
+    Stream,
+    Wanted,
+    WantedStream,
+    chosen_blocks,
+)
 from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import (
@@ -44,6 +51,7 @@ from tacit.privacy.exact import (
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise, safe_scale
+from tacit.privacy.owner import alone
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic, gate_total
 
 # Laplace noise beyond so many scales has a probability below 1e-300, Gaussian noise far below.
@@ -149,14 +157,15 @@ class LocalCurator(Curator):
         assert isinstance(self._source, Noise)  # noqa: S101
         return self._source
 
-    def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
+    def _add(self, block: Block, user_ids: UserIds) -> int:
         """Takes raw data, in a simulation: a real local curator never sees any."""
         if not self._noise.simulation:
             raise InvalidArgument(
                 "a local curator takes reports (collect), not raw data; give noise_seed to simulate"
             )
-        return self._enter(block, user_ids)
+        return super()._add(block, user_ids)
 
+    @alone
     def collect(
         self, statistic: Statistic, reports: ArrayLike, user_ids: Sequence[int | str] | None = None
     ) -> int:
@@ -178,10 +187,13 @@ class LocalCurator(Curator):
                 f"reports must have shape (users, {statistic.layout.size}), got {array.shape}"
             )
         array = np.where(self._plausible(statistic, array)[:, np.newaxis], array, 0.0)
-        number = self._enter(Block(len(array), {"reports": array}), user_ids)
-        admitted = np.asarray(self._blocks.pop(number)["reports"], dtype=np.float64)
-        self._reports[number] = (statistic.fingerprint, admitted.sum(axis=0))
-        return number
+        fingerprint = statistic.fingerprint
+
+        def keep(number: int, admitted: Block) -> None:
+            total = np.asarray(admitted["reports"], dtype=np.float64).sum(axis=0)
+            self._reports[number] = (fingerprint, total)
+
+        return self._join(Block(len(array), {"reports": array}), user_ids, keep)
 
     def _plausible(self, statistic: Statistic, reports: Floats) -> NDArray[np.bool_]:
         """Which rows may be reports."""
@@ -193,11 +205,17 @@ class LocalCurator(Curator):
         # NaN fails the comparison.
         return np.asarray((np.abs(reports) <= longest).all(axis=1))
 
-    def _enter(self, block: Block, user_ids: UserIds) -> int:
-        """Adds a block; only reports that are admitted count."""
-        number = super().add(block, user_ids)
-        self._block_users[number] = self._blocks[number].users
-        return number
+    def _prepare(self, number: int, users: int, admitted: int) -> None:
+        """Only reports that are admitted count."""
+        super()._prepare(number, users, admitted)
+        self._block_users[number] = admitted
+
+    def _settle(self) -> None:
+        super()._settle()
+        self._reports.pop(self.entered, None)
+        for block in [b for b in self._blocks if b in self._reports]:
+            # Its reports were drawn, and what they are of was about to go.
+            del self._blocks[block]
 
     def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
         """The weighted sum of reports, unbiased, with the standard deviation of its noise.
@@ -210,7 +228,7 @@ class LocalCurator(Curator):
         self._check_unit(statistic)
         known = sorted({*self._reports, *self._blocks})
         _check_unpriced(wanted)
-        selection = self._selection(wanted, known)
+        selection = chosen_blocks(wanted, known, self.entered - 1)
         kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
         for block in selection:
             if block in self._reports and self._reports[block][0] != statistic.fingerprint:
@@ -330,7 +348,8 @@ class LocalStream(Stream):
                 f"stream {self.name!r} was declared for {self._releases} releases"
             )
         number = self._enter(block, user_ids)
-        release = self._curator.release(self.statistic, blocks=[*self._order, number])
+        wanted = Wanted([*self._order, number], None, None, None, None, None)
+        release = self._curator._release(self.statistic, wanted)
         self.entered.add(number)
         self._order.append(number)
         return release

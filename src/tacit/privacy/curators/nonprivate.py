@@ -6,7 +6,14 @@ import numpy as np
 
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.counters import Noiseless
-from tacit.privacy.curators.gate import Curator, Release, Stream, Wanted, WantedStream
+from tacit.privacy.curators.gate import (
+    Curator,
+    Release,
+    Stream,
+    Wanted,
+    WantedStream,
+    chosen_blocks,
+)
 from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.noise import NoiseSource
@@ -30,7 +37,7 @@ class NonPrivateCurator(Curator):
 
     def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
         instance_of("statistic", statistic, Statistic)
-        selection = self._selection(wanted, self._blocks)
+        selection = chosen_blocks(wanted, self._blocks, self.entered - 1)
         totals = (w * gate_total(statistic, self._blocks[b]) for b, w in selection.items())
         total = np.asarray(sum(totals))
         if wanted.mask is not None:
@@ -67,6 +74,6 @@ class _NonPrivateStream(Stream):
         self.entered.add(number)
         self.users += raw.users
         if isinstance(block, Block) and not keep:
-            self._curator.forget(number)
+            self._curator._forget(number)
         std = self.statistic.layout.stds(0.0)
         return self._curator._publish_sum(self.statistic, vector, std, self.users, None)

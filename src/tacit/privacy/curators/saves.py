@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import FilePath
+from tacit.privacy.arguments import MOST_USERS, FilePath
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.gate import Release
+from tacit.privacy.curators.id_files import IdFile, read_ids
 from tacit.privacy.errors import CorruptFile, DoubleSpend, InvalidArgument
 from tacit.privacy.exact import ExactNoise, noise_source
 from tacit.privacy.files import MALFORMED
-from tacit.privacy.ledger.ledger import open_again
+from tacit.privacy.ledger.ledger import Ledger, open_again
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.statistic import Block
@@ -29,6 +30,9 @@ from tacit.privacy.storage import read_state, write_state
 
 if TYPE_CHECKING:
     from tacit.privacy.curators.joint import JointCurator
+
+LAYOUT = 2
+"""Of what a curator's state holds; the form of the file is that of :mod:`tacit.privacy.storage`."""
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
@@ -55,18 +59,31 @@ class SaveMark:
 
 def save_curator(curator: JointCurator, path: FilePath) -> None:
     """Writes the state and records it; with a ledger it can be resumed once."""
-    token, ledger = secrets.token_hex(16), curator.accounts.ledger
-    if ledger is None:
+    token = secrets.token_hex(16)
+    if curator.accounts.ledger is None:
         _write(curator, path, SaveMark(None, token, None, ""))
         return
-    identity, run = ledger.id, ledger.run
 
-    def write(sequence: int) -> None:
-        _write(curator, path, SaveMark(identity, token, sequence, run, ledger.head))
+    def record(ledger: Ledger) -> None:
+        def write(sequence: int) -> None:
+            mark = SaveMark(ledger.id, token, sequence, ledger.run, ledger.head)
+            _write(curator, path, mark)
 
-    # The ledger is asked first: a process whose run another one took over would write over
-    # the state of that run. What is recorded is on disk by then all the same.
-    ledger.record_save(token, write)
+        # The ledger is asked first: a process whose run another one took over would write over
+        # the state of that run. What is recorded is on disk by then all the same.
+        ledger.record_save(token, write)
+
+    curator.accounts.ask(record)
+
+
+def refresh(curator: JointCurator) -> None:
+    """Writes the autosave once more if a block was forgotten since, whose raw data is in it.
+
+    Not if the last release could not be saved: that is for ``save``.
+    """
+    outdated = any(block not in curator._blocks for block in curator._autosaved)
+    if curator.autosave is not None and outdated and not curator._unsaved:
+        curator.save(curator.autosave)
 
 
 def _write(curator: JointCurator, path: FilePath, mark: SaveMark) -> None:
@@ -76,17 +93,21 @@ def _write(curator: JointCurator, path: FilePath, mark: SaveMark) -> None:
         "privacy": asdict(privacy) | {"relation": privacy.relation.value},
         "declared_users": curator.declared_users,
         "protects": curator.protects,
+        "layout": LAYOUT,
+        "entered": [curator.entered, curator.users],
         "releases": curator.releases,
         "plain": curator._plain,
-        "block_users": curator._block_users,
+        "block_users": {str(b): curator._block_users[b] for b in blocks},
         "blocks": {str(b): [raw.users, raw.aggregate] for b, raw in blocks.items()},
         "noise": saved_source(source),
         "own_source": type(source) not in (Noise, ExactNoise),
         "exact": curator.exact,
         "streams": {},
     }
-    curator.accounts.dump(meta)
-    arrays: Arrays = curator._participants.dump(meta)
+    curator.accounts.dump(meta, blocks)
+    people, ids = curator._participants, curator.id_file
+    beside = ids is not None and ids.beside == os.fspath(path)
+    arrays: Arrays = ids.dump(meta, people) if ids is not None and beside else people.dump(meta)
     for number, raw in blocks.items():
         arrays |= {f"block/{number}/{name}": array for name, array in raw.arrays.items()}
     for name, (stream_meta, stream_arrays) in curator._streams.dump().items():
@@ -96,6 +117,8 @@ def _write(curator: JointCurator, path: FilePath, mark: SaveMark) -> None:
     meta["extra"], more = curator.extra if curator._extra is None else curator._extra()
     arrays |= {f"extra/{name}": array for name, array in more.items()}
     write_state(path, "curator", meta, arrays)
+    if ids is not None and beside:
+        ids.done(people)
 
 
 # Reading.
@@ -108,6 +131,11 @@ def read_curator(
     state = read_state(path, "curator")
     meta, arrays = state.meta, state.arrays
     _check_source(meta, source)
+    if meta.get("layout") != LAYOUT:
+        raise CorruptFile(
+            f"{os.fspath(path)!r}: not a saved curator that this release reads: its layout is "
+            f"{meta.get('layout')!r}, not {LAYOUT}"
+        )
     try:
         options = dict(meta["privacy"])
         options["relation"] = Relation(options["relation"])
@@ -117,6 +145,11 @@ def read_curator(
             protects=meta["protects"],
             noise_seed=None if meta["noise"] is None else 0,
         )
+        if "file" in meta["ids"]:
+            text, named = read_ids(path, meta["ids"])
+            curator.id_file = IdFile(path)
+            curator.id_file.go_on(meta["ids"], text, curator._participants)
+            arrays = arrays | named
         _fill(curator, meta, arrays)
         where = (meta["ledger"], meta["token"], meta["after"], meta.get("run", ""))
         mark = SaveMark(*where, head=meta.get("head", ""))
@@ -129,10 +162,14 @@ def read_curator(
 
 def _fill(curator: JointCurator, meta: dict[str, Any], arrays: Arrays) -> None:
     kind = ExactNoise if meta["exact"] else Noise
-    curator.restart(sum(meta["block_users"]), kind.from_state(meta["noise"]))
-    curator.releases = meta["releases"]
+    entered, users = meta["entered"]
+    if type(entered) is not int or not 0 <= entered <= MOST_USERS:
+        raise ValueError(f"{entered!r} is no number of blocks")
+    curator.restart(users, kind.from_state(meta["noise"]))
+    curator._extent = (entered, users)
     curator._plain = meta["plain"]
-    curator._block_users = list(meta["block_users"])
+    # Of those that are forgotten nobody asks any more.
+    curator._block_users = {int(number): n for number, n in meta["block_users"].items()}
     curator.accounts.restore(meta)
     for number, (users, aggregate) in meta["blocks"].items():
         raw = _with_prefix(arrays, f"block/{number}/")
@@ -141,7 +178,7 @@ def _fill(curator: JointCurator, meta: dict[str, Any], arrays: Arrays) -> None:
         curator._streams.waiting[name] = (stream_meta, _with_prefix(arrays, f"stream/{name}/"))
     curator._participants.restore(meta, arrays)
     curator.extra = (meta["extra"], _with_prefix(arrays, "extra/"))
-    curator.last_release = _revive_release(meta, arrays)
+    curator._told = (meta["releases"], _revive_release(meta, arrays))
 
 
 def reopen(
@@ -155,6 +192,10 @@ def reopen(
             if mark.ledger is not None
             else "this save was made without a ledger: it cannot join one"
         )
+    if autosave is None or curator.id_file is None or curator.id_file.beside != os.fspath(autosave):
+        # Elsewhere it begins another file of names, with all of them.
+        curator.id_file = None if autosave is None else IdFile(autosave)
+        curator._participants.news = None
     if opened is None:
         if autosave is not None:
             curator.autosave_to(autosave)
@@ -180,7 +221,7 @@ def reopen(
     )
     curator.accounts.follow(opened, curator._participants)
     opened.record_save(successor)
-    curator.autosave = autosave
+    curator.autosave, curator._autosaved = autosave, curator.blocks
 
 
 def _check_source(meta: dict[str, Any], source: NoiseSource | None) -> None:

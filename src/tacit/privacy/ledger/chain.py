@@ -17,7 +17,7 @@ from typing import Any
 from tacit.privacy.errors import CorruptFile
 from tacit.privacy.files import MALFORMED, check_size, open_regular, parse_json
 from tacit.privacy.ledger.index import Position
-from tacit.privacy.ledger.locks import held
+from tacit.privacy.ledger.locks import give_back, take
 
 try:
     import fcntl
@@ -42,6 +42,7 @@ class ChainedFile:
         self.end = 0
         self._last = b""  # the last line
         self._hash = ""  # and its hash
+        self._held: dict[int, bool] = {}  # open descriptors; whether they have the lock to write
 
     @property
     def where(self) -> str:
@@ -54,13 +55,30 @@ class ChainedFile:
         if fcntl is None:
             raise OSError(errno.ENOTSUP, "a ledger needs POSIX file locks (fcntl.flock)")
         descriptor = open_regular(self.path, os.O_RDWR | os.O_APPEND if append else os.O_RDONLY)
+        self._held[descriptor] = False
         try:
-            with held(self.path, descriptor, exclusive=append, timeout=self.timeout):
-                # Whoever waited for the lock may hold that of a file which is no longer there.
-                if not os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
-                    raise CorruptFile(f"{self.path!r}: another file took its place meanwhile")
-                yield descriptor
+            take(self.path, descriptor, exclusive=append, timeout=self.timeout)
+            self._held[descriptor] = append
+            # Whoever waited for the lock may hold that of a file which is no longer there.
+            if not os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
+                raise CorruptFile(f"{self.path!r}: another file took its place meanwhile")
+            yield descriptor
         finally:
+            self._let_go(descriptor)
+
+    def let_go(self) -> None:
+        """Gives back locks that an exception kept: while it is handled, its frames still hold them.
+
+        A signal that comes just before the body of ``with locked()`` does that. Whoever waited for
+        the lock then would wait for himself.
+        """
+        for descriptor in [*self._held]:
+            self._let_go(descriptor)
+
+    def _let_go(self, descriptor: int) -> None:
+        if descriptor in self._held:  # once: its number may be another file's by now
+            give_back(self.path, descriptor, exclusive=self._held[descriptor])
+            self._held.pop(descriptor, None)
             os.close(descriptor)
 
     @property

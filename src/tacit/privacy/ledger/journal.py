@@ -108,6 +108,17 @@ class Journal:
             return self.head
         return hash_of(self._file.line(descriptor, sequence))
 
+    def let_go(self) -> None:
+        """Gives back what an exception kept locked."""
+        self._file.let_go()
+
+    def go_on_for(self, other: Journal) -> None:
+        """Speaks for the run of another view of the file, which may have stopped half-way."""
+        self.run, self._ended = other.run, other._ended
+        known, run = other.books.sequence, self.books.runs.get(self.run)
+        if run is not None and run.resumed > known and self._ended is None:
+            self._ended = known
+
     def check_going_on(self) -> None:
         """Refuses if no run has started, or another process took this one over."""
         self.books.check_started(self.run)

@@ -300,6 +300,13 @@ class Ledger:
             more = {} if successor is None else {"successor": successor}
             self._journal.begin(run, descriptor, "resume", token, **more)
 
+    def opened_again(self) -> "Ledger":
+        """Another object for the same run, in place of one that an exception may have stopped."""
+        self._journal.let_go()
+        fresh = open_again(self)
+        fresh._journal.go_on_for(self._journal)
+        return fresh
+
     def __repr__(self) -> str:
         return (
             f"Ledger({self._journal.path!r}, limit={self.limit}, unit={self.unit!r}, "

@@ -16,7 +16,6 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from tacit.privacy.errors import InvalidArgument, LockTimeout
@@ -54,21 +53,21 @@ def checked_timeout(timeout: float | None) -> float:
     return float(value)
 
 
-@contextlib.contextmanager
-def held(path: str, descriptor: int, *, exclusive: bool, timeout: float) -> Iterator[None]:
-    """Holds the lock of an opened ledger; a LockTimeout says who held it all the while."""
+def take(path: str, descriptor: int, *, exclusive: bool, timeout: float) -> None:
+    """Takes the lock of an opened ledger; a LockTimeout says who held it all the while."""
     _wait(path, descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH, timeout)
-    try:
-        if exclusive:
-            _sign(path)
-        yield
-    finally:
-        if exclusive:
-            # Before others can have the lock: it is never theirs that is removed.
-            with contextlib.suppress(OSError):
-                os.unlink(_holder_file(path))
-        # Closing alone would not unlock if another thread has forked meanwhile.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    if exclusive:
+        _sign(path)
+
+
+def give_back(path: str, descriptor: int, *, exclusive: bool) -> None:
+    """Gives it back."""
+    if exclusive:
+        # Before others can have the lock: it is never theirs that is removed.
+        with contextlib.suppress(OSError):
+            os.unlink(_holder_file(path))
+    # Closing alone would not unlock if another thread has forked meanwhile.
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _wait(path: str, descriptor: int, operation: int, timeout: float) -> None:

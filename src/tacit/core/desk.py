@@ -1,0 +1,191 @@
+"""Where an agent takes users in, and a block's way through the gate, whatever comes between.
+
+A user is taken by one assignment: of how many wait, or of how many blocks the curator has. A block
+that is in is a :class:`~tacit.core.session.Turn` until it is through, which is one assignment too.
+So after an exception at any line it is known where everybody is, and :meth:`Desk._settle` goes on
+from there, at once or at the next call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tacit.core.algorithm import Algorithm
+from tacit.core.asks import Kept, State
+from tacit.core.episodes import Episodes
+from tacit.core.rounds import Gate
+from tacit.core.session import Ids, Moment, Session, Turn
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.privacy.curators.gate import Curator
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.curators.saves import refresh
+from tacit.privacy.owner import Uncopyable, refuse_within
+from tacit.privacy.statistic import Block
+
+DATA = (Episodes, VectorEpisodes, Block)
+
+
+class Desk(Uncopyable):
+    """Whom an agent has taken, and what is done with them, one call at a time."""
+
+    _curator: Curator
+
+    def __init__(self, algorithm: Algorithm[Any]) -> None:
+        self._algorithm = algorithm
+        self._session = Session(algorithm)
+        self._stream: JointStream | None = None
+        self._lock = threading.RLock()
+        # The algorithm from before a save was loaded, until all of that is done.
+        self._undo: Moment | None = None
+
+    def _take_all(self, what: str, given: Any, call: Callable[[], None]) -> None:
+        """A call that takes users: alone, and if it fails the error says whom not to give again."""
+        refuse_within(self._lock, what)
+        before = after = None
+        said = False
+        try:
+            with self._lock:
+                self._settle()
+                self._tidy()
+                before = self._taken()
+                try:
+                    call()
+                    self._tidy()
+                    after = self._taken()
+                except BaseException as error:
+                    _say_who(error, self._taken() - before, given)
+                    said = True
+                    raise
+        except BaseException as error:
+            # Also of what is raised when all is done, and by the lines around it.
+            if not said:
+                now = self._taken() if after is None else after
+                _say_who(error, 0 if before is None else now - before, given)
+            raise
+
+    def _taken(self) -> int:
+        return self._session.taken(self._curator.entered)
+
+    def _room(self) -> int:
+        return max(0, self._algorithm.block_users - self._session.waiting.users)
+
+    def _take(self, part: Block, user_ids: Ids, room: int) -> None:
+        """Users of the current block; when it is full it goes through the gate."""
+        waiting = self._session.waiting
+        if part.users < room:
+            waiting.add(part, user_ids)
+            return
+        users = waiting.users + part.users
+        waiting.through = self._algorithm.served + users
+        block, ids = waiting.joined(part, user_ids)
+        # Until the block is in, those who wait for it go on waiting.
+        number = self._curator.add(block, ids)
+        self._ask(number, users)
+
+    def _ask(self, number: int, users: int, *, resumed: bool = False) -> None:
+        """All questions about a block, and the next policy.
+
+        Whatever is raised, its raw data is not kept by chance, and its users are not asked again:
+        they may have paid for a release that nobody will see.
+        """
+        session = self._session
+        turn = Turn(Moment(self._algorithm), users)
+        session.turn = turn
+        session.waiting.clear(self._curator.entered)
+        try:
+            early = self._go_through(number, turn, resumed=resumed)
+        except BaseException:
+            self._settle(finish=False)
+            raise
+        self._forget()
+        if early is not None:
+            raise early
+
+    def _go_through(self, number: int, turn: Turn, *, resumed: bool) -> BaseException | None:
+        algorithm, session, curator = self._algorithm, self._session, self._curator
+        kept = algorithm.kept
+        if kept is not None and not resumed:
+            # Within a round everybody has paid a part of it already.
+            self._drop_poor_blocks(number, kept)
+        gate = Gate(curator, self._stream, number, algorithm.privacy)
+        early = session.round.run(gate, session.answers, resumed=resumed)
+        turn.answered = True
+        algorithm.advance(turn.users)
+        session.end_round(curator.releases)
+        return early
+
+    def _settle(self, *, finish: bool = True) -> None:
+        """Does what a call that was cut off left to do; it may be cut off itself, and called again.
+
+        A block whose algorithm has all its answers gets its policy now, from the record (if not
+        ``finish``, later). One that has not is lost: its users are served, and may have paid.
+        """
+        session, curator = self._session, self._curator
+        up_to_date = session.turn is None and session.waiting.block >= curator.entered
+        if up_to_date and self._undo is None:
+            self._forget()
+            return
+        if self._undo is not None:
+            self._undo.put_back()
+            self._undo = None
+        turn, waiting = session.turn, session.waiting
+        if waiting.block < curator.entered:
+            if turn is None:
+                # Nobody asked the users of a block that is in.
+                self._algorithm.served = waiting.through
+            waiting.clear(curator.entered)
+        if turn is None:
+            pass
+        elif not turn.answered:
+            session.lose(turn, curator.releases)
+        elif finish:
+            # Once: what fails twice would fail for ever.
+            turn.answered = False
+            session.again(turn)
+            self._go_through(curator.entered - 1, turn, resumed=True)
+        else:
+            turn.before.put_back()
+            self._algorithm.served = turn.before.served + turn.users
+            return
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drops blocks that nobody asks again."""
+        curator, kept = self._curator, self._algorithm.kept
+        last = None if kept is None else -kept.blocks or None
+        if blocks := curator.blocks:
+            for number in sorted(blocks)[:last]:
+                curator.forget(number)
+
+    def _tidy(self) -> None:
+        """Takes what was forgotten out of the autosave too."""
+        if isinstance(self._curator, JointCurator):
+            refresh(self._curator)
+
+    def _drop_poor_blocks(self, newest: int, kept: Kept) -> None:
+        """Drops blocks that cannot pay for another round."""
+        curator = self._curator
+        if not isinstance(curator, JointCurator):
+            return
+        for number in curator.blocks:
+            share = kept.decay ** (number - newest)
+            if curator.remaining(number) < kept.cost * share**2 * (1.0 - 1e-9):
+                curator.forget(number)
+
+    def _dump(self) -> State:
+        return self._session.dump(self._curator.participants)
+
+
+def _say_who(error: BaseException, taken: int, given: Any) -> None:
+    """Tells whoever catches an error of ``learn`` whom not to give again."""
+    error.users_taken = taken  # type: ignore[attr-defined]
+    if taken:
+        users = given.users if isinstance(given, DATA) else len(given)
+        rest = f"; go on with the rest: data.take(slice({taken}, None))"
+        error.add_note(
+            f"{taken} of these {users} users were taken and must not be given again"
+            + (rest if taken < users else "")
+        )
