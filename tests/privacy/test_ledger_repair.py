@@ -174,9 +174,8 @@ def all_damage(data, step):
 def test_budget_never_comes_back(path, make):
     make(path)
     before = Whole(path)
-    done = [
-        damaged_and_repaired(path, before, data, what) for what, data in all_damage(before.data, 211)
-    ]
+    damage = all_damage(before.data, 211)
+    done = [damaged_and_repaired(path, before, data, what) for what, data in damage]
     found = [one for one in done if one is not None]
     # All outcomes occur: nothing lost, everything known, one line lost, and more.
     assert {one.lost_lines for one in found} == {0, 1, 2}
@@ -258,6 +257,19 @@ def test_more_than_one_lost_line_costs_everybody_everything(path):
     assert {ledger.spent_by(user) for user in PEOPLE} == {ledger.limit}
     with pytest.raises(BudgetExceeded):
         ledger.record_start("third", Terms.of(TENTH))
+
+
+@pytest.mark.parametrize("hole", [(0, 40), (0, 10_000), (60, 100)])
+def test_a_lost_repair_does_not_give_back_what_it_charged(path, hole):
+    of_people(path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:6], *lines[8:]]))
+    repair(path)
+    *lines, last = path.read_bytes().splitlines(keepends=True)
+    start, end = hole
+    size = len(last[start:end].rstrip(b"\n"))
+    path.write_bytes(b"".join([*lines, last[:start] + b"\0" * size + last[start + size :]]))
+    assert repair(path).everybody == Ledger.open(path).limit
 
 
 def test_lines_cut_off_the_end_need_a_witness(path):

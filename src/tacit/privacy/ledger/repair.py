@@ -9,10 +9,11 @@ chained again, so a **repair** line behind what was kept says it in their place:
 * Runs whose lines are lost are ended, all of them: a line that is lost may have resumed a save.
 * Who paid by an intact line, or by the index, has paid.
 * A line that is neither may have been anybody's payment. If it is one, by the numbers of the others
-  and by the bytes that nobody can read, it can have been one join of a run that is known:
-  everybody, known or not, pays what the dearest run costs. If it may be more, which can have
-  started a run too, or a witness knows of lines that are not there at all, everybody has spent
-  everything.
+  and by the bytes that nobody can read, and was no repair itself, it can have been one join of a
+  run that is known: everybody, known or not, pays what the dearest run costs. If it may be more,
+  which can have started a run too, or a witness knows of lines that are not there at all,
+  everybody has spent everything. That it was no repair is said by what is left of it, or by a run
+  that went on behind it.
 
 The damaged file is kept under another name. A ledger whose first line is damaged is not repaired:
 what might be spent is not known.
@@ -46,6 +47,7 @@ from tacit.privacy.storage import replace_file
 # How every line begins; keys are sorted, and a quotation mark within a text is escaped.
 _BEGINNING = re.compile(rb'(?=\{"(?:costs|format)": )')
 _HASH = re.compile(rb'"hash": "([0-9a-f]{64})"')
+_EVENT = re.compile(rb'"event": "(?:start|join|charge|pending|save|resume)"')
 # Shorter than the start of a run and a join together can be.
 _TWO_LINES = 600
 
@@ -281,6 +283,18 @@ class _Wreck:
         unread = max(0, (tail if missing else waste) - covered)
         return min(2, missing + (unread > 0) + (unread >= _TWO_LINES))
 
+    def _was_no_repair(self) -> bool:
+        """Whether a line that is lost cannot have charged everybody."""
+        explained = {*self.kept, *self.intact.values()}
+        rests = [
+            piece.partition(b"\n")[2] if {*_readings(piece)} & explained else piece
+            for piece in self.pieces
+        ]
+        if any(map(_EVENT.search, rests)):
+            return True
+        going = {run for run, known in self.books.runs.items() if not known.ended}
+        return any(str(parse_json(line).get("run")) in going for line in self.intact.values())
+
     def _runs(self) -> dict[str, Any]:
         """Runs whose starts are not kept."""
         return {run: t for run, t in self.payments.runs.items() if run not in self.books.runs}
@@ -300,7 +314,7 @@ class _Wreck:
         if self.books.header.terms is None:
             return 0.0  # of one run: that has ended, and nobody can be charged any more
         unknown = {*self.payments.people} - {*self.books.runs, *new}
-        if missed or unknown or lost > 1:
+        if missed or unknown or lost > 1 or (lost and not self._was_no_repair()):
             return limit
         costs = [terms["user_limit"] for terms in new.values()]
         costs += [run.terms.user_limit for run in self.books.runs.values() if run.terms is not None]
