@@ -57,7 +57,11 @@ def threads(workers: int, rounds: int, seed: int = 0) -> Tally:
         if not wrong and (agent.releases, agent.block_users) != (rounds, 0):
             run.tally.lost_runs += 1
             run.tally.note(f"{workers} threads: {agent.releases} of {rounds} rounds")
-        tally.add(run.judge(agent, f"{workers} threads"))
+        try:
+            tally.add(run.judge(agent, f"{workers} threads"))
+        except Exception as error:  # broken code can break the ledger itself
+            tally.lost_runs += 1
+            tally.note(f"{workers} threads: {error!r}")
     return tally
 
 
