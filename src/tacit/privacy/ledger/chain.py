@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,6 +31,25 @@ def seal(record: Mapping[str, Any], previous: str) -> bytes:
     return json.dumps({**record, "hash": digest}, sort_keys=True).encode() + b"\n"
 
 
+class _Lock:
+    """A descriptor with a lock, and which file it is of."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor, self.status = descriptor, os.fstat(descriptor)
+
+
+# Those of each thread of each process. A thread never needs the lock of a file twice.
+_HELD: dict[tuple[int, int], dict[int, _Lock]] = {}
+
+
+def _let_go(mine: dict[int, _Lock], lock: _Lock) -> None:
+    if mine.get(lock.descriptor) is lock:  # once: the number may be another file's by now
+        # Closing alone would not unlock if another thread has forked meanwhile.
+        fcntl.flock(lock.descriptor, fcntl.LOCK_UN)
+        mine.pop(lock.descriptor, None)
+        os.close(lock.descriptor)
+
+
 class ChainedFile:
     """How far a file was read, and how to read and append more. It stays closed in between."""
 
@@ -39,7 +59,6 @@ class ChainedFile:
         self.end = 0
         self._last = b""  # the last line
         self._hash = ""  # and its hash
-        self._held: set[int] = set()  # descriptors with our lock
 
     @property
     def where(self) -> str:
@@ -52,7 +71,12 @@ class ChainedFile:
         if fcntl is None:
             raise OSError(errno.ENOTSUP, "a ledger needs POSIX file locks (fcntl.flock)")
         descriptor = open_regular(self.path, os.O_RDWR | os.O_APPEND if append else os.O_RDONLY)
-        self._held.add(descriptor)
+        mine, lock = _HELD.setdefault((os.getpid(), threading.get_ident()), {}), _Lock(descriptor)
+        # A signal just before the body of ``with locked()`` leaves a lock to the frames of its
+        # exception, while that is handled: who waited for it then would wait for himself.
+        for old in [o for o in mine.values() if os.path.samestat(o.status, lock.status)]:
+            _let_go(mine, old)
+        mine[descriptor] = lock
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if append else fcntl.LOCK_SH)
             # Whoever waited for the lock may hold that of a file which is no longer there.
@@ -60,23 +84,7 @@ class ChainedFile:
                 raise CorruptFile(f"{self.path!r}: another file took its place meanwhile")
             yield descriptor
         finally:
-            self._let_go(descriptor)
-
-    def let_go(self) -> None:
-        """Gives back locks that an exception kept: while it is handled, its frames still hold them.
-
-        A signal that comes just before the body of ``with locked()`` does that. Whoever waited for
-        the lock then would wait for himself.
-        """
-        for descriptor in [*self._held]:
-            self._let_go(descriptor)
-
-    def _let_go(self, descriptor: int) -> None:
-        if descriptor in self._held:  # once: its number may be another file's by now
-            # Closing alone would not unlock if another thread has forked meanwhile.
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            self._held.discard(descriptor)
-            os.close(descriptor)
+            _let_go(mine, lock)
 
     def unread(self, descriptor: int) -> tuple[list[bytes], bytes]:
         """The lines that were appended since the last reading, and a torn one behind them."""

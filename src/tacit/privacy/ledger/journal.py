@@ -49,10 +49,6 @@ class Journal:
             self._catch_up(descriptor, append)
             yield descriptor
 
-    def let_go(self) -> None:
-        """Gives back what an exception kept locked."""
-        self._file.let_go()
-
     def go_on_for(self, other: Journal) -> None:
         """Speaks for the run of another view of the file, which may have stopped half-way."""
         self.run, self._ended = other.run, other._ended
