@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -32,6 +33,25 @@ def seal(record: Mapping[str, Any], previous: str) -> bytes:
     return json.dumps({**record, "hash": digest}, sort_keys=True).encode() + b"\n"
 
 
+class _Lock:
+    """A descriptor with a lock, which file it is of, and whether it is locked for writing."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path, self.descriptor, self.status = path, descriptor, os.fstat(descriptor)
+        self.exclusive = False
+
+
+# Those of each thread of each process. A thread never needs the lock of a file twice.
+_HELD: dict[tuple[int, int], dict[int, _Lock]] = {}
+
+
+def _let_go(mine: dict[int, _Lock], lock: _Lock) -> None:
+    if mine.get(lock.descriptor) is lock:  # once: the number may be another file's by now
+        give_back(lock.path, lock.descriptor, exclusive=lock.exclusive)
+        mine.pop(lock.descriptor, None)
+        os.close(lock.descriptor)
+
+
 class ChainedFile:
     """How far a file was read, and how to read and append more. It stays closed in between."""
 
@@ -42,7 +62,6 @@ class ChainedFile:
         self.end = 0
         self._last = b""  # the last line
         self._hash = ""  # and its hash
-        self._held: dict[int, bool] = {}  # open descriptors; whether they have the lock to write
 
     @property
     def where(self) -> str:
@@ -55,31 +74,22 @@ class ChainedFile:
         if fcntl is None:
             raise OSError(errno.ENOTSUP, "a ledger needs POSIX file locks (fcntl.flock)")
         descriptor = open_regular(self.path, os.O_RDWR | os.O_APPEND if append else os.O_RDONLY)
-        self._held[descriptor] = False
+        mine = _HELD.setdefault((os.getpid(), threading.get_ident()), {})
+        lock = _Lock(self.path, descriptor)
+        # A signal just before the body of ``with locked()`` leaves a lock to the frames of its
+        # exception, while that is handled: who waited for it then would wait for himself.
+        for old in [o for o in mine.values() if os.path.samestat(o.status, lock.status)]:
+            _let_go(mine, old)
+        mine[descriptor] = lock
         try:
             take(self.path, descriptor, exclusive=append, timeout=self.timeout)
-            self._held[descriptor] = append
+            lock.exclusive = append
             # Whoever waited for the lock may hold that of a file which is no longer there.
             if not os.path.samestat(os.fstat(descriptor), os.stat(self.path)):
                 raise CorruptFile(f"{self.path!r}: another file took its place meanwhile")
             yield descriptor
         finally:
-            self._let_go(descriptor)
-
-    def let_go(self) -> None:
-        """Gives back locks that an exception kept: while it is handled, its frames still hold them.
-
-        A signal that comes just before the body of ``with locked()`` does that. Whoever waited for
-        the lock then would wait for himself.
-        """
-        for descriptor in [*self._held]:
-            self._let_go(descriptor)
-
-    def _let_go(self, descriptor: int) -> None:
-        if descriptor in self._held:  # once: its number may be another file's by now
-            give_back(self.path, descriptor, exclusive=self._held[descriptor])
-            self._held.pop(descriptor, None)
-            os.close(descriptor)
+            _let_go(mine, lock)
 
     @property
     def head(self) -> str:

@@ -108,10 +108,6 @@ class Journal:
             return self.head
         return hash_of(self._file.line(descriptor, sequence))
 
-    def let_go(self) -> None:
-        """Gives back what an exception kept locked."""
-        self._file.let_go()
-
     def go_on_for(self, other: Journal) -> None:
         """Speaks for the run of another view of the file, which may have stopped half-way."""
         self.run, self._ended = other.run, other._ended

@@ -302,7 +302,6 @@ class Ledger:
 
     def opened_again(self) -> "Ledger":
         """Another object for the same run, in place of one that an exception may have stopped."""
-        self._journal.let_go()
         fresh = open_again(self)
         fresh._journal.go_on_for(self._journal)
         return fresh
