@@ -24,17 +24,18 @@ def memory(times: int, seed: int = 0) -> Tally:
     while tally.hit < times:
         tally.tried += 1
         with folder_of() as folder:
-            run = Run(folder, 60, ids=bool(tally.tried % 2), size=12)
+            # Columns beyond what the allocator keeps for itself.
+            run = Run(folder, 150, ids=bool(tally.tried % 2), size=50)
             with run.overheard():
                 agent = run.make(files=True)
                 while agent.taken < run.users:
                     before = agent.taken
-                    some = min(rng.randint(1, 5), run.users - before)
+                    some = min(rng.randint(1, 12), run.users - before)
                     ids = [*range(before, before + some)] if run.ids else None
                     wide = {"pad": np.ones((some, 100_000))} | dict(users_of(before, some).arrays)
                     data = Block(some, wide)
                     now = int(Path("/proc/self/statm").read_text().split()[0]) * page
-                    limit = now + rng.randrange(1 << 16, 32 << 20)
+                    limit = now + rng.randrange(1 << 16, 48 << 20)
                     resource.setrlimit(resource.RLIMIT_AS, (limit, most[1]))
                     taken = None
                     try:
