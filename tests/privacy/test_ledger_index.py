@@ -240,7 +240,7 @@ def test_an_auditor_needs_no_code_of_ours(path):
 def test_the_script_of_the_page_verifies(path):
     if shutil.which("sha256sum") is None:
         pytest.skip("sha256sum is not installed")
-    page = (ROOT / "docs" / "operations-ledger-part.md").read_text()
+    page = (ROOT / "docs" / "operations.md").read_text()
     (script,) = (b for b in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "sha256sum" in b)
     ledger = people(path, 2)
     ledger.charge({"a \\ key": 1e-4}, 'a "hash": "' + "0" * 64 + '", label')

@@ -7,6 +7,7 @@ probability below 1e-7; see ``test_mutation_suite``.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,15 @@ def test_every_agent_is_asked() -> None:
     names = {agent.partition(":")[0] for agent in agents()}
     assert names == set(agent_names())
     assert {family(agent) for agent in agents()} == set(audit_table.WORLDS)
+
+
+def test_the_page_has_every_agent_and_counts_its_audits() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "checking.md").read_text()
+    lines = page[page.index("## Every private agent") :].partition("audits passed")[0]
+    table = [line.split(" | ") for line in lines.splitlines() if line.startswith("| `")]
+    assert [row[0].strip("|` ") for row in table] == agents()
+    numbers = sum(cell.strip("| ") != "-" for row in table for cell in row[1:])
+    assert f"{numbers} of {numbers} audits passed" in page
 
 
 @pytest.mark.slow
