@@ -13,6 +13,7 @@ from types import ModuleType
 
 __all__ = [
     "chowdhury_tabular_2021",
+    "sahu_linear_2025",
 ]
 
 

@@ -29,6 +29,7 @@ from tacit.papers.result import PaperResult, Proof, gaussian_proof
 from tacit.papers.shared_loops import (
     Users,
     grow_tree,
+    mirror_step,
     policy_value,
     roll_out_one,
     tree_nodes,
@@ -454,26 +455,6 @@ def _greedy(rng: np.random.Generator, work: Work) -> None:
                 work.pi[h, s, a] = 1.0 if a == best else 0.0
 
 
-@inner
-def _improve(eta: float, work: Work) -> None:
-    """Alg. 1, line 13: pi^(k+1) is proportional to pi^k exp(-eta Q^k), from the uniform policy."""
-    H, S, A = work.Q.shape
-    for h in range(H):
-        for s in range(S):
-            largest, total = -math.inf, 0.0
-            for a in range(A):
-                work.logits[h, s, a] -= eta * work.Q[h, s, a]
-                largest = max(largest, work.logits[h, s, a])
-            for a in range(A):
-                total += math.exp(work.logits[h, s, a] - largest)
-                work.choices[h, s, a] = total
-            before = 0.0
-            for a in range(A):
-                work.choices[h, s, a] /= total
-                work.pi[h, s, a] = work.choices[h, s, a] - before
-                before = work.choices[h, s, a]
-
-
 @compiled
 def _episode(
     k: int, rng: np.random.Generator, users: Users, E: Floats, of: Constants, work: Work
@@ -490,8 +471,9 @@ def _episode(
     # Alg. 1, line 11; Alg. 2, line 11.
     out = work.states, work.actions, work.rewards
     roll_out_one(rng, users, of.value_iteration, work.greedy, work.choices, *out)
+    # Alg. 1, line 13.
     if not of.value_iteration:
-        _improve(of.eta, work)
+        mirror_step(-of.eta, work.Q, work.logits, work.pi, work.choices)
 
 
 @inner

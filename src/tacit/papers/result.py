@@ -45,6 +45,7 @@ class PaperResult:
         proof: the claim of the paper, and what is proven.
         constants: what the run was set by, under the paper's names.
         errata: which misprints were corrected to have something that can be run.
+        more: other curves of the algorithm, by name, (K,).
     """
 
     algorithm: str
@@ -56,6 +57,7 @@ class PaperResult:
     proof: Proof
     constants: Mapping[str, float]
     errata: tuple[str, ...] = field(repr=False)
+    more: Mapping[str, Floats] = field(default_factory=dict, repr=False)
 
     @property
     def episodes(self) -> int:

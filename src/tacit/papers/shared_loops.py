@@ -1,7 +1,8 @@
-"""Compiled loops that several papers need: the binary tree, and exact values of policies."""
+"""Compiled loops that several papers need: the binary tree, regression, values of policies."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -120,3 +121,121 @@ def policy_value(users: Users, pi: Floats, V: Floats) -> float:
     for s in range(S):
         start += users.first[s] * V[0, s]
     return start
+
+
+@inner
+def uniform_over_best(Q: Floats, pi: Floats, choices: Floats) -> None:
+    """One of the actions that have the largest Q (H, S, A), all of them alike."""
+    H, S, A = Q.shape
+    for h in range(H):
+        for s in range(S):
+            best, equals = Q[h, s, 0], 0
+            for a in range(A):
+                best = max(best, Q[h, s, a])
+            for a in range(A):
+                equals += 1 if Q[h, s, a] == best else 0
+            found = 0
+            for a in range(A):
+                chosen = Q[h, s, a] == best
+                found += 1 if chosen else 0
+                pi[h, s, a] = 1.0 / equals if chosen else 0.0
+                choices[h, s, a] = found / equals
+
+
+@inner
+def mirror_step(eta: float, Q: Floats, logits: Floats, pi: Floats, choices: Floats) -> None:
+    """Makes pi (H, S, A) proportional to pi exp(eta Q), in logarithms."""
+    H, S, A = Q.shape
+    for h in range(H):
+        for s in range(S):
+            largest, total = -math.inf, 0.0
+            for a in range(A):
+                logits[h, s, a] += eta * Q[h, s, a]
+                largest = max(largest, logits[h, s, a])
+            for a in range(A):
+                total += math.exp(logits[h, s, a] - largest)
+                choices[h, s, a] = total
+            before = 0.0
+            for a in range(A):
+                choices[h, s, a] /= total
+                pi[h, s, a] = choices[h, s, a] - before
+                before = choices[h, s, a]
+
+
+@inner
+def symmetric(upper: Floats, size: float, d: int, out: Floats) -> None:
+    """Adds size times a symmetric matrix of noise that is isotropic in the Frobenius norm.
+
+    ``upper`` has its d (d + 1) / 2 unit normals, row by row; off the diagonal variances are halved.
+    """
+    at = 0
+    for i in range(d):
+        out[i, i] += size * upper[at]
+        at += 1
+        for j in range(i + 1, d):
+            value = size * upper[at] * math.sqrt(0.5)
+            out[i, j] += value
+            out[j, i] += value
+            at += 1
+
+
+@inner
+def cholesky(M: Floats, floor: float, L: Floats) -> float:
+    """Lower L with L L' = M, but for its diagonal, which is inverted; returns ln det M.
+
+    Pivots below ``floor`` are raised to it.
+    """
+    d, log_det = M.shape[0], 0.0
+    for j in range(d):
+        pivot = M[j, j]
+        for k in range(j):
+            pivot -= L[j, k] * L[j, k]
+        pivot = max(pivot, floor)
+        log_det += math.log(pivot)
+        inverse = 1.0 / math.sqrt(pivot)
+        L[j, j] = inverse
+        for i in range(j + 1, d):
+            value = M[i, j]
+            for k in range(j):
+                value -= L[i, k] * L[j, k]
+            L[i, j] = value * inverse
+    return log_det
+
+
+@inner
+def solved(L: Floats, x: Floats) -> None:
+    """Puts (L L')^-1 x in the place of x; L is what :func:`cholesky` gives."""
+    d = len(x)
+    for i in range(d):
+        value = x[i]
+        for k in range(i):
+            value -= L[i, k] * x[k]
+        x[i] = value * L[i, i]
+    for i in range(d - 1, -1, -1):
+        value = x[i]
+        for k in range(i + 1, d):
+            value -= L[k, i] * x[k]
+        x[i] = value * L[i, i]
+
+
+@inner
+def inverse_norm(L: Floats, x: Floats, work: Floats) -> float:
+    """The norm of x in (L L')^-1, sqrt(x' (L L')^-1 x)."""
+    total = 0.0
+    for i in range(len(x)):
+        value = x[i]
+        for k in range(i):
+            value -= L[i, k] * work[k]
+        value *= L[i, i]
+        work[i] = value
+        total += value * value
+    return math.sqrt(total)
+
+
+@inner
+def dot(x: Floats, y: Floats) -> float:
+    """The inner product of vectors."""
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i] * y[i]
+    return total
