@@ -14,6 +14,7 @@ from types import ModuleType
 __all__ = [
     "chowdhury_tabular_2021",
     "sahu_linear_2025",
+    "zhou_mixture_2022",
 ]
 
 
