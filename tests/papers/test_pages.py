@@ -7,6 +7,7 @@ import pytest
 from tests.papers import pages
 
 LINES = {
+    "chowdhury_lq_2021": {"Alg. 1": 9},
     "chowdhury_tabular_2021": {"Alg. 1": 13, "Alg. 2": 12},
     "sahu_linear_2025": {"Alg. 1": 29},
     "zhou_mixture_2022": {"Alg. 1": 14, "Alg. 2": 15},

@@ -12,6 +12,7 @@ import importlib
 from types import ModuleType
 
 __all__ = [
+    "chowdhury_lq_2021",
     "chowdhury_tabular_2021",
     "sahu_linear_2025",
     "zhou_mixture_2022",

@@ -38,7 +38,8 @@ class PaperResult:
     Attributes:
         algorithm: its name in the paper.
         printed: whether constants and noise are the printed ones, or corrected.
-        optimal_value: the largest value of any policy, in rewards.
+        optimal_value: the largest value of any policy, in rewards; one number, or one for every
+            episode where users differ in what is known of them, (K,).
         values: of the policies of episodes 1 to K, exactly, (K,).
         estimates: the algorithm's own optimistic value of each episode, in rewards, (K,).
         policy: that of the last episode.
@@ -50,7 +51,7 @@ class PaperResult:
 
     algorithm: str
     printed: bool
-    optimal_value: float
+    optimal_value: float | Floats
     values: Floats = field(repr=False)
     estimates: Floats = field(repr=False)
     policy: Any = field(repr=False)
@@ -82,12 +83,12 @@ class PaperResult:
 
     def __str__(self) -> str:
         proven = "none" if self.guarantee is None else self.guarantee.short
-        last = max(1, self.episodes // 10)
+        last, best = max(1, self.episodes // 10), np.broadcast_to(self.optimal_value, self.episodes)
         lines = [
             f"{self.algorithm}, {'as printed' if self.printed else 'corrected'}",
             f"episodes         {self.episodes:,}",
             f"regret           {self.regret[-1]:,.6g}",
-            f"value at the end {self.values[-last:].mean():.6g} of {self.optimal_value:.6g}",
+            f"value at the end {self.values[-last:].mean():.6g} of {best[-last:].mean():.6g}",
             f"claimed          {self.proof.claim}",
             f"proven           {proven}",
             f"because          {self.reason}",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.finite.model import FiniteModel
 from tacit.finite.simulate_loops import roll_out
-from tacit.numerics.compiled import Floats, Ints, inner
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 
 def tree_nodes(releases: int) -> int:
@@ -42,6 +42,24 @@ def grow_tree(t: int, fresh: Floats, above: Floats) -> int:
         if higher < above.shape[0]:
             above[level, c] += above[higher, c]
     return level
+
+
+@compiled
+def prefixes(first: int, units: Floats, above: Floats, local: bool, out: Floats) -> None:
+    """Unit noise in the sums of ``first`` users, ``first`` + 1, ...; there is none of no user."""
+    row = 0
+    for i in range(len(out)):
+        if first + i == 0:
+            continue
+        level = 0
+        if local:
+            for c in range(above.shape[1]):
+                above[0, c] += units[row, c]
+        else:
+            level = grow_tree(first + i, units[row], above)
+        row += 1
+        for c in range(above.shape[1]):
+            out[i, c] = above[level, c]
 
 
 class Users(NamedTuple):

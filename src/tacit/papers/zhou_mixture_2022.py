@@ -31,10 +31,10 @@ from tacit.papers.shared_loops import (
     Users,
     cholesky,
     dot,
-    grow_tree,
     inverse_norm,
     mirror_step,
     policy_value,
+    prefixes,
     roll_out_one,
     solved,
     tree_nodes,
@@ -183,7 +183,7 @@ class Counters:
         H, d1, d2 = self.sizes.horizon, self.sizes.d1, self.sizes.d2
         total = np.zeros((n, self.above.shape[1]))
         units = self.sizes.noise.normal((n - (first == 0), self.above.shape[1]))
-        _prefixes(first, units, self.above, self.local, total)
+        prefixes(first, units, self.above, self.local, total)
         gram_p, zp, gram_r, zr = np.split(
             total.reshape(n, H, -1), np.cumsum(self.parts)[:-1].tolist(), axis=2
         )
@@ -212,24 +212,6 @@ def local(sizes: Sizes) -> Counters:
 
 
 REGULARIZERS: dict[str, Make] = {"private": private, "local": local, "ridge": Ridge}
-
-
-@compiled
-def _prefixes(first: int, units: Floats, above: Floats, local: bool, out: Floats) -> None:
-    """Unit noise in the sums of ``first`` users, ``first`` + 1, ...; there is none of no user."""
-    row = 0
-    for i in range(len(out)):
-        if first + i == 0:
-            continue
-        level = 0
-        if local:
-            for c in range(above.shape[1]):
-                above[0, c] += units[row, c]
-        else:
-            level = grow_tree(first + i, units[row], above)
-        row += 1
-        for c in range(above.shape[1]):
-            out[i, c] = above[level, c]
 
 
 # Algorithms 1 and 2.
