@@ -10,6 +10,7 @@ LINES = {
     "chowdhury_lq_2021": {"Alg. 1": 9},
     "chowdhury_tabular_2021": {"Alg. 1": 13, "Alg. 2": 12},
     "sahu_linear_2025": {"Alg. 1": 29},
+    "wang_functional_2019": {"Alg. 1": 24},
     "zhou_mixture_2022": {"Alg. 1": 14, "Alg. 2": 15},
 }
 """How many lines the algorithms of the papers have."""

@@ -15,6 +15,7 @@ __all__ = [
     "chowdhury_lq_2021",
     "chowdhury_tabular_2021",
     "sahu_linear_2025",
+    "wang_functional_2019",
     "zhou_mixture_2022",
 ]
 

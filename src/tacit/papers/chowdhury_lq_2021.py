@@ -146,6 +146,7 @@ class Counters:
             max(1, K - 1),
             f"{budget}-JDP",
             mechanism="two binary trees, Gaussian noise",
+            epsilon=None if sizes.printed else sizes.epsilon,
             reason="both counters are accounted for together, under replace-one",
         )
 

@@ -164,6 +164,7 @@ def central(sizes: Sizes) -> Additive:
             K - 1,
             f"{sizes.epsilon:g}-JDP with Laplace noise",
             mechanism="binary tree, Gaussian noise",
+            epsilon=sizes.epsilon,
             reason=f"squared L2 distance 6H, {nodes} nodes per user",
         )
         return Additive(sizes, "gaussian", True, scale, E, E, proof)
@@ -206,12 +207,13 @@ def local_gaussian(sizes: Sizes) -> Additive:
     width = normal_width(sizes.share)
     E = scale * width * (math.sqrt(K) * np.ones(K) if sizes.printed else _grown(K, np.sqrt))
     proof = gaussian_proof(
-        math.sqrt(6.0 * H) / scale,
+        math.sqrt(2.0) * mu if sizes.printed else mu,
         sizes.delta,
         1,
         f"({sizes.epsilon:g}, {sizes.delta:g})-LDP",
         model="local",
         mechanism="reports of every entry, Gaussian noise",
+        epsilon=None if sizes.printed else sizes.epsilon,
         reason="the squared L2 distance of two trajectories is 6H",
     )
     return Additive(sizes, "gaussian", False, scale, E, E, proof)

@@ -97,13 +97,17 @@ class PaperResult:
 
 
 def gaussian_proof(mu: float, delta: float, releases: int, claim: str, **words: Any) -> Proof:
-    """The proof of a joint mechanism of Gaussian noise that is mu-GDP under replace-one."""
+    """The proof of a mechanism of Gaussian noise that is mu-GDP under replace-one.
+
+    ``epsilon`` is what it was made for, if anything, else what mu implies.
+    """
     mechanism, reason = words.pop("mechanism"), words.pop("reason")
+    epsilon = words.pop("epsilon", None)
     return Proof(
         claim,
         Guarantee(
             model=words.pop("model", "joint"),
-            epsilon=epsilon_from_mu(mu, delta),
+            epsilon=epsilon_from_mu(mu, delta) if epsilon is None else epsilon,
             delta=delta,
             mu=mu,
             relation=Relation.REPLACE_ONE,

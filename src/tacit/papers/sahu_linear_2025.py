@@ -240,6 +240,7 @@ def dp_lsvi_ucb_plus_plus(
             K - 1,
             _CLAIM,
             mechanism="binary tree of Gram matrices, capped releases of vectors, Gaussian noise",
+            epsilon=budget.epsilon,
             reason=f"exact accounting of {tree_nodes(K - 1)} nodes and {of.most_switches} switches",
         )
     work, rng = _work(K, H, S, A, d, of), np.random.default_rng([seed, 1])

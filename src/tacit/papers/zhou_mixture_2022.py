@@ -175,6 +175,7 @@ class Counters:
             f"O{budget}-JDP" if sizes.printed else "nothing more precise than O(eps, delta)",
             model="local" if local else "joint",
             mechanism="reports" if local else "binary trees, Gaussian noise",
+            epsilon=None if sizes.printed else sizes.epsilon,
             reason="all steps and counters of a user are accounted for together",
         )
 
