@@ -164,7 +164,7 @@ def exact_bits(sizes: paper.Sizes) -> paper.Additive:
     ("algorithm", "which", "K"),
     [
         *((paper.ucb_vi, which, 1300) for which in MAKERS),
-        *((paper.ucb_po, which, 3000) for which in ("central", "local")),
+        (paper.ucb_po, "central", 3000),
     ],
 )
 def test_printed_algorithms_are_the_papers_text(algorithm, which: str, K: int) -> None:

@@ -158,6 +158,7 @@ def test_corrected_cost_is_the_budget() -> None:
     assert of.least_sigma == math.sqrt(H)
 
 
+@pytest.mark.slow
 def test_corrected_bounds_hold_the_optimum() -> None:
     """In every episode, though the bounds are far from 0 and H at the end."""
     world = small_world()
