@@ -151,13 +151,14 @@ def central(sizes: Sizes) -> Additive:
     if sizes.printed:
         _refuse_delta(sizes, "the CENTRAL-PRIVATIZER is printed with Laplace noise")
         scale = 3.0 * H * math.log2(K) / sizes.epsilon
-        E1, E2 = 3.0 * H / sizes.epsilon * np.sqrt(8.0 * math.log2(K) ** 3 * _lemma_logs(sizes))
+        E1, E2 = 3.0 * H / sizes.epsilon * np.sqrt(8.0 * math.log2(K) ** 3 * lemma_logs(sizes))
         proof = _laplace_proof(sizes, "joint", 6.0 * H * nodes / scale, nodes)
-        return Additive(sizes, "laplace", True, scale, np.full(K, E1), np.full(K, E2), proof)
+        E1, E2 = (np.broadcast_to(E, (K,)) for E in (E1, E2))
+        return Additive(sizes, "laplace", True, scale, E1, E2, proof)
     if sizes.delta > 0.0:
         mu = Budget(sizes.epsilon, sizes.delta).mu
         scale = math.sqrt(6.0 * H * nodes) / mu
-        E = np.full(K, scale * math.sqrt(nodes) * normal_width(sizes.share))
+        E = np.broadcast_to(scale * math.sqrt(nodes) * normal_width(sizes.share), (K,))
         proof = gaussian_proof(
             mu,
             sizes.delta,
@@ -169,7 +170,7 @@ def central(sizes: Sizes) -> Additive:
         )
         return Additive(sizes, "gaussian", True, scale, E, E, proof)
     scale = 6.0 * H * nodes / sizes.epsilon
-    E = np.full(K, scale * laplace_width(float(nodes), sizes.share))
+    E = np.broadcast_to(scale * laplace_width(float(nodes), sizes.share), (K,))
     proof = _laplace_proof(sizes, "joint", sizes.epsilon, nodes)
     return Additive(sizes, "laplace", True, scale, E, E, proof)
 
@@ -187,7 +188,7 @@ def local(sizes: Sizes) -> Additive:
     _refuse_delta(sizes, "Laplace noise is pure")
     if sizes.printed:
         scale = 3.0 * H / sizes.epsilon
-        E1, E2 = scale * np.sqrt(8.0 * K * np.outer(_lemma_logs(sizes), np.ones(K)))
+        E1, E2 = scale * np.sqrt(8.0 * K * np.outer(lemma_logs(sizes), np.ones(K)))
     else:
         scale = 6.0 * H / sizes.epsilon
         E1 = E2 = scale * _grown(K, lambda m: laplace_width(m, sizes.share))
@@ -257,7 +258,7 @@ def _grown(episodes: int, width: Callable[[Floats], Floats]) -> Floats:
     return np.concatenate([np.zeros(1), width(np.arange(1.0, episodes))])
 
 
-def _lemma_logs(sizes: Sizes) -> Floats:
+def lemma_logs(sizes: Sizes) -> Floats:
     """Of Lemmas 3 and 4: log(6 S A T / delta) and log(6 S^2 A T / delta)."""
     first = math.log(6.0 * sizes.pairs * sizes.episodes / sizes.failure)
     return np.array([first, first + math.log(sizes.states)])
