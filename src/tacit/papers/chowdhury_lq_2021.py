@@ -31,7 +31,7 @@ from tacit.lq.optimism_loops import descend, nearest_in_ball, project_both
 from tacit.lq.riccati_loops import cost_gradient, expected_costs, riccati
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers.result import PaperResult, Proof, gaussian_proof
-from tacit.papers.shared_loops import prefixes, tree_nodes
+from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
 from tacit.papers.widths import operator_width, vector_width
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
@@ -156,13 +156,10 @@ class Counters:
         total = np.zeros((n, self.above.shape[1]))
         units = self.sizes.noise.normal((n - (first == 0), self.above.shape[1]))
         prefixes(first, units, self.above, False, total)
-        rows, columns = np.triu_indices(p)
-        H = np.zeros((n, p, p))
-        H[:, rows, columns] = self.scales[0] * total[:, : len(rows)]
-        H[:, rows, columns] *= np.where(rows == columns, 1.0, self.off)
-        H[:, columns, rows] = H[:, rows, columns]
-        H[:, range(p), range(p)] += 2.0 * self.level.lambda_min
-        return H, self.scales[1] * total[:, len(rows) :].reshape(n, p, m)
+        split = p * (p + 1) // 2
+        shift, (gram, cross) = 2.0 * self.level.lambda_min, self.scales
+        H = symmetric_noise(total[:, :split], gram, self.off, shift)
+        return H, cross * total[:, split:].reshape(n, p, m)
 
 
 def radius(sizes: Sizes, level: Level, noise_bound: float, norm_bound: float) -> float:

@@ -25,16 +25,15 @@ from scipy.special import expit
 
 from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
-from tacit.papers.result import PaperResult, Proof, gaussian_proof
-from tacit.papers.shared_loops import (
+from tacit.papers.finite_loops import (
     Users,
-    grow_tree,
     mirror_step,
     policy_value,
     roll_out_one,
-    tree_nodes,
     users_of,
 )
+from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.tree_loops import grow_tree, tree_nodes
 from tacit.papers.widths import laplace_width, normal_width
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget, Relation

@@ -26,21 +26,20 @@ import numpy as np
 
 from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
-from tacit.papers.result import PaperResult, Proof, gaussian_proof
-from tacit.papers.shared_loops import (
+from tacit.papers.finite_loops import (
     Users,
     cholesky,
     dot,
-    grow_tree,
     inverse_norm,
     policy_value,
     roll_out_one,
     solved,
     symmetric,
-    tree_nodes,
     uniform_over_best,
     users_of,
 )
+from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.tree_loops import grow_tree, tree_nodes
 from tacit.papers.widths import operator_width, vector_width
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget

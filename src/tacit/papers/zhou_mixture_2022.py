@@ -26,21 +26,20 @@ import numpy as np
 
 from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
-from tacit.papers.result import PaperResult, Proof, gaussian_proof
-from tacit.papers.shared_loops import (
+from tacit.papers.finite_loops import (
     Users,
     cholesky,
     dot,
     inverse_norm,
     mirror_step,
     policy_value,
-    prefixes,
     roll_out_one,
     solved,
-    tree_nodes,
     uniform_over_best,
     users_of,
 )
+from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
 from tacit.papers.widths import operator_width, vector_width
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
@@ -181,7 +180,7 @@ class Counters:
 
     def regularize(self, first: int, n: int) -> Regularizers:
         """Noise of the nodes that cover [1, k - 1], with the shift 2 Sigma I."""
-        H, d1, d2 = self.sizes.horizon, self.sizes.d1, self.sizes.d2
+        H = self.sizes.horizon
         total = np.zeros((n, self.above.shape[1]))
         units = self.sizes.noise.normal((n - (first == 0), self.above.shape[1]))
         prefixes(first, units, self.above, self.local, total)
@@ -189,17 +188,9 @@ class Counters:
             total.reshape(n, H, -1), np.cumsum(self.parts)[:-1].tolist(), axis=2
         )
         (sp, vp), (sr, vr) = self.scales
-        Zp = self._matrix(gram_p, sp, 2.0 * self.p.lambda_min, d1)
-        Zr = self._matrix(gram_r, sr, 2.0 * self.r.lambda_min, d2)
+        Zp = symmetric_noise(gram_p, sp, self.off, 2.0 * self.p.lambda_min)
+        Zr = symmetric_noise(gram_r, sr, self.off, 2.0 * self.r.lambda_min)
         return Regularizers(Zp, vp * zp, Zr, vr * zr)
-
-    def _matrix(self, upper: Floats, scale: float, shift: float, d: int) -> Floats:
-        rows, columns = np.triu_indices(d)
-        Z = np.zeros((*upper.shape[:2], d, d))
-        Z[..., rows, columns] = scale * upper * np.where(rows == columns, 1.0, self.off)
-        Z[..., columns, rows] = Z[..., rows, columns]
-        Z[..., range(d), range(d)] += shift
-        return Z
 
 
 def private(sizes: Sizes) -> Counters:

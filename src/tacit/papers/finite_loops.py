@@ -1,4 +1,4 @@
-"""Compiled loops that several papers need: the binary tree, regression, values of policies."""
+"""Compiled loops that the papers on finite worlds share: users, values of policies, regression."""
 
 from __future__ import annotations
 
@@ -10,56 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.finite.model import FiniteModel
 from tacit.finite.simulate_loops import roll_out
-from tacit.numerics.compiled import Floats, Ints, compiled, inner
-
-
-def tree_nodes(releases: int) -> int:
-    """In how many nodes a user is at most: floor(log2 n) + 1 of n released prefixes.
-
-    >>> [tree_nodes(n) for n in (1, 2, 3, 4, 127, 128)]
-    [1, 2, 2, 3, 7, 8]
-    """
-    return releases.bit_length()
-
-
-@inner
-def grow_tree(t: int, fresh: Floats, above: Floats) -> int:
-    """Draws the one new node of prefix t = 1, 2, ...; returns the level of its total noise.
-
-    ``above`` (levels, cells) has, at the level of each bit of t that is set, the sum of the noise
-    of the nodes at that level and higher. The new node of prefix t is at the level of its lowest
-    bit: it takes the place of all nodes below, and the prefix's noise is its own plus what is at
-    the next higher bit. Every node's noise is drawn once.
-    """
-    level = 0
-    while (t >> level) & 1 == 0:
-        level += 1
-    higher = level + 1
-    while higher < above.shape[0] and (t >> higher) & 1 == 0:
-        higher += 1
-    for c in range(len(fresh)):
-        above[level, c] = fresh[c]
-        if higher < above.shape[0]:
-            above[level, c] += above[higher, c]
-    return level
-
-
-@compiled
-def prefixes(first: int, units: Floats, above: Floats, local: bool, out: Floats) -> None:
-    """Unit noise in the sums of ``first`` users, ``first`` + 1, ...; there is none of no user."""
-    row = 0
-    for i in range(len(out)):
-        if first + i == 0:
-            continue
-        level = 0
-        if local:
-            for c in range(above.shape[1]):
-                above[0, c] += units[row, c]
-        else:
-            level = grow_tree(first + i, units[row], above)
-        row += 1
-        for c in range(above.shape[1]):
-            out[i, c] = above[level, c]
+from tacit.numerics.compiled import Floats, Ints, inner
 
 
 class Users(NamedTuple):
