@@ -524,7 +524,7 @@ def _learn(
                 work.cells[c] = work.raw[c] + scale * work.above[level, c]
 
 
-_CHUNK = 256  # episodes whose noise is drawn at once
+_CHUNK = 64  # episodes whose noise is drawn at once
 
 
 def _work(sizes: Sizes) -> Work:

@@ -378,7 +378,8 @@ def _values(h: int, work: Work) -> None:
 def _sigma(h: int, x: Floats, of: Constants, work: Work) -> float:
     """sigma-bar of a user's step."""
     H, d = work.gram.shape[:2]
-    norm = inverse_norm(work.held[h], x, work.buffer[0])
+    now = inverse_norm(work.factor[h], x, work.buffer[0])
+    norm = now if of.every_episode else inverse_norm(work.held[h], x, work.buffer[0])
     # Alg. 1, line 9.
     second = min(max(dot(work.w[h, 2], x), 0.0), float(H * H))
     first = min(max(dot(work.w[h, 0], x), 0.0), float(H))
@@ -390,7 +391,6 @@ def _sigma(h: int, x: Floats, of: Constants, work: Work) -> float:
     # Alg. 1, line 24.
     sigma = math.sqrt(max(variance + E + D + H, 0.0))
     # Alg. 1, line 25.
-    now = inverse_norm(work.factor[h], x, work.buffer[0])
     return float(max(sigma, of.least_sigma, 2.0 * d**3 * H**2 * math.sqrt(now)))
 
 
@@ -455,6 +455,7 @@ def _learn(
         for h in range(H - 1, -1, -1):
             if of.every_episode or switch:
                 _regress(h, of, work, targets[row])
+            if switch and not of.every_episode:
                 for p in range(d):
                     for q in range(d):
                         work.held[h, p, q] = work.factor[h, p, q]
