@@ -49,6 +49,12 @@ _COMMANDS: tuple[tuple[tuple[str, ...], dict[str, str], tuple[str, ...]], ...] =
         | {"--epsilon": "1", "--delta": "1e-6"},
         ("--world", "--most", "--privacy"),
     ),
+    (
+        ("bounds",),
+        {"--states": "2", "--actions": "2", "--horizon": "2", "--users": "20"}
+        | {"--epsilon": "1", "--delta": "1e-6"},
+        ("--dimension", "--failure"),
+    ),
     (("list",), {}, ("--json=", "--kind")),
     (("show", "world", "riverswim"), {}, ()),
     (("show", "agent", "ucbvi"), {}, ()),

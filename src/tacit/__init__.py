@@ -38,7 +38,7 @@ _HELPERS = ("Any", "TYPE_CHECKING", "importlib", "privacy")
 _LOADED = [name for name in globals() if name[0] != "_" and name not in _HELPERS]
 
 if TYPE_CHECKING:
-    from tacit import continuous, linear, lq, mixture, tabular
+    from tacit import continuous, linear, lq, mixture, papers, tabular
     from tacit.audit.audit_agent import audit_agent
     from tacit.audit.check_agent import check_agent
     from tacit.audit.check_counter import check_counter
@@ -108,6 +108,7 @@ if TYPE_CHECKING:
         "local",
         "lq",
         "mixture",
+        "papers",
         "run",
         "run_seeds",
         "tabular",
@@ -137,6 +138,7 @@ _LAZY = {
     "linear": "tacit.linear",
     "lq": "tacit.lq",
     "mixture": "tacit.mixture",
+    "papers": "tacit.papers",
     "run": "tacit.simulation.run:run",
     "run_seeds": "tacit.simulation.seeds:run_seeds",
     "tabular": "tacit.tabular",

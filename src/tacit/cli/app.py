@@ -21,7 +21,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tacit.cli import audit, compare, doctor, figure, ledger, names, plan, run, show, version
+from tacit.cli import (
+    audit,
+    bounds,
+    compare,
+    doctor,
+    figure,
+    ledger,
+    names,
+    plan,
+    run,
+    show,
+    version,
+)
 from tacit.cli.output import print_help_if_alone
 from tacit.privacy.errors import TacitError
 
@@ -132,6 +144,7 @@ def tacit(
 app.command("run", help=run.HELP)(run.run_command)
 app.command("compare", help=compare.HELP)(compare.compare_command)
 app.command("plan", help=plan.HELP)(plan.plan_command)
+app.command("bounds", help=bounds.HELP)(bounds.bounds_command)
 app.command("audit", help=audit.HELP)(audit.audit_command)
 app.command("list", help=names.HELP)(names.list_command)
 app.command("show", help=show.HELP)(show.show_command)

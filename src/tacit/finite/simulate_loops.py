@@ -12,7 +12,7 @@ _SCAN = 24
 
 
 @compiled
-def _draw(rng: np.random.Generator, cumulative: Floats, base: int, width: int) -> int:
+def draw(rng: np.random.Generator, cumulative: Floats, base: int, width: int) -> int:
     """Draws from one row, ``base`` to ``base + width``, of flat cumulative probabilities.
 
     A row reaches exactly 1 at its last possible outcome, so the search ends there at the latest.
@@ -63,20 +63,20 @@ def roll_out(
     flat_moves, flat_successors = moves.reshape(-1), successors.reshape(-1)
     flat_rewards, flat_choices = rewards.reshape(-1), choices.reshape(-1)
     for user in range(users):
-        state = np.int64(start_states[_draw(rng, start, 0, len(start))])
+        state = np.int64(start_states[draw(rng, start, 0, len(start))])
         out_states[user, 0] = state
         for step in range(horizon):
             if deterministic:
                 action = actions[step, state]
             else:
                 row = (step * states + state) * n_actions
-                action = np.int64(_draw(rng, flat_choices, row, n_actions))
+                action = np.int64(draw(rng, flat_choices, row, n_actions))
             pair = state * n_actions + action
             row = (min(step, paying_steps - 1) * states * n_actions + pair) * levels
             out_actions[user, step] = action
-            out_rewards[user, step] = reward_values[_draw(rng, flat_rewards, row, levels)]
+            out_rewards[user, step] = reward_values[draw(rng, flat_rewards, row, levels)]
             row = (min(step, moving_steps - 1) * states * n_actions + pair) * width
-            state = np.int64(flat_successors[row + _draw(rng, flat_moves, row, width)])
+            state = np.int64(flat_successors[row + draw(rng, flat_moves, row, width)])
             out_states[user, step + 1] = state
 
 

@@ -27,3 +27,8 @@ def compiled(function: F, **how: Any) -> F:
 def fused(function: F) -> F:
     """As :func:`compiled`, with products and sums rounded once."""
     return compiled(function, fastmath={"contract"})
+
+
+def inner(function: F) -> F:
+    """As :func:`compiled`, for what compiled functions alone call: that compiles faster."""
+    return compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)

@@ -1,0 +1,31 @@
+"""Five papers, one file each: their algorithms literally, beside the text.
+
+Every file has its paper's algorithms as plain functions, with the paper's line numbers as comments,
+the printed constants (``printed=True``) or corrected ones (``printed=False``), and the guarantee
+that is proven for what was run, or none and the reason.
+
+These are *simulations*. They take a world, not users; raw data passes through their loops, and
+only the mechanism within is private. Agents that serve people are elsewhere, behind a gate.
+"""
+
+import importlib
+from types import ModuleType
+
+__all__ = [
+    "chowdhury_lq_2021",
+    "chowdhury_tabular_2021",
+    "sahu_linear_2025",
+    "wang_functional_2019",
+    "zhou_mixture_2022",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    # Compiled loops load numba: a paper is loaded by those who ask for it.
+    if name in __all__:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,182 @@
+"""What the theorems of the five papers promise at given sizes: printed and corrected constants.
+
+A theorem is an order. Its expression is evaluated with O read as 1, and where it hides logarithms
+(a tilde over the O) without them: a number to compare with others and with K H, which no regret in
+finite worlds exceeds, and no bound. What depends on noise (E1, E2, lambda, nu, sigma) is the
+paper's own constant, or the corrected one for the same budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tacit.papers import chowdhury_lq_2021 as lq
+from tacit.papers import chowdhury_tabular_2021 as tabular
+from tacit.papers import wang_functional_2019 as functional
+from tacit.papers import zhou_mixture_2022 as mixture
+from tacit.papers.widths import laplace_width, normal_width
+from tacit.privacy.arguments import checked_number, whole_number
+from tacit.privacy.budget import Budget
+from tacit.privacy.noise import Noise
+
+
+@dataclass(frozen=True)
+class Question:
+    """Sizes and budget.
+
+    Attributes:
+        episodes: K.
+        horizon: H.
+        states: S; coordinates n of the state in LQ control.
+        actions: A; coordinates d of the control in LQ control.
+        dimension: d of features.
+        epsilon: with ``delta``, the budget.
+        delta: see ``epsilon``.
+        failure: the probability with which a theorem may fail.
+    """
+
+    episodes: int
+    horizon: int
+    states: int
+    actions: int
+    dimension: int
+    epsilon: float
+    delta: float
+    failure: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "states", "actions", "dimension"):
+            whole_number(name, getattr(self, name), most=10**6)
+        whole_number("episodes", self.episodes, 2, 10**12)
+        _ = Budget(self.epsilon, self.delta).mu
+        allowed = "above 0 and at most 1"
+        checked_number("failure", self.failure, allowed, lambda f: 0 < f <= 1)
+
+    @property
+    def most(self) -> float:
+        """K H: no regret in a finite world is larger."""
+        return float(self.episodes * self.horizon)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a theorem says; ``None`` where nothing is proven, with the reason."""
+
+    paper: str
+    theorem: str
+    printed: float | None
+    corrected: float | None
+    note: str = ""
+
+
+def promises(of: Question) -> list[Promise]:
+    """Every theorem about regret or loss of the five papers.
+
+    >>> asked = Question(10**6, 20, 6, 2, 10, epsilon=1.0, delta=1e-6)
+    >>> for promise in promises(asked)[:2]:
+    ...     print(promise.theorem, f"{promise.printed:.2g}", f"{promise.corrected:.2g}")
+    Theorem 1, PRIVATE-UCB-PO, joint 2.5e+09 2.1e+08
+    Theorem 2, PRIVATE-UCB-VI, joint 4.3e+09 3.6e+08
+    """
+    return [*_tabular(of), *_mixture(of), *_lq(of), *_linear(of), *_functional(of)]
+
+
+def _tabular(of: Question) -> Iterator[Promise]:
+    """Theorems 1 and 2 with E1 and E2 of Lemmas 3 and 4, or those of the same budget corrected."""
+    S, A, H, T = of.states, of.actions, of.horizon, of.most
+
+    def po(E1: float, E2: float) -> float:
+        exact = math.sqrt(S**2 * A * H**3 * T) + math.sqrt(S**3 * A**2 * H**4)
+        return exact + E2 * S**2 * A * H**2 + E1 * S * A * H**2
+
+    def vi(E1: float, E2: float) -> float:
+        exact = math.sqrt(S * A * H**3 * T) + S**2 * A * H**3
+        return exact + S**2 * A * H**2 * (E1 + E2)
+
+    def precision(model: str, printed: bool) -> tuple[float, float]:
+        delta = 0.0 if printed else of.delta
+        levels = (of.epsilon, delta, of.failure, printed, Noise(0))
+        sizes = tabular.Sizes(of.episodes, H, S, A, *levels)
+        if model == "joint":
+            made = tabular.central(sizes)
+            return float(made.E1[-1]), float(made.E2[-1])
+        if printed:
+            scale = 3.0 * H / of.epsilon
+            logs = tabular.lemma_logs(sizes)
+            E1, E2 = (scale * math.sqrt(8.0 * of.episodes * x) for x in logs.tolist())
+            return E1, E2
+        laplace = 6.0 * H / of.epsilon * float(laplace_width(of.episodes - 1.0, sizes.share))
+        spread = math.sqrt(6.0 * H * of.episodes) / Budget(of.epsilon, of.delta).mu
+        best = min(laplace, spread * normal_width(sizes.share))
+        return best, best
+
+    for model in ("joint", "local"):
+        for name, rule in (("Theorem 1, PRIVATE-UCB-PO", po), ("Theorem 2, PRIVATE-UCB-VI", vi)):
+            printed, corrected = (rule(*precision(model, flag)) for flag in (True, False))
+            yield Promise("chowdhury_tabular_2021", f"{name}, {model}", printed, corrected)
+
+
+def _mixture(of: Question) -> Iterator[Promise]:
+    """Theorems 4.1 and 5.1 with the constants of Theorem 6.5."""
+    K, H, d, T = of.episodes, of.horizon, of.dimension, of.most
+
+    def rule(printed: bool, actions: int) -> float:
+        levels = (of.epsilon, of.delta, of.failure, printed, Noise(0))
+        made = mixture.private(mixture.Sizes(K, H, d, d, *levels))
+        least, most = min(made.p.lambda_min, made.r.lambda_min), made.p.lambda_max
+        nu, kappa = max(made.p.nu, made.r.nu), math.log(1.0 + K * H**2 / least)
+        exact = math.sqrt(T * H**3) * (math.log(H / of.failure) + d * kappa)
+        mirror = math.sqrt(T * H**3 * math.log(actions))
+        return exact + mirror + math.sqrt(T * H * d * kappa) * (math.sqrt(d * most) + nu)
+
+    yield _both("zhou_mixture_2022", "Theorem 4.1, LinOpt-VI", lambda flag: rule(flag, 1))
+    yield _both("zhou_mixture_2022", "Theorem 5.1, LinOpt-PO", lambda flag: rule(flag, of.actions))
+
+
+def _lq(of: Question) -> Iterator[Promise]:
+    """Theorem 1 with the constants of Theorem 3's proof; norms at most 1, gamma = 1."""
+    K, H, n, d = of.episodes, of.horizon, of.states, of.actions
+
+    def rule(printed: bool) -> float:
+        levels = (of.epsilon, of.delta, of.failure, printed, Noise(0))
+        level = lq.Counters(lq.Sizes(K, H, n, d, 1.0, *levels)).level
+        psi = math.log(1.0 + H * K / ((n + d) * level.lambda_min))
+        exact = math.sqrt(H) + n * (n + d) * psi + math.log(1.0 / of.failure)
+        noise = (math.sqrt(level.lambda_max) + level.nu) * math.sqrt(n * (n + d) * psi)
+        return H * math.sqrt(K) * (exact + noise)
+
+    yield _both("chowdhury_lq_2021", "Theorem 1, Private-OFU-RL (cost)", rule)
+
+
+def _linear(of: Question) -> Iterator[Promise]:
+    """Theorem 3.2, which its own constants do not give."""
+    K, H, d = of.episodes, of.horizon, of.dimension
+    private = H**4.5 * d ** (7 / 6) * math.sqrt(K) * math.log(1.0 / of.delta) / of.epsilon
+    yield Promise(
+        "sahu_linear_2025",
+        "Theorem 3.2, DP-LSVI-UCB++",
+        d * math.sqrt(H**3 * K) + private,
+        None,
+        "its own radii give K^(5/4), sharper ones K^(3/4): sqrt(K) is not proven",
+    )
+
+
+def _functional(of: Question) -> Iterator[Promise]:
+    """Proposition 10, which is false, and what holds for noise of the same sigma in S states."""
+    setting, discount = functional.Setting(T=max(64, int(of.most))), 0.9
+    sigma = functional.theorem_5_sigma(of.epsilon, of.delta / 2.0, setting)
+    n, m = of.states, of.actions
+    largest = sigma * normal_width(of.failure / (n * m)) / (1.0 - discount)
+    yield Promise(
+        "wang_functional_2019",
+        "Proposition 10, mean loss of a value (not a regret), discount 0.9",
+        2.0 * math.sqrt(2.0) * sigma / (math.sqrt(n * math.pi) * (1.0 - discount)),
+        largest,
+        "printed is false; corrected is max|z| / (1 - discount) at Theorem 5's sigma, not private",
+    )
+
+
+def _both(paper: str, theorem: str, rule: Callable[[bool], float]) -> Promise:
+    return Promise(paper, theorem, rule(True), rule(False))

@@ -1,0 +1,426 @@
+r"""Chowdhury, Zhou and Shroff: private adaptive control of linear quadratic systems.
+
+Sayak Ray Chowdhury, Xingyu Zhou and Ness Shroff, Adaptive Control of Differentially Private Linear
+Quadratic Systems, ISIT 2021. OFU-RL with changing regularizers H_k and L_k (Section III-A; anyone
+can bring them), and Private-OFU-RL (Algorithm 1), where they are the noise of two binary counters.
+
+States x in R^n, controls u in R^d, z = (x, u), x' = Theta' z + w with Theta = [A, B]'. The paper
+minimises costs; values here are minus costs, given each user's first state, as regret (6) has it.
+
+What Assumption 1 assumes of users (norms of states at most 1, of controls at most gamma) is
+enforced for the statistics: a step enters them with the factor min(1, 1/|x|, gamma/|u|, 1/|x'|),
+which keeps x' = Theta' z + w true and is 1 where the assumption holds. Controls are not cut.
+
+These are simulations: the loop sees raw trajectories, as the pseudo-code does; what it plans with
+is the sums with H_k and L_k. The search for the optimistic model takes most of the time, some
+hundred microseconds an episode, so that the loop over episodes is not compiled, only what it calls.
+``docs/papers/chowdhury_lq_2021.md`` has the paper's lines beside the
+code's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from tacit.lq.optimism_loops import descend, nearest_in_ball, project_both
+from tacit.lq.riccati_loops import cost_gradient, expected_costs, riccati
+from tacit.numerics.compiled import Floats, compiled
+from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
+from tacit.papers.widths import operator_width, vector_width
+from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
+from tacit.privacy.budget import Budget
+from tacit.privacy.noise import Noise
+
+if TYPE_CHECKING:
+    from tacit.lq.world import LQWorld
+
+ERRATA = (
+    "(3) prints P_h in the gains for P_(h+1)",
+    "the P-sums of the counter B_2 print z z' for z x_next'",
+    "the noise covariance that (5) needs is missing from the inputs of Algorithm 1",
+)
+"""Misprints without whose correction there is nothing to run."""
+
+
+class Level(NamedTuple):
+    """Assumption 2: lambda_min <= H_k <= lambda_max, and L_k has norm at most nu in H_k^-1."""
+
+    lambda_min: float
+    lambda_max: float
+    nu: float
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What regularizers are made for."""
+
+    episodes: int  # K
+    horizon: int  # H
+    states: int  # n
+    controls: int  # d
+    gamma: float
+    epsilon: float
+    delta: float
+    failure: float  # alpha of the paper
+    printed: bool
+    noise: Noise = field(repr=False)
+
+    @property
+    def rows(self) -> int:
+        """Rows of Theta, n + d."""
+        return self.states + self.controls
+
+
+class Regularizer(Protocol):
+    """Regularizers H_k and L_k of Section III-A: bring your own, made from :class:`Sizes`.
+
+    Attributes:
+        level: the constants of Assumption 2.
+        proof: what is proven about its privacy.
+    """
+
+    level: Level
+    proof: Proof
+
+    def regularize(self, first: int, n: int) -> tuple[Floats, Floats]:
+        """H_k (n, p, p) and L_k (n, p, states), p = n + d, of episodes first + 1, first + 2, ..."""
+
+
+Make = Callable[[Sizes], Regularizer]
+
+
+class Ridge:
+    """H_k = lambda I and L_k = 0: what is not private."""
+
+    def __init__(self, sizes: Sizes, ridge: float = 1.0) -> None:
+        self.sizes, self.level = sizes, Level(ridge, ridge, 0.0)
+        self.proof = Proof("none", None, "no noise was added")
+
+    def regularize(self, first: int, n: int) -> tuple[Floats, Floats]:
+        """The same for every episode."""
+        p = self.sizes.rows
+        ridge = np.tile(self.level.lambda_min * np.eye(p), (n, 1, 1))
+        return ridge, np.zeros((n, p, self.sizes.states))
+
+
+class Counters:
+    """The counters B_1 and B_2 of Algorithm 1, with the shift eta = 2 Lambda.
+
+    As printed: sigma = Delta sqrt(8 m ln(2 / delta)) / eps on every node, the whole upper triangle
+    in B_1, with Delta_1 = H (1 + gamma)^2 and Delta_2 = H (1 + gamma), m = ceil(log2 K). With
+    B^2 = 1 + gamma^2 and w = sigma_1 / sigma_2 two users are at most
+    sqrt(2) H (B^2 + w^2 / 2) / sigma_1 apart in both counters together, on every node: this is what
+    is proven. Corrected: w = B, that mu^2 times m is the budget's, variances off the diagonal are
+    halved, and Lambda and nu are bounds for such noise.
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        K, H, n, p = sizes.episodes, sizes.horizon, sizes.states, sizes.rows
+        budget, nodes = Budget(sizes.epsilon, sizes.delta), tree_nodes(max(1, K - 1))
+        square, root = 1.0 + sizes.gamma**2, math.sqrt(tree_nodes(max(1, K - 1)))
+        if sizes.printed:
+            t = math.sqrt(8.0 * nodes * math.log(2.0 / sizes.delta)) / sizes.epsilon
+            self.scales = t * H * (1.0 + sizes.gamma) ** 2, t * H * (1.0 + sizes.gamma)
+            size = 4.0 * math.sqrt(p) + math.sqrt(8.0 * math.log(4.0 * K / sizes.failure))
+            length = math.sqrt(2.0 * n * p) + math.sqrt(4.0 * math.log(2.0 * K / sizes.failure))
+        else:
+            gram = math.sqrt(2.0 * nodes) * H * 1.5 * square / budget.mu
+            self.scales = gram, gram / math.sqrt(square)
+            size = operator_width(p, sizes.failure / (4.0 * K))
+            length = vector_width(n * p, sizes.failure / (4.0 * K))
+        self.sizes, self.off = sizes, 1.0 if sizes.printed else math.sqrt(0.5)
+        gram, cross = self.scales
+        shift = gram * root * size
+        self.level = Level(shift, 3.0 * shift, cross * root * length / math.sqrt(shift))
+        self.above = np.zeros((tree_nodes(K), p * (p + 1) // 2 + p * n))
+        mu = math.sqrt(2.0 * nodes) * H * (square + (gram / cross) ** 2 / 2.0) / gram
+        self.proof = gaussian_proof(
+            mu if sizes.printed else budget.mu,
+            sizes.delta,
+            max(1, K - 1),
+            f"{budget}-JDP",
+            mechanism="two binary trees, Gaussian noise",
+            epsilon=None if sizes.printed else sizes.epsilon,
+            reason="both counters are accounted for together, under replace-one",
+        )
+
+    def regularize(self, first: int, n: int) -> tuple[Floats, Floats]:
+        """Noise of the nodes that cover [1, k - 1], and the shift."""
+        p, m = self.sizes.rows, self.sizes.states
+        total = np.zeros((n, self.above.shape[1]))
+        units = self.sizes.noise.normal((n - (first == 0), self.above.shape[1]))
+        prefixes(first, units, self.above, False, total)
+        split = p * (p + 1) // 2
+        shift, (gram, cross) = 2.0 * self.level.lambda_min, self.scales
+        H = symmetric_noise(total[:, :split], gram, self.off, shift)
+        return H, cross * total[:, split:].reshape(n, p, m)
+
+
+def radius(sizes: Sizes, level: Level, noise_bound: float, norm_bound: float) -> float:
+    """Lemma 1's beta with the data-free bound on ln det that the proof of Theorem 1 has.
+
+    |Theta| <= ``norm_bound`` multiplies sqrt(lambda_max); it is 1 in Assumption 1. As printed
+    |z|^2 is (1 + gamma)^2, else 1 + gamma^2, and alpha is halved for Assumption 2.
+    """
+    n, p = sizes.states, sizes.rows
+    square = (1.0 + sizes.gamma) ** 2 if sizes.printed else 1.0 + sizes.gamma**2
+    steps = sizes.horizon * sizes.episodes
+    spread = n * p * math.log(1.0 + steps * square / (p * level.lambda_min))
+    log_term = 2.0 * math.log(2.0 / sizes.failure)
+    sampling = noise_bound * math.sqrt(log_term + spread)
+    return sampling + norm_bound * math.sqrt(level.lambda_max) + level.nu
+
+
+def private_ofu_rl(
+    world: LQWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float,
+    gamma: float = 1.0,
+    failure: float = 0.1,
+    beta: Literal["bound", "raw"] = "bound",
+    norm_bound: float | None = None,
+    printed: bool = True,
+    seed: int = 0,
+) -> PaperResult:
+    """Algorithm 1, Private-OFU-RL.
+
+    Args:
+        world: a linear quadratic world; the paper's Assumption 1 is ||Theta|| <= 1 and more.
+        episodes: K.
+        epsilon: with ``delta``, the privacy level.
+        delta: see ``epsilon``.
+        gamma: norms of controls are cut to this in the statistics.
+        failure: the paper's alpha.
+        beta: the radius with a data-free "bound" on ln det, or from "raw" data as Lemma 1 prints
+            it, which leaks (printed only; no guarantee).
+        norm_bound: of Theta; the world's public one by default.
+        printed: the paper's constants, or those that are proven.
+        seed: of the users, and of the noise (that of a simulation).
+
+    >>> from tacit.lq import dosing
+    >>> result = private_ofu_rl(dosing(), episodes=20, epsilon=1.0, delta=1e-6)
+    >>> round(result.guarantee.epsilon, 3), result.more["inside"].min()
+    (0.531, np.float64(1.0))
+    """
+    given = {"epsilon": epsilon, "delta": delta, "gamma": gamma, "failure": failure}
+    return ofu_rl(
+        world,
+        episodes=episodes,
+        regularizer=Counters,
+        beta=beta,
+        norm_bound=norm_bound,
+        printed=printed,
+        seed=seed,
+        name="Private-OFU-RL",
+        **given,
+    )
+
+
+def ofu_rl(
+    world: LQWorld,
+    *,
+    episodes: int,
+    regularizer: Make = Ridge,
+    epsilon: float = 1.0,
+    delta: float = 1e-6,
+    gamma: float = 1.0,
+    failure: float = 0.1,
+    beta: Literal["bound", "raw"] = "bound",
+    norm_bound: float | None = None,
+    printed: bool = True,
+    seed: int = 0,
+    name: str = "OFU-RL",
+) -> PaperResult:
+    """OFU-RL with changing regularizers (Section III-A); other arguments as above.
+
+    ``regularizer`` makes H_k and L_k from :class:`Sizes`: :class:`Ridge`, :class:`Counters`, or
+    your own.
+    """
+    K, spec = whole_number("episodes", episodes, 2, 10**7), world.spec
+    n, d, H = spec.states, spec.controls, spec.horizon
+    budget, cap = Budget(epsilon, delta), positive("gamma", gamma)
+    failure = checked_number("failure", failure, "above 0 and at most 1", lambda f: 0 < f <= 1)
+    raw = one_of("beta", beta, ("bound", "raw")) == "raw"
+    levels = (budget.epsilon, budget.delta, failure, flag("printed", printed))
+    sizes = Sizes(K, H, n, d, cap, *levels, Noise(seed))
+    # Alg. 1, line 1.
+    made = regularizer(sizes)
+    S = spec.norm_bound if norm_bound is None else positive("norm_bound", norm_bound)
+    of = Constants(
+        radius(sizes, made.level, spec.noise_bound, S),
+        raw,
+        failure,
+        made.level.lambda_min,
+        S * math.sqrt(made.level.lambda_max) + made.level.nu,
+        spec.noise_bound,
+        S,
+        cap,
+    )
+    true = np.ascontiguousarray(np.concatenate([world.A, world.B], axis=1).T)
+    system = System(
+        true, *(np.array(M) for M in (spec.noise_covariance, spec.state_cost, spec.control_cost))
+    )
+    learner, curves = Learner(H, system, of, seed), np.empty((5, K))
+    rng = np.random.default_rng([seed, 1])
+    # Alg. 1, line 2.
+    for first in range(0, K, _CHUNK):
+        count = min(_CHUNK, K - first)
+        users, given = _users(world, count, rng), made.regularize(first, count)
+        for k, everything in enumerate(zip(*users, *given, strict=True), first):
+            curves[:, k] = learner.episode(*everything)
+    proof = made.proof
+    if raw and proof.guarantee is not None:
+        proof = Proof(proof.claim, None, "beta_k reads raw data, and shapes the policies")
+    values, estimates, best, inside, radii = curves
+    constants = made.level._asdict() | {"beta": float(radii[-1]), "norm_bound": S}
+    more = {"inside": inside, "beta": radii}
+    last = learner.gains
+    return PaperResult(name, printed, best, values, estimates, last, proof, constants, ERRATA, more)
+
+
+_CHUNK = 256  # episodes whose noise and users are drawn at once
+_STEPS = 30  # of the search for an optimistic model, from each place
+
+
+def _users(world: LQWorld, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """First states (count, n) and noise (count, H, n) of users, as the world draws them."""
+    from tacit.lq.policy import GainPolicy
+
+    n, d = world.B.shape
+    idle = world.simulate(GainPolicy.zero(world.horizon, d, n), count, rng)
+    states: Floats = np.asarray(getattr(idle, "states"))  # noqa: B009
+    noise = states[:, 1:] - states[:, :-1] @ world.A.T
+    return np.ascontiguousarray(states[:, 0]), np.ascontiguousarray(noise)
+
+
+class Constants(NamedTuple):
+    """What a run is set by."""
+
+    beta: float
+    raw: bool  # whether beta is computed from raw data
+    failure: float  # alpha
+    lambda_min: float
+    shift: float  # S sqrt(lambda_max) + nu
+    noise_bound: float  # C_w
+    norm_bound: float  # S, of the set of models
+    gamma: float
+
+
+class System(NamedTuple):
+    """What is true, and what is known of costs and noise."""
+
+    true: Floats  # Theta_*, (n + d, n)
+    noise: Floats  # covariance of w
+    Q: Floats
+    R: Floats
+
+
+class Learner:
+    """The sums, and the model and gains of the last episode."""
+
+    def __init__(self, horizon: int, system: System, of: Constants, seed: int) -> None:
+        p, n = system.true.shape
+        self.system, self.of, self.rng = system, of, np.random.default_rng([seed, 2])
+        self.gram, self.cross, self.theta = np.zeros((p, p)), np.zeros((p, n)), np.zeros((p, n))
+        self.P, self.gains = np.zeros((horizon + 1, n, n)), np.zeros((horizon, p - n, n))
+        self.gradient = np.zeros((p, n))
+        riccati(system.true, system.Q, system.R, self.P, self.gains)
+        # What an optimal policy costs: from the first state on, and by noise.
+        self.first, self.later = self.P[0].copy(), float((self.P[1:] * system.noise).sum())
+
+    def episode(self, x: Floats, w: Floats, Hk: Floats, Lk: Floats) -> tuple[float, ...]:
+        """One user: the true value, its estimate, the best value, if Theta_* is in C_k, beta_k."""
+        start, system = np.outer(x, x), self.system
+        estimate, inside, beta = self.plan(start, Hk, Lk)
+        out = np.empty((1, 1))
+        models = self.gains[np.newaxis], system.true[np.newaxis], np.zeros(1)
+        expected_costs(*models, start, *system[1:], out)
+        sums = self.gram, self.cross
+        _roll_out(system.true, w, self.gains, self.of.gamma, np.stack([x, x]), *sums)
+        best = float((start * self.first).sum()) + self.later
+        return -float(out[0, 0]), -estimate, -best, float(inside), beta
+
+    def plan(self, start: Floats, Hk: Floats, Lk: Floats) -> tuple[float, bool, float]:
+        """A model of least optimal cost in the confidence set, and its gains."""
+        of, system = self.of, self.system
+        # Alg. 1, line 3.
+        V, U = self.gram + Hk, self.cross + Lk
+        # Alg. 1, line 4: (7) and (8), in the basis of V's eigenvectors.
+        values, vectors = np.linalg.eigh(V)
+        values, basis = np.maximum(values, 1e-9 * of.lambda_min), np.ascontiguousarray(vectors)
+        centre = np.ascontiguousarray((basis.T @ U) / values[:, np.newaxis])
+        beta = self.beta()
+        error = centre - basis.T @ system.true
+        inside = float((values[:, np.newaxis] * error**2).sum()) <= beta**2
+        # Alg. 1, line 5: (9), by descent from the centre, the last model and a random one. At the
+        # centre alone the search may stand still: where B is 0 it is stationary.
+        point, costs = np.empty_like(centre), (start, *system[1:])
+        if project_both(centre, centre, values, beta, of.norm_bound, point):
+            axes = np.minimum(beta / np.sqrt(values), 4.0 * of.norm_bound)[:, np.newaxis]
+            way = self.rng.standard_normal(centre.shape)
+            places = [point, np.ascontiguousarray(basis.T @ self.theta)]
+            places.append(centre + axes * way / np.linalg.norm(way))
+            among, work = (centre, values, basis, beta, of.norm_bound), (self.P, self.gains, _STEPS)
+            reached = [descend(place, *among, *costs, *work) for place in places]
+            point = places[int(np.argmin(reached))]
+        else:
+            nearest_in_ball(centre, values, of.norm_bound, point)
+        self.theta = np.ascontiguousarray(basis @ point)
+        cost = cost_gradient(self.theta, *costs, self.P, self.gains, self.gradient)
+        return float(cost), inside, beta
+
+    def beta(self) -> float:
+        """Lemma 1's radius; from raw data only where it is printed so."""
+        of = self.of
+        if not of.raw:
+            return of.beta
+        log_det = np.linalg.slogdet(np.eye(len(self.gram)) + self.gram / of.lambda_min)[1]
+        inner = 2.0 * math.log(2.0 / of.failure) + self.cross.shape[1] * float(log_det)
+        return of.noise_bound * math.sqrt(inner) + of.shift
+
+
+@compiled
+def _roll_out(
+    true: Floats, noise: Floats, gains: Floats, gamma: float, x: Floats, gram: Floats, cross: Floats
+) -> None:
+    """A user's steps, and her terms of the sums with the common factor that bounds them."""
+    H, d, n = gains.shape
+    u = np.empty(d)
+    # Alg. 1, line 6.
+    for h in range(H):
+        xx, uu, yy = 0.0, 0.0, 0.0
+        # Alg. 1, line 7.
+        for a in range(d):
+            u[a] = 0.0
+            for j in range(n):
+                u[a] += gains[h, a, j] * x[0, j]
+            uu += u[a] * u[a]
+        # Alg. 1, line 8.
+        for i in range(n):
+            x[1, i] = noise[h, i]
+            for j in range(n):
+                x[1, i] += true[j, i] * x[0, j]
+            for a in range(d):
+                x[1, i] += true[n + a, i] * u[a]
+            xx += x[0, i] * x[0, i]
+            yy += x[1, i] * x[1, i]
+        longest = max(1.0, xx, yy, uu / gamma**2)
+        square = 1.0 / longest if longest < math.inf else 0.0  # of the common factor
+        # Alg. 1, line 9.
+        for i in range(n + d):
+            zi = x[0, i] if i < n else u[i - n]
+            for j in range(n + d):
+                zj = x[0, j] if j < n else u[j - n]
+                gram[i, j] += square * zi * zj
+            for j in range(n):
+                cross[i, j] += square * zi * x[1, j]
+        for i in range(n):
+            x[0, i] = x[1, i]

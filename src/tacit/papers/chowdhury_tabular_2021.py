@@ -1,0 +1,584 @@
+r"""Chowdhury and Zhou: Differentially Private Regret Minimization in Episodic MDPs.
+
+Sayak Ray Chowdhury and Xingyu Zhou, AAAI 2022 (arXiv 2021). PRIVATE-UCB-PO (Algorithm 1) and
+PRIVATE-UCB-VI (Algorithm 2) with any PRIVATIZER: the paper's CENTRAL-PRIVATIZER (Laplace noise on
+binary trees), its LOCAL-PRIVATIZER (Laplace noise on every device), the two alternatives of its
+Remark 7 (Gaussian and Bernoulli noise on the device), or your own.
+
+The paper minimises costs; a world has rewards. The cost of a step is 1 - reward, so that regret is
+the same. K episodes, H steps, S states, A actions, T = KH.
+
+These are simulations. The loop below sees raw trajectories, as the paper's pseudo-code does; what
+it plans with is what its PRIVATIZER gives it. ``docs/papers/chowdhury_tabular_2021.md`` has the
+paper's lines beside the code's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+import numpy as np
+from scipy.special import expit
+
+from tacit.finite.policy import Policy
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
+from tacit.papers.finite_loops import (
+    Users,
+    mirror_step,
+    policy_value,
+    roll_out_one,
+    users_of,
+)
+from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.tree_loops import grow_tree, tree_nodes
+from tacit.papers.widths import laplace_width, normal_width
+from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
+from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.noise import Noise
+
+if TYPE_CHECKING:
+    from tacit.finite.world import FiniteWorld
+
+ERRATA = (
+    "Lemmas 3 and 4 print eps' = 3H log K / eps and 3H / eps; it is the inverse of the noise scale",
+    "V and Q print a'_h for a_h'",
+)
+"""Misprints without whose correction there is nothing to run; ``printed=True`` has these too."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a PRIVATIZER is made for."""
+
+    episodes: int  # K
+    horizon: int  # H
+    states: int  # S
+    actions: int  # A
+    epsilon: float
+    delta: float  # of (epsilon, delta)-privacy; 0 for Laplace and Bernoulli noise
+    failure: float  # delta of the paper: the probability with which precision may fail
+    printed: bool
+    noise: Noise = field(repr=False)
+
+    @property
+    def pairs(self) -> int:
+        """H S A, entries of N and of C."""
+        return self.horizon * self.states * self.actions
+
+    @property
+    def cells(self) -> int:
+        """H (2 S A + S^2 A), entries of all counts."""
+        return self.pairs * (2 + self.states)
+
+    @property
+    def share(self) -> float:
+        """Probability of failure per entry and episode, a third of it in all."""
+        return self.failure / 3.0 / (self.cells * self.episodes)
+
+
+class Privatizer(Protocol):
+    """The paper's PRIVATIZER (Assumption 1): bring your own, made from :class:`Sizes`.
+
+    Attributes:
+        E1: precision of N and C in episodes 1 to K, (K,): no entry is farther from the true count,
+            but for a probability of ``failure``.
+        E2: the same of M.
+        proof: what is proven about its privacy.
+    """
+
+    E1: Floats
+    E2: Floats
+    proof: Proof
+
+    def receive(self, states: Ints, actions: Ints, costs: Floats) -> tuple[Floats, Floats, Floats]:
+        """The private counts after one more user: N, C (H, S, A) and M (H, S, A, S).
+
+        Her states are (H + 1,), actions and costs (H,).
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Additive:
+    """A PRIVATIZER of the paper: independent noise of one law, on nodes of trees or on reports.
+
+    ``scale`` is its size. A ``"bernoulli"`` report is one bit, 1 with probability ``scale`` where
+    the entry is 0, 1 - ``scale`` where it is 1, linear in between, and added up without bias.
+    """
+
+    sizes: Sizes
+    law: Literal["laplace", "gaussian", "bernoulli", "none"]
+    tree: bool
+    scale: float
+    E1: Floats
+    E2: Floats
+    proof: Proof
+
+    def units(self, episodes: int) -> Floats:
+        """What the noise of the next episodes is made of, (episodes, cells)."""
+        shape, noise = (episodes, self.sizes.cells), self.sizes.noise
+        if self.law == "laplace":
+            return noise.laplace_sum(1, shape)  # the same law as laplace, drawn faster
+        if self.law == "gaussian":
+            return noise.normal(shape)
+        return noise.uniform(shape) if self.law == "bernoulli" else np.zeros(shape)
+
+
+Make = Callable[[Sizes], Privatizer | Additive]
+
+
+# Section 5.1: the CENTRAL-PRIVATIZER.
+
+
+def central(sizes: Sizes) -> Additive:
+    """A binary tree for every count, with Laplace noise on its nodes (Lemma 3).
+
+    As printed (inverse put right, log of base 2): Lap(3 H log K / eps) on every node. One user is
+    in m = ceil(log2 K) nodes; replaced, she moves N, C and M by 2 in L1 at every step, 6H in all
+    (attained), so what is proven is 6 H m / scale. Corrected: Lap(6 H m / eps), or with delta > 0
+    normal noise of standard deviation sqrt(6 H m) / mu, since the squared L2 distance is 6H too;
+    precision from Chernoff's bound, or from the normal quantile.
+    """
+    K, H = sizes.episodes, sizes.horizon
+    if K < 2:
+        raise InvalidArgument(f"episodes must be at least 2 for a tree, got {K}")
+    nodes = tree_nodes(K - 1)  # pi^1 to pi^K need the prefixes up to K - 1
+    if sizes.printed:
+        _refuse_delta(sizes, "the CENTRAL-PRIVATIZER is printed with Laplace noise")
+        scale = 3.0 * H * math.log2(K) / sizes.epsilon
+        E1, E2 = 3.0 * H / sizes.epsilon * np.sqrt(8.0 * math.log2(K) ** 3 * lemma_logs(sizes))
+        proof = _laplace_proof(sizes, "joint", 6.0 * H * nodes / scale, nodes)
+        E1, E2 = (np.broadcast_to(E, (K,)) for E in (E1, E2))
+        return Additive(sizes, "laplace", True, scale, E1, E2, proof)
+    if sizes.delta > 0.0:
+        mu = Budget(sizes.epsilon, sizes.delta).mu
+        scale = math.sqrt(6.0 * H * nodes) / mu
+        E = np.broadcast_to(scale * math.sqrt(nodes) * normal_width(sizes.share), (K,))
+        proof = gaussian_proof(
+            mu,
+            sizes.delta,
+            K - 1,
+            f"{sizes.epsilon:g}-JDP with Laplace noise",
+            mechanism="binary tree, Gaussian noise",
+            epsilon=sizes.epsilon,
+            reason=f"squared L2 distance 6H, {nodes} nodes per user",
+        )
+        return Additive(sizes, "gaussian", True, scale, E, E, proof)
+    scale = 6.0 * H * nodes / sizes.epsilon
+    E = np.broadcast_to(scale * laplace_width(float(nodes), sizes.share), (K,))
+    proof = _laplace_proof(sizes, "joint", sizes.epsilon, nodes)
+    return Additive(sizes, "laplace", True, scale, E, E, proof)
+
+
+# Section 5.2: the LOCAL-PRIVATIZERs.
+
+
+def local(sizes: Sizes) -> Additive:
+    """Laplace noise on every entry of a device's report (Lemma 4).
+
+    As printed: Lap(3H / eps), which is 2 eps, since local privacy compares any two trajectories.
+    Corrected: Lap(6H / eps), with a precision that grows with the reports so far.
+    """
+    K, H = sizes.episodes, sizes.horizon
+    _refuse_delta(sizes, "Laplace noise is pure")
+    if sizes.printed:
+        scale = 3.0 * H / sizes.epsilon
+        E1, E2 = scale * np.sqrt(8.0 * K * np.outer(lemma_logs(sizes), np.ones(K)))
+    else:
+        scale = 6.0 * H / sizes.epsilon
+        E1 = E2 = scale * _grown(K, lambda m: laplace_width(m, sizes.share))
+    proof = _laplace_proof(sizes, "local", 6.0 * H / scale, 1)
+    return Additive(sizes, "laplace", False, scale, E1, E2, proof)
+
+
+def local_gaussian(sizes: Sizes) -> Additive:
+    """Gaussian noise on every entry of a device's report (Remark 7, which prints no scale).
+
+    ``printed`` takes the paper's own count of what a user changes, 3H, for the squared L2 distance;
+    corrected it is 6H.
+    """
+    K, H = sizes.episodes, sizes.horizon
+    mu = Budget(sizes.epsilon, sizes.delta).mu
+    scale = math.sqrt((3.0 if sizes.printed else 6.0) * H) / mu
+    width = normal_width(sizes.share)
+    E = scale * width * (math.sqrt(K) * np.ones(K) if sizes.printed else _grown(K, np.sqrt))
+    proof = gaussian_proof(
+        math.sqrt(2.0) * mu if sizes.printed else mu,
+        sizes.delta,
+        1,
+        f"({sizes.epsilon:g}, {sizes.delta:g})-LDP",
+        model="local",
+        mechanism="reports of every entry, Gaussian noise",
+        epsilon=None if sizes.printed else sizes.epsilon,
+        reason="the squared L2 distance of two trajectories is 6H",
+    )
+    return Additive(sizes, "gaussian", False, scale, E, E, proof)
+
+
+def local_bernoulli(sizes: Sizes) -> Additive:
+    """Randomised response on every entry of a device's report (Remark 7, which prints no scale).
+
+    A bit kept with probability e^e0 / (1 + e^e0) tells e0. Two trajectories differ in 6H entries,
+    so e0 = eps / (6H), or eps / (3H) by the paper's own count (``printed``). A report without bias
+    has two values, w = 1 / tanh(e0 / 2) apart: m of them are off by more than
+    w sqrt(m ln(2 / p) / 2) with probability p at most (Hoeffding).
+    """
+    K, H = sizes.episodes, sizes.horizon
+    _refuse_delta(sizes, "randomised response is pure")
+    e0 = sizes.epsilon / ((3.0 if sizes.printed else 6.0) * H)
+    width = math.sqrt(math.log(2.0 / sizes.share) / 2.0) / math.tanh(e0 / 2.0)
+    E = width * (math.sqrt(K) * np.ones(K) if sizes.printed else _grown(K, np.sqrt))
+    proof = _laplace_proof(sizes, "local", 6.0 * H * e0, 1)
+    return Additive(sizes, "bernoulli", False, float(expit(-e0)), E, E, proof)
+
+
+def no_privacy(sizes: Sizes) -> Additive:
+    """The true counts: what the paper compares with."""
+    zero = np.zeros(sizes.episodes)
+    proof = Proof("none", None, "no noise was added")
+    return Additive(sizes, "none", False, 0.0, zero, zero, proof)
+
+
+PRIVATIZERS: dict[str, Make] = {
+    "central": central,
+    "local": local,
+    "local-gaussian": local_gaussian,
+    "local-bernoulli": local_bernoulli,
+    "none": no_privacy,
+}
+
+
+def _grown(episodes: int, width: Callable[[Floats], Floats]) -> Floats:
+    """The width of k - 1 reports' noise in episode k; there is none before the first."""
+    return np.concatenate([np.zeros(1), width(np.arange(1.0, episodes))])
+
+
+def lemma_logs(sizes: Sizes) -> Floats:
+    """Of Lemmas 3 and 4: log(6 S A T / delta) and log(6 S^2 A T / delta)."""
+    first = math.log(6.0 * sizes.pairs * sizes.episodes / sizes.failure)
+    return np.array([first, first + math.log(sizes.states)])
+
+
+def _laplace_proof(
+    sizes: Sizes, model: Literal["joint", "local"], epsilon: float, nodes: int
+) -> Proof:
+    guarantee = Guarantee(
+        model=model,
+        epsilon=epsilon,
+        delta=0.0,
+        mu=None,
+        relation=Relation.REPLACE_ONE,
+        releases=sizes.episodes - 1 if model == "joint" else 1,
+        mechanism="binary tree" if model == "joint" else "reports of every entry",
+        sampler="floating-point",
+        simulation_only=True,
+    )
+    words = f"a replaced user changes 6H entries by 1, in {nodes} nodes; the paper counts 3H"
+    claim = f"{sizes.epsilon:g}-{'JDP' if model == 'joint' else 'LDP'}"
+    return Proof(claim, guarantee, words)
+
+
+def _refuse_delta(sizes: Sizes, why: str) -> None:
+    if sizes.delta > 0.0:
+        raise InvalidArgument(f"delta must be 0 here, got {sizes.delta:g}: {why}")
+
+
+# Algorithms 1 and 2.
+
+
+def ucb_po(
+    world: FiniteWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float = 0.0,
+    privatizer: str | Make = "central",
+    failure: float = 0.1,
+    eta: float | None = None,
+    printed: bool = True,
+    seed: int = 0,
+) -> PaperResult:
+    """Algorithm 1, PRIVATE-UCB-PO.
+
+    Args:
+        world: a finite world; its rewards become costs 1 - reward.
+        episodes: K.
+        epsilon: the privacy level.
+        delta: of (epsilon, delta)-privacy, where the noise is Gaussian.
+        privatizer: "central", "local", "local-gaussian", "local-bernoulli", "none", or what makes
+            a :class:`Privatizer` from :class:`Sizes`.
+        failure: the paper's confidence level delta.
+        eta: step size; Theorem 1's sqrt(2 log A / (H^2 K)) by default.
+        printed: the paper's constants, or those that are proven.
+        seed: of the users, and of the noise (that of a simulation).
+
+    >>> from tacit.tabular import riverswim
+    >>> print(ucb_po(riverswim(3, 4), episodes=1000, epsilon=1.0))  # doctest: +ELLIPSIS
+    PRIVATE-UCB-PO, as printed
+    episodes         1,000
+    regret           345.779
+    value at the end 0.0501413 of 0.39592
+    claimed          1-JDP
+    proven           (2.00687, 0)-JDP per user, replace-one, 999 releases, ...
+    because          a replaced user changes 6H entries by 1, in 10 nodes; the paper counts 3H
+    """
+    sizes = _sizes(world, episodes, epsilon, delta, failure, printed=printed, seed=seed)
+    if eta is None:
+        A, H, K = sizes.actions, sizes.horizon, sizes.episodes
+        eta = math.sqrt(2.0 * math.log(A) / (H**2 * K))
+    return _run("PRIVATE-UCB-PO", world, sizes, privatizer, positive("eta", eta), seed)
+
+
+def ucb_vi(
+    world: FiniteWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float = 0.0,
+    privatizer: str | Make = "central",
+    failure: float = 0.1,
+    printed: bool = True,
+    seed: int = 0,
+) -> PaperResult:
+    """Algorithm 2, PRIVATE-UCB-VI; arguments as in :func:`ucb_po`. Ties are broken at random.
+
+    >>> from tacit.tabular import riverswim
+    >>> result = ucb_vi(riverswim(3, 4), episodes=1000, epsilon=1.0, printed=False)
+    >>> result.guarantee.epsilon
+    1.0
+    """
+    sizes = _sizes(world, episodes, epsilon, delta, failure, printed=printed, seed=seed)
+    return _run("PRIVATE-UCB-VI", world, sizes, privatizer, 0.0, seed)
+
+
+def _sizes(world: FiniteWorld, episodes: int, *levels: float, printed: bool, seed: int) -> Sizes:
+    epsilon, delta, failure = levels
+    model = world.model
+    return Sizes(
+        whole_number("episodes", episodes, most=10**8),
+        model.horizon,
+        model.states,
+        model.actions,
+        positive("epsilon", epsilon),
+        checked_number("delta", delta, "from 0 to below 1", lambda d: 0 <= d < 1),
+        checked_number("failure", failure, "above 0 and at most 1", lambda d: 0 < d <= 1),
+        flag("printed", printed),
+        Noise(seed),
+    )
+
+
+class Work(NamedTuple):
+    """What the loops below write to, over and over."""
+
+    cells: Floats  # the private counts N, C and M, one after another
+    raw: Floats  # the true ones
+    above: Floats  # noise: of the tree's nodes, or of all reports
+    logits: Floats  # -eta sum_j Q^j, (H, S, A), of Algorithm 1
+    pi: Floats  # pi^k_h(a | s), (H, S, A)
+    choices: Floats  # the same, added up over actions
+    greedy: Ints  # argmin_a Q, (H, S), of Algorithm 2
+    Q: Floats  # (H, S, A)
+    V: Floats  # (H + 1, S)
+    true: Floats  # the true V of pi^k, (H + 1, S)
+    states: Ints  # (1, H + 1)
+    actions: Ints  # (1, H)
+    rewards: Floats  # (1, H)
+    curves: Floats  # the policies' true values, and estimates of them, (2, K)
+
+
+class Constants(NamedTuple):
+    """Lemma 1's L_c and L_p, Theorem 1's eta, and which algorithm it is."""
+
+    Lc: float
+    Lp: float
+    eta: float
+    value_iteration: bool
+    cut: bool  # moves that the noise made negative count as none; see the errata
+
+
+@inner
+def _plan(E1: float, E2: float, of: Constants, work: Work) -> None:
+    """Private Q and V of one episode: lines 5 to 10 of Algorithm 1, 4 to 9 of Algorithm 2."""
+    H, S, A = work.Q.shape
+    pairs = work.Q.size
+    # Alg. 1, line 5; Alg. 2, line 4.
+    for s in range(S):
+        work.V[H, s] = 0.0
+    # Alg. 1, line 6; Alg. 2, line 5. Here h counts from 0, so H - h + 1 is H - h.
+    for h in range(H - 1, -1, -1):
+        for s in range(S):
+            best, mean = math.inf, 0.0
+            for a in range(A):
+                # Alg. 1, line 7; Alg. 2, line 6: (1).
+                pair = (h * S + s) * A + a
+                n = max(1.0, work.cells[pair] + E1)
+                c = work.cells[pairs + pair] / n
+                # Alg. 1, line 8: Lemma 1. Alg. 2, line 7: Lemma 2.
+                bonus = of.Lc / math.sqrt(n) + 3.0 * E1 / n
+                if of.value_iteration:
+                    bonus += H * of.Lc / math.sqrt(n) + H * (S * E2 + 2.0 * E1) / n
+                else:
+                    bonus += H * (of.Lp / math.sqrt(n) + (S * E2 + 2.0 * E1) / n)
+                # Alg. 1, line 9; Alg. 2, line 8.
+                total = 0.0
+                for after in range(S):
+                    moved = work.cells[2 * pairs + pair * S + after]
+                    if of.cut and moved < 0.0:
+                        moved = 0.0
+                    total += work.V[h + 1, after] * moved
+                Q = min(float(H - h), max(0.0, c + total / n - bonus))
+                work.Q[h, s, a] = Q
+                best = min(best, Q)
+                mean += Q * work.pi[h, s, a]
+            # Alg. 1, line 10; Alg. 2, line 9.
+            work.V[h, s] = best if of.value_iteration else mean
+
+
+@inner
+def _greedy(rng: np.random.Generator, work: Work) -> None:
+    """Alg. 2, line 10: argmin_a Q, one of equals at random."""
+    H, S, A = work.Q.shape
+    for h in range(H):
+        for s in range(S):
+            best, equals = 0, 1
+            for a in range(1, A):
+                if work.Q[h, s, a] < work.Q[h, s, best]:
+                    best, equals = a, 1
+                elif work.Q[h, s, a] == work.Q[h, s, best]:
+                    equals += 1
+                    if rng.random() * equals < 1.0:
+                        best = a
+            work.greedy[h, s] = best
+            for a in range(A):
+                work.pi[h, s, a] = 1.0 if a == best else 0.0
+
+
+@compiled
+def _episode(
+    k: int, rng: np.random.Generator, users: Users, E: Floats, of: Constants, work: Work
+) -> None:
+    """Episode k + 1 up to its trajectory."""
+    _plan(E[0, k], E[1, k], of, work)
+    if of.value_iteration:
+        _greedy(rng, work)
+    work.curves[0, k] = policy_value(users, work.pi, work.true)
+    estimate = 0.0
+    for s in range(len(users.first)):
+        estimate += users.first[s] * (work.pi.shape[0] - work.V[0, s])
+    work.curves[1, k] = estimate
+    # Alg. 1, line 11; Alg. 2, line 11.
+    out = work.states, work.actions, work.rewards
+    roll_out_one(rng, users, of.value_iteration, work.greedy, work.choices, *out)
+    # Alg. 1, line 13.
+    if not of.value_iteration:
+        mirror_step(-of.eta, work.Q, work.logits, work.pi, work.choices)
+
+
+@inner
+def _count(work: Work) -> None:
+    """Adds a user's one-hot tensors; costs are cut to [0, 1], which bounds what she can change."""
+    H, S, A = work.Q.shape
+    for h in range(H):
+        pair = (h * S + work.states[0, h]) * A + work.actions[0, h]
+        cost = 1.0 - min(1.0, max(0.0, work.rewards[0, h]))
+        work.raw[pair] += 1.0
+        work.raw[H * S * A + pair] += cost
+        work.raw[2 * H * S * A + pair * S + work.states[0, h + 1]] += 1.0
+
+
+@compiled
+def _learn(
+    first: int,
+    rng: np.random.Generator,
+    users: Users,
+    E: Floats,
+    of: Constants,
+    work: Work,
+    how: int,
+    scale: float,
+    units: Floats,
+) -> None:
+    """Episodes first + 1, first + 2, ...; ``how`` is 0 for trees, 1 for reports, 2 for bits."""
+    # Alg. 1, line 4; Alg. 2, line 3.
+    for i in range(len(units)):
+        k = first + i
+        _episode(k, rng, users, E, of, work)
+        # Alg. 1, line 12; Alg. 2, line 12: the PRIVATIZER.
+        if how == 2:
+            for c in range(len(work.raw)):
+                work.raw[c] = 0.0
+            _count(work)
+            for c in range(len(work.raw)):
+                bit = 1.0 if units[i, c] < scale + work.raw[c] * (1.0 - 2.0 * scale) else 0.0
+                work.cells[c] += (bit - scale) / (1.0 - 2.0 * scale)
+        else:
+            _count(work)
+            level = grow_tree(k + 1, units[i], work.above) if how == 0 else 0
+            for c in range(len(work.raw)):
+                if how == 1:
+                    work.above[0, c] += units[i, c]
+                work.cells[c] = work.raw[c] + scale * work.above[level, c]
+
+
+_CHUNK = 64  # episodes whose noise is drawn at once
+
+
+def _work(sizes: Sizes) -> Work:
+    table = (sizes.horizon, sizes.states, sizes.actions)
+    steps = (sizes.horizon + 1, sizes.states)
+    # Alg. 1, line 1.
+    pi, sums = np.full(table, 1.0 / table[2]), np.arange(1.0, table[2] + 1.0) / table[2]
+    return Work(
+        # Alg. 1, line 2; Alg. 2, line 1.
+        np.zeros(sizes.cells),
+        np.zeros(sizes.cells),
+        np.zeros((tree_nodes(sizes.episodes), sizes.cells)),
+        np.zeros(table),
+        pi,
+        np.broadcast_to(sums, table).copy(),
+        np.zeros(table[:2], dtype=np.int64),
+        np.zeros(table),
+        np.zeros(steps),
+        np.zeros(steps),
+        np.zeros((1, table[0] + 1), dtype=np.int64),
+        np.zeros((1, table[0]), dtype=np.int64),
+        np.zeros((1, table[0])),
+        np.empty((2, sizes.episodes)),
+    )
+
+
+def _run(
+    name: str, world: FiniteWorld, sizes: Sizes, privatizer: str | Make, eta: float, seed: int
+) -> PaperResult:
+    K, H, S, A = sizes.episodes, sizes.horizon, sizes.states, sizes.actions
+    # Alg. 1, line 3; Alg. 2, line 2.
+    if not callable(privatizer):
+        privatizer = PRIVATIZERS[one_of("privatizer", privatizer, list(PRIVATIZERS))]
+    made = privatizer(sizes)
+    # Lemma 1 holds with 1 - 2 delta and Lemma 2 with 1 - 3 delta, the theorems say 1 - delta.
+    failure = sizes.failure if sizes.printed else sizes.failure / 3.0
+    Lc = math.sqrt(2.0 * math.log(4.0 * S * A * K * H / failure))
+    Lp = math.sqrt(4.0 * S * math.log(6.0 * S * A * K * H / failure))
+    of = Constants(Lc, Lp, eta, vi := name.endswith("VI"), not sizes.printed)
+    work, users = _work(sizes), users_of(world.model)
+    rng = np.random.default_rng([seed, 1])
+    E = np.stack([made.E1, made.E2])
+    if isinstance(made, Additive):
+        how = 2 if made.law == "bernoulli" else 0 if made.tree else 1
+        for first in range(0, K, _CHUNK):
+            units = made.units(min(_CHUNK, K - first))
+            _learn(first, rng, users, E, of, work, how, made.scale, units)
+    else:
+        for k in range(K):
+            _episode(k, rng, users, E, of, work)
+            costs = 1.0 - np.clip(work.rewards[0], 0.0, 1.0)
+            given = made.receive(work.states[0].copy(), work.actions[0].copy(), costs)
+            work.cells[:] = np.concatenate([np.ravel(part) for part in given])
+    constants = {"E1": float(E[0, -1]), "E2": float(E[1, -1]), "L_c": Lc, "L_p": Lp, "eta": eta}
+    last = Policy.deterministic(work.greedy, A) if vi else Policy.stochastic(work.pi)
+    what, (values, estimates) = (name, sizes.printed, world.optimal_value), work.curves
+    return PaperResult(*what, values, estimates, last, made.proof, constants, ERRATA)

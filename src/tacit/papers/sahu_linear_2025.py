@@ -1,0 +1,484 @@
+r"""Sahu: DP-LSVI-UCB++ for linear MDPs.
+
+Sharan Sahu, Exploring Differential Privacy in Reinforcement Learning: Towards Optimal Regret Bounds
+in Linear MDPs (arXiv 2504.09339, 2025). Algorithm 1, DP-LSVI-UCB++.
+
+K episodes, H steps, features phi(s, a) of dimension d and norm at most 1, known rewards r_h(s, a):
+a world's mean rewards. Worlds have finitely many states, so sums over users of phi V(s') are kept
+as sums of phi e_s' and multiplied by V: the same numbers.
+
+``printed=True`` has the printed noise, radii and switching test, in one of two readings:
+``noise="fresh"`` draws for every episode and step, as the proof needs it; ``noise="once"`` draws
+before the loop, as line 1 says, and is not private. ``printed=False`` releases the Gram matrices by
+a binary tree and the regression vectors at switches alone, whose number is capped, with radii that
+are proven for finitely many states.
+
+These are simulations: the loop sees raw trajectories, as the pseudo-code does.
+``docs/papers/sahu_linear_2025.md`` has the paper's lines beside the code's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from tacit.finite.policy import Policy
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
+from tacit.papers.finite_loops import (
+    Users,
+    cholesky,
+    dot,
+    inverse_norm,
+    policy_value,
+    roll_out_one,
+    solved,
+    symmetric,
+    uniform_over_best,
+    users_of,
+)
+from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.tree_loops import grow_tree, tree_nodes
+from tacit.papers.widths import operator_width, vector_width
+from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
+from tacit.privacy.budget import Budget
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.noise import Noise
+from tacit.privacy.zcdp import rho_from_budget
+
+if TYPE_CHECKING:
+    from tacit.linear.world import LinearWorld
+
+ERRATA = (
+    "line 9 clips w phi to [0, H^2] and squares it; Lemma B.3 clips to [0, H]",
+    "line 12 prints min{r + w phi + beta |phi|, Q, 0} for max{r + w phi - beta |phi|, Q, 0}",
+    "line 13 sets k_last within the loop over h; the test is made once per episode",
+    "line 24: the root is of the whole sum",
+    "line 26 adds K_1 to what holds it already; Lemma B.1 has 2 lambda I + sum + K_1",
+)
+"""Misprints without whose correction there is nothing to run."""
+
+
+class Constants(NamedTuple):
+    """What a run is set by."""
+
+    lambda_: float  # Lambda is 2 lambda I + sum + noise
+    beta: float  # beta-hat and beta-check
+    beta_bar: float
+    gram_noise: float  # of Frobenius-isotropic noise: standard deviation on the diagonal
+    vector_noise: float  # of phi_1 and phi_2
+    square_noise: float  # of phi_3
+    least_sigma: float  # H in line 25; its proof has sqrt(H)
+    most_switches: int
+    every_episode: bool  # vectors are released in every episode, not at switches alone
+    tree: bool  # Gram matrices come from a tree
+
+
+class Work(NamedTuple):
+    """What the loops below write to, over and over."""
+
+    gram: Floats  # sum sigma^-2 phi phi', (H, d, d)
+    moves: Floats  # sum sigma^-2 phi e_s'', (H, d, S)
+    above: Floats  # noise of the tree's nodes, (levels, H d (d + 1) / 2)
+    factor: Floats  # Cholesky factors of Lambda, (H, d, d)
+    held: Floats  # those of the episode whose weights are used, (H, d, d)
+    log_det: Floats  # ln det Lambda, now and at the last switch, (2, H)
+    w: Floats  # w-hat, w-check, w-bar, (H, 3, d)
+    Q: Floats  # Q-hat and Q-check, (2, H, S, A)
+    V: Floats  # V-hat and V-check, (2, H + 1, S)
+    pi: Floats  # (H, S, A)
+    choices: Floats  # the same, added up over actions
+    true: Floats  # (H + 1, S)
+    states: Ints  # (1, H + 1)
+    actions: Ints  # (1, H)
+    rewards: Floats  # (1, H)
+    buffer: Floats  # (d, d)
+    curves: Floats  # true values, V-hat_1, V-check_1, switches so far, (4, K)
+    kept: Floats  # the last true value, and how many switches there were, (2,)
+
+
+# Theorem 3.2 and Lemma A.1: the printed constants.
+
+
+def printed_constants(
+    K: int, H: int, d: int, rho: float, failure: float, c1: float = 1.0, c2: float = 1.0
+) -> Constants:
+    """Line 1, Lemma A.1 and Theorem 3.2, whose O is read as 1 and whose c1, c2 are not given."""
+    # Alg. 1, line 1.
+    rho0 = rho / (4.0 * H * K)
+    L = 4.0 * H * math.sqrt(d * H * K / rho * math.log(10.0 * d * K * H / failure))
+    lambda_ = math.sqrt(8.0 * d * H * K / rho) * (
+        2.0 + (math.log(5.0 * c1 * H / failure) / (c2 * d)) ** (2.0 / 3.0)
+    )
+    log_term = math.log(H * float(K) ** 4 * L**2 * d / (failure * lambda_))
+    beta = H * L * math.sqrt(d * lambda_) + math.sqrt(d**3 * H**2) * log_term
+    beta_bar = H**2 * L**2 * math.sqrt(d * lambda_) + math.sqrt(d**3 * H**4) * log_term
+    return Constants(
+        lambda_,
+        beta,
+        beta_bar,
+        math.sqrt(1.0 / (2.0 * rho0)),  # K_1 = (Z + Z') / sqrt 2, Z of variance 1 / (4 rho_0)
+        math.sqrt(2.0 * H**2 / rho0),
+        math.sqrt(2.0 * H**4 / rho0),
+        float(H),
+        K,
+        True,
+        False,
+    )
+
+
+def printed_mu(K: int, H: int, rho: float) -> float:
+    """What the printed noise costs, drawn anew for each of (K - 1) H releases, replace-one.
+
+    Weights are at most c = 1 / H^2 (line 25). Two users' terms are sqrt(2) c apart in the Gram
+    matrix, 2 c H, 2 c H and 2 c H^2 in the vectors: mu^2 = 4 c^2 rho_0 + 3 (2 c^2 rho_0).
+    """
+    return math.sqrt(10.0 / H**4 * rho / (4.0 * H * K) * H * (K - 1))
+
+
+def corrected_constants(
+    K: int, H: int, d: int, S: int, mu: float, failure: float, weight: float
+) -> Constants:
+    """Noise that costs mu, replace-one, and radii that hold but for ``failure``.
+
+    Half of mu^2 is for the Gram matrices, a sixth for each vector; weights are at most c = 1 / H.
+    A user is in m nodes: s_G = sqrt(2) c sqrt(2 H m) / mu. N switches: s = 2 c H sqrt(6 H N) / mu,
+    and H times more for squares. lambda bounds the noise of the Gram matrices, so that on this
+    event lambda I + sum <= Lambda <= 3 lambda I + sum, and with w of norm at most R weight
+    |(w^ - w)' phi| <= (|z| / sqrt(lambda) + 3 sqrt(lambda) R weight + sampling) |phi| in Lambda^-1.
+    Sampling is the self-normalised bound for (R/2)-subgaussian noise with weights sqrt(c), a union
+    over the K^S values V on a grid of step R / K, and 2 R c / sqrt(lambda) for those between.
+    """
+    nodes, c = tree_nodes(max(1, K - 1)), 1.0 / H
+    gram_noise = math.sqrt(2.0) * c * math.sqrt(2.0 * H * nodes) / mu
+    lambda_ = gram_noise * math.sqrt(nodes) * operator_width(d, failure / (3.0 * H * K))
+    switches = math.ceil(d * H * math.log2(1.0 + K * c / (2.0 * d * lambda_))) + H
+    vector_noise = 2.0 * c * H * math.sqrt(6.0 * H * switches) / mu
+    width = vector_width(d, failure / (9.0 * H * switches))
+    log_term = math.log(9.0 * H / failure) + S * math.log(K + 1.0)
+
+    def radius(R: float, noise: float) -> float:
+        spread = d * math.log(1.0 + K * c / (d * lambda_))
+        sampling = R / 2.0 * math.sqrt(c) * math.sqrt(2.0 * log_term + spread)
+        small = (noise * width + 2.0 * R * c) / math.sqrt(lambda_)
+        return sampling + small + 3.0 * math.sqrt(lambda_) * R * weight
+
+    return Constants(
+        lambda_,
+        radius(H, vector_noise),
+        radius(H**2, H * vector_noise),
+        gram_noise,
+        vector_noise,
+        H * vector_noise,
+        math.sqrt(H),
+        switches,
+        False,
+        True,
+    )
+
+
+# Algorithm 1.
+
+
+def dp_lsvi_ucb_plus_plus(
+    world: LinearWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float,
+    noise: Literal["fresh", "once"] = "fresh",
+    failure: float = 0.1,
+    printed: bool = True,
+    weight_bound: float | None = None,
+    constants: Constants | None = None,
+    seed: int = 0,
+) -> PaperResult:
+    """Algorithm 1, DP-LSVI-UCB++. Ties are broken at random.
+
+    Args:
+        world: a linear MDP; its mean rewards are known.
+        episodes: K.
+        epsilon: with ``delta``, the budget; rho follows by Lemma 2.1 (printed) or exactly.
+        delta: the paper's delta'.
+        noise: drawn "fresh" for every episode and step, or "once" as in line 1 (printed only).
+        failure: the paper's delta.
+        printed: the paper's constants, or those that are proven.
+        weight_bound: of |sum mu(s') v(s')| for |v| <= 1; the world's own by default (corrected).
+        constants: other constants than those of ``printed``, at your own risk: no guarantee.
+        seed: of the users, and of the noise (that of a simulation).
+
+    >>> from tacit.linear import two_state
+    >>> world = two_state(horizon=3)
+    >>> print(dp_lsvi_ucb_plus_plus(world, episodes=500, epsilon=1.0, delta=1e-6).reason)
+    weights are at most 1 / H^2 where the paper counts 1, and Gram matrices move by sqrt(2)
+    """
+    K, noise = whole_number("episodes", episodes, 2, 10**8), one_of("noise", noise, _READINGS)
+    failure = checked_number("failure", failure, "above 0 and at most 1", lambda f: 0 < f <= 1)
+    H, S, A = world.model.horizon, world.model.states, world.model.actions
+    phi = np.ascontiguousarray(world.features, dtype=np.float64)
+    if (np.linalg.norm(phi, axis=2) > 1.0 + 1e-12).any():
+        raise InvalidArgument("features must have norm at most 1: the sensitivities stand on it")
+    d, budget = phi.shape[2], Budget(epsilon, delta)
+    if noise == "once" and not flag("printed", printed):
+        raise InvalidArgument('noise must be "fresh" where constants are corrected: drawn once')
+    rho = rho_from_budget(budget.epsilon, budget.delta, "bun-steinke")
+    if constants is not None:
+        of, proof = constants, Proof(_CLAIM, None, "constants are the caller's own")
+    elif printed:
+        of = printed_constants(K, H, d, rho, failure)
+        proof = _printed_proof(K, H, rho, budget, noise)
+    else:
+        if weight_bound is None:
+            weight_bound = float(np.linalg.norm(world.measures, axis=1).sum(axis=1).max())
+        weight = positive("weight_bound", weight_bound)
+        of = corrected_constants(K, H, d, S, budget.mu, failure, weight)
+        proof = gaussian_proof(
+            budget.mu,
+            budget.delta,
+            K - 1,
+            _CLAIM,
+            mechanism="binary tree of Gram matrices, capped releases of vectors, Gaussian noise",
+            epsilon=budget.epsilon,
+            reason=f"exact accounting of {tree_nodes(K - 1)} nodes and {of.most_switches} switches",
+        )
+    work, rng = _work(K, H, S, A, d, of), np.random.default_rng([seed, 1])
+    _draw_and_learn(rng, users_of(world.model), phi, of, work, Noise(seed), noise == "once")
+    values, estimates, lower, switches = work.curves
+    named = {"rho": rho, "lambda": of.lambda_} | of._asdict()
+    return PaperResult(
+        "DP-LSVI-UCB++",
+        printed,
+        world.optimal_value,
+        values,
+        estimates,
+        Policy.stochastic(work.pi),
+        proof,
+        {name: float(value) for name, value in named.items()},
+        ERRATA,
+        {"lower": lower, "switches": switches},
+    )
+
+
+_READINGS = ("fresh", "once")
+_CLAIM = "(eps, delta')-JDP"
+_CHUNK = 64  # episodes whose noise is drawn at once
+
+
+def _printed_proof(K: int, H: int, rho: float, budget: Budget, noise: str) -> Proof:
+    if noise == "once":
+        words = "differences of releases carry no noise when it is drawn once"
+        return Proof(_CLAIM, None, words)
+    return gaussian_proof(
+        printed_mu(K, H, rho),
+        budget.delta,
+        K - 1,
+        f"{budget}-JDP",
+        mechanism="Gaussian noise on every release",
+        reason="weights are at most 1 / H^2 where the paper counts 1, and Gram matrices move by "
+        "sqrt(2)",
+    )
+
+
+def _work(K: int, H: int, S: int, A: int, d: int, of: Constants) -> Work:
+    Q, V = np.zeros((2, H, S, A)), np.zeros((2, H + 1, S))
+    # Alg. 1, line 2.
+    Q[0], V[0, :H] = H, H
+    triangle = H * d * (d + 1) // 2
+    return Work(
+        np.zeros((H, d, d)),
+        np.zeros((H, d, S)),
+        np.zeros((tree_nodes(K) if of.tree else 1, triangle)),
+        np.zeros((H, d, d)),
+        np.zeros((H, d, d)),
+        np.full((2, H), d * math.log(2.0 * of.lambda_)),
+        np.zeros((H, 3, d)),
+        Q,
+        V,
+        np.zeros((H, S, A)),
+        np.zeros((H, S, A)),
+        np.zeros((H + 1, S)),
+        np.zeros((1, H + 1), dtype=np.int64),
+        np.zeros((1, H), dtype=np.int64),
+        np.zeros((1, H)),
+        np.zeros((d, d)),
+        np.empty((4, K)),
+        np.zeros(2),
+    )
+
+
+def _draw_and_learn(
+    rng: np.random.Generator,
+    users: Users,
+    phi: Floats,
+    of: Constants,
+    work: Work,
+    noise: Noise,
+    once: bool,
+) -> None:
+    """The compiled loop, with noise in chunks."""
+    K, (H, d) = work.curves.shape[1], work.gram.shape[:2]
+    vectors = 1 if once else of.most_switches
+    grams = noise.normal((1, work.above.shape[1])) if once else np.zeros((0, 0))
+    targets = noise.normal((0 if of.every_episode and not once else vectors, H, 3, d))
+    for first in range(0, K, _CHUNK):
+        n = min(_CHUNK, K - first)
+        if not once:
+            grams = noise.normal((n, work.above.shape[1]))
+            if of.every_episode:
+                targets = noise.normal((n, H, 3, d))
+        _learn(first, n, rng, users, phi, of, work, grams, targets)
+
+
+@inner
+def _regress(h: int, of: Constants, work: Work, units: Floats) -> None:
+    """The three weight vectors of a step."""
+    d, S = work.moves.shape[1:]
+    for i in range(3):
+        w = work.w[h, i]
+        for j in range(d):
+            w[j] = (of.square_noise if i == 2 else of.vector_noise) * units[h, i, j]
+            for s in range(S):
+                V = work.V[1 if i == 1 else 0, h + 1, s]
+                w[j] += work.moves[h, j, s] * (V * V if i == 2 else V)
+        # Alg. 1, line 6; Alg. 1, line 7; Alg. 1, line 8.
+        solved(work.factor[h], w)
+
+
+@inner
+def _update(h: int, users: Users, phi: Floats, of: Constants, work: Work) -> None:
+    """Bounds from above and below, which only tighten."""
+    S, A = phi.shape[:2]
+    H = work.gram.shape[0]
+    r = users.mean_rewards[min(h, users.mean_rewards.shape[0] - 1)]
+    for s in range(S):
+        for a in range(A):
+            width = of.beta * inverse_norm(work.factor[h], phi[s, a], work.buffer[0])
+            # Alg. 1, line 11.
+            high = r[s, a] + dot(work.w[h, 0], phi[s, a]) + width
+            work.Q[0, h, s, a] = min(high, work.Q[0, h, s, a], float(H))
+            # Alg. 1, line 12.
+            low = r[s, a] + dot(work.w[h, 1], phi[s, a]) - width
+            work.Q[1, h, s, a] = max(low, work.Q[1, h, s, a], 0.0)
+
+
+@inner
+def _values(h: int, work: Work) -> None:
+    """Alg. 1, line 18; Alg. 1, line 19."""
+    S, A = work.Q.shape[2:]
+    for i in range(2):
+        for s in range(S):
+            best = work.Q[i, h, s, 0]
+            for a in range(1, A):
+                best = max(best, work.Q[i, h, s, a])
+            work.V[i, h, s] = best
+
+
+@inner
+def _sigma(h: int, x: Floats, of: Constants, work: Work) -> float:
+    """sigma-bar of a user's step."""
+    H, d = work.gram.shape[:2]
+    now = inverse_norm(work.factor[h], x, work.buffer[0])
+    norm = now if of.every_episode else inverse_norm(work.held[h], x, work.buffer[0])
+    # Alg. 1, line 9.
+    second = min(max(dot(work.w[h, 2], x), 0.0), float(H * H))
+    first = min(max(dot(work.w[h, 0], x), 0.0), float(H))
+    variance = second - first * first
+    # Lemma B.3.
+    E = min(of.beta_bar * norm, float(H * H)) + min(2.0 * H * of.beta * norm, float(H * H))
+    gap = dot(work.w[h, 0], x) - dot(work.w[h, 1], x) + 2.0 * of.beta * norm
+    D = min(4.0 * d**3 * H**2 * gap, float(d**3 * H**3))
+    # Alg. 1, line 24.
+    sigma = math.sqrt(max(variance + E + D + H, 0.0))
+    # Alg. 1, line 25.
+    return float(max(sigma, of.least_sigma, 2.0 * d**3 * H**2 * math.sqrt(now)))
+
+
+@inner
+def _insert(phi: Floats, of: Constants, work: Work) -> None:
+    """A user's terms of the sums; weights are at most 1 / least_sigma^2."""
+    H, d = work.gram.shape[:2]
+    # Alg. 1, line 22.
+    for h in range(H):
+        x = phi[work.states[0, h], work.actions[0, h]]
+        weight = _sigma(h, x, of, work) ** -2
+        # Alg. 1, line 26; Alg. 1, line 27.
+        for i in range(d):
+            work.moves[h, i, work.states[0, h + 1]] += weight * x[i]
+            for j in range(d):
+                work.gram[h, i, j] += weight * x[i] * x[j]
+
+
+@inner
+def _grams(k: int, units: Floats, of: Constants, work: Work) -> bool:
+    """Lambda of episode k + 1, factorised; whether line 10 says that enough was learnt."""
+    H, d = work.gram.shape[:2]
+    third, switch, level = d * (d + 1) // 2, False, -1
+    if k > 0 and of.tree:
+        level = grow_tree(k, units, work.above)
+    for h in range(H):
+        for i in range(d):
+            for j in range(d):
+                work.buffer[i, j] = work.gram[h, i, j]
+            work.buffer[i, i] += 2.0 * of.lambda_
+        if k > 0:
+            total = work.above[level] if of.tree else units
+            symmetric(total[h * third : (h + 1) * third], of.gram_noise, d, work.buffer)
+        floor = 1e-6 * of.lambda_
+        work.log_det[0, h] = cholesky(work.buffer, floor, work.factor[h])
+        # Alg. 1, line 10.
+        switch = switch or work.log_det[0, h] >= math.log(2.0) + work.log_det[1, h]
+    return switch
+
+
+@compiled
+def _learn(
+    first: int,
+    n: int,
+    rng: np.random.Generator,
+    users: Users,
+    phi: Floats,
+    of: Constants,
+    work: Work,
+    grams: Floats,
+    targets: Floats,
+) -> None:
+    """Episodes first + 1, first + 2, ...; noise of one row is used for all."""
+    H, d = work.gram.shape[:2]
+    # Alg. 1, line 3.
+    for i in range(n):
+        k = first + i
+        switch = _grams(k, grams[min(i, len(grams) - 1)], of, work)
+        switch = switch and work.kept[1] < of.most_switches
+        row = min(i, len(targets) - 1) if of.every_episode else int(work.kept[1])
+        # Alg. 1, line 5.
+        for h in range(H - 1, -1, -1):
+            if of.every_episode or switch:
+                _regress(h, of, work, targets[row])
+            if switch and not of.every_episode:
+                for p in range(d):
+                    for q in range(d):
+                        work.held[h, p, q] = work.factor[h, p, q]
+            # Alg. 1, line 14 to 17: else Q stays as it is.
+            if switch:
+                _update(h, users, phi, of, work)
+                _values(h, work)
+                work.log_det[1, h] = work.log_det[0, h]
+        if k == 0:
+            work.held[:] = work.factor
+        if switch or k == 0:
+            # Alg. 1, line 13.
+            work.kept[1] += 1.0 if switch else 0.0
+            # Alg. 1, line 20; Alg. 1, line 21.
+            uniform_over_best(work.Q[0], work.pi, work.choices)
+            work.kept[0] = policy_value(users, work.pi, work.true)
+        work.curves[0, k], work.curves[1, k], work.curves[2, k] = work.kept[0], 0.0, 0.0
+        work.curves[3, k] = work.kept[1]
+        for s in range(len(users.first)):
+            work.curves[1, k] += users.first[s] * work.V[0, 0, s]
+            work.curves[2, k] += users.first[s] * work.V[1, 0, s]
+        # Alg. 1, line 4; Alg. 1, line 23.
+        out = work.states, work.actions, work.rewards
+        roll_out_one(rng, users, False, work.states, work.choices, *out)
+        # Alg. 1, line 28; Alg. 1, line 29.
+        _insert(phi, of, work)

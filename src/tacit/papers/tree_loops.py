@@ -1,0 +1,72 @@
+"""The binary tree of Chan, Shi and Song, which four of the papers count with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.numerics.compiled import Floats, compiled, inner
+
+
+def tree_nodes(releases: int) -> int:
+    """In how many nodes a user is at most: floor(log2 n) + 1 of n released prefixes.
+
+    >>> [tree_nodes(n) for n in (1, 2, 3, 4, 127, 128)]
+    [1, 2, 2, 3, 7, 8]
+    """
+    return releases.bit_length()
+
+
+@inner
+def grow_tree(t: int, fresh: Floats, above: Floats) -> int:
+    """Draws the one new node of prefix t = 1, 2, ...; returns the level of its total noise.
+
+    ``above`` (levels, cells) has, at the level of each bit of t that is set, the sum of the noise
+    of the nodes at that level and higher. The new node of prefix t is at the level of its lowest
+    bit: it takes the place of all nodes below, and the prefix's noise is its own plus what is at
+    the next higher bit. Every node's noise is drawn once.
+    """
+    level = 0
+    while (t >> level) & 1 == 0:
+        level += 1
+    higher = level + 1
+    while higher < above.shape[0] and (t >> higher) & 1 == 0:
+        higher += 1
+    for c in range(len(fresh)):
+        above[level, c] = fresh[c]
+        if higher < above.shape[0]:
+            above[level, c] += above[higher, c]
+    return level
+
+
+@compiled
+def prefixes(first: int, units: Floats, above: Floats, local: bool, out: Floats) -> None:
+    """Unit noise in the sums of ``first`` users, ``first`` + 1, ...; there is none of no user."""
+    row = 0
+    for i in range(len(out)):
+        if first + i == 0:
+            continue
+        level = 0
+        if local:
+            for c in range(above.shape[1]):
+                above[0, c] += units[row, c]
+        else:
+            level = grow_tree(first + i, units[row], above)
+        row += 1
+        for c in range(above.shape[1]):
+            out[i, c] = above[level, c]
+
+
+def symmetric_noise(upper: Floats, scale: float, off: float, shift: float) -> Floats:
+    """Symmetric matrices (..., d, d) of noise, and ``shift`` times the identity.
+
+    ``upper`` (..., d (d + 1) / 2) has unit noise of the upper triangle, row by row; off the
+    diagonal it is multiplied by ``off``: 1 as the papers print it, sqrt(1/2) for noise that is
+    isotropic in the Frobenius norm.
+    """
+    d = int(np.sqrt(2 * upper.shape[-1]))
+    rows, columns = np.triu_indices(d)
+    matrices = np.zeros((*upper.shape[:-1], d, d))
+    matrices[..., rows, columns] = scale * upper * np.where(rows == columns, 1.0, off)
+    matrices[..., columns, rows] = matrices[..., rows, columns]
+    matrices[..., range(d), range(d)] += shift
+    return matrices

@@ -1,0 +1,427 @@
+r"""Wang and Hegde: Q-learning with functional noise.
+
+Baoxiang Wang and Nidhi Hegde, Privacy-preserving Q-Learning with Functional Noise in Continuous
+Spaces, NeurIPS 2019 (arXiv:1901.10634). Algorithm 1, with sigma from the formula of Theorem 5.
+
+States in [0, 1], m actions. The relation is the paper's: two reward functions r and r' with
+|r - r'| <= eta everywhere (1 in the paper) are to look alike; transitions are public.
+
+``printed=True`` is Algorithm 1: a network whose every look is noisy and which itself is not. It has
+no guarantee at any sigma. ``printed=False`` is what the same idea needs to be private: the state
+*is* the released function F_a, of which nothing is known but its noisy values on a public grid,
+
+    F_(j+1),a = F_j,a - (alpha / B) sum_t 1{a_t = a} (F_j,a_t(s_t) - y_t) K(s_t, .) + g_j,a
+
+with a fresh path g_j,a of the Gaussian process of kernel sigma^2 K for every batch and action. Two
+reward functions move a batch's update by at most alpha eta in the norm of K's space, so T/B batches
+cost mu = alpha eta sqrt(T/B) / sigma. With ``protect="episode"`` a batch is some whole episodes,
+the unit is one user's rewards, and each user is in one batch: mu = alpha R / (U sigma), R the range
+of rewards and U the users of a batch.
+
+These are simulations: the loop sees raw rewards, as the pseudo-code does. They are not compiled:
+T is some thousand steps. ``docs/papers/wang_functional_2019.md`` has the paper's lines beside the
+code's.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from tacit.continuous.network_policy import NetworkPolicy, first_network
+from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
+from tacit.privacy.budget import Budget
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.functions.ou_path import bridge
+from tacit.privacy.noise import Noise
+from tacit.privacy.statistic import Floats
+
+if TYPE_CHECKING:
+    from tacit.continuous.world import BoxWorld
+
+ERRATA = (
+    "(2): weights of s- and s+ are swapped, d is printed negative; it is a variance (line 16)",
+    "line 11 prints t = jT/B + b for jB + b",
+    "lines 12 and 19: the noise is within the maximum; line 20: it is that of a_t",
+    "line 22 prints a step up, and B + 1 terms",
+    "the path is drawn at s_t too, not only at s_(t+1)",
+)
+"""Misprints without whose correction there is nothing to run."""
+
+WHY = (
+    "theta is carried and returned without noise, only looks at it are noisy: given the visited "
+    "states it discloses sums of rewards exactly"
+)
+"""Why Algorithm 1 has no guarantee, at any sigma."""
+
+
+class Setting(NamedTuple):
+    """Parameters of Algorithm 1 (line 2), with the paper's values (Appendix E.3)."""
+
+    T: int = 5000
+    B: int = 64
+    alpha: float = 3e-4
+    k: float = 2.3
+    L: float = 4.0
+    J: int | None = None  # T / B by default: new paths for every batch
+    discount: float = 0.9  # not stated
+    hidden: tuple[int, ...] = (16, 16)  # not stated
+
+    @property
+    def batches(self) -> int:
+        """T / B, whole."""
+        return self.T // self.B
+
+    @property
+    def v(self) -> float:
+        """4 alpha (k + 1) / B."""
+        return 4.0 * self.alpha * (self.k + 1.0) / self.B
+
+    @property
+    def beta(self) -> float:
+        """Of the kernel exp(-beta |x - y|): 1 / v."""
+        return 1.0 / self.v
+
+
+# Theorem 5.
+
+
+def theorem_5_sigma(epsilon: float, delta: float, setting: Setting = Setting()) -> float:  # noqa: B008
+    """Line 5 and Theorem 5: sqrt(2 (T/B) ln(e + eps / delta)) C / eps, C = (v^2 + v) L^2.
+
+    >>> [round(theorem_5_sigma(e, 5e-5, Setting(k=k)), 3) for e in (0.9, 0.45) for k in (2.3, 23)]
+    [0.043, 0.313, 0.083, 0.604]
+    """
+    C = (setting.v**2 + setting.v) * setting.L**2
+    ratio = setting.T / setting.B
+    return math.sqrt(2.0 * ratio * math.log(math.e + epsilon / delta)) * C / epsilon
+
+
+def proof_sigma(epsilon: float, delta: float, setting: Setting = Setting()) -> float:  # noqa: B008
+    """What the proof of Theorem 5 ends with: C within the root.
+
+    >>> [round(proof_sigma(0.9, 5e-5, Setting(k=k)), 2) for k in (2.3, 23)]
+    [1.37, 3.69]
+    """
+    C = (setting.v**2 + setting.v) * setting.L**2
+    return theorem_5_sigma(epsilon, delta, setting) / math.sqrt(C)
+
+
+def theorem_5_delta(sigma: float, delta: float, setting: Setting = Setting()) -> float:  # noqa: B008
+    """Theorem 5's delta + J exp(-(2k - 8.68 sqrt(beta) sigma)^2 / 2).
+
+    Nan where its side condition 2k > 8.68 sqrt(beta) sigma fails, as for the paper's parameters.
+
+    >>> theorem_5_delta(0.32, 5e-5, Setting(k=2.3)), theorem_5_delta(0.32, 5e-5, Setting(k=23))
+    (nan, nan)
+    """
+    room = 2.0 * setting.k - 8.68 * math.sqrt(setting.beta) * sigma
+    if room <= 0.0:
+        return math.nan
+    return delta + (setting.J or setting.batches) * math.exp(-(room**2) / 2.0)
+
+
+# The sample paths of all actions (Appendix A).
+
+
+class Paths:
+    """One path for each action, known where somebody looked: the lists g_a of Algorithm 1."""
+
+    def __init__(self, beta: float, sigma: float, actions: int, noise: Noise) -> None:
+        self.beta, self.sigma, self.noise, self.actions = beta, sigma, noise, actions
+        # Alg. 1, line 4.
+        self.states: list[float] = []
+        self.values: list[Floats] = []
+
+    def forget(self) -> None:
+        """Begins new paths."""
+        # Alg. 1, line 8.
+        self.states, self.values = [], []
+
+    def at(self, s: float) -> Floats:
+        """The values at s, (m,), drawn from their law given all that were drawn before."""
+        place = bisect_left(self.states, s)
+        if place < len(self.states) and self.states[place] == s:
+            return self.values[place]
+        # Alg. 1, line 14: all actions have the same points, so that one search is enough.
+        left = self.states[place - 1] if place > 0 else None
+        right = self.states[place] if place < len(self.states) else None
+        # Alg. 1, line 16: (2), corrected.
+        from_left, from_right, variance = bridge(self.beta, s, left, right)
+        value = self.sigma * math.sqrt(variance) * self.noise.normal((self.actions,))
+        if left is not None:
+            value = value + from_left * self.values[place - 1]
+        if right is not None:
+            value = value + from_right * self.values[place]
+        # Alg. 1, line 15; Alg. 1, line 17.
+        self.states.insert(place, s)
+        self.values.insert(place, value)
+        # Alg. 1, line 18.
+        return value
+
+
+class Network:
+    """Q_theta(s, a): a network of ReLU units, and its gradient."""
+
+    def __init__(self, layers: tuple[int, ...], rng: np.random.Generator) -> None:
+        self.layers, self.theta = np.array(layers, dtype=np.int64), first_network(rng, layers)
+
+    def __call__(self, states: Floats) -> Floats:
+        """Q at states (n,), as (n, m)."""
+        outputs: Floats = self._units(states)[-self.layers[-1] :].T
+        return outputs
+
+    def gradient(self, states: Floats, actions: list[int], errors: Floats) -> Floats:
+        """The sum of errors_t times the gradient of Q_theta(s_t, a_t)."""
+        from tacit.continuous.network_loops import backward
+
+        units = self._units(states)
+        deltas, gradient = np.zeros_like(units), np.zeros_like(self.theta)
+        deltas[len(units) - self.layers[-1] + np.array(actions), np.arange(len(states))] = errors
+        backward(self.theta, self.layers, units, deltas, gradient)
+        return gradient
+
+    def _units(self, states: Floats) -> Floats:
+        from tacit.continuous.network_loops import forward
+
+        units = np.zeros((int(self.layers.sum()), len(states)))
+        units[0] = states
+        forward(self.theta, self.layers, units)
+        return units
+
+
+class Walk:
+    """Users of a world, one step at a time; an episode follows on another."""
+
+    def __init__(self, world: BoxWorld, rng: np.random.Generator) -> None:
+        self.world, self.rng = world, rng
+        self.horizon, self.t, self.total = world.spec.horizon, 0, 0.0
+        self.returns: list[float] = []
+        self.state = float(rng.random())
+
+    def step(self, action: int) -> tuple[float, float]:
+        """The reward and the next state; a new user begins after the last step."""
+        from tacit.continuous.world_loops import move
+
+        there = np.array([[self.state]])
+        move(there, np.array([action]), self.rng.random(1))
+        reward, after = float(self.world.rewards(there)[0]), float(there[0, 0])
+        self.t, self.total, self.state = self.t + 1, self.total + reward, after
+        if self.t % self.horizon == 0:
+            self.returns.append(self.total)
+            self.total, self.state = 0.0, float(self.rng.random())
+        return reward, after
+
+
+def functional_q(
+    world: BoxWorld,
+    *,
+    epsilon: float,
+    delta: float,
+    setting: Setting = Setting(),  # noqa: B008
+    sigma: float | None = None,
+    eta: float = 1.0,
+    protect: Literal["reward function", "episode"] = "reward function",
+    grid: int = 50,
+    printed: bool = True,
+    seed: int = 0,
+) -> PaperResult:
+    """Algorithm 1, or what makes its idea private.
+
+    ``values`` of the result are the returns of the episodes, as in the paper's figures: what users
+    got, not expectations.
+
+    Args:
+        world: on [0, 1]: ``tacit.continuous.line()`` is the paper's.
+        epsilon: with ``delta``, the privacy target.
+        delta: see ``epsilon``.
+        setting: the parameters of line 2.
+        sigma: another noise than Theorem 5's (printed only); the paper reports 0.32 and 0.74.
+        eta: how far two reward functions are apart (corrected only).
+        protect: the reward function, or one user's rewards (corrected only).
+        grid: cells of the public grid (corrected only).
+        printed: Algorithm 1, which has no guarantee, or the function itself as the state.
+        seed: of the users, the network and the noise (that of a simulation).
+
+    >>> from tacit.continuous import line
+    >>> result = functional_q(line(), epsilon=0.9, delta=1e-4, setting=Setting(T=500))
+    >>> print(result.guarantee, round(result.constants["sigma"], 4))
+    None 0.0136
+    """
+    budget = Budget(epsilon, delta)
+    if world.spec.dimension != 1:
+        raise InvalidArgument("world must have states in [0, 1]")
+    steps = whole_number("setting.T", setting.T), whole_number("setting.B", setting.B)
+    if steps[1] > steps[0]:
+        raise InvalidArgument(f"setting.B must be at most T = {steps[0]}, got {steps[1]}")
+    if flag("printed", printed):
+        return _algorithm_1(world, budget, setting, sigma, seed)
+    if sigma is not None:
+        raise InvalidArgument("sigma must be None where printed is False: the budget says it")
+    of = one_of("protect", protect, ("reward function", "episode")), positive("eta", eta)
+    return _functional_state(world, budget, setting, *of, whole_number("grid", grid), seed)
+
+
+# Algorithm 1 as printed.
+
+
+def _algorithm_1(
+    world: BoxWorld, budget: Budget, setting: Setting, sigma: float | None, seed: int
+) -> PaperResult:
+    # Alg. 1, line 1; Alg. 1, line 2.
+    m, B, alpha = world.spec.actions, setting.B, setting.alpha
+    rng = np.random.default_rng([seed, 1])
+    Q = Network((1, *setting.hidden, m), rng)
+    # Alg. 1, line 5; half of delta is for the paths, as in Appendix E.3.
+    if sigma is None:
+        sigma = theorem_5_sigma(budget.epsilon, budget.delta / 2.0, setting)
+    sigma = checked_number("sigma", sigma, "at least 0", lambda s: s >= 0)
+    g, walk = Paths(setting.beta, sigma, m, Noise(seed)), Walk(world, rng)
+    every = max(1, round(setting.batches / (setting.J or setting.batches)))
+    estimates: list[float] = []
+    # Alg. 1, line 6.
+    for j in range(setting.batches):
+        # Alg. 1, line 7; Alg. 1, line 9.
+        if j % every == 0:
+            g.forget()
+        states, actions, errors = np.empty(B), [], np.empty(B)
+        # Alg. 1, line 10; Alg. 1, line 11: t is j B + b.
+        for b in range(B):
+            s = walk.state
+            # Alg. 1, line 12.
+            noisy = Q(np.array([s]))[0] + g.at(s)
+            a = int(np.argmax(noisy))
+            if walk.t % walk.horizon == 0:
+                estimates.append(float(noisy.max()))
+            # Alg. 1, line 13.
+            r, after = walk.step(a)
+            # Alg. 1, line 19.
+            y = r + setting.discount * float((Q(np.array([after]))[0] + g.at(after)).max())
+            # Alg. 1, line 20: the derivative of l_t by Q_theta(s_t, a_t).
+            states[b], errors[b] = s, noisy[a] - y
+            actions.append(a)
+        # Alg. 1, line 21; Alg. 1, line 22.
+        Q.theta -= alpha / B * Q.gradient(states, actions, errors)
+    # Alg. 1, line 23; Alg. 1, line 24; Alg. 1, line 3: what is returned has no noise.
+    policy = NetworkPolicy.of(Q.theta, tuple(Q.layers.tolist()))
+    named = {"sigma": sigma, "beta": setting.beta, "batches": float(setting.batches)}
+    claim = f"{budget} for two reward functions at most 1 apart"
+    return _result("Algorithm 1", world, walk, estimates, policy, Proof(claim, None, WHY), named)
+
+
+# What makes the idea private.
+
+
+class GridFunction:
+    """F_a on a public grid over [0, 1], linear in between: all that is ever released."""
+
+    def __init__(self, cells: int, actions: int, beta: float) -> None:
+        self.points = np.linspace(0.0, 1.0, cells + 1)
+        self.beta, self.values = beta, np.zeros((actions, cells + 1))
+        gaps = np.exp(-beta * np.diff(self.points))
+        self._keep, self._add = gaps, np.sqrt(-np.expm1(2.0 * np.log(gaps)))
+
+    def __call__(self, s: float) -> Floats:
+        """F at s, (m,)."""
+        return np.array([np.interp(s, self.points, row) for row in self.values])
+
+    def kernel(self, s: float) -> Floats:
+        """K(s, .) on the grid."""
+        values: Floats = np.exp(-self.beta * np.abs(self.points - s))
+        return values
+
+    def path(self, units: Floats) -> Floats:
+        """A path of the process on the grid, (m, cells + 1), from unit normals."""
+        path = units.copy()
+        for i in range(1, path.shape[1]):
+            path[:, i] = self._keep[i - 1] * path[:, i - 1] + self._add[i - 1] * units[:, i]
+        return path
+
+
+def functional_update(
+    F: GridFunction,
+    steps: list[tuple[float, int, float, float]],
+    alpha: float,
+    discount: float,
+) -> Floats:
+    """What a batch of (s, a, r, s_next) adds to F before its noise, (m, cells + 1)."""
+    change = np.zeros_like(F.values)
+    for s, a, r, after in steps:
+        y = r + discount * float(F(after).max())
+        change[a] -= alpha / len(steps) * (float(F(s)[a]) - y) * F.kernel(s)
+    return change
+
+
+def _functional_state(
+    world: BoxWorld,
+    budget: Budget,
+    setting: Setting,
+    protect: str,
+    eta: float,
+    grid: int,
+    seed: int,
+) -> PaperResult:
+    m, H, alpha = world.spec.actions, world.spec.horizon, setting.alpha
+    low, high = world.spec.reward_range
+    if protect == "episode":
+        users = max(1, round(setting.B / H))
+        size, batches = users * H, setting.T // (users * H)
+        distance, unit = alpha * (high - low) / users, _EPISODE
+    else:
+        size, batches = setting.B, setting.batches
+        distance, unit = alpha * eta * math.sqrt(batches), f"{_FUNCTION} {eta:g} apart"
+    if batches < 1:
+        raise InvalidArgument(f"setting.T must be at least {size}, got {setting.T}")
+    sigma = distance / budget.mu
+    rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
+    F, walk = GridFunction(grid, m, 1.0), Walk(world, rng)
+    estimates: list[float] = []
+    for _ in range(batches):
+        steps = []
+        for _ in range(size):
+            s = walk.state
+            known = F(s)
+            if walk.t % H == 0:
+                estimates.append(float(known.max()))
+            a = int(rng.choice(np.flatnonzero(known == known.max())))
+            r, after = walk.step(a)
+            # The bound on the reward is enforced, for any input.
+            steps.append((s, a, min(max(r, low), high), after))
+        change = functional_update(F, steps, alpha, setting.discount)
+        F.values = F.values + change + sigma * F.path(noise.normal(F.values.shape))
+    proof = gaussian_proof(
+        budget.mu,
+        budget.delta,
+        batches,
+        f"{budget} for two reward functions at most 1 apart",
+        mechanism="functional Gaussian noise on the state",
+        unit=unit,
+        epsilon=budget.epsilon,
+        reason="only the noised function is carried, looked at and returned",
+    )
+    named = {"sigma": sigma, "beta": F.beta, "batches": float(batches)}
+    return _result("functional state", world, walk, estimates, F, proof, named)
+
+
+_EPISODE = "one user's rewards; states and actions are public"
+_FUNCTION = "the reward function; two are at most"
+
+
+def _result(
+    name: str,
+    world: BoxWorld,
+    walk: Walk,
+    estimates: list[float],
+    policy: NetworkPolicy | GridFunction,
+    proof: Proof,
+    constants: dict[str, float],
+) -> PaperResult:
+    """The episodes that came to an end."""
+    values = np.array(walk.returns)
+    first = np.array(estimates[: len(values)])
+    printed, best = proof.guarantee is None, world.optimal_value
+    return PaperResult(name, printed, best, values, first, policy, proof, constants, ERRATA)

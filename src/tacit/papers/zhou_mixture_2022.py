@@ -1,0 +1,500 @@
+r"""Zhou: private reinforcement learning in linear mixture MDPs.
+
+Xingyu Zhou, Differentially Private Reinforcement Learning with Linear Function Approximation, Proc.
+ACM Meas. Anal. Comput. Syst. 6(1), 2022. LinOpt-VI-Reg (Algorithm 1) and LinOpt-PO-Reg (Algorithm
+2) with any REGULARIZER: the paper's PRIVATIZER of four binary counters, which makes them
+Private-LinOpt-VI and Private-LinOpt-PO; its local form (Remark 6.9); a fixed ridge, which is not
+private; or your own.
+
+K episodes, H steps, P_h(s' | s, a) = <psi(s' | s, a), theta_p>, d1 weights; mean rewards
+<varphi(s, a), theta_r>, d2 weights. Where a world's rewards are known and have no features, varphi
+is the mean reward itself, and its one weight is estimated as the paper does.
+
+These are simulations: the loop sees raw trajectories, as the pseudo-code does; what it plans with
+is what its REGULARIZER makes of them. ``docs/papers/zhou_mixture_2022.md`` has the paper's lines
+beside the code's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from tacit.finite.policy import Policy
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
+from tacit.papers.finite_loops import (
+    Users,
+    cholesky,
+    dot,
+    inverse_norm,
+    mirror_step,
+    policy_value,
+    roll_out_one,
+    solved,
+    uniform_over_best,
+    users_of,
+)
+from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
+from tacit.papers.widths import operator_width, vector_width
+from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
+from tacit.privacy.budget import Budget
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.noise import Noise
+
+if TYPE_CHECKING:
+    from tacit.mixture.world import MixtureWorld
+
+ERRATA = (
+    "phi_h^k(s_h^j, a_h^j) in the sums over users j is phi_h^j, as in the P-sums of Section 6.1",
+    "line 1: Lambda^1 = 0 has no inverse; it is the shift 2 Sigma I",
+    "Section 5: varphi' theta_p is varphi' theta_r",
+    "Theorem 6.5: the second nu_p is nu_r",
+)
+"""Misprints without whose correction there is nothing to run."""
+
+
+class Level(NamedTuple):
+    """Assumption 2 for one of the two regressions: lambda_min <= Z <= lambda_max, |z| <= nu."""
+
+    lambda_min: float
+    lambda_max: float
+    nu: float
+
+
+class Regularizers(NamedTuple):
+    """What is added to the sums of some episodes, one after another."""
+
+    Zp: Floats  # (n, H, d1, d1)
+    zp: Floats  # (n, H, d1)
+    Zr: Floats  # (n, H, d2, d2)
+    zr: Floats  # (n, H, d2)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a REGULARIZER is made for."""
+
+    episodes: int  # K
+    horizon: int  # H
+    d1: int
+    d2: int
+    epsilon: float
+    delta: float
+    failure: float  # alpha of the paper
+    printed: bool
+    noise: Noise = field(repr=False)
+
+    @property
+    def norm(self) -> float:
+        """sqrt(d1) H, which bounds phi by Assumption 1."""
+        return math.sqrt(self.d1) * self.horizon
+
+
+class Regularizer(Protocol):
+    """The paper's REGULARIZER: bring your own, made from :class:`Sizes`.
+
+    Attributes:
+        p: constants of Assumption 2 for transitions.
+        r: the same for rewards.
+        proof: what is proven about its privacy.
+    """
+
+    p: Level
+    r: Level
+    proof: Proof
+
+    def regularize(self, first: int, n: int) -> Regularizers:
+        """Z and z of episodes first + 1 to first + n, the sums of ``first`` users and more."""
+
+
+Make = Callable[[Sizes], Regularizer]
+
+
+class Ridge:
+    """Z = lambda I and z = 0: what is not private."""
+
+    def __init__(self, sizes: Sizes, ridge: float = 1.0) -> None:
+        self.sizes, self.p, self.r = sizes, Level(ridge, ridge, 0.0), Level(ridge, ridge, 0.0)
+        self.proof = Proof("none", None, "no noise was added")
+
+    def regularize(self, first: int, n: int) -> Regularizers:
+        """The same for every episode."""
+        H, d1, d2 = self.sizes.horizon, self.sizes.d1, self.sizes.d2
+        Zp, Zr = (np.tile(self.p.lambda_min * np.eye(d), (n, H, 1, 1)) for d in (d1, d2))
+        return Regularizers(Zp, np.zeros((n, H, d1)), Zr, np.zeros((n, H, d2)))
+
+
+class Counters:
+    """Section 6.1, the PRIVATIZER: noise of four counters per step, and a shift.
+
+    As printed: standard deviations (H Delta / eps) sqrt(32 m ln(4H / delta)) on every node, on the
+    whole upper triangle of Gram matrices, with Delta = d1 H^2, sqrt(d1) H^2, 1, 1 and m =
+    ceil(log2 K). All four counters of all steps together cost mu^2 = 9 H m / t^2, t the multiplier
+    of Delta: per step and pair of counters the squared distance of two users is 4.5 Delta^2.
+    Corrected: t = sqrt(9 H m) / mu, halved variances off the diagonal, and Sigma from the bound for
+    such noise. ``local``: each device adds its own noise to its report, t = sqrt(9 H) / mu, and
+    sums have that of all reports (Remark 6.9, which prints no noise).
+    """
+
+    def __init__(self, sizes: Sizes, local: bool = False) -> None:
+        if local and sizes.printed:
+            raise InvalidArgument("printed must be False: Remark 6.9 prints no local noise")
+        K, H, d1, d2 = sizes.episodes, sizes.horizon, sizes.d1, sizes.d2
+        self.sizes, self.local, self.nodes = sizes, local, tree_nodes(max(1, K - 1))
+        terms, budget = K if local else self.nodes, Budget(sizes.epsilon, sizes.delta)
+        if sizes.printed:
+            t = H / sizes.epsilon * math.sqrt(32.0 * self.nodes * math.log(4.0 * H / sizes.delta))
+            log_term = math.log(8.0 * K * H / sizes.failure)
+            widths = [4.0 * math.sqrt(d) + math.sqrt(8.0 * log_term) for d in (max(d1, d2), d2)]
+            failure = sizes.failure
+        else:
+            t = math.sqrt(9.0 * H * (1 if local else self.nodes)) / budget.mu
+            failure = sizes.failure / 3.0
+            widths = [operator_width(d, failure / (4.0 * K * H)) for d in (d1, d2)]
+        # Standard deviations of the nodes of Gram matrices and vectors, for p and for r.
+        self.scales = (t * sizes.norm**2, t * sizes.norm * H), (t, t)
+        self.off = 1.0 if sizes.printed else math.sqrt(0.5)
+        levels = []
+        for (gram, vector), width, d in zip(self.scales, widths, (d1, d2), strict=True):
+            shift = gram * math.sqrt(terms) * width
+            length = vector * math.sqrt(terms) * vector_width(d, failure / (4.0 * K * H))
+            levels.append(Level(shift, 3.0 * shift, length / math.sqrt(shift)))
+        self.p, self.r = levels
+        self.parts = [d1 * (d1 + 1) // 2, d1, d2 * (d2 + 1) // 2, d2]
+        self.above = np.zeros((1 if local else tree_nodes(K), H * sum(self.parts)))
+        self.proof = gaussian_proof(
+            math.sqrt(9.0 * H * self.nodes) / t if sizes.printed else budget.mu,
+            sizes.delta,
+            1 if local else max(1, K - 1),
+            f"O{budget}-JDP" if sizes.printed else "nothing more precise than O(eps, delta)",
+            model="local" if local else "joint",
+            mechanism="reports" if local else "binary trees, Gaussian noise",
+            epsilon=None if sizes.printed else sizes.epsilon,
+            reason="all steps and counters of a user are accounted for together",
+        )
+
+    def regularize(self, first: int, n: int) -> Regularizers:
+        """Noise of the nodes that cover [1, k - 1], with the shift 2 Sigma I."""
+        H = self.sizes.horizon
+        total = np.zeros((n, self.above.shape[1]))
+        units = self.sizes.noise.normal((n - (first == 0), self.above.shape[1]))
+        prefixes(first, units, self.above, self.local, total)
+        gram_p, zp, gram_r, zr = np.split(
+            total.reshape(n, H, -1), np.cumsum(self.parts)[:-1].tolist(), axis=2
+        )
+        (sp, vp), (sr, vr) = self.scales
+        Zp = symmetric_noise(gram_p, sp, self.off, 2.0 * self.p.lambda_min)
+        Zr = symmetric_noise(gram_r, sr, self.off, 2.0 * self.r.lambda_min)
+        return Regularizers(Zp, vp * zp, Zr, vr * zr)
+
+
+def private(sizes: Sizes) -> Counters:
+    """The paper's PRIVATIZER (Definitions 6.2 and 6.3)."""
+    return Counters(sizes)
+
+
+def local(sizes: Sizes) -> Counters:
+    """The same on every device (Remark 6.9)."""
+    return Counters(sizes, local=True)
+
+
+REGULARIZERS: dict[str, Make] = {"private": private, "local": local, "ridge": Ridge}
+
+
+# Algorithms 1 and 2.
+
+
+def lin_opt_vi(
+    world: MixtureWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float,
+    regularizer: str | Make = "private",
+    failure: float = 0.1,
+    printed: bool = True,
+    seed: int = 0,
+) -> PaperResult:
+    """Algorithm 1, LinOpt-VI-Reg; Private-LinOpt-VI with ``regularizer="private"``.
+
+    Args:
+        world: a linear mixture MDP.
+        episodes: K.
+        epsilon: with ``delta``, the privacy level.
+        delta: see ``epsilon``.
+        regularizer: "private", "local", "ridge" (not private), or what makes a
+            :class:`Regularizer` from :class:`Sizes`.
+        failure: the paper's alpha.
+        printed: the paper's constants, or those that are proven.
+        seed: of the users, and of the noise (that of a simulation).
+
+    >>> from tacit.mixture import hard_mixture
+    >>> result = lin_opt_vi(hard_mixture(), episodes=200, epsilon=1.0, delta=1e-6)
+    >>> result.algorithm, round(result.guarantee.epsilon, 3)
+    ('LinOpt-VI-Reg', 0.199)
+    """
+    levels = epsilon, delta, failure
+    return _run("LinOpt-VI-Reg", world, episodes, levels, regularizer, printed, seed, None)
+
+
+def lin_opt_po(
+    world: MixtureWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float,
+    regularizer: str | Make = "private",
+    failure: float = 0.1,
+    eta: float | None = None,
+    printed: bool = True,
+    seed: int = 0,
+) -> PaperResult:
+    """Algorithm 2, LinOpt-PO-Reg; arguments as in :func:`lin_opt_vi`.
+
+    ``eta`` is sqrt(2 log A / (H^2 K)) by default, as in the proof of Theorem 5.1.
+    """
+    levels = epsilon, delta, failure
+    H, A = world.model.horizon, world.model.actions
+    if eta is None:
+        eta = math.sqrt(2.0 * math.log(A) / (H**2 * whole_number("episodes", episodes)))
+    step = positive("eta", eta)
+    return _run("LinOpt-PO-Reg", world, episodes, levels, regularizer, printed, seed, step)
+
+
+class Work(NamedTuple):
+    """What the loops below write to, over and over."""
+
+    psi: Floats  # (S, A, d1, S)
+    varphi: Floats  # (S, A, d2)
+    Gp: Floats  # sums over users: (H, d1, d1)
+    gp: Floats  # (H, d1)
+    Gr: Floats  # (H, d2, d2)
+    gr: Floats  # (H, d2)
+    phi: Floats  # phi_h^k(s, a), (H, S, A, d1)
+    theta: Floats  # theta_p and theta_r, (2, d), d the larger of d1 and d2
+    matrix: Floats  # Lambda and its factor, (2, d, d)
+    logits: Floats  # eta sum_j Q^j, (H, S, A), of Algorithm 2
+    pi: Floats  # (H, S, A)
+    choices: Floats  # the same, added up over actions
+    Q: Floats  # (H, S, A)
+    V: Floats  # (H + 1, S)
+    true: Floats  # (H + 1, S)
+    states: Ints  # (1, H + 1)
+    actions: Ints  # (1, H)
+    rewards: Floats  # (1, H)
+    buffer: Floats  # (d,)
+    curves: Floats  # true values and estimates, (2, K)
+
+
+class Constants(NamedTuple):
+    """Lemma 3.1's radii, and the step size, 0 for Algorithm 1."""
+
+    beta_p: float
+    beta_r: float
+    eta: float
+
+
+@inner
+def _estimate(G: Floats, Z: Floats, g: Floats, z: Floats, work: Work, which: int) -> float:
+    """Solves Lambda theta = u for a step; the factor of Lambda stays in ``work.matrix[1]``."""
+    d = len(g)
+    for i in range(d):
+        for j in range(d):
+            work.matrix[0, i, j] = G[i, j] + Z[i, j]
+        work.theta[which, i] = g[i] + z[i]
+    log_det = cholesky(work.matrix[0, :d, :d], 1e-9, work.matrix[1, :d, :d])
+    solved(work.matrix[1, :d, :d], work.theta[which, :d])
+    return log_det
+
+
+@inner
+def _plan(i: int, add: Regularizers, of: Constants, work: Work) -> None:
+    """Q and V of one episode: lines 3 to 11 of Algorithm 1, 4 to 12 of Algorithm 2."""
+    H, S, A, d1 = work.phi.shape
+    d2 = work.varphi.shape[2]
+    # Alg. 1, line 3; Alg. 2, line 4.
+    for s in range(S):
+        work.V[H, s] = 0.0
+    # Alg. 1, line 4; Alg. 2, line 5. Here h counts from 0, so H - h + 1 is H - h.
+    for h in range(H - 1, -1, -1):
+        # Alg. 1, line 6; Alg. 2, line 7.
+        _estimate(work.Gr[h], add.Zr[i, h], work.gr[h], add.zr[i, h], work, 1)
+        for s in range(S):
+            for a in range(A):
+                x = work.varphi[s, a]
+                # Alg. 1, line 9; Alg. 2, line 10.
+                bonus = of.beta_r * inverse_norm(work.matrix[1, :d2, :d2], x, work.buffer)
+                work.Q[h, s, a] = dot(work.theta[1, :d2], x) + bonus
+        # Alg. 1, line 5; Alg. 2, line 6.
+        _estimate(work.Gp[h], add.Zp[i, h], work.gp[h], add.zp[i, h], work, 0)
+        for s in range(S):
+            best, mean = 0.0, 0.0
+            for a in range(A):
+                x = work.phi[h, s, a]
+                # Alg. 1, line 7; Alg. 2, line 8.
+                for j in range(d1):
+                    x[j] = dot(work.psi[s, a, j], work.V[h + 1])
+                # Alg. 1, line 8; Alg. 2, line 9.
+                bonus = of.beta_p * inverse_norm(work.matrix[1, :d1, :d1], x, work.buffer)
+                # Alg. 1, line 10; Alg. 2, line 11.
+                total = work.Q[h, s, a] + dot(work.theta[0, :d1], x) + bonus
+                work.Q[h, s, a] = max(0.0, min(float(H - h), total))
+                best = max(best, work.Q[h, s, a])
+                mean += work.Q[h, s, a] * work.pi[h, s, a]
+            # Alg. 1, line 11; Alg. 2, line 12.
+            work.V[h, s] = best if of.eta == 0.0 else mean
+
+
+@inner
+def _insert(work: Work) -> None:
+    """A user's terms of the sums; rewards are cut to [0, 1], and V is in [0, H] by its making."""
+    d1, d2 = work.phi.shape[3], work.varphi.shape[2]
+    for h in range(work.actions.shape[1]):
+        s, a, after = work.states[0, h], work.actions[0, h], work.states[0, h + 1]
+        x, y = work.phi[h, s, a], work.varphi[s, a]
+        reward = min(1.0, max(0.0, work.rewards[0, h]))
+        for i in range(d1):
+            work.gp[h, i] += x[i] * work.V[h + 1, after]
+            for j in range(d1):
+                work.Gp[h, i, j] += x[i] * x[j]
+        for i in range(d2):
+            work.gr[h, i] += y[i] * reward
+            for j in range(d2):
+                work.Gr[h, i, j] += y[i] * y[j]
+
+
+@compiled
+def _learn(
+    first: int, rng: np.random.Generator, users: Users, add: Regularizers, of: Constants, work: Work
+) -> None:
+    """Episodes first + 1, first + 2, ..., with what the REGULARIZER adds to their sums."""
+    # Alg. 1, line 2; Alg. 2, line 3.
+    for i in range(len(add.zp)):
+        _plan(i, add, of, work)
+        # Alg. 1, line 12.
+        if of.eta == 0.0:
+            uniform_over_best(work.Q, work.pi, work.choices)
+        work.curves[0, first + i] = policy_value(users, work.pi, work.true)
+        estimate = 0.0
+        for s in range(len(users.first)):
+            estimate += users.first[s] * work.V[0, s]
+        work.curves[1, first + i] = estimate
+        # Alg. 1, line 13; Alg. 2, line 13.
+        out = work.states, work.actions, work.rewards
+        roll_out_one(rng, users, False, work.states, work.choices, *out)
+        # Alg. 1, line 14; Alg. 2, line 14: the REGULARIZER adds Z and z to these.
+        _insert(work)
+        # Alg. 2, line 15.
+        if of.eta > 0.0:
+            mirror_step(of.eta, work.Q, work.logits, work.pi, work.choices)
+
+
+_CHUNK = 64  # episodes whose noise is drawn at once
+
+
+def radii(sizes: Sizes, p: Level, r: Level) -> tuple[float, float]:
+    """Lemma 3.1: beta_p and beta_r; with K |phi|^2 / d1 where the paper prints K H^2.
+
+    The lemma holds with 1 - 3 alpha; corrected radii are for a third of it.
+    """
+    K, H, d1, d2 = sizes.episodes, sizes.horizon, sizes.d1, sizes.d2
+    log_term = 2.0 * math.log(H / (sizes.failure if sizes.printed else sizes.failure / 3.0))
+    length = H**2 if sizes.printed else sizes.norm**2 / d1
+    spread_p = d1 * math.log(1.0 + K * length / p.lambda_min)
+    spread_r = d2 * math.log(1.0 + K / (d2 * r.lambda_min))
+    beta_p = H / 2.0 * math.sqrt(log_term + spread_p) + math.sqrt(d1 * p.lambda_max) + p.nu
+    beta_r = math.sqrt(log_term + spread_r) / 2.0 + math.sqrt(d2 * r.lambda_max) + r.nu
+    return beta_p, beta_r
+
+
+def _features(world: MixtureWorld) -> tuple[Floats, Floats]:
+    """Features psi and varphi, if the world is as Assumption 1 has it."""
+    psi = np.array(world.transition_features, dtype=np.float64, order="C")
+    varphi, weights = world.reward_features, world.reward_weights
+    if varphi is None or weights is None:
+        if len(world.rewards) > 1:
+            raise InvalidArgument("a world whose rewards depend on the step needs reward_features")
+        varphi, weights = np.array(world.rewards[0])[..., np.newaxis], np.ones((1, 1))
+    d1, d2 = psi.shape[2], varphi.shape[2]
+    # phi_i is between sums of the negative and of the positive parts of psi_i, times H.
+    ends = np.maximum(np.maximum(psi, 0.0).sum(axis=3), np.maximum(-psi, 0.0).sum(axis=3))
+    bounds = (
+        ("|phi| <= sqrt(d1) H", np.linalg.norm(ends, axis=2).max(), math.sqrt(d1)),
+        ("|theta_p| <= sqrt(d1)", np.linalg.norm(world.weights, axis=1).max(), math.sqrt(d1)),
+        ("|varphi| <= 1", np.linalg.norm(varphi, axis=2).max(), 1.0),
+        ("|theta_r| <= sqrt(d2)", np.linalg.norm(weights, axis=1).max(), math.sqrt(d2)),
+    )
+    for words, value, bound in bounds:
+        if value > bound * (1.0 + 1e-9):
+            raise InvalidArgument(f"world must have {words} (Assumption 1), got {value:.6g}")
+    return psi, np.array(varphi, dtype=np.float64, order="C")
+
+
+def _run(
+    name: str,
+    world: MixtureWorld,
+    episodes: int,
+    levels: tuple[float, float, float],
+    regularizer: str | Make,
+    printed: bool,
+    seed: int,
+    eta: float | None,
+) -> PaperResult:
+    psi, varphi = _features(world)
+    d1 = psi.shape[2]
+    K, H, d2 = whole_number("episodes", episodes, most=10**8), world.model.horizon, varphi.shape[2]
+    budget, failure = Budget(*levels[:2]), levels[2]
+    failure = checked_number("failure", failure, "above 0 and at most 1", lambda f: 0 < f <= 1)
+    source, printed = Noise(seed), flag("printed", printed)
+    sizes = Sizes(K, H, d1, d2, budget.epsilon, budget.delta, failure, printed, source)
+    if not callable(regularizer):
+        regularizer = REGULARIZERS[one_of("regularizer", regularizer, list(REGULARIZERS))]
+    made = regularizer(sizes)
+    of = Constants(*radii(sizes, made.p, made.r), eta or 0.0)
+    work = _work(K, H, psi, varphi)
+    rng, users = np.random.default_rng([seed, 1]), users_of(world.model)
+    for first in range(0, K, _CHUNK):
+        given = made.regularize(first, min(_CHUNK, K - first))
+        add = Regularizers(*(np.array(part, dtype=np.float64, order="C") for part in given))
+        _learn(first, rng, users, add, of, work)
+    values, estimates = work.curves
+    last, best = Policy.stochastic(work.pi), world.optimal_value
+    named = {"lambda_p": made.p.lambda_min, "lambda_r": made.r.lambda_min, "nu_p": made.p.nu}
+    constants = of._asdict() | named | {"nu_r": made.r.nu}
+    return PaperResult(name, printed, best, values, estimates, last, made.proof, constants, ERRATA)
+
+
+def _work(K: int, H: int, psi: Floats, varphi: Floats) -> Work:
+    S, A, d1, _ = psi.shape
+    d2, table = varphi.shape[2], (H, S, A)
+    d = max(d1, d2)
+    # Alg. 2, line 2.
+    pi, sums = np.full(table, 1.0 / A), np.arange(1.0, A + 1.0) / A
+    return Work(
+        psi,
+        varphi,
+        # Alg. 1, line 1; Alg. 2, line 1.
+        np.zeros((H, d1, d1)),
+        np.zeros((H, d1)),
+        np.zeros((H, d2, d2)),
+        np.zeros((H, d2)),
+        np.zeros((*table, d1)),
+        np.zeros((2, d)),
+        np.zeros((2, d, d)),
+        np.zeros(table),
+        pi,
+        np.broadcast_to(sums, table).copy(),
+        np.zeros(table),
+        np.zeros((H + 1, S)),
+        np.zeros((H + 1, S)),
+        np.zeros((1, H + 1), dtype=np.int64),
+        np.zeros((1, H), dtype=np.int64),
+        np.zeros((1, H)),
+        np.zeros(d),
+        np.empty((2, K)),
+    )

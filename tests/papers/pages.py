@@ -1,0 +1,63 @@
+"""Which line of a paper is which line of the code, for the pages of docs/papers.
+
+``python -m tests.papers.pages`` writes the tables again.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tacit import papers
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "papers"
+SOURCES = ROOT / "src" / "tacit" / "papers"
+NAMES = papers.__all__
+
+_ANCHOR = re.compile(r"(Alg\. \d+|Sec\. [\d.]+\d), lines? (\d+)(?: to (\d+))?")
+_START, _END = "<!-- lines of the paper -->", "<!-- end of lines -->"
+
+
+def anchors(name: str) -> dict[tuple[str, int], int]:
+    """The first line of the code, counted from 1, that names a line of an algorithm."""
+    found: dict[tuple[str, int], int] = {}
+    for number, line in enumerate((SOURCES / f"{name}.py").read_text().splitlines(), 1):
+        for algorithm, first, last in _ANCHOR.findall(line):
+            for of_paper in range(int(first), int(last or first) + 1):
+                found.setdefault((algorithm, of_paper), number)
+    return found
+
+
+def table(name: str) -> str:
+    """The table of a page."""
+    source = (SOURCES / f"{name}.py").read_text().splitlines()
+    rows = ["| in the paper | in the file | there |", "|---|---|---|"]
+    for (algorithm, of_paper), number in sorted(anchors(name).items()):
+        words = algorithm.replace("Alg.", "Algorithm").replace("Sec.", "Section")
+        rows.append(f"| {words}, line {of_paper} | {number} | {_code(source, number)} |")
+    return "\n".join(rows)
+
+
+def _code(source: list[str], number: int) -> str:
+    """The first code at or after a line, for readers of the table."""
+    at = number - 1
+    if '"""' in source[at]:  # a function of its own: what stands above its docstring
+        while not source[at].startswith("def "):
+            at -= 1
+    while source[at].lstrip().startswith("#"):
+        at += 1
+    return f"`{source[at].strip()}`".replace("|", "\\|")
+
+
+def written(page: str, name: str) -> str:
+    """A page with its table as it should be."""
+    before, _, rest = page.partition(_START)
+    _, _, after = rest.partition(_END)
+    return f"{before}{_START}\n{table(name)}\n{_END}{after}"
+
+
+if __name__ == "__main__":
+    for each in NAMES:
+        path = PAGES / f"{each}.md"
+        path.write_text(written(path.read_text(), each))

@@ -1,0 +1,77 @@
+"""What the theorems promise: their expressions, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tacit.papers.bounds import Question, promises
+from tacit.privacy.errors import InvalidArgument
+
+K, H, S, A, D, EPS, DELTA, FAIL = 10_000, 5, 4, 3, 6, 2.0, 1e-5, 0.1
+
+
+def by_name(**changed) -> dict[str, tuple[float | None, float | None]]:
+    asked = {"episodes": K, "horizon": H, "states": S, "actions": A, "dimension": D}
+    asked |= {"epsilon": EPS, "delta": DELTA, "failure": FAIL} | changed
+    return {p.theorem: (p.printed, p.corrected) for p in promises(Question(**asked))}
+
+
+def test_printed_tabular_theorems() -> None:
+    found, T = by_name(), K * H
+    log_k = math.log2(K)
+    for model, root in (("joint", math.sqrt(8 * log_k**3)), ("local", math.sqrt(8 * K))):
+        E1 = 3 * H / EPS * root * math.sqrt(math.log(6 * S * A * T / FAIL))
+        E2 = 3 * H / EPS * root * math.sqrt(math.log(6 * S**2 * A * T / FAIL))
+        po = math.sqrt(S**2 * A * H**3 * T) + math.sqrt(S**3 * A**2 * H**4)
+        po += E2 * S**2 * A * H**2 + E1 * S * A * H**2
+        vi = math.sqrt(S * A * H**3 * T) + S**2 * A * H**3 + S**2 * A * H**2 * (E1 + E2)
+        assert found[f"Theorem 1, PRIVATE-UCB-PO, {model}"][0] == pytest.approx(po)
+        assert found[f"Theorem 2, PRIVATE-UCB-VI, {model}"][0] == pytest.approx(vi)
+
+
+def test_printed_mixture_theorems() -> None:
+    found, T, m = by_name(), K * H, 14
+    t = H / EPS * math.sqrt(32 * m * math.log(4 * H / DELTA))
+    width = math.sqrt(m) * (4 * math.sqrt(D) + math.sqrt(8 * math.log(8 * K * H / FAIL)))
+    Sp, Sr = t * D * H**2 * width, t * width
+    length = math.sqrt(D) + math.sqrt(2 * math.log(4 * K * H / FAIL))
+    nu = max(t * math.sqrt(D) * H**2 * math.sqrt(m / Sp) * length, t * math.sqrt(m / Sr) * length)
+    kappa = math.log(1 + K * H**2 / Sr)
+    value = math.sqrt(T * H**3) * (math.log(H / FAIL) + D * kappa)
+    value += math.sqrt(T * H * D * kappa) * (math.sqrt(D * 3 * Sp) + nu)
+    assert found["Theorem 4.1, LinOpt-VI"][0] == pytest.approx(value)
+    mirror = math.sqrt(T * H**3 * math.log(A))
+    assert found["Theorem 5.1, LinOpt-PO"][0] == pytest.approx(value + mirror)
+
+
+def test_corrected_constants_promise_more_for_the_same_budget() -> None:
+    found = by_name()
+    for theorem, (printed, corrected) in found.items():
+        assert printed is not None
+        if theorem.startswith("Theorem 3.2"):
+            assert corrected is None
+            private = H**4.5 * D ** (7 / 6) * math.sqrt(K) * math.log(1 / DELTA) / EPS
+            assert printed == pytest.approx(D * math.sqrt(H**3 * K) + private)
+        elif theorem.startswith("Proposition 10"):
+            assert corrected is not None
+            assert corrected > printed, "what is false promised too much"
+        elif theorem.endswith("joint") or "LinOpt" in theorem:
+            # Elsewhere smaller noise has a larger logarithm, or local privacy costs what it costs.
+            assert corrected is not None
+            assert corrected < printed
+    # A larger budget promises more, always.
+    for theorem, values in by_name(epsilon=10.0).items():
+        for before, after in zip(found[theorem], values, strict=True):
+            assert (before is None) == (after is None)
+            assert before is None or after is None or after < before
+
+
+def test_sizes_are_checked() -> None:
+    with pytest.raises(InvalidArgument, match="horizon"):
+        by_name(horizon=0)
+    with pytest.raises(InvalidArgument, match="delta"):
+        by_name(delta=0.0)
+    with pytest.raises(InvalidArgument, match="failure"):
+        by_name(failure=2.0)

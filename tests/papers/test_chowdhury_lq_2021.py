@@ -1,0 +1,211 @@
+"""Chowdhury, Zhou and Shroff: the loop against the paper's text, and what is promised."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tacit.lq import dosing
+from tacit.lq.world import LQWorld, Sphere, UniformBall
+from tacit.papers import chowdhury_lq_2021 as paper
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.noise import Noise
+
+
+def small_world() -> LQWorld:
+    """Two states and a control, as Assumption 1 has it."""
+    A, B = [[0.5, 0.1], [0.0, 0.4]], [[0.3], [0.2]]
+    noise, start = UniformBall(0.1), Sphere(0.8, (0.0, 0.0))
+    Q, R = np.eye(2), [[0.05]]
+    return LQWorld(A, B, Q, R, horizon=4, noise=noise, start=start, norm_bound=1.0)
+
+
+class Wavering:
+    """Regularizers of somebody's own."""
+
+    def __init__(self, sizes: paper.Sizes) -> None:
+        rng, K, p = np.random.default_rng(2), sizes.episodes, sizes.rows
+        self.level = paper.Level(0.3, 0.7, 0.1)
+        self.proof = paper.Proof("nothing", None, "an example")
+        noise = rng.normal(size=(K, p, p))
+        self.H = 0.5 * np.eye(p) + 0.02 * (noise + noise.swapaxes(1, 2))
+        self.L = 0.02 * rng.normal(size=(K, p, sizes.states))
+
+    def regularize(self, first, n):
+        return self.H[first : first + n], self.L[first : first + n]
+
+
+def gains_of(theta, Q, R, H):
+    """(3) with P_(h+1), (4), and what noise adds in (5)."""
+    n = theta.shape[1]
+    A, B = theta[:n].T, theta[n:].T
+    P, gains = [np.zeros((n, n))], []
+    for _ in range(H):
+        inner = np.linalg.inv(R + B.T @ P[0] @ B)
+        gains.insert(0, -inner @ B.T @ P[0] @ A)
+        P.insert(0, Q + A.T @ P[0] @ A - A.T @ P[0] @ B @ inner @ B.T @ P[0] @ A)
+    return np.array(gains), P
+
+
+def cost_of(gains, theta, x, noise, Q, R):
+    """(2) by moments of the state, step by step."""
+    n = theta.shape[1]
+    A, B, S, total = theta[:n].T, theta[n:].T, np.outer(x, x), 0.0
+    for K in gains:
+        total += np.trace(Q @ S) + np.trace(R @ K @ S @ K.T)
+        closed = A + B @ K
+        S = closed @ S @ closed.T + noise
+    return total
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_algorithm_is_the_papers_text(raw: bool) -> None:
+    world, K, alpha, gamma = small_world(), 25, 0.2, 0.4
+    Q, R, H, true = world.Q, world.R, world.horizon, world.theta
+    cov, p, n = world.spec.noise_covariance, 3, 2
+    sizes = paper.Sizes(K, H, n, 1, gamma, 1.0, 1e-6, alpha, True, Noise(0))
+    made = Wavering(sizes)
+    lmin, lmax, nu = made.level
+    bound = n * p * math.log(1 + H * K * (1 + gamma) ** 2 / (p * lmin))
+    free = 0.1 * math.sqrt(2 * math.log(2 / alpha) + bound) + math.sqrt(lmax) + nu
+    assert paper.radius(sizes, made.level, 0.1, 1.0) == pytest.approx(free)
+    of = paper.Constants(free, raw, alpha, lmin, math.sqrt(lmax) + nu, 0.1, 1.0, gamma)
+    learner = paper.Learner(H, paper.System(np.ascontiguousarray(true), cov, Q, R), of, 0)
+    rng, users = np.random.default_rng(3), np.random.default_rng(4)
+    starts, noises = paper._users(world, K, users)
+    gram, cross = np.zeros((p, p)), np.zeros((p, n))
+    for k in range(K):
+        V, U = gram + made.H[k], cross + made.L[k]
+        hat = np.linalg.inv(V) @ U
+        beta = free
+        if raw:
+            log_det = math.log(np.linalg.det(np.eye(p) + gram / lmin))
+            beta = 0.1 * math.sqrt(2 * math.log(2 / alpha) + n * log_det) + math.sqrt(lmax) + nu
+        row = learner.episode(starts[k].copy(), noises[k], made.H[k], made.L[k])
+        value, estimate, best, inside, radius = row
+        assert radius == pytest.approx(beta)
+        assert inside == float(np.trace((true - hat).T @ V @ (true - hat)) <= beta**2)
+        # The model is one of C_k and S, and none of many others there is better.
+        theta = learner.theta
+        assert np.trace((theta - hat).T @ V @ (theta - hat)) <= beta**2 * (1 + 1e-9)
+        assert np.linalg.norm(theta) <= 1 + 1e-9
+        gains, P = gains_of(theta, Q, R, H)
+        np.testing.assert_allclose(learner.gains, gains, atol=1e-10)
+        x = starts[k]
+        least = x @ P[0] @ x + sum(np.trace(cov @ later) for later in P[1:])
+        assert -estimate == pytest.approx(least)
+        root = np.linalg.inv(np.linalg.cholesky(V)).T
+        for _ in range(40):
+            way = rng.normal(size=(p, n))
+            other = hat + beta * rng.random() ** 0.2 * root @ way / np.linalg.norm(way)
+            if np.linalg.norm(other) <= 1:
+                _, Ps = gains_of(other, Q, R, H)
+                cost = x @ Ps[0] @ x + sum(np.trace(cov @ later) for later in Ps[1:])
+                assert least <= cost + 1e-6
+        assert -value == pytest.approx(cost_of(gains, true, x, cov, Q, R))
+        optimal, Ps = gains_of(true, Q, R, H)
+        assert -best == pytest.approx(cost_of(optimal, true, x, cov, Q, R))
+        for h in range(H):
+            u = gains[h] @ x
+            after = true.T @ np.concatenate([x, u]) + noises[k, h]
+            lengths = np.linalg.norm(x), np.linalg.norm(u) / gamma, np.linalg.norm(after)
+            factor = min(1.0, *(1 / max(length, 1e-300) for length in lengths))
+            z = factor * np.concatenate([x, u])
+            gram, cross = gram + np.outer(z, z), cross + np.outer(z, factor * after)
+            x = after
+        np.testing.assert_allclose(learner.gram, gram, atol=1e-12)
+        np.testing.assert_allclose(learner.cross, cross, atol=1e-12)
+
+
+def test_anyone_can_bring_regularizers() -> None:
+    result = paper.ofu_rl(small_world(), episodes=30, regularizer=Wavering)
+    assert result.guarantee is None
+    assert result.reason == "an example"
+    assert (np.diff(result.regret) >= -1e-9).all()
+
+
+@pytest.mark.parametrize("printed", [True, False])
+def test_counters_are_the_papers_text(printed: bool) -> None:
+    K, H, n, d, gamma, eps, delta, alpha = 20, 4, 2, 1, 0.5, 1.5, 1e-5, 0.1
+    sizes = paper.Sizes(K, H, n, d, gamma, eps, delta, alpha, printed, Noise(1))
+    made = paper.Counters(sizes)
+    parts = made.regularize(0, 9), made.regularize(9, 11)
+    Hk, Lk = (np.concatenate(both) for both in zip(*parts, strict=True))
+    units, m, p = Noise(1).normal((K - 1, 6 + 6)), 5, 3
+    if printed:
+        t = math.sqrt(8 * m * math.log(2 / delta)) / eps
+        s1, s2, half = t * H * (1 + gamma) ** 2, t * H * (1 + gamma), 1.0
+        Lambda = s1 * math.sqrt(m) * (4 * math.sqrt(p) + math.sqrt(8 * math.log(4 * K / alpha)))
+        length = math.sqrt(2 * n * p) + math.sqrt(4 * math.log(2 * K / alpha))
+    else:
+        s1 = math.sqrt(2 * m) * H * 1.5 * (1 + gamma**2) / made.proof.guarantee.mu
+        s2, half = s1 / math.sqrt(1 + gamma**2), math.sqrt(0.5)
+        Lambda = s1 * math.sqrt(m) * (math.sqrt(2 * p) + math.sqrt(2 * math.log(8 * K / alpha)))
+        length = math.sqrt(n * p) + math.sqrt(2 * math.log(4 * K / alpha))
+    nu = s2 * math.sqrt(m / Lambda) * length
+    assert made.level == pytest.approx((Lambda, 3 * Lambda, nu))
+    for k in (0, 1, 6, 19):
+        total, t = np.zeros(12), k
+        while t > 0:
+            total, t = total + units[t - 1], t - (t & -t)
+        expected, drawn = 2 * Lambda * np.eye(p), iter(total)
+        for i in range(p):
+            for j in range(i, p):
+                value = s1 * next(drawn) * (1 if i == j else half)
+                expected[i, j] += value
+                expected[j, i] += value if i != j else 0
+        np.testing.assert_allclose(Hk[k], expected, rtol=1e-9)
+        np.testing.assert_allclose(Lk[k], s2 * total[6:].reshape(p, n), rtol=1e-9, atol=1e-12)
+
+
+def test_corrected_sets_hold_the_truth() -> None:
+    """Theta_* in C_k and optimism in every episode of 2 runs, though the sets become small."""
+    for seed in range(2):
+        result = paper.private_ofu_rl(
+            small_world(), episodes=1500, epsilon=1e6, delta=1e-6, printed=False, seed=seed
+        )
+        assert result.more["inside"].all()
+        assert (result.estimates >= result.optimal_value - 1e-6).all()
+        gaps = result.estimates - result.optimal_value
+        assert gaps[-100:].mean() < 0.8 * gaps[:20].mean()
+
+
+@pytest.mark.parametrize(("gamma", "epsilon"), [(1e-6, 0.81), (0.5, 0.56), (1.0, 0.53)])
+def test_printed_guarantee(gamma: float, epsilon: float) -> None:
+    """What docs/errata.md states for a claimed (1, 1e-6)."""
+    given = {"episodes": 1024, "epsilon": 1.0, "delta": 1e-6, "gamma": gamma}
+    sizes = paper.Sizes(1024, 5, 2, 1, gamma, 1.0, 1e-6, 0.1, True, Noise(0))
+    assert paper.Counters(sizes).proof.guarantee.epsilon == pytest.approx(epsilon, abs=0.012)
+    right = paper.private_ofu_rl(dosing(), printed=False, **given | {"episodes": 3})
+    assert right.guarantee is not None
+    assert right.guarantee.epsilon == pytest.approx(1.0)
+
+
+def test_two_users_are_as_far_apart_as_is_accounted() -> None:
+    """Constant and alternating trajectories come within a few per cent of the bound."""
+    H, gamma, best = 6, 1.0, 0.0
+    B, w = math.sqrt(1 + gamma**2), math.sqrt(1 + gamma**2)
+    for angle in np.linspace(0, math.pi, 91):
+        sums = []
+        for sign, turn in ((1, 0.0), (-1, angle)):
+            e = np.array([math.cos(turn), math.sin(turn)])
+            gram, cross = np.zeros((3, 3)), np.zeros((3, 2))
+            for h in range(H):
+                z = sign**h * np.array([*e, gamma])
+                gram, cross = gram + np.outer(z, z), cross + np.outer(z, sign ** (h + 1) * e)
+            sums.append((gram, cross))
+        (G1, C1), (G2, C2) = sums
+        best = max(best, np.sum((G1 - G2) ** 2) + w**2 * np.sum((C1 - C2) ** 2))
+    bound = 2 * H**2 * (B**2 + w**2 / 2) ** 2
+    assert 0.8 * bound < best <= bound * (1 + 1e-12)
+
+
+def test_raw_radius_has_no_guarantee() -> None:
+    given = {"episodes": 3, "epsilon": 1.0, "delta": 1e-6}
+    result = paper.private_ofu_rl(dosing(), beta="raw", **given)
+    assert result.guarantee is None
+    assert "raw data" in result.reason
+    with pytest.raises(InvalidArgument, match="beta must be"):
+        paper.private_ofu_rl(dosing(), beta="none", **given)

@@ -1,0 +1,206 @@
+"""Sahu: the compiled loop against the paper's text, and what is promised."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tacit.finite.model import evaluate
+from tacit.finite.policy import Policy
+from tacit.finite.simulate_loops import roll_out
+from tacit.linear import two_state
+from tacit.linear.world import LinearWorld
+from tacit.papers import sahu_linear_2025 as paper
+from tacit.privacy.budget import Budget
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.noise import Noise
+
+
+def small_world() -> LinearWorld:
+    """Two states, three actions that mix two factors, two steps."""
+    features = [[[0.9, 0.1], [0.4, 0.6], [0.1, 0.9]], [[0.8, 0.2], [0.5, 0.5], [0.0, 1.0]]]
+    return LinearWorld(features, [[[0.9, 0.1], [0.2, 0.8]]], [[0.2, 0.6], [0.9, 0.1]], 2)
+
+
+def printed(world: LinearWorld, K: int, of: paper.Constants, once: bool, seed: int):
+    """Algorithm 1 in plain loops over all users, misprints corrected; k, h count from 0."""
+    model, phi = world.model, world.features
+    H, S, A, d = model.horizon, model.states, model.actions, phi.shape[2]
+    triangle, source = d * (d + 1) // 2, Noise(seed)
+    grams = source.normal((1 if once else K, H * triangle))
+    vectors = source.normal((1 if once else K, H, 3, d))
+    rng = np.random.default_rng([seed, 1])
+
+    def K1(k, h):
+        """(Z + Z') / sqrt 2: diagonal s, off the diagonal s / sqrt 2."""
+        drawn = iter(grams[0 if once else k, h * triangle : (h + 1) * triangle])
+        matrix = np.zeros((d, d))
+        for i in range(d):
+            matrix[i, i] = of.gram_noise * next(drawn)
+            for j in range(i + 1, d):
+                matrix[i, j] = matrix[j, i] = of.gram_noise * next(drawn) / math.sqrt(2)
+        return matrix
+
+    sizes = [of.vector_noise, of.vector_noise, of.square_noise]
+    Qhat, Qcheck = np.full((H, S, A), float(H)), np.zeros((H, S, A))
+    past: list[list[tuple[np.ndarray, int, float]]] = [[] for _ in range(H)]
+    last_det = [(2 * of.lambda_) ** d] * H
+    switches = 0
+    rows = []
+    for k in range(K):
+        Lambda = []
+        for h in range(H):
+            matrix = 2 * of.lambda_ * np.eye(d)
+            for x, _, weight in past[h]:
+                matrix = matrix + weight * np.outer(x, x)
+            Lambda.append(matrix + K1(k, h) if k > 0 else matrix)
+        dets = [float(np.linalg.det(matrix)) for matrix in Lambda]
+        switch = any(dets[h] >= 2 * last_det[h] for h in range(H))
+        Vhat, Vcheck = np.zeros((H + 1, S)), np.zeros((H + 1, S))
+        w = np.zeros((H, 3, d))
+        for h in reversed(range(H)):
+            for i in range(3):
+                b = sizes[i] * vectors[0 if once else k, h, i]
+                for x, after, weight in past[h]:
+                    value = (Vhat, Vcheck, Vhat**2)[i][h + 1, after]
+                    b = b + weight * x * value
+                w[h, i] = np.linalg.solve(Lambda[h], b)
+            if switch:
+                for s in range(S):
+                    for a in range(A):
+                        x = phi[s, a]
+                        width = of.beta * math.sqrt(x @ np.linalg.solve(Lambda[h], x))
+                        r = model.mean_rewards_at(h)[s, a]
+                        Qhat[h, s, a] = min(r + w[h, 0] @ x + width, Qhat[h, s, a], H)
+                        Qcheck[h, s, a] = max(r + w[h, 1] @ x - width, Qcheck[h, s, a], 0)
+            Vhat[h], Vcheck[h] = Qhat[h].max(axis=1), Qcheck[h].max(axis=1)
+        if switch:
+            last_det, switches = dets, switches + 1
+        best = Qhat == Qhat.max(axis=2, keepdims=True)
+        pi = best / best.sum(axis=2, keepdims=True)
+        value = evaluate(model, Policy.stochastic(pi))
+        rows.append([value, model.start @ Vhat[0], model.start @ Vcheck[0], switches])
+        states, actions, rewards = (
+            np.zeros((1, H + 1), int),
+            np.zeros((1, H), int),
+            np.zeros((1, H)),
+        )
+        choices = np.cumsum(best, axis=2) / best.sum(axis=2, keepdims=True)
+        roll_out(rng, *model.chances, False, states, choices, states, actions, rewards)
+        for h in range(H):
+            x = phi[states[0, h], actions[0, h]]
+            norm = math.sqrt(x @ np.linalg.solve(Lambda[h], x))
+            variance = np.clip(w[h, 2] @ x, 0, H**2) - np.clip(w[h, 0] @ x, 0, H) ** 2
+            E = min(of.beta_bar * norm, H**2) + min(2 * H * of.beta * norm, H**2)
+            D = min(4 * d**3 * H**2 * ((w[h, 0] - w[h, 1]) @ x + 2 * of.beta * norm), d**3 * H**3)
+            sigma = math.sqrt(max(0.0, variance + E + D + H))
+            sigma = max(sigma, of.least_sigma, 2 * d**3 * H**2 * math.sqrt(norm))
+            past[h].append((x, int(states[0, h + 1]), sigma**-2))
+    return np.array(rows).T
+
+
+def gentle(every_episode: bool = True) -> paper.Constants:
+    """Constants with which something happens within a few episodes."""
+    return paper.Constants(1e-6, 5e-4, 5e-4, 1e-7, 2e-8, 2e-8, 2.0, 60, every_episode, False)
+
+
+@pytest.mark.parametrize("noise", ["fresh", "once"])
+def test_algorithm_is_the_papers_text(noise: str) -> None:
+    world, K, seed = small_world(), 60, 5
+    given = {"episodes": K, "epsilon": 1.0, "delta": 1e-6, "noise": noise, "seed": seed}
+    result = paper.dp_lsvi_ucb_plus_plus(world, constants=gentle(), **given)
+    values, estimates, lower, switches = printed(world, K, gentle(), noise == "once", seed)
+    np.testing.assert_allclose(result.more["switches"], switches)
+    np.testing.assert_allclose(result.estimates, estimates, rtol=1e-8)
+    np.testing.assert_allclose(result.more["lower"], lower, rtol=1e-8)
+    np.testing.assert_allclose(result.values, values, rtol=1e-9)
+    assert switches[-1] >= 5
+    assert len(np.unique(estimates)) > 1
+    assert len(np.unique(lower)) > 1
+
+
+def test_printed_constants_are_the_printed_ones() -> None:
+    """Line 1, Lemma A.1 and Theorem 3.2 with K = 100, H = 3, d = 2, rho = 0.5, delta = 0.1."""
+    of, rho0 = paper.printed_constants(100, 3, 2, 0.5, 0.1), 0.5 / 1200
+    L = 12 * math.sqrt(1200 * math.log(60000))
+    lam = math.sqrt(9600) * (2 + (math.log(150) / 2) ** (2 / 3))
+    log = math.log(3 * 100**4 * L**2 * 2 / (0.1 * lam))
+    assert of.lambda_ == pytest.approx(lam)
+    assert of.beta == pytest.approx(3 * L * math.sqrt(2 * lam) + math.sqrt(8 * 9 * log**2))
+    assert of.beta_bar == pytest.approx(9 * L**2 * math.sqrt(2 * lam) + math.sqrt(8 * 81 * log**2))
+    assert of.vector_noise**2 == pytest.approx(18 / rho0)
+    assert of.square_noise**2 == pytest.approx(162 / rho0)
+    assert of.gram_noise**2 == pytest.approx(2 / (4 * rho0))
+    assert of.least_sigma == 3
+
+
+def test_printed_cost_is_that_of_the_worst_pair() -> None:
+    """Two users with orthogonal features and values of opposite ends, in every later release."""
+    K, H, d, rho = 50, 4, 3, 0.2
+    of, c = paper.printed_constants(K, H, d, rho, 0.1), 1 / H**2
+    one, other = np.eye(d)[0], np.eye(d)[1]
+    gram = np.linalg.norm(c * np.outer(one, one) - c * np.outer(other, other))
+    vector = np.linalg.norm(c * one * H - c * -one * H)
+    squares = [gram / of.gram_noise, vector / of.vector_noise, vector / of.vector_noise]
+    squares.append(H * vector / of.square_noise)
+    total = H * (K - 1) * sum(s**2 for s in squares)
+    assert paper.printed_mu(K, H, rho) == pytest.approx(math.sqrt(total))
+
+
+def test_corrected_cost_is_the_budget() -> None:
+    K, H, d, mu = 1000, 4, 3, 0.2367
+    of, c, nodes = paper.corrected_constants(K, H, d, 5, mu, 0.1, 1.0), 1 / H, 10
+    gram = nodes * 2 * c**2 / of.gram_noise**2
+    vectors = 2 * (2 * c * H / of.vector_noise) ** 2 + (2 * c * H**2 / of.square_noise) ** 2
+    assert H * (gram + of.most_switches * vectors) == pytest.approx(mu**2)
+    assert of.least_sigma == math.sqrt(H)
+
+
+@pytest.mark.slow
+def test_corrected_bounds_hold_the_optimum() -> None:
+    """In every episode, though the bounds are far from 0 and H at the end."""
+    world = small_world()
+    result = paper.dp_lsvi_ucb_plus_plus(
+        world, episodes=800_000, epsilon=1e5, delta=1e-6, printed=False, seed=0
+    )
+    assert (result.estimates >= world.optimal_value).all()
+    assert (result.more["lower"] <= world.optimal_value).all()
+    assert result.estimates[-1] < 1.95
+    assert result.more["lower"][-1] > 0.3
+    assert 1 < result.more["switches"][-1] <= result.constants["most_switches"]
+
+
+def test_switches_are_capped() -> None:
+    world, few = small_world(), gentle(False)._replace(most_switches=3)
+    given = {"episodes": 200, "epsilon": 1.0, "delta": 1e-6}
+    result = paper.dp_lsvi_ucb_plus_plus(world, constants=few, **given)
+    assert result.more["switches"].max() == 3
+
+
+def test_guarantees() -> None:
+    world, given = two_state(horizon=2), {"episodes": 50, "epsilon": 1.0, "delta": 1e-6}
+    fresh = paper.dp_lsvi_ucb_plus_plus(world, **given)
+    assert fresh.guarantee is not None
+    assert fresh.guarantee.mu == paper.printed_mu(50, 2, fresh.constants["rho"])
+    once = paper.dp_lsvi_ucb_plus_plus(world, noise="once", **given)
+    assert once.guarantee is None
+    assert "no noise" in once.reason
+    right = paper.dp_lsvi_ucb_plus_plus(world, printed=False, **given)
+    assert right.guarantee is not None
+    assert right.guarantee.mu == Budget(1.0, 1e-6).mu
+    assert right.guarantee.epsilon == pytest.approx(1.0)
+    # With the printed radii nothing is ever learnt: ties of all actions, broken at random.
+    assert (fresh.values == fresh.values[0]).all()
+
+
+def test_refusals() -> None:
+    given = {"episodes": 50, "epsilon": 1.0, "delta": 1e-6}
+    with pytest.raises(InvalidArgument, match="fresh"):
+        paper.dp_lsvi_ucb_plus_plus(small_world(), noise="once", printed=False, **given)
+    with pytest.raises(InvalidArgument, match="noise must be"):
+        paper.dp_lsvi_ucb_plus_plus(small_world(), noise="never", **given)
+    long = LinearWorld([[[3.0, 0.0], [0.0, 3.0]]], [[[1 / 3], [1 / 3]]], [[0.1, 0.1]], 2)
+    with pytest.raises(InvalidArgument, match="norm"):
+        paper.dp_lsvi_ucb_plus_plus(long, **given)

@@ -1,0 +1,213 @@
+"""Wang and Hegde: the algorithm against the paper's text, its noise, and what is promised."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tacit.continuous import line, plane
+from tacit.papers import wang_functional_2019 as paper
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.gaussian_dp import mu_from_budget
+from tacit.privacy.noise import Noise
+
+
+class Process:
+    """Paths by the definition: every new point from the covariance matrix of all points."""
+
+    def __init__(self, beta, sigma, actions, source):
+        self.beta, self.sigma, self.actions, self.source = beta, sigma, actions, source
+        self.points, self.values = [], []
+
+    def __call__(self, s):
+        if s in self.points:
+            return self.values[self.points.index(s)]
+        mean, variance = np.zeros(self.actions), 1.0
+        if self.points:
+            known = np.array(self.points)
+            K = np.exp(-self.beta * np.abs(known[:, None] - known))
+            weights = np.linalg.solve(K, np.exp(-self.beta * np.abs(known - s)))
+            mean = weights @ np.array(self.values)
+            variance = 1.0 - weights @ np.exp(-self.beta * np.abs(known - s))
+        unit = self.source.normal((self.actions,))
+        self.points.append(s)
+        self.values.append(mean + self.sigma * math.sqrt(max(variance, 0.0)) * unit)
+        return self.values[-1]
+
+
+def forward(theta, layers, s):
+    """A network of ReLU units, layer by layer: weights of a layer, then its biases."""
+    units, at = np.array([s]), 0
+    for i, (a, b) in enumerate(itertools.pairwise(layers)):
+        W, at = theta[at : at + a * b].reshape(b, a), at + a * b
+        units = W @ units + theta[at : at + b]
+        at += b
+        if i < len(layers) - 2:
+            units = np.maximum(units, 0.0)
+    return units
+
+
+def transcribed(world, setting: paper.Setting, sigma: float, seed: int):
+    """Algorithm 1 with its misprints corrected; gradients by differences."""
+    m, layers = 2, (1, *setting.hidden, 2)
+    rng = np.random.default_rng([seed, 1])
+    parts = [rng.uniform(-1.0, 1.0, (a + 1) * b) / math.sqrt(a) for a, b in ((1, 3), (3, 2))]
+    theta, source = np.concatenate(parts), Noise(seed)
+    s, total, returns, t = float(rng.random()), 0.0, [], 0
+    for j in range(setting.T // setting.B):
+        if j % (setting.T // setting.B // setting.J) == 0:
+            g = Process(setting.beta, sigma, m, source)
+        losses = []
+        for _ in range(setting.B):
+            a = int(np.argmax(forward(theta, layers, s) + g(s)))
+            step = 0.25 * rng.random()
+            after = min(max(s + (step if a == 1 else -step), 0.0), 1.0)
+            r = 0.5 - abs(after - 0.5)
+            y = r + setting.discount * max(forward(theta, layers, after) + g(after))
+            losses.append((s, a, g(s)[a], y))
+            s, t, total = after, t + 1, total + r
+            if t % world.spec.horizon == 0:
+                returns.append(total)
+                s, total = float(rng.random()), 0.0
+
+        def loss(theta, losses=tuple(losses)):
+            terms = [(forward(theta, layers, s)[a] + g - y) ** 2 for s, a, g, y in losses]
+            return 0.5 * sum(terms)
+
+        gradient = np.zeros_like(theta)
+        for i in range(len(theta)):
+            e = 1e-6 * np.eye(len(theta))[i]
+            gradient[i] = (loss(theta + e) - loss(theta - e)) / 2e-6
+        theta = theta - setting.alpha / setting.B * gradient
+    return theta, np.array(returns)
+
+
+def test_algorithm_is_the_papers_text() -> None:
+    world = line(horizon=5)
+    setting = paper.Setting(T=60, B=6, alpha=0.05, k=24.0, J=5, hidden=(3,))
+    assert setting.beta == pytest.approx(1.2)
+    given = {"epsilon": 0.9, "delta": 1e-4, "setting": setting, "seed": 2}
+    result = paper.functional_q(world, sigma=0.3, **given)
+    theta, returns = transcribed(world, setting, 0.3, 2)
+    np.testing.assert_allclose(result.values, returns, rtol=1e-9)
+    np.testing.assert_allclose(result.policy.theta, theta, atol=1e-7)
+    assert len(returns) == 12
+    assert result.guarantee is None
+    assert "without noise" in result.reason
+
+
+def test_sigma_is_theorem_5s() -> None:
+    """With alpha = 3e-4, B = 64, T = 5000, L^2 = 16: the table of docs/errata.md."""
+    for eps, k, theorem, proof in (
+        (0.9, 2.3, 0.043, 1.37),
+        (0.9, 23.0, 0.313, 3.69),
+        (0.45, 2.3, 0.083, 2.64),
+        (0.45, 23.0, 0.604, 7.11),
+    ):
+        v = 4 * 3e-4 * (k + 1) / 64
+        C = (v**2 + v) * 16
+        setting = paper.Setting(k=k)
+        exact = math.sqrt(2 * (5000 / 64) * math.log(math.e + eps / 5e-5)) * C / eps
+        assert paper.theorem_5_sigma(eps, 5e-5, setting) == pytest.approx(exact)
+        assert exact == pytest.approx(theorem, abs=6e-4)
+        assert paper.proof_sigma(eps, 5e-5, setting) == pytest.approx(proof, abs=6e-3)
+        # The side condition fails for the reported noise, and for the proof's own.
+        assert math.isnan(paper.theorem_5_delta(0.32, 5e-5, setting))
+    easy = paper.Setting(alpha=100.0, k=10.0)
+    room = 2 * 10.0 - 8.68 * math.sqrt(easy.beta) * 0.1
+    expected = 1e-5 + 78 * math.exp(-(room**2) / 2)
+    assert paper.theorem_5_delta(0.1, 1e-5, easy) == pytest.approx(expected)
+    given = {"epsilon": 0.9, "delta": 1e-4, "setting": paper.Setting(T=200)}
+    result = paper.functional_q(line(), **given)
+    printed = paper.theorem_5_sigma(0.9, 5e-5, paper.Setting(T=200))
+    assert result.constants["sigma"] == printed
+
+
+def test_paths_have_the_law_of_the_process() -> None:
+    """Covariance at three points in a random order, 20,000 paths: within 5 standard errors."""
+    noise, beta, points = Noise(4), 2.0, [0.7, 0.1, 0.4]
+    drawn = np.array(
+        [
+            [paths.at(s)[0] for s in points]
+            for paths in (paper.Paths(beta, 1.5, 1, noise) for _ in range(20_000))
+        ]
+    )
+    expected = 2.25 * np.exp(-beta * np.abs(np.subtract.outer(points, points)))
+    assert np.abs(np.cov(drawn.T) - expected).max() < 5 * 2.25 * math.sqrt(2 / 20_000)
+    paths = paper.Paths(beta, 1.5, 2, noise)
+    assert (paths.at(0.3) == paths.at(0.3)).all()
+    before = paths.at(0.3)
+    paths.forget()
+    assert (paths.at(0.3) != before).all()
+
+
+def test_grid_paths_have_the_law_of_the_process() -> None:
+    F = paper.GridFunction(4, 1, 3.0)
+    drawn = np.array([F.path(u)[0] for u in Noise(5).normal((20_000, 1, 5))])
+    expected = np.exp(-3.0 * np.abs(np.subtract.outer(F.points, F.points)))
+    assert np.abs(np.cov(drawn.T) - expected).max() < 5 * math.sqrt(2 / 20_000)
+
+
+def norm(F: paper.GridFunction, change: np.ndarray) -> float:
+    """Of functions that are known on the grid: the least norm of any that has these values."""
+    K = np.exp(-F.beta * np.abs(np.subtract.outer(F.points, F.points)))
+    return math.sqrt(sum(row @ np.linalg.solve(K, row) for row in change))
+
+
+def test_two_reward_functions_move_an_update_by_alpha_eta_at_most() -> None:
+    """The bound is attained by a batch that stands in a point of the grid."""
+    rng, alpha, eta = np.random.default_rng(6), 0.7, 0.8
+    F = paper.GridFunction(10, 2, 1.0)
+    F.values = rng.normal(size=F.values.shape)
+    largest = 0.0
+    for case in range(200):
+        steps, others = [], []
+        for _ in range(8):
+            s, a = (0.3, 1) if case == 0 else (float(rng.random()), int(rng.integers(2)))
+            r, after = float(rng.random()), float(rng.random())
+            moved = eta if case == 0 else eta * float(rng.uniform(-1, 1))
+            steps.append((s, a, r, after))
+            others.append((s, a, r + moved, after))
+        change = paper.functional_update(F, steps, alpha, 0.9)
+        distance = norm(F, change - paper.functional_update(F, others, alpha, 0.9))
+        assert distance <= alpha * eta * (1 + 1e-9)
+        largest = max(largest, distance)
+    assert largest == pytest.approx(alpha * eta)
+
+
+@pytest.mark.parametrize(("protect", "distance"), [("reward function", 5.0), ("episode", 0.25)])
+def test_corrected_noise_is_the_budgets(protect: str, distance: float) -> None:
+    """alpha eta sqrt(T / B) = 5 with 25 batches, or alpha R / U = .5 / 2 with two users a batch."""
+    setting = paper.Setting(T=250, B=10, alpha=1.0)
+    given = {"epsilon": 0.9, "delta": 1e-4, "setting": setting, "printed": False}
+    result = paper.functional_q(line(horizon=5), protect=protect, **given)
+    mu = mu_from_budget(0.9, 1e-4)
+    assert result.constants["sigma"] == pytest.approx(distance / mu)
+    assert result.guarantee is not None
+    assert (result.guarantee.mu, result.guarantee.epsilon) == (mu, 0.9)
+    assert protect.split()[-1] in result.guarantee.unit or "rewards" in result.guarantee.unit
+    assert len(result.values) == 50
+
+
+@pytest.mark.slow
+def test_corrected_state_learns_from_many_users() -> None:
+    """One user's rewards at epsilon = 10: better than at random, which has 10.86 of 20.71."""
+    setting = paper.Setting(T=20_000, B=1000, alpha=1.0)
+    given = {"epsilon": 10.0, "delta": 1e-4, "setting": setting, "printed": False}
+    result = paper.functional_q(line(), protect="episode", **given)
+    assert result.values[-100:].mean() > 15.0
+
+
+def test_refusals() -> None:
+    given = {"epsilon": 0.9, "delta": 1e-4}
+    with pytest.raises(InvalidArgument, match="states in"):
+        paper.functional_q(plane(), **given)
+    with pytest.raises(InvalidArgument, match="sigma must be None"):
+        paper.functional_q(line(), printed=False, sigma=1.0, **given)
+    with pytest.raises(InvalidArgument, match="protect must be"):
+        paper.functional_q(line(), printed=False, protect="nobody", **given)
+    with pytest.raises(InvalidArgument, match=r"setting\.B"):
+        paper.functional_q(line(), setting=paper.Setting(T=10), **given)
