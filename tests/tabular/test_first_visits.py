@@ -24,6 +24,9 @@ DESIGNS = [
     FirstVisits(SOME, 3, TABLES),
     FirstVisits(EVERYWHERE, 9, TABLES, weight=2.0),
     FirstVisits(STEPS, 2, TABLES, 1),
+    FirstVisits(EVERYWHERE, 2, TABLES, 1, 0.5, 0.6, "l1"),
+    FirstVisits(SOME, 1, TABLES, weight=0.5, whole=True),
+    FirstVisits(STEPS, 1, TABLES, whole=True),
 ]
 
 
@@ -59,10 +62,8 @@ def test_attacked(statistic: FirstVisits) -> None:
 
 
 def slow(statistic: FirstVisits, block: Block, user: int) -> dict[str, np.ndarray]:
-    """The definition, cell by cell."""
+    """The definition, step by step."""
     parts = {part.name: np.zeros(part.shape) for part in statistic.layout.parts}
-    cells = list(zip(*statistic.where, strict=True))
-    paid_cells = list(zip(*statistic.where_paid, strict=True))
     if block["versions"][user] != statistic.version or not 0 <= block["components"][user] < 3:
         return parts
     seen, paid = set(), False
@@ -74,12 +75,13 @@ def slow(statistic: FirstVisits, block: Block, user: int) -> dict[str, np.ndarra
         if a != statistic.policy[block["components"][user], h, s]:
             continue
         cell = (h if len(statistic.wanted) > 1 else 0, s, a)
-        if r > 0 and not paid:
-            parts["first_paid"][paid_cells.index(cell)], paid = 1.0, True
-        if cell in cells and cell not in seen and len(seen) < statistic.most:
+        if r > 0 and not paid and not statistic.whole:
+            parts["first_paid"][cell], paid = statistic.unit, True
+        new = statistic.whole or (cell not in seen and len(seen) < statistic.most)
+        if statistic.wanted[cell] and new:
             seen.add(cell)
-            parts["transitions"][cells.index(cell), t] += 1.0
-            parts["rewards"][cells.index(cell)] += r
+            parts["transitions"][(*cell, t)] += statistic.unit
+            parts["rewards"][cell] += statistic.unit * r
     return parts
 
 
@@ -89,8 +91,24 @@ def test_equals_its_definition(statistic: FirstVisits) -> None:
     rows = statistic.vectors(block)
     for user, row in enumerate(rows):
         expected = statistic.layout.pack(slow(statistic, block, user))
-        np.testing.assert_array_equal(row, expected)
-    np.testing.assert_allclose(statistic.total(block), rows.sum(axis=0))
+        np.testing.assert_allclose(row, expected, atol=1e-12)
+    np.testing.assert_allclose(statistic.total(block), rows.sum(axis=0), atol=1e-9)
+
+
+@pytest.mark.parametrize("statistic", [d for d in DESIGNS if d.whole], ids=["pooled", "per step"])
+def test_sums_of_a_simulation_are_those_of_its_users(statistic: FirstVisits) -> None:
+    block = sample_of(statistic)(np.random.default_rng(3), 50)
+    told = statistic.policy[0][np.arange(H), block["states"][:, :H]]
+    obedient = {"actions": told, "components": np.zeros(50, dtype=int)}
+    block = Block(50, dict(block.arrays) | obedient)
+    L = len(statistic.wanted)
+    counts, sums = np.zeros((L, S, A, S)), np.zeros((L, S, A))
+    at = np.minimum(np.arange(H), L - 1)
+    where = (np.broadcast_to(at, told.shape), block["states"][:, :H], told)
+    np.add.at(counts, (*where, block["states"][:, 1:]), 1)
+    np.add.at(sums, where, block["rewards"])
+    simulated = Block(50, {"transitions": counts, "rewards": sums}, aggregate=True)
+    np.testing.assert_allclose(statistic.total(simulated), statistic.total(block), atol=1e-9)
 
 
 @settings(max_examples=60)
@@ -114,8 +132,8 @@ def test_the_bound_is_attained(most: int, weight: float, paid_weight: float) -> 
     )
     first, second = statistic.contributions(block)
     squared = most * (1.0 + weight**2) + paid_weight**2
-    assert math.dist(first, second) == pytest.approx(math.sqrt(2.0 * squared))
-    assert statistic.l2(Relation.REPLACE_ONE) == pytest.approx(math.sqrt(2.0 * squared))
+    assert math.dist(first, second) / statistic.unit == pytest.approx(math.sqrt(2.0 * squared))
+    assert statistic.l2(Relation.REPLACE_ONE) == pytest.approx(math.sqrt(2.0))
     assert statistic.l2(Relation.ZERO_OUT) == pytest.approx(np.linalg.norm(first))
     assert statistic.l1(Relation.REPLACE_ONE) == pytest.approx(np.abs(first - second).sum())
 
@@ -133,8 +151,8 @@ def test_nobody_is_longer_or_farther_than_declared(seed: int) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"wanted": np.zeros((1, S, A), dtype=bool)}, "some cells"),
-        ({"wanted": np.ones((2, S, A), dtype=bool)}, "some cells"),
+        ({"norm": "l3"}, "norm"),
+        ({"wanted": np.ones((2, S, A), dtype=bool)}, "each of them"),
         ({"wanted": np.ones((S, A), dtype=bool)}, "wanted must be"),
         ({"policy": TABLES + 5}, "actions 0..1"),
         ({"policy": TABLES[0]}, "policy"),
@@ -149,11 +167,24 @@ def test_refusals(change: dict, message: str) -> None:
         FirstVisits(**given)
 
 
-def test_a_cell_that_nobody_comes_to() -> None:
-    """Something is added up even if no component plays what is wanted."""
-    tables = np.zeros((1, H, S), dtype=int)
-    wanted = EVERYWHERE.copy()
-    wanted[0, :, 0] = False
-    statistic = FirstVisits(wanted, 2, tables)
-    block = sample_of(FirstVisits(EVERYWHERE, 2, TABLES))(np.random.default_rng(0), 20)
-    assert not statistic.layout.unpack(statistic.total(block))["transitions"].any()
+def test_sums_need_a_whole_block() -> None:
+    sums = {"transitions": np.zeros((1, S, A, S)), "rewards": np.zeros((1, S, A))}
+    with pytest.raises(InvalidArgument, match="one by one"):
+        DESIGNS[0].total(Block(3, sums, True))
+    wrong = Block(3, sums | {"transitions": np.zeros((2, S, A, S))}, True)
+    with pytest.raises(InvalidArgument, match="transitions must be"):
+        DESIGNS[5].total(wrong)
+
+
+def test_whole_is_attained_by_a_user_who_stays() -> None:
+    statistic = FirstVisits(EVERYWHERE, 1, np.zeros((1, H, S), dtype=int), weight=0.5, whole=True)
+    stays = {
+        "states": np.array([[0] * (H + 1), [1] * (H + 1)]),
+        "actions": np.zeros((2, H), dtype=int),
+        "rewards": np.ones((2, H)),
+        "versions": np.zeros(2, dtype=int),
+        "components": np.zeros(2, dtype=int),
+    }
+    first, second = statistic.contributions(Block(2, stays))
+    assert math.dist(first, second) == pytest.approx(statistic.l2(Relation.REPLACE_ONE))
+    assert np.abs(first - second).sum() == pytest.approx(statistic.l1(Relation.REPLACE_ONE))

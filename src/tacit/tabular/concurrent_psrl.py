@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,22 +15,23 @@ from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
-from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
 from tacit.tabular.exploration import ExplorationConstants, Explorer, Question
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.sparse_posterior import SparseConstants, SparsePosterior
+from tacit.tabular.visit_evidence import Adding, VisitEvidence
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
     from tacit.finite.visits import Ints
-    from tacit.privacy.curators.gate import Release
 
 # Blocks above so many users, or steps of them, are counted whole: nobody is clipped any more, and
 # the counts are simulated at a cost that does not grow with the users.
 _ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 17, 1 << 22
+# The noise of a running sum against that of a single release, before the first one.
+_RUNNING = 1.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,58 +96,59 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self.stationary = spec.stationary if options.stationary is None else options.stationary
         shape = (1 if self.stationary else spec.horizon, spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*shape, spec.states))
-        self.posterior = SparsePosterior(shape, options.sparse)
+        self._adding: Adding = "plain"
+        if setting.privacy.private:
+            cells = math.prod(shape)
+            self._adding = "running" if cells > options.exploration.running else "blocks"
+        self.posterior = SparsePosterior(VisitEvidence(shape, self._adding), options.sparse)
+        self._noise = 0.0
         # When the greedy value last changed, and what it was.
         self._learnt_at, self._greedy_value = 0, 0.0
         self._question: Question
         super().__init__(setting, options)
 
-    # What is asked: a few first visits of each user of a block, once, with its whole budget.
+    # What is asked: a few first visits of each user, as sums over all users so far.
 
     def asks(self) -> Asks:
         """First visits to the cells that the plan of the block asked for."""
         statistic = self.statistic()
         release = yield Ask(statistic)
-        noise = max(1.0, float(np.max(release.std["transitions"])))
-        users, where = self.block_users, statistic.where
-        if isinstance(statistic, FirstVisits):
-            expected = self._question.expected
-        else:
-            expected = self._explorer.all_visits(self._paths())
-        sums = (release["transitions"], release["rewards"])
-        self.posterior.add(where, *sums, noise, users * expected[where])
-        if isinstance(statistic, FirstVisits):
-            self._take_first_paid(release, statistic, users)
+        evidence, unit = self.posterior.evidence, self.block_users * statistic.unit
+        parts, std = release.parts, release.std
+        asked = self._question.expected
+        if statistic.whole:
+            asked = self._explorer.all_visits(self._paths())
+        if evidence.adding == "plain":
+            parts = {name: array / statistic.unit for name, array in parts.items()}
+            unit = float(self.block_users)
+        self._noise = float(np.max(std["transitions"]))
+        evidence.add(parts, std, unit * asked)
+        self.posterior.see_moves()
+        if not statistic.whole:
+            path = self._paths()
+            everywhere = np.ones(asked.shape, dtype=bool)
+            came = unit * self._explorer.expected(path, everywhere, self.spec.horizon)
+            often = unit * self._explorer.all_visits(path)
+            noise = float(np.max(std["first_paid"]))
+            evidence.add_first_paid(parts["first_paid"], noise, came, often)
         self.posterior.see_rewards()
 
-    def _take_first_paid(self, release: Release, statistic: FirstVisits, users: int) -> None:
-        """Where users were paid first, beside who may have come there, as is known by now."""
-        path, where = self._paths(), statistic.where_paid
-        everywhere = np.ones(self.posterior.visits.shape, dtype=bool)
-        at_risk = users * self._explorer.expected(path, everywhere, self.spec.horizon)[where]
-        often = users * self._explorer.all_visits(path)[where]
-        noise = max(1.0, float(np.max(release.std["first_paid"])))
-        self.posterior.add_first_paid(where, release["first_paid"], noise, at_risk, often)
-
-    def statistic(self) -> FirstVisits | VisitCounts:
+    def statistic(self) -> FirstVisits:
         """What is asked of the current block."""
-        mixed, sparse = self.policy, self.options.sparse
-        if not self._one_by_one:
-            sizes = (self.spec.states, self.spec.actions, self.spec.horizon)
-            return VisitCounts(
-                *sizes,
-                pooled=self.stationary,
-                weight=math.sqrt(sparse.reward_weight),
-                policy=mixed.tables,
-                version=mixed.version,
-            )
-        asked = self._question
-        return self._first_visits(asked.wanted, asked.most, mixed.tables, mixed.version)
+        asked, mixed = self._question, self.policy
+        given = (mixed.tables, mixed.version)
+        if self._one_by_one:
+            return self._first_visits(asked.wanted, asked.most, *given)
+        everywhere = np.ones(asked.wanted.shape, dtype=bool)
+        return self._first_visits(everywhere, self.spec.horizon, *given, whole=True)
 
-    def _first_visits(self, wanted: Any, most: int, tables: Ints, version: int) -> FirstVisits:
+    def _first_visits(
+        self, wanted: Any, most: int, tables: Ints, version: int, whole: bool = False
+    ) -> FirstVisits:
         sparse = self.options.sparse
         weights = math.sqrt(sparse.reward_weight), math.sqrt(sparse.paid_weight)
-        return FirstVisits(wanted, most, tables, version, *weights)
+        norm = self.privacy.norm if self.privacy.private else "l2"
+        return FirstVisits(wanted, most, tables, version, *weights, norm, whole)
 
     # How it plans: the greedy policy, explorers, and what to ask.
 
@@ -183,7 +184,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._greedy_value = earned
         if earned <= 1e-6:
             return 1.0
-        share = min(1.0, c.share * gain / earned)
+        share = float(min(1.0, gain / earned / c.urgent) ** c.steepness)
         if self.served:
             share = min(share, (c.settled * self._learnt_at / self.served) ** 4)
         return max(c.least_share, share)
@@ -223,22 +224,15 @@ class ConcurrentPSRL(FiniteAlgorithm):
         )
 
     def noise_of(self, most: int) -> float:
-        """Standard deviation of the noise of a count if so many cells of a user count, or 1."""
-        return self._noises[min(most, self.spec.horizon)]
-
-    @cached_property
-    def _noises(self) -> dict[int, float]:
+        """Standard deviation of the noise, in visits, if so many cells of a user count, or 1."""
         shape = self.posterior.visits.shape
-        everywhere = np.ones(shape, dtype=bool)
-        # Any policies do: cells enough for all that count.
-        tables = np.zeros((shape[2], self.spec.horizon, shape[1]), dtype=np.int64)
-        tables += np.arange(shape[2])[:, np.newaxis, np.newaxis]
-        noises = {}
-        for most in {*self.options.exploration.most, 4, self.spec.horizon}:
-            m = min(most, self.spec.horizon)
-            statistic = self._first_visits(everywhere, m, tables, 0)
-            noises[m] = max(1.0, release_noise(statistic, self.privacy, 1))
-        return noises
+        tables = np.zeros((1, self.spec.horizon, shape[1]), dtype=np.int64)
+        statistic = self._first_visits(np.ones(shape, dtype=bool), most, tables, 0)
+        noise = self._noise
+        if not self.releases:
+            more = _RUNNING if self._adding == "running" else 1.0
+            noise = more * release_noise(statistic, self.privacy, 1)
+        return max(1.0, noise / statistic.unit)
 
     # Choices made before the first user comes.
 
@@ -249,6 +243,10 @@ class ConcurrentPSRL(FiniteAlgorithm):
     @property
     def _smallest_block(self) -> int:
         return math.ceil(self.options.first * self.noise_of(4))
+
+    def _choose_counter(self) -> str:
+        """Running sums where there are many cells, each of which is seen in many blocks."""
+        return "auto" if self._adding == "running" else "blocks"
 
     def _pace(self) -> Pace:
         return Pace(first=self._smallest_block, growth=self.options.growth)
@@ -276,12 +274,13 @@ class ConcurrentPSRL(FiniteAlgorithm):
         meta, arrays = self.posterior.dump()
         asked = self._question
         arrays |= {"wanted": asked.wanted, "expected": asked.expected}
-        meta |= {"most": asked.most}
+        meta |= {"most": asked.most, "noise": self._noise}
         return meta | {"learnt_at": self._learnt_at, "greedy_value": self._greedy_value}, arrays
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
         self.posterior.restore(meta, arrays)
+        self._noise = float(meta["noise"])
         self._question = Question(int(meta["most"]), arrays["wanted"], arrays["expected"])
         self._learnt_at = int(meta["learnt_at"])
         self._greedy_value = float(meta["greedy_value"])

@@ -28,10 +28,12 @@ class ExplorationConstants:
     explorers: int = 32  # policies that explore in parallel
     detect: float = 6.0  # visits, in noise, that a cell needs to become known
     least_share: float = 0.04  # of users who explore, for ever
-    share: float = 0.5  # of users who explore where they may gain as much as is earned now
+    urgent: float = 1.0  # everybody explores where so much of what is earned may be gained,
+    steepness: float = 3.0  # and few where much less may be
     settled: float = (
         2.5  # explorers become few once so many times the users that taught it are served
     )
+    doubt: float = 0.1  # rows that are less unknown than this hide nothing
     moved: float = 0.15  # by which the greedy value must change to count as learnt
     most: tuple[int, ...] = (2, 4, 8)  # how many cells may count of a user
     thresholds: tuple[float, ...] = (
@@ -42,6 +44,7 @@ class ExplorationConstants:
         np.inf,
     )  # cells that are known are not asked
     paths: int = 2000  # on which expectations are taken
+    running: int = 40  # cells above which sums run over all users instead of block by block
     unknown_worlds: int = 16  # drawn for what the unknown may be worth
 
 
@@ -110,7 +113,7 @@ class Explorer:
         for _ in range(self.constants.unknown_worlds):
             P, r, unknown = self.posterior.sample(self.rng)
             paying = self.rng.random(unknown.shape) < self.posterior.paying_rate
-            left = unknown * paying
+            left = np.where(unknown > self.constants.doubt, unknown, 0.0) * paying
             _, value = self.best(P, r, left)
             gains.append(max(0.0, value - self.value((P, r, left), greedy)))
         return float(np.mean(gains))

@@ -14,29 +14,28 @@ def count_first_visits(
     actions: Ints,
     rewards: Floats,
     admitted: NDArray[np.bool_],
-    cells: Ints,
-    paid_cells: Ints,
+    wanted: NDArray[np.bool_],
     most: int,
+    whole: bool,
     separate: bool,
     transitions: Floats,
     sums: Floats,
     first_paid: Floats,
 ) -> None:
-    """Adds users' first visits to ``transitions`` (rows, C, S) and ``sums`` (rows, C).
+    """Adds users' first visits to ``transitions`` (rows, L, S, A, S) and ``sums`` (rows, L, S, A).
 
-    And the cells where they were paid first to ``first_paid`` (rows, D). Row 0 takes everybody, or
-    each user her own row when ``separate``. ``cells`` and ``paid_cells`` (1 or H, S, A) are the
-    numbers of cells, negative where nothing counts. Invalid states are negative or too large,
-    actions that do not count negative, invalid rewards NaN.
+    And the cells where they were paid first to ``first_paid``, or all of their visits and no cells
+    if ``whole``. Row 0 takes everybody, or each user her own row when ``separate``. Invalid states
+    are negative or too large, actions that do not count negative, invalid rewards NaN.
     """
     users, horizon = actions.shape
-    last, n_states, n_actions = cells.shape[0] - 1, cells.shape[1], cells.shape[2]
-    seen = np.full(sums.shape[1], -1, dtype=np.int64)
+    n_steps, n_states, n_actions = wanted.shape
+    seen = np.full((n_steps, n_states, n_actions), -1, dtype=np.int64)
     for user in range(users):
         if not admitted[user]:
             continue
         row = user if separate else 0
-        counted, paid = 0, False
+        counted, paid = 0, whole
         for step in range(horizon):
             if counted == most and paid:
                 break
@@ -46,17 +45,18 @@ def count_first_visits(
                 continue
             if action < 0 or action >= n_actions or np.isnan(reward):
                 continue
-            at = min(step, last)
-            if reward > 0.0 and not paid and paid_cells[at, state, action] >= 0:
+            at = min(step, n_steps - 1)
+            if reward > 0.0 and not paid:
                 paid = True
-                first_paid[row, paid_cells[at, state, action]] += 1.0
-            cell = cells[at, state, action]
-            if cell < 0 or seen[cell] == user or counted == most:
+                first_paid[row, at, state, action] += 1.0
+            if counted == most or not wanted[at, state, action]:
                 continue
-            seen[cell] = user
+            if seen[at, state, action] == user and not whole:
+                continue
+            seen[at, state, action] = user
             counted += 1
-            transitions[row, cell, after] += 1.0
-            sums[row, cell] += reward
+            transitions[row, at, state, action, after] += 1.0
+            sums[row, at, state, action] += reward
 
 
 @compiled

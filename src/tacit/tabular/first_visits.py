@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from tacit.finite.mixed_policy import followed
+from tacit.privacy.arguments import one_of
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.reading import read_steps
@@ -26,28 +28,34 @@ class FirstVisits(LoopSums):
     counted already, she followed ``version`` of the policy, and the action is that of the
     component that she drew. Everything else is dropped, and nothing counts of a user whose
     component is none. Whether a step counts depends on the past only, so what follows it is an
-    unbiased sample.
+    unbiased sample. With ``whole`` all of her steps in wanted cells count, however many.
 
-    Parts: ``transitions`` (cells, S), one for the next state of each step that counts;
-    ``rewards`` (cells,), what these steps paid, in [0, 1], with weight w; and ``first_paid``
-    (all cells that a component may come to), one where she was paid anything for the first time, in
-    whatever cell, with weight v.
+    Parts, all of them times ``unit``: ``transitions`` (L, S, A, S), one for the next state of each
+    step that counts; ``rewards`` (L, S, A), what these steps paid, in [0, 1], with weight w; and
+    ``first_paid`` (L, S, A), one where she was paid anything for the first time, whether the step
+    counts or not, with weight v (nothing with ``whole``).
 
     Sensitivity. Steps that count are in different cells, so a user's transitions are at most
-    m = min(most, cells, H) ones in coordinates of their own, her rewards at most m numbers in
+    m = min(most, L S A, H) ones in coordinates of their own, her rewards at most m numbers in
     [0, 1], and there is at most one first pay: her vector has squared length at most
-    q = m (1 + w^2) + v^2. No entry is negative, so the inner product of two users' vectors is not
-    negative either, and their squared distance is at most the sum of both squared lengths: 2 q for
-    replace-one, q against zero. It is attained by two users in 2 m different cells with rewards of
-    1. In the 1-norm, 2 m (1 + w) + 2 v, and half of it.
+    q = m (1 + w^2) + v^2 times unit^2. With ``whole`` she has n_i steps in cell i and sum n_i <= H,
+    so that q = (1 + w^2) H^2, or (1 + w^2) H if cells are of single steps. ``unit`` is 1 / sqrt(q):
+    no user's vector is longer than 1, whatever is asked. No entry is negative, so the inner product
+    of two users' vectors is not negative either, and their squared distance is at most the sum of
+    both squared lengths: sqrt(2) for replace-one, 1 against zero. It is attained by two users in
+    2 m different cells with rewards of 1. In the 1-norm the length is at most
+    p = m (1 + w) + v, or H (1 + w), times unit, and twice as much for replace-one; with
+    ``norm="l1"``, ``unit`` is 1 / p.
     """
 
-    wanted: Bools  # (1 or H, S, A)
+    wanted: Bools  # (L, S, A), L = 1 or H
     most: int
     policy: Ints  # (M, H, S), the actions of every component
     version: int = 0
     weight: float = 1.0
     paid_weight: float = 1.0
+    norm: Literal["l2", "l1"] = "l2"
+    whole: bool = False
 
     def __post_init__(self) -> None:
         wanted, policy = np.array(self.wanted, dtype=bool), np.array(self.policy, dtype=np.int64)
@@ -56,8 +64,8 @@ class FirstVisits(LoopSums):
                 f"wanted must be (1 or H, S, A) and policy (M, H, S), got {wanted.shape} and "
                 f"{policy.shape}"
             )
-        if len(wanted) not in (1, policy.shape[1]) or not wanted.any():
-            raise InvalidArgument("wanted must be some cells, of all steps or of each of them")
+        if len(wanted) not in (1, policy.shape[1]):
+            raise InvalidArgument("wanted must be of all steps or of each of them")
         if policy.min() < 0 or policy.max() >= wanted.shape[2]:
             raise InvalidArgument(f"policy must name actions 0..{wanted.shape[2] - 1}")
         if isinstance(self.most, bool) or int(self.most) != self.most or self.most < 1:
@@ -66,6 +74,7 @@ class FirstVisits(LoopSums):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidArgument(f"{name} must be > 0, got {value!r}")
+        one_of("norm", self.norm, ("l2", "l1"))
         for name, array in (("wanted", wanted), ("policy", policy)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -82,61 +91,65 @@ class FirstVisits(LoopSums):
         return int(self.policy.shape[2])
 
     @cached_property
-    def where(self) -> tuple[Ints, Ints, Ints]:
-        """Row (step, or 0 for all steps), state and action of every cell."""
-        found = self.wanted & self._reached
-        # Where nobody comes to any of them, there must still be something to add up.
-        rows, states, actions = np.nonzero(found if found.any() else self.wanted)
-        return rows, states, actions
-
-    @cached_property
-    def where_paid(self) -> tuple[Ints, Ints, Ints]:
-        """The same of every cell that any component may come to."""
-        rows, states, actions = np.nonzero(self._reached)
-        return rows, states, actions
-
-    @cached_property
-    def size(self) -> int:
-        """How many cells there are: those that are wanted and that any component may come to."""
-        return len(self.where[0])
-
-    @cached_property
-    def _reached(self) -> Bools:
-        L, _, A = self.wanted.shape
-        taken = (self.policy[..., np.newaxis] == np.arange(A)).any(axis=0)
-        found: Bools = taken if L > 1 else taken.any(axis=0, keepdims=True)
-        return found
-
-    def _numbers(self, where: tuple[Ints, Ints, Ints]) -> Ints:
-        """The number of each of some cells, -1 elsewhere."""
-        cells = np.full(self.wanted.shape, -1, dtype=np.int64)
-        cells[where] = np.arange(len(where[0]))
-        return cells
-
-    @cached_property
     def layout(self) -> Layout:
-        """``transitions``, ``rewards`` and ``first_paid``."""
+        """``transitions``, ``rewards`` and ``first_paid``, the same whatever is wanted."""
+        cells = self.wanted.shape
         return Layout(
             (
-                Part("transitions", (self.size, self.states)),
-                Part("rewards", (self.size,), weight=self.weight),
-                Part("first_paid", (len(self.where_paid[0]),), weight=self.paid_weight),
+                Part("transitions", (*cells, self.states)),
+                Part("rewards", cells, weight=self.weight),
+                Part("first_paid", cells, weight=self.paid_weight),
             )
         )
 
     @property
+    def unit(self) -> float:
+        """What one visit adds to a sum."""
+        return 1.0 / (self._length if self.norm == "l2" else self._sum)
+
+    @property
     def _most(self) -> int:
-        return min(self.most, self.size, self.horizon)
+        return self.horizon if self.whole else min(self.most, self.wanted.size, self.horizon)
+
+    @property
+    def _length(self) -> float:
+        """The longest vector in units, in the 2-norm."""
+        if self.whole:
+            cells = self.horizon if len(self.wanted) > 1 else self.horizon**2
+            return math.sqrt(cells * (1.0 + self.weight**2))
+        return math.sqrt(self._most * (1.0 + self.weight**2) + self.paid_weight**2)
+
+    @property
+    def _sum(self) -> float:
+        """The same in the 1-norm."""
+        first = 0.0 if self.whole else self.paid_weight
+        return self._most * (1.0 + self.weight) + first
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        users = 1.0 if checked_relation(relation) is Relation.ZERO_OUT else 2.0
-        return math.sqrt(users * (self._most * (1.0 + self.weight**2) + self.paid_weight**2))
+        apart = 1.0 if checked_relation(relation) is Relation.ZERO_OUT else math.sqrt(2.0)
+        return apart * (1.0 if self.norm == "l2" else self._length / self._sum)
 
     def l1(self, relation: Relation) -> float:
         """See the class."""
-        users = 1.0 if checked_relation(relation) is Relation.ZERO_OUT else 2.0
-        return users * (self._most * (1.0 + self.weight) + self.paid_weight)
+        apart = 1.0 if checked_relation(relation) is Relation.ZERO_OUT else 2.0
+        return apart * (1.0 if self.norm == "l1" else self._sum / self._length)
+
+    def aggregate(self, block: Block) -> Floats:
+        """From transitions and rewards of a simulated block, where all steps count."""
+        if not self.whole:
+            raise InvalidArgument("first visits need users one by one, not an aggregate block")
+        counts = np.asarray(block["transitions"], dtype=np.float64)
+        sums = np.asarray(block["rewards"], dtype=np.float64)
+        cells = self.wanted.shape
+        if counts.shape != (*cells, self.states) or sums.shape != cells:
+            raise InvalidArgument(
+                f"transitions must be {(*cells, self.states)} and rewards {cells}, got "
+                f"{counts.shape} and {sums.shape}"
+            )
+        kept = self.unit * self.wanted
+        values = {"transitions": counts * kept[..., np.newaxis], "rewards": sums * kept}
+        return self.layout.pack(values | {"first_paid": np.zeros(cells)})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.tabular.first_visit_loops import count_first_visits
@@ -144,9 +157,8 @@ class FirstVisits(LoopSums):
         states, actions, rewards = read_steps(block, self.horizon)
         admitted, taken = followed(block, states, actions, self.policy, self.version)
         rows = block.users if separate else 1
-        sums = [np.zeros((rows, *part.shape)) for part in self.layout.parts]
-        cells, paid_cells = self._numbers(self.where), self._numbers(self.where_paid)
+        sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
         steps = (states, taken, rewards, admitted)
-        count_first_visits(*steps, cells, paid_cells, self._most, separate, *sums)
-        names = [part.name for part in self.layout.parts]
-        return self.layout.pack(dict(zip(names, sums, strict=True)), users=rows)
+        count_first_visits(*steps, self.wanted, self._most, self.whole, separate, *sums.values())
+        scaled = {name: self.unit * array for name, array in sums.items()}
+        return self.layout.pack(scaled, users=rows)

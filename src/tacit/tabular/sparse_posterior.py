@@ -17,6 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from tacit.core.algorithm import Floats
 from tacit.core.asks import Arrays, State
+from tacit.tabular.visit_evidence import VisitEvidence
 
 
 @dataclass(frozen=True)
@@ -29,21 +30,18 @@ class SparseConstants:
     known: float = 3.0  # a row with so many visits, in noise, is known by half
     sharpness: float = 4.0  # how suddenly it becomes known
     pessimism: float = 0.5  # rewards are lowered by so many of their deviations
-    floor: float = 1.0  # visits, in noise, that every block is taken to have in a cell
     paid_weight: float = 0.3  # squared weight of where the first reward came
-    fading: float = 0.8  # by which what was said of first rewards fades from block to block
 
 
 # What a save keeps.
 _ARRAYS = (
-    *("moves", "paid", "variance", "first_paid", "first_variance", "at_risk", "visits_at_risk"),
     *("slab", "visits", "known", "transitions", "rewards", "cautious"),
     *("reward_mean", "reward_std", "paying", "fallback"),
 )
 
 
 class SparsePosterior:
-    """Weighted sums of all releases, and what follows from them. Public.
+    """What follows from the evidence. Public.
 
     Attributes:
         visits: (L, S, A), in standard deviations of the noise of one entry.
@@ -58,54 +56,18 @@ class SparsePosterior:
     transitions: Floats
     rewards: Floats
 
-    def __init__(self, shape: tuple[int, int, int], constants: SparseConstants) -> None:
-        self.constants = constants
-        rows = (*shape, shape[1])
-        self.moves, self.slab = np.zeros(rows), np.zeros(rows)
-        self.paid, self.variance = np.zeros(shape), np.zeros(shape)
-        self.first_paid, self.first_variance = np.zeros(shape), np.zeros(shape)
-        self.at_risk, self.visits_at_risk = np.zeros(shape), np.zeros(shape)
+    def __init__(self, evidence: VisitEvidence, constants: SparseConstants) -> None:
+        self.evidence, self.constants = evidence, constants
+        shape = evidence.paid.shape
+        self.slab = np.zeros(evidence.moves.shape)
         self.known, self.cautious = np.zeros(shape), np.zeros(shape)
         self.paying_rate = 0.5
-        self._see_moves()
+        self.see_moves()
         self.see_rewards()
 
-    def add(self, where: Any, moves: Floats, paid: Floats, noise: float, expected: Floats) -> None:
-        """Takes in the sums of a block, of which so many visits to each cell were expected.
-
-        A block is weighed by its signal over its noise; see :mod:`tacit.finite.evidence`.
-        """
-        weight = (expected + self.constants.floor * noise) / noise**2
-        self.moves[where] += weight[:, np.newaxis] * moves
-        self.paid[where] += weight * paid
-        self.variance[where] += (weight * noise) ** 2
-        self._see_moves()
-
-    def add_first_paid(
-        self, where: Any, first: Floats, noise: float, at_risk: Floats, visits: Floats
-    ) -> None:
-        """Takes in where users were paid first, of whom so many came to a cell, so often."""
-        fading = self.constants.fading
-        for array in (self.first_paid, self.at_risk, self.visits_at_risk):
-            array *= fading
-        self.first_variance *= fading**2
-        weight = (at_risk + self.constants.floor * noise) / noise**2
-        self.first_paid[where] += weight * first
-        self.first_variance[where] += (weight * noise) ** 2
-        self.at_risk[where] += weight * at_risk
-        self.visits_at_risk[where] += weight * visits
-
-    # Next states.
-
-    @property
-    def _entries(self) -> Floats:
-        """Weighted counts in standard deviations of their noise."""
-        std = np.sqrt(np.where(self.variance > 0, self.variance, 1.0))
-        entries: Floats = self.moves / std[..., np.newaxis]
-        return entries
-
-    def _see_moves(self) -> None:
-        entries = self._entries
+    def see_moves(self) -> None:
+        """What the evidence says of next states, beside what was known of them."""
+        entries = self.evidence.entries
         self.slab = self._real(entries)
         positive = np.maximum(entries, 0.0) * self.slab
         self.visits = positive.sum(axis=-1)
@@ -136,7 +98,7 @@ class SparsePosterior:
     def whole_rows(self) -> Floats:
         """Rows that sum to 1: who goes where nothing is known may be anywhere."""
         rows: Floats = (
-            self.transitions + ((1.0 - self.known) / self.moves.shape[-1])[..., np.newaxis]
+            self.transitions + ((1.0 - self.known) / self.slab.shape[-1])[..., np.newaxis]
         )
         return rows
 
@@ -144,10 +106,9 @@ class SparsePosterior:
 
     def see_rewards(self) -> None:
         """Rewards of a cell are 0, or have a mean somewhere in (0, 1): with which chance, where."""
-        c, seen = self.constants, self.variance > 0
-        std = np.sqrt(np.where(seen, self.variance, 1.0))
+        c = self.constants
         visits = np.maximum(self.visits, 0.5)
-        self.reward_mean = mean = self.paid / std / visits
+        self.reward_mean = mean = self.evidence.rewards / visits
         self.reward_std = spread = 1.0 / math.sqrt(c.reward_weight) / visits
         known, paid = self.known, self.cautious * self.known
         rate = (1.0 + paid.sum()) / (2.0 + known.sum())
@@ -158,8 +119,7 @@ class SparsePosterior:
         nothing = np.exp(-(np.clip(mean / spread, -40.0, 40.0) ** 2) / 2.0) / (spread * 2.5066)
         something = ndtr((1.0 - mean) / spread) - ndtr(-mean / spread)
         both = np.maximum(prior * something + (1.0 - prior) * nothing, 1e-300)
-        paying = np.where(mean / spread > 8.0, 1.0, prior * something / both)
-        self.paying = np.where(seen, paying, prior)
+        self.paying = np.where(mean / spread > 8.0, 1.0, prior * something / both)
         self.fallback = self._first_rewards(np.clip(mean + 2.0 * spread, 0.0, 1.0))
         low = np.clip(mean - c.pessimism * spread, 0.0, 1.0)
         self.cautious = np.where(mean > 0, self.paying * low, 0.0)
@@ -169,12 +129,11 @@ class SparsePosterior:
 
     def _first_rewards(self, most: Floats) -> Floats:
         """Means by where users were paid first: who comes v times is paid with 1 - exp(-r v)."""
-        seen = self.first_variance > 0
-        score = np.where(seen, self.first_paid / np.sqrt(np.where(seen, self.first_variance, 1)), 0)
-        against = math.log(self.paid[0].size) + 0.5 - score**2 / 2.0
+        evidence, score = self.evidence, self.evidence.first_scores
+        against = math.log(evidence.paid[0].size) + 0.5 - score**2 / 2.0
         real = np.where(score > 0, 1.0 / (1.0 + np.exp(np.minimum(50.0, against))), 0.0)
-        share = np.clip(self.first_paid / np.maximum(self.at_risk, 1e-12), 0.0, 1.0 - 1e-9)
-        often = np.maximum(self.visits_at_risk / np.maximum(self.at_risk, 1e-12), 1.0)
+        share = np.clip(evidence.first_paid / np.maximum(evidence.at_risk, 1e-12), 0.0, 1.0 - 1e-9)
+        often = np.maximum(evidence.visits_at_risk / np.maximum(evidence.at_risk, 1e-12), 1.0)
         means: Floats = np.minimum(-np.log1p(-share) / often, most) * real
         return means
 
@@ -182,7 +141,7 @@ class SparsePosterior:
 
     def sample(self, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
         """One of them: transitions, rewards, and how far each row is unknown."""
-        entries = self._entries
+        entries = self.evidence.entries
         kept = rng.random(entries.shape) < self.slab
         moves = np.maximum(entries + rng.standard_normal(entries.shape), 0.0) * kept
         visits = moves.sum(axis=-1)
@@ -200,13 +159,14 @@ class SparsePosterior:
     def dump(self) -> State:
         """Everything, to the bit."""
         arrays = {f"posterior/{name}": np.array(getattr(self, name)) for name in _ARRAYS}
-        return {"paying_rate": self.paying_rate}, arrays
+        return {"paying_rate": self.paying_rate}, arrays | self.evidence.dump()
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """Puts back what :meth:`dump` returned."""
         for name in _ARRAYS:
             setattr(self, name, np.array(arrays[f"posterior/{name}"]))
         self.paying_rate = float(meta["paying_rate"])
+        self.evidence.restore(arrays)
 
 
 def _per_visit(known: Floats, visits: Floats) -> Floats:
