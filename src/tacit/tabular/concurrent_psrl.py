@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.algorithm import Pace
+from tacit.core.algorithm import Floats, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
@@ -158,25 +158,27 @@ class ConcurrentPSRL(FiniteAlgorithm):
         greedy, earned = explorer.greedy()
         half = c.explorers // 2
         sampled, gains = explorer.sampled(greedy, half)
-        unknown, known = explorer.unknown_gain(greedy), float(gains.mean())
-        share = self._share(earned, unknown + known)
-        covering = share * unknown / max(unknown + known, 1e-9)
+        # A world that is drawn may promise anything: it counts as a chance, not as a promise.
+        most = c.capped * earned if earned > 1e-6 else math.inf
+        unknown = float(np.minimum(explorer.unknown_gains(greedy), most).mean())
+        known = float(np.minimum(gains, most).mean())
+        spent = self._spent(earned, unknown + known)
+        covering = unknown / max(unknown + known, 1e-9) if unknown + known > 0 else 1.0
         users = self._next_block
-        covered = users * max(covering, 0.02) / half
+        covered = users * max(spent * covering, 0.02) / half
         policies = [greedy, *explorer.covering(half, covered, self.noise_of(4)), *sampled]
         drawn = gains / gains.sum() if gains.sum() > 0 else np.full(half, 1.0 / half)
-        weights = np.concatenate(
-            [[1.0 - share], np.full(half, covering / half), (share - covering) * drawn]
-        )
-        weights = np.maximum(weights, 0.0)
+        explore = np.concatenate([np.full(half, covering / half), (1.0 - covering) * drawn])
+        share = min(1.0, spent / self._lost(explorer, earned, policies[1:], explore))
+        weights = np.concatenate([[1.0 - share], share * explore])
         parts = [Policy.deterministic(a, self.spec.actions, self.releases) for a in policies]
         mixed = MixedPolicy(parts, weights / weights.sum(), self.releases)
         path = explorer.paths(mixed.tables, mixed.weights)
         self._question = explorer.question(path, users, self.noise_of)
         return mixed, mixed.components[0]
 
-    def _share(self, earned: float, gain: float) -> float:
-        """Of users who explore: what they may gain against what is earned, few once it settles."""
+    def _spent(self, earned: float, gain: float) -> float:
+        """The part of what is earned that exploring may cost: little once nothing moves."""
         c = self.options.exploration
         moved = abs(earned - self._greedy_value) > c.moved * self._greedy_value
         if earned <= 1e-6 or moved:
@@ -184,10 +186,20 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._greedy_value = earned
         if earned <= 1e-6:
             return 1.0
-        share = float(min(1.0, gain / earned / c.urgent) ** c.steepness)
+        spent = float(min(1.0, gain / earned / c.urgent) ** c.steepness)
         if self.served:
-            share = min(share, (c.settled * self._learnt_at / self.served) ** 4)
-        return max(c.least_share, share)
+            spent = min(spent, (c.settled * self._learnt_at / self.served) ** 4)
+        return max(c.least, spent)
+
+    def _lost(
+        self, explorer: Explorer, earned: float, policies: list[Ints], weights: Floats
+    ) -> float:
+        """The part of what is earned that an explorer loses, as far as is known."""
+        if earned <= 1e-6:
+            return 1.0
+        P, r = self.posterior.transitions, self.posterior.rewards
+        values = [explorer.value((P, r, np.zeros(r.shape)), actions) for actions in policies]
+        return max(self.options.exploration.cheapest, 1.0 - float(weights @ values) / earned)
 
     @property
     def _explorer(self) -> Explorer:

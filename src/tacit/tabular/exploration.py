@@ -27,9 +27,11 @@ class ExplorationConstants:
 
     explorers: int = 32  # policies that explore in parallel
     detect: float = 6.0  # visits, in noise, that a cell needs to become known
-    least_share: float = 0.04  # of users who explore, for ever
-    urgent: float = 1.0  # everybody explores where so much of what is earned may be gained,
-    steepness: float = 3.0  # and few where much less may be
+    least: float = 0.03  # of what is earned that exploring costs, for ever
+    urgent: float = 0.7  # it may cost all where so much of what is earned may be gained,
+    steepness: float = 3.0  # and little where much less may be
+    capped: float = 4.0  # times what is earned, at most that a world may promise
+    cheapest: float = 0.2  # an explorer is taken to lose so much at least
     settled: float = (
         2.5  # explorers become few once so many times the users that taught it are served
     )
@@ -104,8 +106,8 @@ class Explorer:
             gains[i] = max(0.0, value - self.value((P, r, self._nothing), greedy))
         return found, gains
 
-    def unknown_gain(self, greedy: Ints) -> float:
-        """What the unknown may add to the greedy policy, in the mean of worlds that may be true.
+    def unknown_gains(self, greedy: Ints) -> Floats:
+        """What the unknown may add to the greedy policy, in worlds that may be true.
 
         A row of which nothing is known may lead anywhere; it pays for ever what a cell pays.
         """
@@ -116,7 +118,7 @@ class Explorer:
             left = np.where(unknown > self.constants.doubt, unknown, 0.0) * paying
             _, value = self.best(P, r, left)
             gains.append(max(0.0, value - self.value((P, r, left), greedy)))
-        return float(np.mean(gains))
+        return np.array(gains)
 
     def covering(self, count: int, users: float, noise: float) -> list[Ints]:
         """Policies for what is unknown, each for what those before it leave uncovered.
