@@ -29,22 +29,22 @@ from tacit.simulation.seeds import noise_seed
 STORED = Path(__file__).with_suffix(".json")
 
 WORLDS: dict[str, tuple[str, int, int]] = {
-    "riverswim, 6 states": ("riverswim:states=6,horizon=20", 30_000, 2_200),
-    "riverswim, 8 states": ("riverswim:states=8,horizon=20", 50_000, 4_300),
-    "riverswim, 12 states, 40 steps": ("riverswim:states=12,horizon=40", 100_000, 8_500),
-    "grid, 5 by 5": ("grid:side=5,horizon=20", 150_000, 12_000),
-    "grid, 6 by 6": ("grid:side=6,horizon=24", 250_000, 23_000),
-    "deep_sea, 10 deep": ("deep_sea:depth=10", 60_000, 5_000),
-    "FrozenLake": ("gymnasium:id=FrozenLake-v1,horizon=100", 400_000, 40_000),
-    "health_coach": ("health_coach", 500_000, 95_000),
+    "riverswim, 6 states": ("riverswim:states=6,horizon=20", 20_000, 2_200),
+    "riverswim, 8 states": ("riverswim:states=8,horizon=20", 40_000, 4_300),
+    "riverswim, 12 states, 40 steps": ("riverswim:states=12,horizon=40", 70_000, 8_500),
+    "grid, 5 by 5": ("grid:side=5,horizon=20", 100_000, 12_000),
+    "grid, 6 by 6": ("grid:side=6,horizon=24", 160_000, 23_000),
+    "deep_sea, 10 deep": ("deep_sea:depth=10", 40_000, 5_000),
+    "FrozenLake": ("gymnasium:id=FrozenLake-v1,horizon=100", 300_000, 40_000),
+    "health_coach": ("health_coach", 400_000, 95_000),
     **{
         f"random_mdp, seed {seed}": (
             f"random_mdp:states={size},actions=3,horizon={size},seed={seed}",
-            *(40_000, 4_000),
+            *(30_000, 4_000),
         )
         for seed, size in ((0, 10), (1, 10), (2, 10), (3, 12), (4, 12))
     },
-    "riverswim, 6 states, per step": ("riverswim:states=6,horizon=20", 250_000, 25_000),
+    "riverswim, 6 states, per step": ("riverswim:states=6,horizon=20", 150_000, 25_000),
 }
 """By name: what rebuilds it, users of a run at epsilon 1, and how many may be needed there."""
 

@@ -159,9 +159,9 @@ class ConcurrentPSRL(FiniteAlgorithm):
         half = c.explorers // 2
         sampled, gains = explorer.sampled(greedy, half)
         # A world that is drawn may promise anything: it counts as a chance, not as a promise.
-        most = c.capped * earned if earned > 1e-6 else math.inf
-        unknown = float(np.minimum(explorer.unknown_gains(greedy), most).mean())
-        known = float(np.minimum(gains, most).mean())
+        most = earned if earned > 1e-6 else math.inf
+        unknown = np.minimum(explorer.unknown_gains(greedy), c.most_unknown * most).mean()
+        known = np.minimum(gains, c.most_known * most).mean()
         spent = self._spent(earned, unknown + known)
         covering = unknown / max(unknown + known, 1e-9) if unknown + known > 0 else 1.0
         users = self._next_block

@@ -30,7 +30,8 @@ class ExplorationConstants:
     least: float = 0.03  # of what is earned that exploring costs, for ever
     urgent: float = 0.7  # it may cost all where so much of what is earned may be gained,
     steepness: float = 3.0  # and little where much less may be
-    capped: float = 4.0  # times what is earned, at most that a world may promise
+    most_unknown: float = 10.0  # times what is earned that the unknown may promise at most,
+    most_known: float = 2.0  # and a world by what is known of it
     cheapest: float = 0.2  # an explorer is taken to lose so much at least
     settled: float = (
         2.5  # explorers become few once so many times the users that taught it are served
