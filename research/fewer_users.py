@@ -96,6 +96,9 @@ def measured(
     world = tacit.tabular.build_world(WORLDS[name][0])
     users, serving, greedy = users_of(name, epsilon), [], []
     options: dict[str, Any] = {"stationary": False} if "per step" in name else {}
+    constants = dict(constants or {})
+    if "running" in constants:
+        options["running"] = constants.pop("running")
     if constants:
         options["exploration"] = ExplorationConstants(**constants)
     for seed in seeds:

@@ -39,9 +39,9 @@ def learnt(privacy: Any, users: int = 3000, world: Any = SMALL, **options: Any) 
 )
 def test_it_conforms(privacy: Any, stationary: bool, running: int) -> None:
     def make(spec: Any, users: int, **options: Any) -> Any:
-        few = ExplorationConstants(explorers=4, paths=50, unknown_worlds=2, running=running)
+        few = ExplorationConstants(explorers=4, paths=50, unknown_worlds=2)
         given = {"schedule": "fixed:size=40", "stationary": stationary, "exploration": few}
-        given |= options
+        given |= {"running": running} | options
         return ConcurrentPSRL(spec, users, privacy, **given)
 
     check_agent(make, SMALL, users=160, seeds=20)
@@ -98,8 +98,7 @@ def test_large_blocks_are_counted_whole() -> None:
 @pytest.mark.parametrize("users", [250, 700])
 def test_saves_go_on_to_the_bit(users: int, running: int, tmp_path: Any) -> None:
     def make() -> Any:
-        constants = ExplorationConstants(running=running)
-        given = {"noise_seed": 3, "seed": 2, "exploration": constants}
+        given = {"noise_seed": 3, "seed": 2, "running": running}
         return ConcurrentPSRL(SMALL.spec, 1200, JointDP(2.0, 1e-6), **given)
 
     rng, first = np.random.default_rng(0), make()

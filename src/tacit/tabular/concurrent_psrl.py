@@ -15,7 +15,7 @@ from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
-from tacit.privacy.arguments import flag, instance_of
+from tacit.privacy.arguments import flag, instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
 from tacit.tabular.exploration import ExplorationConstants, Explorer, Question
@@ -42,6 +42,8 @@ class ConcurrentOptions:
         stationary: one model for all steps (the world's own by default), or one per step.
         growth: by which the users served grow from block to block.
         first: users of the first block, in standard deviations of a count's noise.
+        running: cells of a world above which releases are running sums over all users, and not of
+            each block.
         sparse: constants of what is made of releases.
         exploration: constants of who explores what.
     """
@@ -49,6 +51,7 @@ class ConcurrentOptions:
     stationary: bool | None = None
     growth: float = 1.2
     first: float = 20.0
+    running: int = 40
     sparse: SparseConstants = field(default_factory=SparseConstants)
     exploration: ExplorationConstants = field(default_factory=ExplorationConstants)
 
@@ -59,6 +62,7 @@ class ConcurrentOptions:
             raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
         if not (math.isfinite(self.first) and self.first > 0.0):
             raise InvalidArgument(f"first must be > 0, got {self.first!r}")
+        object.__setattr__(self, "running", whole_number("running", self.running, least=0))
         instance_of("sparse", self.sparse, SparseConstants)
         instance_of("exploration", self.exploration, ExplorationConstants)
 
@@ -99,7 +103,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._adding: Adding = "plain"
         if setting.privacy.private:
             cells = math.prod(shape)
-            self._adding = "running" if cells > options.exploration.running else "blocks"
+            self._adding = "running" if cells > options.running else "blocks"
         self.posterior = SparsePosterior(VisitEvidence(shape, self._adding), options.sparse)
         self._noise = 0.0
         # When the greedy value last changed, and what it was.
@@ -229,11 +233,23 @@ class ConcurrentPSRL(FiniteAlgorithm):
     @property
     def why(self) -> str:
         """What was chosen, in words."""
+        cells, running = self.posterior.visits.size, self.options.running
+        how = {
+            "plain": "sums need no noise",
+            "blocks": f"{cells} cells, at most {running}: each block is released once, with its "
+            "whole budget",
+            "running": f"{cells} cells, more than {running}: all blocks go through one "
+            f"{self.counter} counter",
+        }[self._adding]
         return (
-            f"{self.schedule.releases} releases ({self.schedule.name}); each block is released "
-            "once, with its whole budget; most users follow what is known, "
-            f"{self.options.exploration.explorers} policies explore beside it"
+            f"{self.schedule.releases} releases ({self.schedule.name}); {how}; most users follow "
+            f"what is known, {self.options.exploration.explorers} policies explore beside it"
         )
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise of a visit, if the current question's cells count."""
+        return self._noise / self.statistic().unit
 
     def noise_of(self, most: int) -> float:
         """Standard deviation of the noise, in visits, if so many cells of a user count, or 1."""

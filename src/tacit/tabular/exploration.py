@@ -47,7 +47,6 @@ class ExplorationConstants:
         np.inf,
     )  # cells that are known are not asked
     paths: int = 2000  # on which expectations are taken
-    running: int = 40  # cells above which sums run over all users instead of block by block
     unknown_worlds: int = 16  # drawn for what the unknown may be worth
 
 
