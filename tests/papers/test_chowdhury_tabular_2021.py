@@ -131,7 +131,8 @@ def transcribed(world: Any, vi: bool, K: int, eps: float, delta: float, which: s
         )
         sums = np.cumsum(pi, axis=2)
         sums[..., -1] = 1.0
-        roll_out(rng, *model.chances, vi, pi.argmax(axis=2), sums, states, actions, rewards)
+        told = (vi, pi.argmax(axis=2)[np.newaxis], sums[np.newaxis], np.zeros(1, int))
+        roll_out(rng, *model.chances, *told, states, actions, rewards)
         sigma = np.zeros(n_cells)
         for h in range(H):
             s, a, after = states[0, h], actions[0, h], states[0, h + 1]

@@ -88,7 +88,8 @@ def printed(world: LinearWorld, K: int, of: paper.Constants, once: bool, seed: i
             np.zeros((1, H)),
         )
         choices = np.cumsum(best, axis=2) / best.sum(axis=2, keepdims=True)
-        roll_out(rng, *model.chances, False, states, choices, states, actions, rewards)
+        told = (False, states[np.newaxis], choices[np.newaxis], np.zeros(1, int))
+        roll_out(rng, *model.chances, *told, states, actions, rewards)
         for h in range(H):
             x = phi[states[0, h], actions[0, h]]
             norm = math.sqrt(x @ np.linalg.solve(Lambda[h], x))

@@ -98,7 +98,8 @@ def transcribed(world: MixtureWorld, K: int, alpha: float, eta: float | None, se
         )
         choices = np.cumsum(pi, axis=2)
         choices[choices > 1 - 1e-12] = 1.0
-        roll_out(rng, *model.chances, False, states, choices, states, actions, rewards)
+        told = (False, states[np.newaxis], choices[np.newaxis], np.zeros(1, int))
+        roll_out(rng, *model.chances, *told, states, actions, rewards)
         for h in range(H):
             s, a, after = states[0, h], actions[0, h], states[0, h + 1]
             data[h].append((phi[h, s, a], V[h + 1, after], varphi[s, a], rewards[0, h]))

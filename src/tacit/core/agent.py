@@ -180,8 +180,9 @@ class Agent(Desk):
             raise HorizonExceeded(
                 f"this agent was declared for {users} users; {left} are left, {data.users} came"
             )
-        if not session.waiting.alike(data):
-            session.round.statistic.check(data)
+        placed = session.placed(data)
+        if not session.waiting.alike(placed):
+            session.round.statistic.check(placed)
         self._check(data, user_ids)
         if data.aggregate:
             if session.waiting.users or data.users != self._room():
@@ -202,7 +203,7 @@ class Agent(Desk):
             if stop - start < data.users:
                 part = data.take(slice(start, stop))
                 ids = None if user_ids is None else user_ids[start:stop]
-            self._take(part, ids, room)
+            self._take(session.placed(part), ids, room)
             start = stop
 
     def learn_reports(self, reports: ArrayLike, user_ids: Ids = None) -> None:
@@ -282,7 +283,7 @@ class Agent(Desk):
                 curator, mark = read_curator(path, None, JointCurator)
                 session.check_same(curator.extra[0])
                 if stream is not None:
-                    stream = curator.resume_stream("stream", stream.statistic)
+                    stream = curator.resume_stream("stream", stream.statistic, asked=False)
                 session.restore(*curator.extra)
                 session.waiting.block = curator.entered
                 self._rehearse(session, curator, stream)
