@@ -24,12 +24,12 @@ def sum_returns(
 ) -> None:
     """Adds users to ``sums`` and ``visits``, (rows, C); see :class:`ReturnSums` for what is added.
 
-    Row 0 takes everybody, or each user her own row when ``separate``. ``cells`` (S, A) is the cell
-    of a step, negative where it has none; ``centre`` is (H, S). Invalid states and actions are
-    negative or too large, invalid rewards are NaN.
+    Row 0 takes everybody, or each user her own row when ``separate``. ``cells`` (1 or H, S, A) is
+    the cell of a step, negative where it has none; ``centre`` is (H, S). Invalid states and actions
+    are negative or too large, invalid rewards are NaN.
     """
     users, horizon = actions.shape
-    n_states, n_actions = cells.shape
+    last, n_states, n_actions = cells.shape[0] - 1, cells.shape[1], cells.shape[2]
     seen = np.zeros(sums.shape[1], dtype=np.bool_)
     residuals = np.zeros(horizon)
     kept, entries = np.zeros(first, dtype=np.int64), np.zeros(first)
@@ -51,7 +51,7 @@ def sum_returns(
             residuals[step] = gained
         count, square = 0, 0.0
         for step in range(steps):
-            cell = cells[states[user, step], actions[user, step]]
+            cell = cells[min(step, last), states[user, step], actions[user, step]]
             if cell < 0 or seen[cell]:
                 continue
             if count == first:

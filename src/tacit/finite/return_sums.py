@@ -23,9 +23,9 @@ class ReturnSums(LoopSums):
     """What users got after their first visits of a cell, less a public centre, bounded.
 
     Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). A *cell* is what a step
-    is summed under: ``cells`` (S, A) says which, -1 for none. An episode ends at its first step
-    with an invalid state, action or reward, and is worth nothing from there on; rewards are cut to
-    [0, 1].
+    is summed under: ``cells`` (S, A), or (H, S, A) by step, says which, -1 for none. An episode
+    ends at its first step with an invalid state, action or reward, and is worth nothing from there
+    on; rewards are cut to [0, 1].
 
     With the centre V, (H, S), a step's residual is d_t = r_t + V_{t+1}(s_{t+1}) - V_t(s_t),
     where V is 0 after the last step, and what followed a step is e_t = d_t + trace e_{t+1}. With
@@ -54,10 +54,16 @@ class ReturnSums(LoopSums):
 
     def __post_init__(self) -> None:
         cells, centre = np.array(self.cells), np.array(self.centre, dtype=np.float64)
-        if cells.ndim != 2 or cells.dtype.kind not in "iu" or cells.size == 0 or cells.max() < 0:
-            raise InvalidArgument("cells must be whole numbers of shape (S, A), some of them >= 0")
-        if centre.ndim != 2 or centre.shape[0] < 1 or centre.shape[1] != len(cells):
-            raise InvalidArgument(f"centre must have shape (H, {len(cells)}), got {centre.shape}")
+        cells = cells[np.newaxis] if cells.ndim == 2 else cells
+        if cells.ndim != 3 or cells.dtype.kind not in "iu" or cells.size == 0 or cells.max() < 0:
+            raise InvalidArgument(
+                "cells must be whole numbers of shape (S, A) or (H, S, A), some of them >= 0"
+            )
+        S = cells.shape[1]
+        if centre.ndim != 2 or centre.shape[0] < 1 or centre.shape[1] != S:
+            raise InvalidArgument(f"centre must have shape (H, {S}), got {centre.shape}")
+        if len(cells) not in (1, len(centre)):
+            raise InvalidArgument(f"cells must be for {len(centre)} steps as centre is")
         if not ((centre >= 0) & (centre <= len(centre))).all():
             raise InvalidArgument("centre must be from 0 to H, as returns are")
         if not 0.0 <= self.trace <= 1.0:

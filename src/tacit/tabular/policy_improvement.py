@@ -8,23 +8,30 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Pace
-from tacit.core.asks import Arrays, Ask, Asks, State
+from tacit.core.algorithm import Pace
+from tacit.core.asks import Arrays, Asks, State
+from tacit.core.ways import way
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.model import uniform_policy
 from tacit.finite.policy import Policy
-from tacit.finite.return_sums import ReturnSums
 from tacit.finite.spec import FiniteSpec
+from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
-from tacit.tabular.beliefs import BeliefConstants, Beliefs
+from tacit.tabular.beliefs import BeliefConstants
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
 
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
+# More counts than these are never kept.
+_MOST_COUNTS = 1 << 22
+_WAYS = {
+    "returns": "tacit.tabular.return_way:ReturnWay",
+    "counts": "tacit.tabular.count_way:CountWay",
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,9 @@ class ImprovementConstants(BeliefConstants):
     trace: float = 0.5  # how much of later residuals an advantage has
     length: float = 0.35  # of all of a user's residuals, at most, in units of the largest return
     block: float = 60.0  # size of the first block, in units of noise over visits per user and cell
+    phases: int = 8  # of a horizon, at most
+    phased: float = 8.0  # smallest blocks, times the square of the phases, that a block needs
+    counted: float = 20.0  # visits per cell, in units of the noise of a row, from which to count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,35 +53,40 @@ class ImprovementOptions:
     """Options of policy improvement.
 
     Attributes:
+        statistic: ``"returns"``, ``"counts"``, or the better one for this spec, budget and length.
         growth: by how much the users served grow from block to block.
         constants: the constants of what is asked and believed.
     """
 
+    statistic: Literal["auto", "returns", "counts"] = "auto"
     growth: float = 4.0
     constants: ImprovementConstants = ImprovementConstants()
 
     def __post_init__(self) -> None:
         instance_of("constants", self.constants, ImprovementConstants)
+        if self.statistic not in ("auto", *_WAYS):
+            raise InvalidArgument(
+                f"statistic must be auto, returns or counts, got {self.statistic!r}"
+            )
         if not (math.isfinite(self.growth) and self.growth > 1.0):
             raise InvalidArgument(f"growth must be above 1, got {self.growth!r}")
 
 
 class PolicyImprovement(FiniteAlgorithm):
-    """Policy improvement on sums of what followed a state or an action.
+    """Serves what may be the best, block by block, and gives up what is surely worse.
 
     Idea: with many states there are far too many transitions to count, but few decisions. Learn
     what a state is worth under the policy that serves a block, then by how much each of its actions
     is better than the others, and give up actions as they are surely worse. One number per state
     and one per decision carry all of the budget; most users are served by what is best so far.
 
-    Private statistics: :class:`~tacit.finite.return_sums.ReturnSums` of every block, twice. First
-    by state: the return from a user's first visit on, and a visit, for her first states. Then by
-    state and action, where a state allows several: residuals against the values just released,
-    whose squares add up to about the variance of one return however long an episode is.
+    Private statistics: :class:`~tacit.finite.return_sums.ReturnSums` of every block, twice (values,
+    then advantages); or :class:`~tacit.finite.visits.VisitCounts`, once, where users are so many
+    that all transitions can be counted. ``why`` says which, and by what rule.
 
     Guarantee: that of its curator; see ``guarantee``.
 
-    Cost: O(S A) per release, and O(H) per user.
+    Cost: O(S A) per release and O(H) per user; with counts O(H S^2 A) per release.
     """
 
     name = "policy_improvement"
@@ -83,109 +98,70 @@ class PolicyImprovement(FiniteAlgorithm):
     def __init__(self, setting: Setting, options: ImprovementOptions) -> None:
         instance_of("spec", setting.spec, FiniteSpec)
         spec: FiniteSpec = setting.spec
+        if setting.privacy.local or setting.privacy.pure:
+            raise InvalidArgument(
+                f"privacy must be JointDP with delta > 0, or NonPrivate, got {setting.privacy!r}: "
+                "a block is asked two questions, whose costs add up under Gaussian noise"
+            )
         allowed = spec.allowed
         self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
-        self.largest = spec.most_return
-        self.beliefs = Beliefs(self.allowed, self.largest, options.constants)
-        self._behaviour: Floats = self.allowed / self.allowed.sum(axis=1, keepdims=True)
+        self.statistic_kind, self._reason = self._choose(setting, options)
+        make = way(_WAYS[self.statistic_kind])
+        self.way = make(spec, self.allowed, setting.privacy, options.constants)
         super().__init__(setting, options)
 
-    def _check(self) -> None:
-        if self.privacy.local or self.privacy.pure:
-            raise InvalidArgument(
-                f"privacy must be JointDP with delta > 0, or NonPrivate, got {self.privacy!r}: "
-                "every block is asked two questions, whose costs add up under Gaussian noise"
-            )
+    def _choose(self, setting: Setting, options: ImprovementOptions) -> tuple[str, str]:
+        """Which statistic, and why: by how often a cell will be visited, if all are alike."""
+        if options.statistic != "auto":
+            return options.statistic, "as asked for"
+        spec: FiniteSpec = setting.spec
+        S, A, H = spec.states, spec.actions, spec.horizon
+        if S * A * S > _MOST_COUNTS:
+            return "returns", f"{S * A * S:,} transitions are too many to count"
+        counts = VisitCounts(S, A, H, pooled=True, cap=min(2, H))
+        row = max(release_noise(counts, setting.privacy, 1), 1.0) * math.sqrt(S)
+        visits = setting.users * H / int(self.allowed.sum())
+        # Returns are the cheaper the less they can be, against what a horizon of rewards could be.
+        needed = options.constants.counted * row * H * max(spec.reward_values) / spec.most_return
+        few, kind = ("less", "returns") if visits < needed else ("no less", "counts")
+        return kind, (
+            f"{visits:.3g} visits per cell are {few} than the {needed:.3g} from which counts of "
+            f"all transitions are worth their noise"
+        )
+
+    @property
+    def why(self) -> str:
+        """What was chosen for this world, budget and length, in words."""
+        return f"statistic {self.statistic_kind!r}: {self._reason}; {super().why}"
 
     def _first_policies(self) -> tuple[Policy, Policy]:
         """What states allow, all alike."""
         first = uniform_policy(self.spec)
         return first, first
 
-    # What is asked.
-
-    def value_sums(self) -> ReturnSums:
-        """Returns less half of the largest one, and visits, by state.
-
-        A visit costs nothing: two users are farthest apart where they visit the same states.
-        """
-        R, H = self.largest, self.spec.horizon
-        states = np.arange(self.spec.states)[:, np.newaxis]
-        return ReturnSums(
-            cells=np.where(self.allowed, states, -1),
-            centre=np.full((H, self.spec.states), R / 2.0),
-            first=min(self.options.constants.first, H),
-            most=R / 2.0,
-            weight=R / 2.0,
-        )
-
-    def advantage_sums(self, values: Floats) -> ReturnSums:
-        """What followed an action, less ``values`` (S,), where there is something to decide."""
-        R, H, constants = self.largest, self.spec.horizon, self.options.constants
-        return ReturnSums(
-            cells=self._decisions,
-            centre=np.broadcast_to(values, (H, len(values))),
-            trace=constants.trace,
-            first=H,
-            most=constants.length * R,
-            length=constants.length * R,
-        )
-
-    @property
-    def _decisions(self) -> Any:
-        """The number of a cell where a state allows several actions, else -1."""
-        open_cells = self.allowed & (self.allowed.sum(axis=1, keepdims=True) > 1)
-        if not open_cells.any():
-            # Nothing is to be decided anywhere: the question has one cell all the same.
-            open_cells = self.allowed & (np.cumsum(self.allowed).reshape(self.allowed.shape) == 1)
-        return np.where(open_cells, np.cumsum(open_cells).reshape(open_cells.shape) - 1, -1)
+    # What is asked, and what is made of it.
 
     def asks(self) -> Asks:
-        """Values of the policy that serves the block, then advantages over them."""
-        share = self.options.constants.share
-        of_values = yield Ask(self.value_sums(), share=share)
-        learnt = Beliefs(self.allowed, self.largest, self.options.constants)
-        learnt.restore(*self.beliefs.dump())
-        parts, std = of_values.parts, of_values.std
-        learnt.hear_values(parts["returns"], parts["visits"], float(np.max(std["returns"])))
-        of_actions = yield Ask(self.advantage_sums(learnt.values), share=1.0 - share)
-        cells = self._decisions
-        sums = np.where(cells >= 0, of_actions.parts["returns"][np.maximum(cells, 0)], 0.0)
-        noise = float(np.max(of_actions.std["returns"]))
-        learnt.hear_advantages(sums, self._behaviour, noise)
-        self.beliefs = learnt
-
-    # How it plans.
+        """Those of :class:`~tacit.tabular.return_way.ReturnWay` or the counts."""
+        yield from self.way.asks()
 
     def plan(self) -> tuple[Policy, Policy]:
         """Actions that may be the best; and the best ones, which serve once all was learnt."""
-        best = self.beliefs.greedy(self.rng.random(self.allowed.shape))
-        H, A = self.spec.horizon, self.spec.actions
-        greedy = Policy.deterministic(np.broadcast_to(best, (H, len(best))), A, self.releases)
+        best = self.way.best(self.rng)
+        greedy = Policy.deterministic(best, self.spec.actions, self.releases)
         if self.releases >= self.schedule.releases:
             return greedy, greedy
-        new = self.beliefs.exploring(best)
-        self.beliefs.follow(self._behaviour, new)
-        self._behaviour = new
-        return Policy.stochastic(np.broadcast_to(new, (H, *new.shape)), self.releases), greedy
+        return Policy.stochastic(self.way.exploring(self.block_users), self.releases), greedy
 
     # When.
 
     def _pace(self) -> Pace:
         """Blocks that grow alike up to the last one, which is not to be a small rest."""
-        first, growth = self._smallest_block, self.options.growth
+        first, growth = self.way.smallest_block, self.options.growth
         blocks = round(math.log(max(self.users / first, 1.0)) / math.log(growth))
         if blocks == 0:
             return Pace(first=self.users)
         return Pace(first=first, growth=(self.users / first) ** (1.0 / blocks))
-
-    @property
-    def _smallest_block(self) -> int:
-        """How many users it takes for decisions to stand out of their noise."""
-        constants, R = self.options.constants, self.largest
-        statistic = self.advantage_sums(np.full(self.spec.states, R / 2.0))
-        noise = release_noise(statistic, self.privacy, 1) / math.sqrt(1.0 - constants.share) / R
-        return math.ceil(constants.block * max(noise, 0.1) * statistic.size / self.spec.horizon)
 
     @property
     def form(self) -> Literal["episodes", "streamed"]:
@@ -195,11 +171,10 @@ class PolicyImprovement(FiniteAlgorithm):
     # Save and resume.
 
     def state(self) -> State:
-        """What is believed, and what serves the block."""
-        meta, arrays = self.beliefs.dump()
-        return meta, arrays | {"behaviour": np.array(self._behaviour)}
+        """What the way knows."""
+        known: State = self.way.state()
+        return known
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
-        self.beliefs.restore(meta, arrays)
-        self._behaviour = np.array(arrays["behaviour"], dtype=np.float64)
+        self.way.restore(arrays)
