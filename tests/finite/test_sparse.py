@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.finite.model import FiniteModel, check_policy, optimal, policy_values, uniform_policy
+from tacit.finite.mixed_policy import MixedPolicy
+from tacit.finite.model import (
+    FiniteModel,
+    check_policy,
+    evaluate,
+    optimal,
+    policy_values,
+    uniform_policy,
+)
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_episodes, simulate_streamed
 from tacit.finite.sparse import SparseModel
@@ -107,6 +115,32 @@ def test_policies_choose_only_what_states_allow() -> None:
             simulate_episodes(sparse, policy, 3, np.random.default_rng(0))
     with pytest.raises(InvalidArgument, match=message):
         policy_values(sparse, Policy.deterministic(wrong, A))
+
+
+def test_users_of_mixed_policies() -> None:
+    """Each follows the component that she drew; the value is the mean of theirs."""
+    sparse, _ = pair(6, everything=False)
+    rng = np.random.default_rng(0)
+    parts = [
+        Policy.deterministic(
+            [[rng.choice(row) for row in sparse.spec.admissible] for _ in range(H)], A
+        )
+        for _ in range(2)
+    ]
+    mixed = MixedPolicy(parts, weights=[0.3, 0.7])
+    episodes = simulate_episodes(sparse, mixed, 4000, rng)
+    for part, policy in enumerate(parts):
+        own = episodes.components == part
+        told = policy.actions[np.arange(H), episodes.states[own, :-1]]
+        assert np.array_equal(episodes.actions[own], told)
+    expected = 0.3 * evaluate(sparse, parts[0]) + 0.7 * evaluate(sparse, parts[1])
+    assert evaluate(sparse, mixed) == pytest.approx(expected)
+    wrong = MixedPolicy([parts[0], Policy.uniform(H, S, A)], weights=[0.5, 0.5])
+    with pytest.raises(InvalidArgument, match=r"allow|deterministic"):
+        simulate_episodes(sparse, wrong, 3, rng)
+    by_slot = MixedPolicy(parts, slots=[0, 1])
+    with pytest.raises(InvalidArgument, match="cannot be streamed"):
+        simulate_streamed(sparse, by_slot, 3, rng)
 
 
 def test_many_states_take_the_memory_of_their_transitions() -> None:

@@ -128,7 +128,7 @@ def test_no_policy_chooses_what_is_not_allowed() -> None:
 
 
 def test_other_tabular_agents_say_that_they_know_of_no_such_sets() -> None:
-    for kind in (tacit.UCBVI, tacit.UCBPO, tacit.PSRL, tacit.PUCB):
+    for kind in (tacit.UCBVI, tacit.UCBPO, tacit.PSRL, tacit.PUCB, tacit.ConcurrentPSRL):
         with pytest.raises(InvalidArgument, match="policy_improvement knows of them"):
             kind(SMALL.spec, users=100, privacy=BUDGET)
 

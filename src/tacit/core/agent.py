@@ -161,7 +161,7 @@ class Agent(Uncopyable):
             raise HorizonExceeded(
                 f"this agent was declared for {users} users; {left} are left, {data.users} came"
             )
-        statistic.check(data)
+        statistic.check(self._session.placed(data))
         self._check(data, user_ids)
         if data.aggregate and (self._session.waiting.users or data.users != self.block_users):
             raise InvalidArgument(
@@ -179,7 +179,7 @@ class Agent(Uncopyable):
                         "ended"
                     )
                 stop = min(data.users, start + self.block_users)
-                part = data.take(slice(start, stop))
+                part = self._session.placed(data.take(slice(start, stop)))
                 self._take(part, None if user_ids is None else user_ids[start:stop])
                 start = stop
 
@@ -293,7 +293,8 @@ class Agent(Uncopyable):
                 # With autosave the next save is on disk before the ledger voids this one.
                 curator = JointCurator.load(path, ledger=ledger, autosave=autosave)
                 if self._stream is not None:
-                    self._stream = curator.resume_stream("stream", self._stream.statistic)
+                    first = self._stream.statistic
+                    self._stream = curator.resume_stream("stream", first, asked=False)
                 self._curator = curator
                 curator.attach(self._dump)
                 self._session.restore(*curator.extra)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, Floats
-from tacit.core.asks import Arrays
+from tacit.core.asks import Arrays, below
+from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 # Users are summed one by one, which a clip needs, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the clip has done its work.
@@ -20,12 +24,22 @@ _CLIPPED_UP_TO = 8
 _ONE_BY_ONE = 1 << 18
 
 
-class FiniteAlgorithm(Algorithm[Policy]):
+class FiniteAlgorithm(Algorithm[Any]):
     """An algorithm whose policies are tables."""
 
     deterministic: ClassVar[bool] = True
+    knows_admissible: ClassVar[bool] = False
+    """Whether it chooses only what states allow; others are for specs that allow everything."""
 
-    def _first_policies(self) -> tuple[Policy, Policy]:
+    def __init__(self, setting: Setting, options: Any) -> None:
+        if getattr(setting.spec, "admissible", None) is not None and not self.knows_admissible:
+            raise InvalidArgument(
+                f"{self.name} counts and plans with all actions, but the spec has admissible ones: "
+                "policy_improvement knows of them"
+            )
+        super().__init__(setting, options)
+
+    def _first_policies(self) -> tuple[AnyPolicy, Policy]:
         """Before anything is known: random actions, drawn once, or all with the same chance."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         first = Policy.uniform(H, S, A)
@@ -47,12 +61,16 @@ class FiniteAlgorithm(Algorithm[Policy]):
 
     # Save and resume.
 
-    def policy_arrays(self, policy: Policy) -> Arrays:
-        """The table, or the actions where there is one for each state."""
+    def policy_arrays(self, policy: AnyPolicy) -> Arrays:
+        """The table, or the actions where there is one for each state; all of a mixed policy."""
+        if isinstance(policy, MixedPolicy):
+            return {f"mixed/{name}": array for name, array in policy.arrays().items()}
         return {"table": np.array(policy.table() if policy.actions is None else policy.actions)}
 
-    def policy_of(self, arrays: Arrays, version: int) -> Policy:
+    def policy_of(self, arrays: Arrays, version: int) -> Any:
         """The inverse, to the bit."""
+        if mixed := below(arrays, "mixed/"):
+            return MixedPolicy.of_arrays(mixed, self.spec.actions, version)
         table = arrays["table"]
         if table.ndim == 2:
             return Policy.deterministic(table, self.spec.actions, version=version)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.sizes import Floats, check_bytes, check_size
+from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
 from tacit.privacy.arguments import fitting
@@ -172,8 +173,11 @@ def policy_values(model: FiniteModel | SparseModel, policy: Policy) -> Floats:
     return V
 
 
-def evaluate(model: FiniteModel | SparseModel, policy: Policy) -> float:
+def evaluate(model: FiniteModel | SparseModel, policy: AnyPolicy) -> float:
     """The expected sum of rewards of one episode under a policy, exactly."""
+    if isinstance(policy, MixedPolicy):
+        parts = zip(policy.weights.tolist(), policy.components, strict=True)
+        return float(sum(weight * evaluate(model, part) for weight, part in parts if weight > 0))
     return float(model.start @ policy_values(model, policy)[0])
 
 
@@ -185,9 +189,9 @@ def uniform_policy(spec: FiniteSpec, version: int = 0) -> Policy:
     return Policy.stochastic(np.broadcast_to(rows, (spec.horizon, *rows.shape)), version)
 
 
-def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: Policy) -> None:
+def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: AnyPolicy) -> None:
     """Raises unless a policy is one for this world, and chooses only what states allow."""
-    if not isinstance(policy, Policy):
+    if not isinstance(policy, (Policy, MixedPolicy)):
         raise InvalidArgument(f"policy must be a tacit Policy, got {type(policy).__name__}")
     has = (policy.horizon, policy.states, policy.n_actions)
     needs = (model.horizon, model.states, model.actions)
@@ -198,6 +202,10 @@ def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: Policy) 
         )
     allowed = model.allowed
     if allowed is None:
+        return
+    if isinstance(policy, MixedPolicy):
+        for part in policy.components:
+            check_policy(model, part)
         return
     if policy.actions is not None:
         bad = np.asarray(~allowed[np.arange(model.states), policy.actions])

@@ -81,11 +81,6 @@ class TabularAlgorithm(FiniteAlgorithm):
     def __init__(self, setting: Setting, options: TabularOptions) -> None:
         instance_of("spec", setting.spec, FiniteSpec)
         spec: FiniteSpec = setting.spec
-        if spec.admissible is not None:
-            raise InvalidArgument(
-                f"{self.name} counts and plans with all actions, but the spec has admissible ones: "
-                "policy_improvement knows of them"
-            )
         self.stationary = spec.stationary if options.stationary is None else options.stationary
         shape = (1 if self.stationary else spec.horizon, spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*shape, spec.states))

@@ -91,6 +91,7 @@ class PolicyImprovement(FiniteAlgorithm):
 
     name = "policy_improvement"
     deterministic: ClassVar[bool] = False
+    knows_admissible: ClassVar[bool] = True
     Options = ImprovementOptions
     options: ImprovementOptions
     spec: FiniteSpec

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from tacit.core.episodes import Episodes
 from tacit.core.world import Form
+from tacit.finite.mixed_policy import AnyPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_episodes, simulate_streamed
 from tacit.finite.sparse import SparseModel
@@ -79,7 +80,7 @@ class SparseWorld(FiniteWorld):
         super().__init__(model, name)
 
     def simulate(
-        self, policy: Policy, users: int, rng: np.random.Generator, form: Form = "episodes"
+        self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
         """See :class:`~tacit.core.world.World`."""
         if form not in FORMS:
