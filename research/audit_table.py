@@ -45,6 +45,8 @@ FAMILY_OPTIONS = {
         "ucbvi:stationary=false,bonus=theory",
         "ucbpo:stationary=false",
         "ldpob:stationary=false",
+        "concurrent_psrl:running=0",
+        "concurrent_psrl:stationary=false",
     ),
     "linear": (
         "lsvi_ucb:statistic=targets",

@@ -39,9 +39,9 @@ def learnt(privacy: Any, users: int = 3000, world: Any = SMALL, **options: Any) 
 )
 def test_it_conforms(privacy: Any, stationary: bool, running: int) -> None:
     def make(spec: Any, users: int, **options: Any) -> Any:
-        few = ExplorationConstants(explorers=4, paths=50, unknown_worlds=2, running=running)
+        few = ExplorationConstants(explorers=4, paths=50, unknown_worlds=2)
         given = {"schedule": "fixed:size=40", "stationary": stationary, "exploration": few}
-        given |= options
+        given |= {"running": running} | options
         return ConcurrentPSRL(spec, users, privacy, **given)
 
     check_agent(make, SMALL, users=160, seeds=20)
@@ -57,7 +57,8 @@ def test_first_everybody_explores_and_later_few() -> None:
     agent = ConcurrentPSRL(world.spec, 60_000, JointDP(4.0, 1e-6), noise_seed=1)
     assert agent.policy.weights[0] == 0.0
     tacit.run(agent, world, seed=1, progress=False)
-    assert agent.policy.weights[0] == pytest.approx(0.96)
+    # Exploring costs 3 % of what is earned, and an explorer loses a fifth of it at least.
+    assert 0.85 <= agent.policy.weights[0] <= 0.97 + 1e-9
     assert world.value(agent.greedy_policy) > 0.95 * world.optimal_value
     assert agent.policy.components[0] is agent.greedy_policy
 
@@ -97,8 +98,7 @@ def test_large_blocks_are_counted_whole() -> None:
 @pytest.mark.parametrize("users", [250, 700])
 def test_saves_go_on_to_the_bit(users: int, running: int, tmp_path: Any) -> None:
     def make() -> Any:
-        constants = ExplorationConstants(running=running)
-        given = {"noise_seed": 3, "seed": 2, "exploration": constants}
+        given = {"noise_seed": 3, "seed": 2, "running": running}
         return ConcurrentPSRL(SMALL.spec, 1200, JointDP(2.0, 1e-6), **given)
 
     rng, first = np.random.default_rng(0), make()

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.algorithm import Pace
+from tacit.core.algorithm import Floats, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
-from tacit.privacy.arguments import flag, instance_of
+from tacit.privacy.arguments import flag, instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
 from tacit.tabular.exploration import ExplorationConstants, Explorer, Question
@@ -42,6 +42,8 @@ class ConcurrentOptions:
         stationary: one model for all steps (the world's own by default), or one per step.
         growth: by which the users served grow from block to block.
         first: users of the first block, in standard deviations of a count's noise.
+        running: cells of a world above which releases are running sums over all users, and not of
+            each block.
         sparse: constants of what is made of releases.
         exploration: constants of who explores what.
     """
@@ -49,6 +51,7 @@ class ConcurrentOptions:
     stationary: bool | None = None
     growth: float = 1.2
     first: float = 20.0
+    running: int = 40
     sparse: SparseConstants = field(default_factory=SparseConstants)
     exploration: ExplorationConstants = field(default_factory=ExplorationConstants)
 
@@ -59,6 +62,7 @@ class ConcurrentOptions:
             raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
         if not (math.isfinite(self.first) and self.first > 0.0):
             raise InvalidArgument(f"first must be > 0, got {self.first!r}")
+        object.__setattr__(self, "running", whole_number("running", self.running, least=0))
         instance_of("sparse", self.sparse, SparseConstants)
         instance_of("exploration", self.exploration, ExplorationConstants)
 
@@ -99,7 +103,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._adding: Adding = "plain"
         if setting.privacy.private:
             cells = math.prod(shape)
-            self._adding = "running" if cells > options.exploration.running else "blocks"
+            self._adding = "running" if cells > options.running else "blocks"
         self.posterior = SparsePosterior(VisitEvidence(shape, self._adding), options.sparse)
         self._noise = 0.0
         # When the greedy value last changed, and what it was.
@@ -158,25 +162,27 @@ class ConcurrentPSRL(FiniteAlgorithm):
         greedy, earned = explorer.greedy()
         half = c.explorers // 2
         sampled, gains = explorer.sampled(greedy, half)
-        unknown, known = explorer.unknown_gain(greedy), float(gains.mean())
-        share = self._share(earned, unknown + known)
-        covering = share * unknown / max(unknown + known, 1e-9)
+        # A world that is drawn may promise anything: it counts as a chance, not as a promise.
+        most = earned if earned > 1e-6 else math.inf
+        unknown = np.minimum(explorer.unknown_gains(greedy), c.most_unknown * most).mean()
+        known = np.minimum(gains, c.most_known * most).mean()
+        spent = self._spent(earned, unknown + known)
+        covering = unknown / max(unknown + known, 1e-9) if unknown + known > 0 else 1.0
         users = self._next_block
-        covered = users * max(covering, 0.02) / half
+        covered = users * max(spent * covering, 0.02) / half
         policies = [greedy, *explorer.covering(half, covered, self.noise_of(4)), *sampled]
         drawn = gains / gains.sum() if gains.sum() > 0 else np.full(half, 1.0 / half)
-        weights = np.concatenate(
-            [[1.0 - share], np.full(half, covering / half), (share - covering) * drawn]
-        )
-        weights = np.maximum(weights, 0.0)
+        explore = np.concatenate([np.full(half, covering / half), (1.0 - covering) * drawn])
+        share = min(1.0, spent / self._lost(explorer, earned, policies[1:], explore))
+        weights = np.concatenate([[1.0 - share], share * explore])
         parts = [Policy.deterministic(a, self.spec.actions, self.releases) for a in policies]
         mixed = MixedPolicy(parts, weights / weights.sum(), self.releases)
         path = explorer.paths(mixed.tables, mixed.weights)
         self._question = explorer.question(path, users, self.noise_of)
         return mixed, mixed.components[0]
 
-    def _share(self, earned: float, gain: float) -> float:
-        """Of users who explore: what they may gain against what is earned, few once it settles."""
+    def _spent(self, earned: float, gain: float) -> float:
+        """The part of what is earned that exploring may cost: little once nothing moves."""
         c = self.options.exploration
         moved = abs(earned - self._greedy_value) > c.moved * self._greedy_value
         if earned <= 1e-6 or moved:
@@ -184,10 +190,20 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._greedy_value = earned
         if earned <= 1e-6:
             return 1.0
-        share = float(min(1.0, gain / earned / c.urgent) ** c.steepness)
+        spent = float(min(1.0, gain / earned / c.urgent) ** c.steepness)
         if self.served:
-            share = min(share, (c.settled * self._learnt_at / self.served) ** 4)
-        return max(c.least_share, share)
+            spent = min(spent, (c.settled * self._learnt_at / self.served) ** 4)
+        return max(c.least, spent)
+
+    def _lost(
+        self, explorer: Explorer, earned: float, policies: list[Ints], weights: Floats
+    ) -> float:
+        """The part of what is earned that an explorer loses, as far as is known."""
+        if earned <= 1e-6:
+            return 1.0
+        P, r = self.posterior.transitions, self.posterior.rewards
+        values = [explorer.value((P, r, np.zeros(r.shape)), actions) for actions in policies]
+        return max(self.options.exploration.cheapest, 1.0 - float(weights @ values) / earned)
 
     @property
     def _explorer(self) -> Explorer:
@@ -217,11 +233,23 @@ class ConcurrentPSRL(FiniteAlgorithm):
     @property
     def why(self) -> str:
         """What was chosen, in words."""
+        cells, running = self.posterior.visits.size, self.options.running
+        how = {
+            "plain": "sums need no noise",
+            "blocks": f"{cells} cells, at most {running}: each block is released once, with its "
+            "whole budget",
+            "running": f"{cells} cells, more than {running}: all blocks go through one "
+            f"{self.counter} counter",
+        }[self._adding]
         return (
-            f"{self.schedule.releases} releases ({self.schedule.name}); each block is released "
-            "once, with its whole budget; most users follow what is known, "
-            f"{self.options.exploration.explorers} policies explore beside it"
+            f"{self.schedule.releases} releases ({self.schedule.name}); {how}; most users follow "
+            f"what is known, {self.options.exploration.explorers} policies explore beside it"
         )
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise of a visit, if the current question's cells count."""
+        return self._noise / self.statistic().unit
 
     def noise_of(self, most: int) -> float:
         """Standard deviation of the noise, in visits, if so many cells of a user count, or 1."""

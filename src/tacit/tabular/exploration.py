@@ -27,9 +27,12 @@ class ExplorationConstants:
 
     explorers: int = 32  # policies that explore in parallel
     detect: float = 6.0  # visits, in noise, that a cell needs to become known
-    least_share: float = 0.04  # of users who explore, for ever
-    urgent: float = 1.0  # everybody explores where so much of what is earned may be gained,
-    steepness: float = 3.0  # and few where much less may be
+    least: float = 0.03  # of what is earned that exploring costs, for ever
+    urgent: float = 0.7  # it may cost all where so much of what is earned may be gained,
+    steepness: float = 3.0  # and little where much less may be
+    most_unknown: float = 10.0  # times what is earned that the unknown may promise at most,
+    most_known: float = 2.0  # and a world by what is known of it
+    cheapest: float = 0.2  # an explorer is taken to lose so much at least
     settled: float = (
         2.5  # explorers become few once so many times the users that taught it are served
     )
@@ -44,7 +47,6 @@ class ExplorationConstants:
         np.inf,
     )  # cells that are known are not asked
     paths: int = 2000  # on which expectations are taken
-    running: int = 40  # cells above which sums run over all users instead of block by block
     unknown_worlds: int = 16  # drawn for what the unknown may be worth
 
 
@@ -104,8 +106,8 @@ class Explorer:
             gains[i] = max(0.0, value - self.value((P, r, self._nothing), greedy))
         return found, gains
 
-    def unknown_gain(self, greedy: Ints) -> float:
-        """What the unknown may add to the greedy policy, in the mean of worlds that may be true.
+    def unknown_gains(self, greedy: Ints) -> Floats:
+        """What the unknown may add to the greedy policy, in worlds that may be true.
 
         A row of which nothing is known may lead anywhere; it pays for ever what a cell pays.
         """
@@ -116,7 +118,7 @@ class Explorer:
             left = np.where(unknown > self.constants.doubt, unknown, 0.0) * paying
             _, value = self.best(P, r, left)
             gains.append(max(0.0, value - self.value((P, r, left), greedy)))
-        return float(np.mean(gains))
+        return np.array(gains)
 
     def covering(self, count: int, users: float, noise: float) -> list[Ints]:
         """Policies for what is unknown, each for what those before it leave uncovered.
