@@ -65,7 +65,8 @@ FAMILY_OPTIONS = {
     ),
     "continuous": ("fitted_functional_q:protect=rewards", "input_perturbation:protect=episode"),
 }
-OPTIONS = tuple(chain.from_iterable(FAMILY_OPTIONS.values()))
+MORE_OPTIONS = ("policy_improvement:statistic=counts",)
+OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)
 """Options that change what is asked of users, or how noise is added."""
 
 # A network takes many steps by default, each of which is a release.

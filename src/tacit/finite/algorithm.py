@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
 
 # Users are summed one by one, which a clip needs, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the clip has done its work.
@@ -25,6 +28,16 @@ class FiniteAlgorithm(Algorithm[Any]):
     """An algorithm whose policies are tables."""
 
     deterministic: ClassVar[bool] = True
+    knows_admissible: ClassVar[bool] = False
+    """Whether it chooses only what states allow; others are for specs that allow everything."""
+
+    def __init__(self, setting: Setting, options: Any) -> None:
+        if getattr(setting.spec, "admissible", None) is not None and not self.knows_admissible:
+            raise InvalidArgument(
+                f"{self.name} counts and plans with all actions, but the spec has admissible ones: "
+                "policy_improvement knows of them"
+            )
+        super().__init__(setting, options)
 
     def _first_policies(self) -> tuple[AnyPolicy, Policy]:
         """Before anything is known: random actions, drawn once, or all with the same chance."""

@@ -167,7 +167,7 @@ def family_envs(
 
 
 def _outcomes(model: FiniteModel, s: int, a: int) -> list[tuple[float, int, float, bool]]:
-    row = model.transitions[0, s, a]
+    row = model.transitions_at(0)[s, a]
     if model.transition_rewards is not None:
         decided = model.transition_rewards[s, a]
         return [(float(row[t]), int(t), float(decided[t]), False) for t in np.flatnonzero(row)]

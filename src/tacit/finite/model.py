@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,9 @@ from tacit.finite.policy import Policy
 from tacit.finite.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.finite.sparse import SparseModel
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,6 +74,11 @@ class FiniteModel:
         if self.transition_rewards is not None:
             table = _transition_rewards(self, self.transition_rewards)
             object.__setattr__(self, "transition_rewards", table)
+
+    @property
+    def allowed(self) -> None:
+        """All states allow all actions."""
+        return None
 
     @property
     def stationary(self) -> bool:
@@ -135,19 +143,21 @@ class FiniteModel:
         )
 
 
-def optimal(model: FiniteModel) -> tuple[Floats, Policy]:
+def optimal(model: FiniteModel | SparseModel) -> tuple[Floats, Policy]:
     """The optimal values, (H + 1, S), and a deterministic policy: of equals it takes the first."""
     H, S, A = model.horizon, model.states, model.actions
     V = np.zeros((H + 1, S))
     actions = np.zeros((H, S), dtype=np.int64)
     for h in range(H - 1, -1, -1):
         Q = model.mean_rewards_at(h) + model.transitions_at(h) @ V[h + 1]
+        if model.allowed is not None:
+            Q = np.where(model.allowed, Q, -np.inf)
         actions[h] = Q.argmax(axis=1)
         V[h] = Q.max(axis=1)
     return V, Policy.deterministic(actions, A)
 
 
-def policy_values(model: FiniteModel, policy: Policy) -> Floats:
+def policy_values(model: FiniteModel | SparseModel, policy: Policy) -> Floats:
     """The values of a policy from each step and state on, (H + 1, S)."""
     check_policy(model, policy)
     H, S = model.horizon, model.states
@@ -163,7 +173,7 @@ def policy_values(model: FiniteModel, policy: Policy) -> Floats:
     return V
 
 
-def evaluate(model: FiniteModel, policy: AnyPolicy) -> float:
+def evaluate(model: FiniteModel | SparseModel, policy: AnyPolicy) -> float:
     """The expected sum of rewards of one episode under a policy, exactly."""
     if isinstance(policy, MixedPolicy):
         parts = zip(policy.weights.tolist(), policy.components, strict=True)
@@ -171,8 +181,16 @@ def evaluate(model: FiniteModel, policy: AnyPolicy) -> float:
     return float(model.start @ policy_values(model, policy)[0])
 
 
-def check_policy(model: FiniteModel | FiniteSpec, policy: AnyPolicy) -> None:
-    """Raises unless a policy is one for this world."""
+def uniform_policy(spec: FiniteSpec, version: int = 0) -> Policy:
+    """All actions that a state allows with the same probability."""
+    if spec.allowed is None:
+        return Policy.uniform(spec.horizon, spec.states, spec.actions, version)
+    rows = spec.allowed / spec.allowed.sum(axis=1, keepdims=True)
+    return Policy.stochastic(np.broadcast_to(rows, (spec.horizon, *rows.shape)), version)
+
+
+def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: AnyPolicy) -> None:
+    """Raises unless a policy is one for this world, and chooses only what states allow."""
     if not isinstance(policy, (Policy, MixedPolicy)):
         raise InvalidArgument(f"policy must be a tacit Policy, got {type(policy).__name__}")
     has = (policy.horizon, policy.states, policy.n_actions)
@@ -181,6 +199,22 @@ def check_policy(model: FiniteModel | FiniteSpec, policy: AnyPolicy) -> None:
         raise InvalidArgument(
             f"policy is for another world: it has (horizon, states, actions) = {has}, "
             f"this world has {needs}"
+        )
+    allowed = model.allowed
+    if allowed is None:
+        return
+    if isinstance(policy, MixedPolicy):
+        for part in policy.components:
+            check_policy(model, part)
+        return
+    if policy.actions is not None:
+        bad = np.asarray(~allowed[np.arange(model.states), policy.actions])
+    else:
+        bad = np.asarray((policy.table() * ~allowed).any(axis=2))
+    if bad.any():
+        step, state = np.argwhere(bad)[0].tolist()
+        raise InvalidArgument(
+            f"policy must choose actions that states allow, but not at step {step} in state {state}"
         )
 
 

@@ -9,7 +9,7 @@ same for policies that leave no choice of action, and keeps no counts of the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,9 @@ from tacit.core.sizes import Floats, check_bytes, check_users
 from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.model import FiniteModel, check_policy, conditional_chances, cumulative_chances
 from tacit.finite.policy import Policy
+from tacit.finite.sparse import SparseModel
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, StreamedBlock
 
 Ints = NDArray[np.int64]
 
@@ -29,6 +30,8 @@ Ints = NDArray[np.int64]
 _NO_ACTIONS = np.zeros((1, 1), dtype=np.int64)
 _NO_ACTIONS.setflags(write=False)
 _NO_CHOICES = np.zeros((1, 1, 1))
+# Users of a part of a streamed block.
+_PART = 1 << 15
 
 
 def simulate_counts(
@@ -110,14 +113,32 @@ def occupancy_block(users: int, actions: Ints, transitions: Ints, rewards: Float
     return Block(int(users), arrays, aggregate=True)
 
 
+def simulate_streamed(
+    model: FiniteModel | SparseModel, policy: AnyPolicy, users: int, rng: np.random.Generator
+) -> StreamedBlock:
+    """Users one by one, some thousand in memory at a time, the same whenever they are made."""
+    check_policy(model, policy)
+    if isinstance(policy, MixedPolicy) and policy.slots is not None:
+        raise InvalidArgument("users of a policy that is mixed by slot cannot be streamed")
+    users = check_users(users)
+    entropy = rng.integers(2**63, size=2).tolist()
+
+    def parts() -> Iterator[Block]:
+        for part, first in enumerate(range(0, max(users, 1), _PART)):
+            own = np.random.default_rng(np.random.SeedSequence([*entropy, part]))
+            yield simulate_episodes(model, policy, min(_PART, users - first), own).block()
+
+    return StreamedBlock(users, parts)
+
+
 def simulate_episodes(
-    model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator
+    model: FiniteModel | SparseModel, policy: AnyPolicy, users: int, rng: np.random.Generator
 ) -> Episodes:
     """Users one by one: states (n, H + 1), actions, rewards (n, H), and the policy's version.
 
     Those of a mixed policy have its ``components``; by slot, the first of them is in the first.
     """
-    from tacit.finite.simulate_loops import roll_out
+    from tacit.finite.simulate_loops import roll_out, roll_out_sparse
 
     check_policy(model, policy)
     users = check_users(users)
@@ -133,8 +154,11 @@ def simulate_episodes(
     else:
         told, choices = told[np.newaxis], choices[np.newaxis]
     following = (deterministic, told, choices, drawn)
-    roll_out(rng, *model.chances, *following, states, actions, rewards)
-    if model.transition_rewards is not None:
+    if isinstance(model, SparseModel):
+        roll_out_sparse(rng, *model.chances, *following, states, actions, rewards)
+    else:
+        roll_out(rng, *model.chances, *following, states, actions, rewards)
+    if isinstance(model, FiniteModel) and model.transition_rewards is not None:
         rewards = model.transition_rewards[states[:, :-1], actions, states[:, 1:]]
     versions = np.full(users, policy.version, dtype=np.int64)
     return Episodes(states, actions, rewards, versions, components=components)

@@ -85,6 +85,50 @@ def roll_out(
 
 
 @compiled
+def roll_out_sparse(
+    rng: np.random.Generator,
+    start_states: NDArray[np.int32],
+    start: Floats,
+    begins: Ints,
+    ends: Ints,
+    targets: Ints,
+    moves: Floats,
+    rewards: Floats,
+    deterministic: bool,
+    actions: Ints,
+    choices: Floats,
+    components: Ints,
+    out_states: Ints,
+    out_actions: Ints,
+    out_rewards: Floats,
+) -> None:
+    """As :func:`roll_out`, where only possible transitions are stored.
+
+    Those of (s, a) are the entries from ``begins[s, a]`` to ``ends[s, a]`` of ``targets``,
+    ``moves`` (cumulative) and ``rewards``.
+    """
+    users, horizon = out_actions.shape
+    states, n_actions = begins.shape
+    flat_choices = choices.reshape(-1)
+    for user in range(users):
+        component = components[user] if len(components) > 1 else components[0]
+        state = np.int64(start_states[_draw(rng, start, 0, len(start))])
+        out_states[user, 0] = state
+        for step in range(horizon):
+            if deterministic:
+                action = actions[component, step, state]
+            else:
+                row = ((component * horizon + step) * states + state) * n_actions
+                action = np.int64(_draw(rng, flat_choices, row, n_actions))
+            first = begins[state, action]
+            at = first + _draw(rng, moves, first, ends[state, action] - first)
+            out_actions[user, step] = action
+            out_rewards[user, step] = rewards[at]
+            state = targets[at]
+            out_states[user, step + 1] = state
+
+
+@compiled
 def _split(rng: np.random.Generator, count: int, conditional: Floats, out: Ints) -> None:
     """A multinomial as a chain of binomials; ``conditional`` is 1 at the last possible outcome."""
     out[:] = 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.sizes import Floats, check_size
-from tacit.privacy.arguments import fitting, flag
+from tacit.privacy.arguments import fitting, flag, positive
 from tacit.privacy.errors import InvalidArgument
 
 TOLERANCE = 1e-8
@@ -27,9 +28,15 @@ class FiniteSpec:
         stationary: whether transitions and rewards are the same at every step.
         reward_values: the values that a reward can have, in [0, 1].
         start: the distribution of the first state, or ``None`` if it is not known.
+        admissible: the actions that each state allows, or ``None`` if all do. Public, so no policy
+            chooses others.
+        largest_return: what the rewards of an episode add up to at most, where it is known to be
+            less than the horizon times the largest reward. Nobody counts for more.
 
     >>> FiniteSpec(states=6, actions=2, horizon=20, stationary=True).reward_values
     (0.0, 1.0)
+    >>> FiniteSpec(2, 3, 5, stationary=True, admissible=((0, 2), (1,))).allowed.tolist()
+    [[True, False, True], [False, True, False]]
     """
 
     states: int
@@ -38,6 +45,8 @@ class FiniteSpec:
     stationary: bool
     reward_values: tuple[float, ...] = (0.0, 1.0)
     start: tuple[float, ...] | None = None
+    admissible: tuple[tuple[int, ...], ...] | None = None
+    largest_return: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("states", "actions", "horizon"):
@@ -48,6 +57,47 @@ class FiniteSpec:
         if self.start is not None:
             start = check_distributions("start", self.start, (self.states,))
             object.__setattr__(self, "start", tuple(start.tolist()))
+        if self.admissible is not None:
+            allowed = check_admissible(self.admissible, self.states, self.actions)
+            object.__setattr__(self, "admissible", allowed)
+        if self.largest_return is not None:
+            largest = positive("largest_return", self.largest_return)
+            object.__setattr__(self, "largest_return", largest)
+
+    @cached_property
+    def allowed(self) -> NDArray[np.bool_] | None:
+        """Whether a state allows an action, (S, A); ``None`` if all do."""
+        if self.admissible is None:
+            return None
+        table = np.zeros((self.states, self.actions), dtype=bool)
+        for state, actions in enumerate(self.admissible):
+            table[state, list(actions)] = True
+        table.setflags(write=False)
+        return table
+
+    @property
+    def most_return(self) -> float:
+        """What an episode's rewards add up to at most."""
+        most = self.horizon * (max(self.reward_values) or 1.0)
+        return most if self.largest_return is None else min(most, self.largest_return)
+
+
+def check_admissible(values: Any, states: int, actions: int) -> tuple[tuple[int, ...], ...]:
+    """The actions that each state allows, at least one, in order."""
+    try:
+        rows = tuple(tuple(int(action) for action in row) for row in values)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument("admissible must have a list of actions for each state") from None
+    if len(rows) != states:
+        raise InvalidArgument(f"admissible must have a list for each of {states} states")
+    for state, row in enumerate(rows):
+        good = row and len(set(row)) == len(row) and min(row) >= 0 and max(row) < actions
+        if not good:
+            raise InvalidArgument(
+                f"admissible must name different actions 0..{actions - 1}, at least one, for every "
+                f"state, but for state {state} it is {row[:20]}"
+            )
+    return tuple(tuple(sorted(row)) for row in rows)
 
 
 def check_reward_values(values: ArrayLike) -> Floats:

@@ -17,9 +17,14 @@ from tacit.core.episodes import Episodes
 from tacit.core.sizes import Floats, check_bytes, numbers
 from tacit.core.world import Form
 from tacit.finite.mixed_policy import AnyPolicy
-from tacit.finite.model import FiniteModel, evaluate, optimal
+from tacit.finite.model import FiniteModel, evaluate, optimal, uniform_policy
 from tacit.finite.policy import Policy
-from tacit.finite.simulate import simulate_counts, simulate_episodes, simulate_occupancy
+from tacit.finite.simulate import (
+    simulate_counts,
+    simulate_episodes,
+    simulate_occupancy,
+    simulate_streamed,
+)
 from tacit.finite.spec import FiniteSpec, check_distributions
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
@@ -28,8 +33,11 @@ if TYPE_CHECKING:
     from tacit.privacy.statistic import Block
 
 
-FORMS: tuple[str, ...] = tuple(form for form in get_args(Form) if form != "streamed")
-"""What such a world hands over; sums cost no more for more users, so nothing is streamed."""
+FORMS: tuple[str, ...] = get_args(Form)
+"""What such a world hands over."""
+
+UNSTREAMED = tuple(form for form in FORMS if form != "streamed")
+"""What one hands over that cannot make the same users twice."""
 
 ROUNDING = 1e-9
 """What an exact product of features and weights may lack by rounding."""
@@ -68,6 +76,8 @@ class FiniteWorld:
         """See :class:`~tacit.core.world.World`; what sums cost does not grow with the users."""
         if form == "episodes":
             return simulate_episodes(self.model, policy, users, rng)
+        if form == "streamed":
+            return simulate_streamed(self.model, policy, users, rng)
         if form == "occupancy":
             return simulate_occupancy(self.model, policy, users, rng)
         if form not in FORMS:
@@ -95,9 +105,8 @@ class FiniteWorld:
 
     @cached_property
     def baseline_value(self) -> float:
-        """The value of acting uniformly at random."""
-        spec = self.spec
-        return self.value(Policy.uniform(spec.horizon, spec.states, spec.actions))
+        """The value of acting uniformly at random, as far as states allow."""
+        return self.value(uniform_policy(self.spec))
 
     def __repr__(self) -> str:
         spec = self.spec

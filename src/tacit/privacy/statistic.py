@@ -423,6 +423,6 @@ class LoopSums(Statistic):
     def total(self, block: Block) -> Floats:
         """The sum over users, without making their vectors."""
         if block.aggregate:
-            return self.aggregate(block)
+            return super().total(block)
         total: Floats = self._sums(block, separate=False)[0]
         return total

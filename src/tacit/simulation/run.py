@@ -125,7 +125,9 @@ def _check_match(agent: AnyAgent, world: World) -> None:
         # An agent may know less: an unknown is None, and what is stationary is also step-dependent.
         if known is None or (field.name.startswith("stationary") and not known):
             continue
-        if not np.array_equal(known, true):
+        # NumPy compares no lists of different lengths.
+        differ = known != true if isinstance(known, tuple) else not np.array_equal(known, true)
+        if differ:
             raise InvalidArgument(
                 f"agent is for a world with {field.name} = {known!r}, but {world.name} has {true!r}"
             )

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tacit.tabular.sparse_world import SparseWorld
+from tacit.tabular.sparse_worlds import icu_sepsis, sparse_mdp
 from tacit.tabular.world import TabularWorld, load_world
 from tacit.tabular.worlds import (
     build_world,
@@ -16,15 +18,18 @@ if TYPE_CHECKING:
     from tacit.tabular.gym import from_gymnasium
 
 __all__ = [
+    "SparseWorld",
     "TabularWorld",
     "build_world",
     "deep_sea",
     "from_gymnasium",
     "grid",
     "health_coach",
+    "icu_sepsis",
     "load_world",
     "random_mdp",
     "riverswim",
+    "sparse_mdp",
 ]
 
 

@@ -26,7 +26,7 @@ from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import check_deterministic, occupancy_block
 from tacit.finite.spec import FiniteSpec
-from tacit.finite.world import FORMS, FiniteWorld
+from tacit.finite.world import UNSTREAMED, FiniteWorld
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.tabular import worlds
@@ -123,8 +123,8 @@ class SampledWorld:
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
         """A block of users who follow a policy, each an episode of the environment."""
-        if form not in FORMS:
-            raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
+        if form not in UNSTREAMED:
+            raise InvalidArgument(f"form must be one of {UNSTREAMED}, got {form!r}")
         check_policy(self.spec, policy)
         taken = check_deterministic(policy).actions if form == "occupancy" else None
         users = check_users(users)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.sizes import check_bytes, check_seed, check_size
+from tacit.finite.world import FiniteWorld
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.sparse_worlds import icu_sepsis, sparse_mdp
 from tacit.tabular.world import TabularWorld
 
 if TYPE_CHECKING:
@@ -228,7 +230,7 @@ def health_coach() -> TabularWorld:
     return TabularWorld(P.reshape(40, 4, 40), R.reshape(40, 4), 14, name="health_coach")
 
 
-def build_world(name: str) -> TabularWorld | SampledWorld:
+def build_world(name: str) -> FiniteWorld | SampledWorld:
     """The world of a name such as ``riverswim:states=6,horizon=20``.
 
     An environment of Gymnasium is ``gymnasium:id=FrozenLake-v1,horizon=20``, with further
@@ -294,7 +296,18 @@ def _parse(text: str) -> bool | int | float | str:
     return text
 
 
-WORLDS = ("deep_sea", "grid", "health_coach", "random_mdp", "riverswim")
+WORLDS = (
+    "deep_sea",
+    "grid",
+    "health_coach",
+    "icu_sepsis",
+    "random_mdp",
+    "riverswim",
+    "sparse_mdp",
+)
 """The names of worlds that a command line knows."""
 
-_BUILDERS: dict[str, Callable[..., TabularWorld]] = {name: globals()[name] for name in WORLDS}
+_BUILDERS: dict[str, Callable[..., FiniteWorld]] = {
+    **{f.__name__: f for f in (icu_sepsis, sparse_mdp)},
+    **{f.__name__: f for f in (deep_sea, grid, health_coach, random_mdp, riverswim)},
+}
