@@ -112,16 +112,16 @@ def roll_out_sparse(
     flat_choices = choices.reshape(-1)
     for user in range(users):
         component = components[user] if len(components) > 1 else components[0]
-        state = np.int64(start_states[_draw(rng, start, 0, len(start))])
+        state = np.int64(start_states[draw(rng, start, 0, len(start))])
         out_states[user, 0] = state
         for step in range(horizon):
             if deterministic:
                 action = actions[component, step, state]
             else:
                 row = ((component * horizon + step) * states + state) * n_actions
-                action = np.int64(_draw(rng, flat_choices, row, n_actions))
+                action = np.int64(draw(rng, flat_choices, row, n_actions))
             first = begins[state, action]
-            at = first + _draw(rng, moves, first, ends[state, action] - first)
+            at = first + draw(rng, moves, first, ends[state, action] - first)
             out_actions[user, step] = action
             out_rewards[user, step] = rewards[at]
             state = targets[at]
