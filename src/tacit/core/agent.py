@@ -9,6 +9,7 @@ episode, an id, a ledger or a secret save, and it is final: what learns is an
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 from typing import Any, Self, final
 
@@ -77,6 +78,9 @@ class Agent(Desk):
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
         self._curator = algorithm.gate_privacy.curator(**options)
+        if isinstance(self._curator.source, ExactNoise):
+            # Now, because numba cannot be loaded again after a signal came into that.
+            importlib.import_module("tacit.privacy.deviate_loops")
         if isinstance(self._curator, LocalCurator) and algorithm.privacy.reports_bits:
             # Refused here and not at the first release.
             flip_probability(self.statistic, self._curator.privacy)

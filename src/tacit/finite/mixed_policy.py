@@ -124,7 +124,8 @@ class MixedPolicy:
     def relabelled(self, permutation: Sequence[int]) -> MixedPolicy:
         """The same where action ``a`` is called ``permutation[a]``."""
         changed = [policy.relabelled(permutation) for policy in self.components]
-        return self._with(changed)
+        weights = self.weights if self.slots is None else None
+        return MixedPolicy(changed, weights, self.version, self.slots)
 
     def draw(self, rng: np.random.Generator) -> int:
         """The component that a user follows, drawn once, before her first step."""
@@ -203,10 +204,6 @@ class MixedPolicy:
         else:
             parts = [Policy(table, None, version) for table in arrays["probabilities"]]
         return cls(parts, arrays.get("weights"), version, arrays.get("slots"))
-
-    def _with(self, components: Sequence[Policy]) -> MixedPolicy:
-        weights = self.weights if self.slots is None else None
-        return MixedPolicy(components, weights, self.version, self.slots)
 
     def __repr__(self) -> str:
         how = "drawn" if self.slots is None else "by slot"
