@@ -1,0 +1,254 @@
+"""What released outcome sums leave open: a distribution over linear MDPs.
+
+A release says Y = G mu + error, where G = sum w phi phi' over a block's steps, mu (d, S) are the
+measures of the factors, and the error is privacy noise and sampling. Nobody releases G: the block's
+policy is public, so users who are simulated in the current model say what to expect of it, and the
+model and its Grams are estimated in turn. Measures are taken to be distributions and factors'
+rewards to be in [0, 1]; before anything is known, a measure is a Dirichlet that leads to a few
+states, and a factor's reward is more likely to be near 0 or 1 than between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tacit.core.sizes import Floats
+from tacit.finite.model import FiniteModel
+from tacit.finite.policy import Policy
+from tacit.finite.simulate import simulate_episodes
+from tacit.finite.world import BERNOULLI
+from tacit.linear.outcome_sums import OutcomeSums
+from tacit.linear.statistics import weighted_grams
+
+# Draws from a prior that leaps choose from.
+_DRAWS = 4096
+# How often the model and the Grams that it expects are estimated in turn, and the simulated users.
+_TURNS, _SIMULATED = 3, 600
+# Sweeps that are left out, and those that are kept.
+_SKIP, _KEEP = 30, 60
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is believed before the first release."""
+
+    spread: float = 0.2  # of measures: Dirichlet(spread, ..., spread)
+    extreme: float = 0.3  # of factors' rewards: Beta(extreme, extreme)
+
+    def draws(self) -> tuple[Floats, Floats]:
+        """Shares and rewards from the prior, always the same."""
+        rng = np.random.default_rng(0)
+        found = (rng.beta(a, a, _DRAWS) for a in (self.spread, self.extreme))
+        shares, rewards = (np.clip(draws, 1e-12, 1.0 - 1e-12) for draws in found)
+        return shares, rewards
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """A block's released sums, and what is public of it."""
+
+    following: Floats  # (L, d, S)
+    paid: Floats  # (M, d)
+    noise: float  # standard deviation of an entry of ``following``
+    paid_noise: float  # and of ``paid``
+    users: int
+    policy: Floats  # probabilities, (H, S, A)
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """Worlds that may be the true one: measures (K, L, d, S) and factors' rewards (K, M, d)."""
+
+    measures: Floats
+    rewards: Floats
+
+    @cached_property
+    def mean(self) -> tuple[Floats, Floats]:
+        """On average."""
+        return self.measures.mean(axis=0), self.rewards.mean(axis=0)
+
+
+class OutcomePosterior:
+    """The distribution over worlds, given all blocks.
+
+    Where ``steps`` have measures of their own, one model for all steps is estimated too, and is
+    preferred while it explains the releases as well (by the deviance information criterion).
+    """
+
+    def __init__(
+        self,
+        statistic: OutcomeSums,
+        start: Floats,
+        prior: Prior,
+        known_rewards: Floats | None = None,
+    ) -> None:
+        self.statistic, self.features, self._start = statistic, statistic.features, start
+        self._prior, self._known = prior, known_rewards
+        self._shares, self._rewards = prior.draws()
+        S, _, d = self.features.shape
+        L, M = len(statistic.weights), statistic.reward_rows
+        self._first = np.full((L, d, S), 1.0 / S), np.full((M, d), 0.5)
+
+    def model(self, measures: Floats, rewards: Floats) -> FiniteModel:
+        """The world of measures (L, d, S) and factors' rewards (M, d)."""
+        P = np.einsum("sai,lij->lsaj", self.features, measures, optimize=True)
+        return FiniteModel(
+            transitions=P / P.sum(axis=-1, keepdims=True),
+            reward_probabilities=self._chances(rewards),
+            reward_values=BERNOULLI,
+            start=self._start,
+            horizon=self.statistic.horizon,
+        )
+
+    def _chances(self, rewards: Floats) -> Floats:
+        means = self._known
+        if means is None:
+            means = np.moveaxis(self.features @ rewards.T, -1, 0)
+        means = np.clip(means, 0.0, 1.0)
+        return np.stack([1.0 - means, means], axis=-1)
+
+    # Estimation.
+
+    def worlds(self, blocks: Sequence[Outcomes], rng: np.random.Generator) -> Worlds:
+        """Worlds as probable as they are, given what all blocks released."""
+        found = Worlds(*(start[np.newaxis] for start in self._first))
+        for _ in range(_TURNS):
+            believed = self.model(*found.mean)
+            grams = [self.expected_grams(believed, block, rng) for block in blocks]
+            found = self.given(blocks, grams, rng)
+        return found
+
+    def expected_grams(
+        self, model: FiniteModel, block: Outcomes, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Of the block's users: G of next states (L, d, d) and of rewards (M, d, d)."""
+        policy = Policy.stochastic(block.policy)
+        simulated = simulate_episodes(model, policy, _SIMULATED, rng).block()
+        scale = block.users / _SIMULATED
+        next_, paying = (
+            weighted_grams(self.features, visits) * scale
+            for visits in self.statistic.visits(simulated)
+        )
+        return next_, paying
+
+    def given(
+        self,
+        blocks: Sequence[Outcomes],
+        grams: Sequence[tuple[Floats, Floats]],
+        rng: np.random.Generator,
+    ) -> Worlds:
+        """Worlds, given these Grams."""
+        L, M = len(self._first[0]), len(self._first[1])
+        d, S = self._first[0].shape[1:]
+        precision, linear = np.zeros((L, d, d)), np.zeros((L, d, S))
+        paid_precision, paid_linear = np.zeros((M, d, d)), np.zeros((M, d))
+        for block, (G, G_paid) in zip(blocks, grams, strict=True):
+            # The trace is what all entries of a row of sums have in squares together.
+            sampling = np.trace(G, axis1=1, axis2=2)[:, np.newaxis, np.newaxis] / (d * S)
+            variance = block.noise**2 + sampling
+            precision += G @ G / variance
+            linear += G @ block.following / variance
+            sampling = 0.25 * np.trace(G_paid, axis1=1, axis2=2)[:, np.newaxis] / d
+            variance = block.paid_noise**2 + sampling
+            paid_precision += G_paid @ G_paid / variance[..., np.newaxis]
+            paid_linear += (G_paid @ block.paid[..., np.newaxis])[..., 0] / variance
+        measures = self._measures(precision, linear, rng)
+        return Worlds(measures, self._paid(paid_precision, paid_linear, rng))
+
+    def _measures(self, precision: Floats, linear: Floats, rng: np.random.Generator) -> Floats:
+        own, criterion = self._sampled(precision, linear, rng)
+        if len(precision) == 1:
+            return own
+        sums = (array.sum(axis=0, keepdims=True) for array in (precision, linear))
+        shared, of_shared = self._sampled(*sums, rng)
+        return np.broadcast_to(shared, own.shape) if of_shared < criterion else own
+
+    def _sampled(
+        self, precision: Floats, linear: Floats, rng: np.random.Generator
+    ) -> tuple[Floats, float]:
+        """Measures, and how badly they explain the releases, with a penalty for freedom."""
+        from tacit.linear.posterior_loops import sample_distributions
+
+        L, d, S = linear.shape
+        samples = np.empty((_KEEP, L, d, S))
+        chain = np.full((L, d, S), 1.0 / S)
+        prior = self._shares, self._prior.spread
+        sample_distributions(rng, precision, linear, *prior, _SKIP, chain, samples)
+
+        def deviance(X: Floats) -> Floats:
+            return np.asarray((X * (precision @ X - 2.0 * linear)).sum(axis=(-3, -2, -1)))
+
+        of_samples, of_mean = deviance(samples).mean(), deviance(samples.mean(axis=0))
+        return samples, float(2.0 * of_samples - of_mean)
+
+    def _paid(self, precision: Floats, linear: Floats, rng: np.random.Generator) -> Floats:
+        from tacit.linear.posterior_loops import sample_box
+
+        samples, chain = np.empty((_KEEP, *linear.shape)), np.full(linear.shape, 0.5)
+        prior = self._rewards, self._prior.extreme
+        sample_box(rng, precision, linear, *prior, _SKIP, chain, samples)
+        return samples
+
+    # Planning.
+
+    def values(self, worlds: Worlds, policy: Floats | None = None) -> tuple[Floats, Floats]:
+        """Action values (K, H, S, A) of every world's best policy, or of this one, (H, S, A).
+
+        And the values (K,) of an episode.
+        """
+        H, (S, A, _) = self.statistic.horizon, self.features.shape
+        K = len(worlds.measures)
+        means = np.moveaxis(self.features @ np.swapaxes(worlds.rewards, 1, 2)[:, np.newaxis], -1, 1)
+        if self._known is not None:
+            means = np.broadcast_to(self._known, (K, *self._known.shape))
+        Q, V = np.empty((K, H, S, A)), np.zeros((K, S))
+        for h in range(H - 1, -1, -1):
+            mu = worlds.measures[:, min(h, worlds.measures.shape[1] - 1)]
+            # Features first: (d,) values of factors, not (S, A, S) probabilities.
+            factors = (mu @ V[..., np.newaxis])[..., 0]
+            Q[:, h] = means[:, min(h, means.shape[1] - 1)]
+            Q[:, h] += np.einsum("sai,ki->ksa", self.features, factors, optimize=True)
+            V = Q[:, h].max(axis=-1) if policy is None else (Q[:, h] * policy[h]).sum(axis=-1)
+        return Q, V @ self._start
+
+
+def drawn_worlds(
+    posterior: OutcomePosterior, prior: Prior, count: int, rng: np.random.Generator
+) -> Worlds:
+    """Worlds from the prior, in which acting uniformly has less than half of the optimum."""
+    S, A, d = posterior.features.shape
+    statistic = posterior.statistic
+    shapes = (len(statistic.weights), d), (statistic.reward_rows, d)
+    uniform = np.full((statistic.horizon, S, A), 1.0 / A)
+    kept: list[Worlds] = []
+    for attempt in range(20 * count):
+        world = Worlds(
+            rng.dirichlet(np.full(S, prior.spread), (1, *shapes[0])),
+            rng.beta(prior.extreme, prior.extreme, (1, *shapes[1])),
+        )
+        best, plain = posterior.values(world)[1][0], posterior.values(world, uniform)[1][0]
+        if plain < 0.5 * best or attempt >= 19 * count:
+            kept.append(world)
+        if len(kept) == count:
+            break
+    return Worlds(*(np.concatenate([getattr(w, n) for w in kept]) for n in ("measures", "rewards")))
+
+
+def d_optimal(features: Floats, turns: int = 300) -> Floats:
+    """Probabilities of actions (S, A) that make the Gram of all states' features large.
+
+    By Frank-Wolfe on log det: in every state the action whose feature is known least gains.
+    """
+    S, A, d = features.shape
+    chosen = np.full((S, A), 1.0 / A)
+    for turn in range(turns):
+        gram = weighted_grams(features, chosen / S) + 1e-6 * np.eye(d)
+        leverage = ((features @ np.linalg.inv(gram)) * features).sum(axis=-1)
+        best = np.eye(A)[leverage.argmax(axis=1)]
+        chosen += (best - chosen) * 2.0 / (turn + 3.0)
+    return chosen
