@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tacit.core.episodes import validate_episodes as validate
     from tacit.core.kinds import AgentKind
     from tacit.core.vector_episodes import VectorEpisodes
+    from tacit.finite.mixed_policy import MixedPolicy
     from tacit.finite.policy import Policy
     from tacit.simulation.result import Result
     from tacit.simulation.run import run
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
         "LocalCurator",
         "LocalDP",
         "MissingExtra",
+        "MixedPolicy",
         "NonPrivate",
         "OneHotCounts",
         "Part",
@@ -117,6 +119,7 @@ _LAZY = {
     "Algorithm": "tacit.core.algorithm:Algorithm",
     "Ask": "tacit.core.asks:Ask",
     "Episodes": "tacit.core.episodes:Episodes",
+    "MixedPolicy": "tacit.finite.mixed_policy:MixedPolicy",
     "Policy": "tacit.finite.policy:Policy",
     "Result": "tacit.simulation.result:Result",
     "VectorEpisodes": "tacit.core.vector_episodes:VectorEpisodes",

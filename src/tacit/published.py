@@ -5,6 +5,8 @@ A published file is an npz archive of plain arrays, never pickled. It is public.
 
 * tables for finite worlds: ``n_actions``, and either ``actions`` of shape (horizon, states) or
   ``probabilities`` of shape (horizon, states, actions);
+* ``"mixed"`` for several tables, of which a user follows one: the same with an axis of components
+  in front, and either ``weights`` to draw one by, or ``slots``, that of every place in a block;
 * ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
 * ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
   ``preference``, and ``features`` with its parameters (see :func:`features`);
@@ -12,6 +14,11 @@ A published file is an npz archive of plain arrays, never pickled. It is public.
 
     policy = published.load("policy.npz")
     action = policy.act(step, state, numpy.random.default_rng())
+
+A mixed one is drawn from once per episode, and the episode says what was drawn:
+
+    component = policy.draw(numpy.random.default_rng())
+    action = policy.act(step, state, numpy.random.default_rng(), component)
 """
 
 from __future__ import annotations
@@ -39,6 +46,7 @@ _HEADERS = 1 << 16
 _TOO_LARGE = "too large: its arrays take more than {} bytes (see most_bytes)"
 # More than any published policy has: arrays, coordinates of a state, layers of a network.
 _MOST_ARRAYS, _MOST_COORDINATES, _MOST_LAYERS = 64, 4096, 100
+_MOST_COMPONENTS = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +61,34 @@ class PublishedPolicy:
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:
         """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies."""
         return choose(self.probabilities, self.actions, step, state, rng)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedMixed:
+    """Policies as they were published, of which each user follows one."""
+
+    components: tuple[PublishedPolicy, ...]
+    weights: NDArray[np.float64]  # with which chance each is drawn
+    slots: NDArray[np.int64] | None  # the component of every place in a block, if not drawn
+    version: int  # which policy of its agent it is
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """The component to follow, drawn once per episode; the episode must say which it is."""
+        return draw(self.weights, rng)
+
+    def component_of(self, slot: int) -> int:
+        """The component that belongs to a place in the block, from 0."""
+        if self.slots is None:
+            raise ValueError("users draw their components: this policy has no slots")
+        return int(self.slots[slot % len(self.slots)])
+
+    def act(self, step: int, state: int, rng: np.random.Generator, component: int) -> int:
+        """The action of a component at a step (from 0) in a state."""
+        if not 0 <= component < len(self.components):
+            raise ValueError(
+                f"component must be in 0..{len(self.components) - 1}, got {component!r}"
+            )
+        return self.components[component].act(step, state, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +143,9 @@ class PublishedValues:
             return int(rng.integers(len(self.preference)))
         values = self.values(state)
         return max(self.preference, key=lambda action: float(values[action]))
+
+
+Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues
 
 
 def features(state: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
@@ -176,16 +215,18 @@ def choose(
         )
     if actions is not None:
         return int(actions[step, state])
-    row = table[step, state]
+    return draw(table[step, state], rng)
+
+
+def draw(row: NDArray[np.float64], rng: np.random.Generator) -> int:
+    """An index with the probabilities of a row."""
     possible = np.flatnonzero(row)
-    # Rounding can leave the sum below 1; an action of probability zero is never taken.
+    # Rounding can leave the sum below 1; what has probability zero is never drawn.
     index = np.searchsorted(np.cumsum(row[possible]), rng.random(), side="right")
     return int(possible[min(int(index), len(possible) - 1)])
 
 
-def load(
-    path: str | os.PathLike[str], most_bytes: int = MOST_BYTES
-) -> PublishedPolicy | PublishedGains | PublishedValues:
+def load(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Published:
     """Reads a published file and checks it.
 
     Args:
@@ -291,9 +332,46 @@ def _check_probabilities(table: NDArray[np.float64], n_actions: int) -> None:
         )
 
 
-def _decode(
-    stored: dict[str, NDArray[Any]], most_bytes: int
-) -> PublishedPolicy | PublishedGains | PublishedValues:
+def check_mixed(
+    size: int, weights: NDArray[Any] | None, slots: NDArray[Any] | None
+) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+    """Weights and slots of so many components, read-only; a ValueError says what is wrong."""
+    if (weights is None) == (slots is None):
+        raise ValueError("give weights or slots, and not both")
+    if slots is not None:
+        good = slots.ndim == 1 and slots.size > 0 and slots.dtype.kind in "iu"
+        if not good or slots.min() < 0 or slots.max() >= size:
+            raise ValueError(f"slots must be a list of components, 0..{size - 1}")
+        slots = slots.astype(np.int64)
+        slots.setflags(write=False)
+        weights = np.bincount(slots, minlength=size) / len(slots)
+    assert weights is not None  # noqa: S101
+    good = weights.shape == (size,) and weights.dtype.kind in "iuf" and bool((weights >= 0).all())
+    if not good or not abs(weights.sum() - 1.0) <= _TOLERANCE:
+        raise ValueError(f"weights must be {size} non-negative numbers that sum to 1")
+    weights = weights.astype(np.float64)
+    weights.setflags(write=False)
+    return weights, slots
+
+
+def _mixed(stored: dict[str, NDArray[Any]], version: int) -> PublishedMixed:
+    probabilities, actions = stored.get("probabilities"), stored.get("actions")
+    n_actions = _whole(stored, "n_actions")
+    tables = probabilities if actions is None else actions
+    if (probabilities is None) == (actions is None) or tables is None or tables.ndim < 1:
+        raise ValueError("give actions or probabilities, and not both")
+    if not 0 < len(tables) <= _MOST_COMPONENTS:
+        raise ValueError(f"there must be 1 to {_MOST_COMPONENTS} components, got {len(tables)}")
+    parts = []
+    for table in tables:
+        chances, taken = (table, None) if actions is None else (None, table)
+        check(chances, taken, n_actions)
+        parts.append(PublishedPolicy(chances, taken, n_actions, version))
+    weights, slots = check_mixed(len(parts), stored.get("weights"), stored.get("slots"))
+    return PublishedMixed(tuple(parts), weights, slots, version)
+
+
+def _decode(stored: dict[str, NDArray[Any]], most_bytes: int) -> Published:
     form = _whole(stored, "format")
     if form != FORMAT:
         raise ValueError(f"its format is {form}; this loader reads {FORMAT}")
@@ -303,6 +381,8 @@ def _decode(
         n_actions = _whole(stored, "n_actions")
         check(probabilities, actions, n_actions)
         return PublishedPolicy(probabilities, actions, n_actions, version)
+    if kind == "mixed":
+        return _mixed(stored, version)
     if kind == "gains":
         _check_numbers("gains", stored["gains"], 3)
         return PublishedGains(stored["gains"], _number(stored, "noise"), version)

@@ -161,7 +161,7 @@ class Agent(Uncopyable):
             raise HorizonExceeded(
                 f"this agent was declared for {users} users; {left} are left, {data.users} came"
             )
-        statistic.check(data)
+        statistic.check(self._session.placed(data))
         self._check(data, user_ids)
         if data.aggregate and (self._session.waiting.users or data.users != self.block_users):
             raise InvalidArgument(
@@ -179,7 +179,7 @@ class Agent(Uncopyable):
                         "ended"
                     )
                 stop = min(data.users, start + self.block_users)
-                part = data.take(slice(start, stop))
+                part = self._session.placed(data.take(slice(start, stop)))
                 self._take(part, None if user_ids is None else user_ids[start:stop])
                 start = stop
 

@@ -55,6 +55,8 @@ class Episodes(UserRows):
         actions: shape (n, H).
         rewards: shape (n, H).
         versions: shape (n,); which version of the policy the user followed, -1 where unknown.
+        components: shape (n,); which policy of a mixed one the user drew, -1 where unknown, or
+            ``None`` where nothing was drawn.
         user_ids: who the rows are, integers or text, or ``None``. With ids a curator makes sure
             that nobody contributes more episodes than declared.
 
@@ -70,6 +72,7 @@ class Episodes(UserRows):
     rewards: Floats
     versions: Ints
     user_ids: tuple[int | str, ...] | None
+    components: Ints | None
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class Episodes(UserRows):
         rewards: ArrayLike,
         versions: ArrayLike | None = None,
         user_ids: Sequence[int | str] | None = None,
+        components: ArrayLike | None = None,
     ) -> None:
         columns = {
             "states": as_codes("states", states),
@@ -96,13 +100,23 @@ class Episodes(UserRows):
         require_shape("states", columns["states"], (users, steps + 1))
         require_shape("rewards", columns["rewards"], (users, steps))
         columns["versions"] = optional_codes("versions", versions, users)
+        object.__setattr__(self, "components", None)
+        if components is not None:
+            columns["components"] = optional_codes("components", components, users)
         for name, view in read_only_views(columns):
             object.__setattr__(self, name, view)
         object.__setattr__(self, "user_ids", checked_ids(user_ids, users))
 
     def block(self) -> Block:
-        """The same for a curator: arrays "states", "actions", "rewards" and "versions", raw."""
-        return Block(self.users, {name: getattr(self, name) for name in _COLUMNS})
+        """The same for a curator: arrays "states", "actions", "rewards" and "versions", raw.
+
+        And "components" where there are any.
+        """
+        return Block(self.users, {name: getattr(self, name) for name in self._columns})
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return _COLUMNS if self.components is None else (*_COLUMNS, "components")
 
     def take(self, rows: slice | NDArray[np.bool_] | Ints) -> Episodes:
         """Some of the rows.
@@ -111,13 +125,15 @@ class Episodes(UserRows):
         >>> episodes.take(slice(0, 2))
         <Episodes of 2 users, horizon 1>
         """
-        columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
+        columns = {name: getattr(self, name)[rows] for name in self._columns}
         return Episodes(**columns, user_ids=self._ids_of(rows))
 
     @classmethod
     def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> Episodes:
         """The inverse of :meth:`block`."""
-        return cls(**{name: block[name] for name in _COLUMNS}, user_ids=user_ids)
+        drawn = block.arrays.get("components")
+        columns = {name: block[name] for name in _COLUMNS}
+        return cls(**columns, user_ids=user_ids, components=drawn)
 
     @classmethod
     def from_records(
@@ -132,6 +148,7 @@ class Episodes(UserRows):
         horizon: int,
         version: ArrayLike | None = None,
         episode: ArrayLike | None = None,
+        component: ArrayLike | None = None,
     ) -> Episodes:
         """Episodes from a log: columns with an entry per step that somebody took, in any order.
 
@@ -149,6 +166,7 @@ class Episodes(UserRows):
             horizon: steps of an episode; not found in the data, because shapes are public.
             version: which policy version was followed; -1 for an episode with different ones.
             episode: for users with several episodes, each of which gets a row of its own.
+            component: which policy of a mixed one was drawn; -1 for an episode with different ones.
 
         >>> log = Episodes.from_records(
         ...     user=["ann", "bob", "ann"], step=[0, 0, 1], state=[0, 0, 2], action=[1, 0, 1],
@@ -181,7 +199,8 @@ class Episodes(UserRows):
                 f"episodes of {len(steps):,} entries: all of their steps must fit in memory"
             )
         states, actions, rewards = _tables(steps, rows, columns, (n, horizon))
-        return cls(states, actions, rewards, _versions(version, rows, n), ids)
+        drawn = None if component is None else _agreed("component", component, rows, n)
+        return cls(states, actions, rewards, _agreed("version", version, rows, n), ids, drawn)
 
     @classmethod
     def from_frame(
@@ -197,6 +216,7 @@ class Episodes(UserRows):
         next_state: str = "next_state",
         version: str | None = None,
         episode: str | None = None,
+        component: str | None = None,
     ) -> Episodes:
         """Episodes from a table: :meth:`from_records` with the names of its columns.
 
@@ -223,6 +243,7 @@ class Episodes(UserRows):
             horizon=horizon,
             version=None if version is None else column(version),
             episode=None if episode is None else column(episode),
+            component=None if component is None else column(component),
         )
 
 
@@ -334,14 +355,14 @@ def _rows(user: ArrayLike, episode: ArrayLike | None) -> tuple[Ints, list[int | 
     return rows, ids
 
 
-def _versions(version: ArrayLike | None, rows: Ints, n: int) -> Ints:
-    """The version that all entries of a row agree on, else -1."""
-    if version is None:
+def _agreed(name: str, values: ArrayLike | None, rows: Ints, n: int) -> Ints:
+    """The version or component that all entries of a row agree on, else -1."""
+    if values is None:
         return np.full(n, INVALID, dtype=np.int64)
-    codes = one_column("version", as_codes("version", version))
+    codes = one_column(name, as_codes(name, values))
     if codes.shape != rows.shape:
         raise InvalidArgument(
-            f"version has {len(codes)} entries, but must have as many as user, {len(rows)}"
+            f"{name} has {len(codes)} entries, but must have as many as user, {len(rows)}"
         )
     low = np.full(n, np.iinfo(np.int64).max)
     high = np.full(n, np.iinfo(np.int64).min)

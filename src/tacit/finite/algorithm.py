@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, Floats
-from tacit.core.asks import Arrays
+from tacit.core.asks import Arrays, below
+from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
@@ -20,7 +21,7 @@ _CLIPPED_UP_TO = 8
 _ONE_BY_ONE = 1 << 18
 
 
-class FiniteAlgorithm(Algorithm[Policy]):
+class FiniteAlgorithm(Algorithm[Any]):
     """An algorithm whose policies are tables."""
 
     deterministic: ClassVar[bool] = True
@@ -47,12 +48,16 @@ class FiniteAlgorithm(Algorithm[Policy]):
 
     # Save and resume.
 
-    def policy_arrays(self, policy: Policy) -> Arrays:
-        """The table, or the actions where there is one for each state."""
+    def policy_arrays(self, policy: AnyPolicy) -> Arrays:
+        """The table, or the actions where there is one for each state; all of a mixed policy."""
+        if isinstance(policy, MixedPolicy):
+            return {f"mixed/{name}": array for name, array in policy.arrays().items()}
         return {"table": np.array(policy.table() if policy.actions is None else policy.actions)}
 
-    def policy_of(self, arrays: Arrays, version: int) -> Policy:
+    def policy_of(self, arrays: Arrays, version: int) -> Any:
         """The inverse, to the bit."""
+        if mixed := below(arrays, "mixed/"):
+            return MixedPolicy.of_arrays(mixed, self.spec.actions, version)
         table = arrays["table"]
         if table.ndim == 2:
             return Policy.deterministic(table, self.spec.actions, version=version)

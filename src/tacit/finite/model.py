@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.sizes import Floats, check_bytes, check_size
+from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
 from tacit.privacy.arguments import fitting
@@ -162,14 +163,17 @@ def policy_values(model: FiniteModel, policy: Policy) -> Floats:
     return V
 
 
-def evaluate(model: FiniteModel, policy: Policy) -> float:
+def evaluate(model: FiniteModel, policy: AnyPolicy) -> float:
     """The expected sum of rewards of one episode under a policy, exactly."""
+    if isinstance(policy, MixedPolicy):
+        parts = zip(policy.weights.tolist(), policy.components, strict=True)
+        return float(sum(weight * evaluate(model, part) for weight, part in parts if weight > 0))
     return float(model.start @ policy_values(model, policy)[0])
 
 
-def check_policy(model: FiniteModel | FiniteSpec, policy: Policy) -> None:
+def check_policy(model: FiniteModel | FiniteSpec, policy: AnyPolicy) -> None:
     """Raises unless a policy is one for this world."""
-    if not isinstance(policy, Policy):
+    if not isinstance(policy, (Policy, MixedPolicy)):
         raise InvalidArgument(f"policy must be a tacit Policy, got {type(policy).__name__}")
     has = (policy.horizon, policy.states, policy.n_actions)
     needs = (model.horizon, model.states, model.actions)

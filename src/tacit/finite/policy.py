@@ -141,6 +141,14 @@ class Policy:
         vars(policy).update(probabilities=None, actions=new, **kept)
         return policy
 
+    def as_version(self, version: int) -> Policy:
+        """The same policy by another number."""
+        if version == self.version:
+            return self
+        policy = object.__new__(Policy)
+        vars(policy).update(vars(self) | {"version": _integer("version", version, 0)})
+        return policy
+
     def act(self, step: int, state: int, rng: np.random.Generator) -> int:
         """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies."""
         try:

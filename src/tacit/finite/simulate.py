@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
 from tacit.core.sizes import Floats, check_bytes, check_users
+from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.model import FiniteModel, check_policy, conditional_chances, cumulative_chances
 from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
@@ -31,15 +32,27 @@ _NO_CHOICES = np.zeros((1, 1, 1))
 
 
 def simulate_counts(
-    model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator, pooled: bool = False
+    model: FiniteModel,
+    policy: AnyPolicy,
+    users: int,
+    rng: np.random.Generator,
+    pooled: bool = False,
 ) -> Block:
     """How often a block's users, at most 10^12, did what: the form "counts", or "pooled".
 
-    When ``pooled`` no array of every step is made.
+    When ``pooled`` no array of every step is made. Those of a mixed policy are split over its
+    components first.
     """
     from tacit.finite.simulate_loops import sum_rewards
 
     check_policy(model, policy)
+    if isinstance(policy, MixedPolicy):
+        split = policy.split(check_users(users), rng)
+        # With no users at all the first component has the zeros.
+        some = np.flatnonzero(split) if users else [0]
+        return _sum_of(
+            [simulate_counts(model, policy.components[m], split[m], rng, pooled) for m in some]
+        )
     steps = 1 if pooled else model.horizon
     shape = (steps, model.states, model.actions, model.states)
     check_bytes("transitions of a block (pooled=True makes them smaller)", shape)
@@ -57,14 +70,22 @@ def simulate_counts(
     return Block(int(users), {"transitions": transitions, "rewards": rewards}, aggregate=True)
 
 
+def _sum_of(blocks: list[Block]) -> Block:
+    """One block of all users; every block has the same sums."""
+    names = blocks[0].arrays
+    arrays = {name: np.sum([block[name] for block in blocks], axis=0) for name in names}
+    return Block(sum(block.users for block in blocks), arrays, aggregate=True)
+
+
 def simulate_occupancy(
-    model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator
+    model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator
 ) -> Block:
     """What :func:`simulate_counts` draws, without the actions that nobody takes."""
     from tacit.finite.simulate_loops import sum_rewards
 
     check_policy(model, policy)
-    actions = check_deterministic(policy)
+    policy = check_deterministic(policy)
+    actions = np.asarray(policy.actions)
     H, S = model.horizon, model.states
     check_bytes("transitions of a block", (H, S, S))
     transitions = np.zeros((H, S, 1, S), dtype=np.int64)
@@ -90,9 +111,12 @@ def occupancy_block(users: int, actions: Ints, transitions: Ints, rewards: Float
 
 
 def simulate_episodes(
-    model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator
+    model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator
 ) -> Episodes:
-    """Users one by one: states (n, H + 1), actions, rewards (n, H), and the policy's version."""
+    """Users one by one: states (n, H + 1), actions, rewards (n, H), and the policy's version.
+
+    Those of a mixed policy have its ``components``; by slot, the first of them is in the first.
+    """
     from tacit.finite.simulate_loops import roll_out
 
     check_policy(model, policy)
@@ -102,16 +126,29 @@ def simulate_episodes(
     states = np.empty((users, H + 1), dtype=np.int64)
     actions = np.empty((users, H), dtype=np.int64)
     rewards = np.empty((users, H))
-    choices = _choices(policy, cumulative_chances)
-    roll_out(rng, *model.chances, *choices, states, actions, rewards)
+    components, drawn = None, np.zeros(1, dtype=np.int64)
+    deterministic, told, choices = _choices(policy, cumulative_chances)
+    if isinstance(policy, MixedPolicy):
+        components = drawn = policy.drawn(users, rng)
+    else:
+        told, choices = told[np.newaxis], choices[np.newaxis]
+    following = (deterministic, told, choices, drawn)
+    roll_out(rng, *model.chances, *following, states, actions, rewards)
     if model.transition_rewards is not None:
         rewards = model.transition_rewards[states[:, :-1], actions, states[:, 1:]]
     versions = np.full(users, policy.version, dtype=np.int64)
-    return Episodes(states=states, actions=actions, rewards=rewards, versions=versions)
+    return Episodes(states, actions, rewards, versions, components=components)
 
 
-def _choices(policy: Policy, chances: Callable[[Floats], Floats]) -> tuple[bool, Ints, Floats]:
-    """Whether it is deterministic, its actions, and its choices as a sampler needs them."""
+def _choices(policy: AnyPolicy, chances: Callable[[Floats], Floats]) -> tuple[bool, Ints, Floats]:
+    """Whether it is deterministic, its actions, and its choices as a sampler needs them.
+
+    A mixed one's have an axis of components in front.
+    """
+    if isinstance(policy, MixedPolicy):
+        if policy.is_deterministic:
+            return True, policy.tables, _NO_CHOICES[np.newaxis]
+        return False, _NO_ACTIONS[np.newaxis], chances(policy.tables)
     if policy.actions is not None:
         return True, policy.actions, _NO_CHOICES
     return False, _NO_ACTIONS, chances(policy.table())
@@ -139,11 +176,11 @@ def _count_moves(
     return visits
 
 
-def check_deterministic(policy: Policy) -> Ints:
-    """The actions of a policy, (H, S), which must be deterministic."""
-    if policy.actions is None:
+def check_deterministic(policy: AnyPolicy) -> Policy:
+    """A policy that has one action for every step and state, (H, S); others are refused."""
+    if isinstance(policy, MixedPolicy) or policy.actions is None:
+        kind = "mixed" if isinstance(policy, MixedPolicy) else "stochastic"
         raise InvalidArgument(
-            "policy must be deterministic where only its own actions are counted, "
-            "but it is stochastic"
+            f"policy must be deterministic where only its own actions are counted, but it is {kind}"
         )
-    return policy.actions
+    return policy

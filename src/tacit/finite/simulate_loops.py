@@ -48,14 +48,17 @@ def roll_out(
     deterministic: bool,
     actions: Ints,
     choices: Floats,
+    components: Ints,
     out_states: Ints,
     out_actions: Ints,
     out_rewards: Floats,
 ) -> None:
     """Simulates users one by one into the three ``out`` arrays.
 
-    ``start``, ``moves``, ``rewards`` and ``choices`` are cumulative probabilities along the last
-    axis. They are indexed flat, which is a fifth faster than by rows.
+    ``actions`` and ``choices`` have an axis of components in front, of which ``components`` has
+    that of every user, or one for all. ``start``, ``moves``, ``rewards`` and ``choices`` are
+    cumulative probabilities along the last axis. They are indexed flat, which is a fifth faster
+    than by rows.
     """
     users, horizon = out_actions.shape
     moving_steps, states, n_actions, width = moves.shape
@@ -63,13 +66,14 @@ def roll_out(
     flat_moves, flat_successors = moves.reshape(-1), successors.reshape(-1)
     flat_rewards, flat_choices = rewards.reshape(-1), choices.reshape(-1)
     for user in range(users):
+        component = components[user] if len(components) > 1 else components[0]
         state = np.int64(start_states[_draw(rng, start, 0, len(start))])
         out_states[user, 0] = state
         for step in range(horizon):
             if deterministic:
-                action = actions[step, state]
+                action = actions[component, step, state]
             else:
-                row = (step * states + state) * n_actions
+                row = ((component * horizon + step) * states + state) * n_actions
                 action = np.int64(_draw(rng, flat_choices, row, n_actions))
             pair = state * n_actions + action
             row = (min(step, paying_steps - 1) * states * n_actions + pair) * levels

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.finite.mixed_policy import followed
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_codes, read_steps
+from tacit.privacy.reading import read_steps
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
 
 Ints = NDArray[np.int64]
@@ -25,7 +26,9 @@ class VisitCounts(LoopSums):
     Reads ``states`` (users, H + 1), ``actions``, ``rewards`` (users, H) and, if there is a policy,
     ``versions`` (users,). A step counts if its state, action, next state and reward are valid
     (rewards are cut to [0, 1]); with ``policy`` it counts only if the user followed that version
-    and the action is the policy's. Everything else is dropped.
+    and the action is the policy's. Everything else is dropped. ``policy`` (M, H, S) are the
+    components of a mixed policy: then ``components`` (users,) say which of them each user drew, an
+    action must be that one's, and nothing counts of a user whose component is none.
 
     A *cell* is what a step is counted under: (step, s, a), or (s, a) when ``pooled``. With a
     deterministic ``policy`` there are only the cells it can reach, so no noise is spent on others.
@@ -69,7 +72,7 @@ class VisitCounts(LoopSums):
             raise InvalidArgument(f"weight must be > 0, got {self.weight!r}")
         if self.policy is not None:
             table = np.array(self.policy, dtype=np.int64)
-            if table.shape != (self.horizon, self.states):
+            if table.shape[-2:] != (self.horizon, self.states) or table.ndim not in (2, 3):
                 raise InvalidArgument(
                     f"policy must have shape {(self.horizon, self.states)}, got {table.shape}"
                 )
@@ -85,7 +88,8 @@ class VisitCounts(LoopSums):
         H, S, A = self.horizon, self.states, self.actions
         taken = np.ones((H, S, A), dtype=bool)
         if self.policy is not None:
-            taken = np.arange(A) == self.policy[:, :, np.newaxis]
+            tables = self.policy.reshape(-1, H, S)
+            taken = (np.arange(A) == tables[..., np.newaxis]).any(axis=0)
         if not self.pooled:
             numbers = np.cumsum(taken.reshape(-1)).reshape(H, S, A) - 1
         else:
@@ -206,7 +210,9 @@ class VisitCounts(LoopSums):
         steps = read_steps(block, H)
         admitted = np.ones(users, dtype=bool)
         if self.policy is not None:
-            admitted = read_codes(block, "versions", (users,)) == self.version
+            states, taken, rewards = steps
+            admitted, taken = followed(block, states, taken, self.policy, self.version)
+            steps = states, taken, rewards
         rows = users if separate else 1
         transitions = np.zeros((rows, self.size, self.states))
         sums, visits = np.zeros((rows, self.size)), np.zeros((rows, self.size))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tacit.core.episodes import Episodes
 from tacit.core.sizes import Floats, check_bytes, numbers
 from tacit.core.world import Form
+from tacit.finite.mixed_policy import AnyPolicy
 from tacit.finite.model import FiniteModel, evaluate, optimal
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_counts, simulate_episodes, simulate_occupancy
@@ -62,7 +63,7 @@ class FiniteWorld:
         return self.model.spec
 
     def simulate(
-        self, policy: Policy, users: int, rng: np.random.Generator, form: Form = "episodes"
+        self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
         """See :class:`~tacit.core.world.World`; what sums cost does not grow with the users."""
         if form == "episodes":
@@ -73,7 +74,7 @@ class FiniteWorld:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         return simulate_counts(self.model, policy, users, rng, pooled=form == "pooled")
 
-    def value(self, policy: Policy) -> float:
+    def value(self, policy: AnyPolicy) -> float:
         """The expected sum of rewards of an episode under a policy, exactly."""
         return evaluate(self.model, policy)
 

@@ -164,6 +164,11 @@ class _Values:
 
 def _fingerprint(policy: Any) -> bytes | None:
     """What a policy does, whatever its version; ``None`` for policies that are not tables."""
+    if hasattr(policy, "weights") and hasattr(policy, "tables"):
+        digest = hashlib.blake2b(repr(policy.tables.shape).encode(), digest_size=16)
+        digest.update(np.ascontiguousarray(policy.tables).data)
+        digest.update(np.ascontiguousarray(policy.weights).data)
+        return digest.digest()
     for kind in (b"actions", b"probabilities"):
         table = getattr(policy, kind.decode(), None)
         if isinstance(table, np.ndarray):

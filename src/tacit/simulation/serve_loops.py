@@ -165,6 +165,7 @@ def serve(
     states = np.zeros((1, horizon + 1), dtype=np.int64)
     taken = np.zeros((1, horizon), dtype=np.int64)
     paid = np.zeros((1, horizon))
+    one_component = np.zeros(1, dtype=np.int64)
     for at in range(steps):
         for c in range(cells):
             for j in range(n_states):
@@ -188,8 +189,9 @@ def serve(
             rewards,
             reward_values,
             True,
-            actions,
+            actions.reshape(1, horizon, n_states),
             no_choices,
+            one_component,
             states,
             taken,
             paid,

@@ -21,6 +21,7 @@ from tacit.core.episodes import Episodes
 from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.world import Form
 from tacit.finite.env import FiniteEnv, family_envs, numbered_actions, opened
+from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import check_deterministic, occupancy_block
@@ -119,18 +120,18 @@ class SampledWorld:
         )
 
     def simulate(
-        self, policy: Policy, users: int, rng: np.random.Generator, form: Form = "episodes"
+        self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
         """A block of users who follow a policy, each an episode of the environment."""
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         check_policy(self.spec, policy)
-        taken = check_deterministic(policy) if form == "occupancy" else None
+        taken = check_deterministic(policy).actions if form == "occupancy" else None
         users = check_users(users)
-        states, actions, rewards = self._roll_out(policy, users, rng)
+        states, actions, rewards, components = self._roll_out(policy, users, rng)
         if form == "episodes":
             versions = np.full(users, policy.version, dtype=np.int64)
-            return Episodes(states=states, actions=actions, rewards=rewards, versions=versions)
+            return Episodes(states, actions, rewards, versions, components=components)
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         steps = 1 if form == "pooled" else H
         kept = A if taken is None else 1
@@ -145,7 +146,7 @@ class SampledWorld:
             return occupancy_block(users, taken, transitions, sums)
         return Block(users, {"transitions": transitions, "rewards": sums}, aggregate=True)
 
-    def value(self, policy: Policy) -> float:
+    def value(self, policy: AnyPolicy) -> float:
         """An estimate: the mean return of ``evaluation_users`` simulated users."""
         check_policy(self.spec, policy)
         rng = np.random.default_rng(0)
@@ -166,22 +167,26 @@ class SampledWorld:
         return f"<SampledWorld {self.name!r}: values are estimates>"
 
     def _roll_out(
-        self, policy: Policy, users: int, rng: np.random.Generator
-    ) -> tuple[Ints, Ints, Floats]:
+        self, policy: AnyPolicy, users: int, rng: np.random.Generator
+    ) -> tuple[Ints, Ints, Floats, Ints | None]:
         H, end = self.spec.horizon, self.spec.states - 1
         check_bytes("episodes of a block", (users, 3 * H + 2))
         states = np.full((users, H + 1), end, dtype=np.int64)
         actions = np.zeros((users, H), dtype=np.int64)
         rewards = np.zeros((users, H))
         seed: int | None = int(rng.integers(2**31))
+        components = policy.drawn(users, rng) if isinstance(policy, MixedPolicy) else None
+        followed = policy if isinstance(policy, Policy) else policy.components[0]
         for user in range(users):
+            if isinstance(policy, MixedPolicy) and components is not None:
+                followed = policy.components[components[user]]
             # Seeded once: later episodes continue the environment's own stream.
             observation, _ = self._env.reset(seed=seed)
             seed = None
             state = self._encode(observation)
             for step in range(H):
                 states[user, step] = state
-                action = policy.act(step, state, rng)
+                action = followed.act(step, state, rng)
                 actions[user, step] = action
                 reward = 0.0
                 if state != end:
@@ -194,7 +199,7 @@ class SampledWorld:
             states[user, H] = state
         scaled = np.clip((rewards - self.reward_offset) / self.reward_scale, 0.0, 1.0)
         rounded = (rng.random(scaled.shape) < scaled).astype(np.float64)
-        return states, actions, rounded
+        return states, actions, rounded, components
 
     def _encode(self, observation: Any) -> int:
         parts = observation if isinstance(observation, (tuple, np.ndarray)) else (observation,)

@@ -1,0 +1,318 @@
+"""Mixed policies: drawn as their weights say, published, masked, simulated and saved."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import chdtrc
+
+from tacit import CorruptFile, Episodes, InvalidArgument, NonPrivate, published, tabular
+from tacit.core.agent import Agent
+from tacit.core.algorithm import NoOptions, Pace
+from tacit.core.asks import Ask
+from tacit.core.setting import Setting
+from tacit.finite.algorithm import FiniteAlgorithm
+from tacit.finite.mixed_policy import MixedPolicy
+from tacit.finite.policy import Policy
+from tacit.finite.visits import VisitCounts
+
+WEIGHTS = np.array([0.5, 0.0, 0.3, 0.2])
+
+
+def parts(count=4, horizon=3, states=4, actions=3, seed=0, version=0):
+    rng = np.random.default_rng(seed)
+    tables = rng.integers(0, actions, (count, horizon, states))
+    return [Policy.deterministic(table, actions, version) for table in tables]
+
+
+def stochastic(count=3, horizon=3, states=4, actions=3):
+    rng = np.random.default_rng(1)
+    tables = rng.dirichlet(np.ones(actions), (count, horizon, states))
+    return [Policy.stochastic(table) for table in tables]
+
+
+def world(horizon=3):
+    return tabular.random_mdp(states=4, actions=3, horizon=horizon, seed=5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: MixedPolicy([], [1.0]), "at least one"),
+        (lambda: MixedPolicy(parts()), "weights or slots"),
+        (lambda: MixedPolicy(parts(), WEIGHTS, slots=[0]), "weights or slots"),
+        (lambda: MixedPolicy(parts(), [0.5, 0.5]), "4 non-negative numbers"),
+        (lambda: MixedPolicy(parts(), [1.5, -0.5, 0, 0]), "non-negative"),
+        (lambda: MixedPolicy(parts(), [np.nan, 1, 0, 0]), "non-negative"),
+        (lambda: MixedPolicy(parts(), slots=[4]), r"0\.\.3"),
+        (lambda: MixedPolicy(parts(), slots=[]), r"0\.\.3"),
+        (lambda: MixedPolicy([*parts(1), *parts(1, states=2)], [0.5, 0.5]), "one world"),
+        (lambda: MixedPolicy(parts(), WEIGHTS).act(0, 0, np.random.default_rng(), 4), "component"),
+        (lambda: MixedPolicy(parts(), WEIGHTS).component_of(0), "draw"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(InvalidArgument, match=message):
+        make()
+
+
+def test_nothing_published_changes():
+    mixed = MixedPolicy(parts(), WEIGHTS, version=7)
+    assert {part.version for part in mixed.components} == {7}
+    with pytest.raises(AttributeError):
+        mixed.version = 3
+    for array in (mixed.weights, mixed.tables):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_draws_have_the_weights():
+    mixed, n = MixedPolicy(parts(), WEIGHTS), 4000
+    rng = np.random.default_rng(3)
+    for drawn in ([mixed.draw(rng) for _ in range(n)], mixed.drawn(n, rng)):
+        counts = np.bincount(drawn, minlength=4)
+        assert counts[1] == 0
+        expected = n * WEIGHTS[[0, 2, 3]]
+        # A false alarm in one of a million runs of each.
+        assert chdtrc(2, ((counts[[0, 2, 3]] - expected) ** 2 / expected).sum()) > 1e-6
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=7), st.integers(0, 40))
+def test_slots_repeat_and_are_split_as_they_are_drawn(slots, users):
+    mixed = MixedPolicy(parts(), slots=slots)
+    rng = np.random.default_rng(0)
+    expected = [slots[i % len(slots)] for i in range(users)]
+    assert mixed.drawn(users, rng).tolist() == expected
+    assert [mixed.component_of(i) for i in range(users)] == expected
+    assert (
+        mixed.split(users, rng).tolist() == np.bincount(expected, minlength=4).tolist() or not users
+    )
+    assert mixed.placed(3, users).tolist() == [slots[(3 + i) % len(slots)] for i in range(users)]
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        MixedPolicy(parts(), WEIGHTS, version=4),
+        MixedPolicy(stochastic(), [0.2, 0.3, 0.5], version=1),
+        MixedPolicy([*stochastic(1), *parts(1)], slots=[0, 1, 1]),
+    ],
+    ids=["drawn", "stochastic", "slots"],
+)
+def test_published_file(mixed, tmp_path):
+    path = tmp_path / "policy.npz"
+    mixed.publish(path)
+    back, device = MixedPolicy.load(path), published.load(path)
+    for other in (back, device):
+        assert other.version == mixed.version
+        assert np.array_equal(other.weights, mixed.weights)
+        assert (other.slots is None) == (mixed.slots is None)
+    assert np.array_equal(back.tables, mixed.tables)
+    for seed in range(20):
+        first, second = np.random.default_rng(seed), np.random.default_rng(seed)
+        component = mixed.draw(first)
+        assert device.draw(second) == component
+        assert mixed.act(1, 2, first, component) == device.act(1, 2, second, component)
+    if mixed.slots is not None:
+        assert device.component_of(4) == mixed.component_of(4) == 1
+    with pytest.raises(CorruptFile, match="another kind"):
+        Policy.load(path)
+
+
+def test_a_device_needs_numpy_alone(tmp_path):
+    path = tmp_path / "policy.npz"
+    MixedPolicy(parts(), WEIGHTS).publish(path)
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(published.__file__).parent)!r})\n"
+        "import numpy as np, published\n"
+        f"policy, rng = published.load({str(path)!r}), np.random.default_rng()\n"
+        "print(policy.act(0, 1, rng, policy.draw(rng)), 'tacit' in sys.modules)\n"
+    )
+    command = [sys.executable, "-I", "-c", code]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert out.split()[1] == "False"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": np.array([0.5, 0.5])},
+        {"weights": np.array([2.0, -1.0, 0.0, 0.0])},
+        {"slots": np.array([0])},
+        {"actions": np.zeros((0, 3, 4), dtype=np.int64)},
+        {"actions": np.full((4, 3, 4), 9)},
+        {"actions": np.zeros((4, 3))},
+    ],
+)
+def test_damaged_files(change, tmp_path):
+    path = tmp_path / "policy.npz"
+    MixedPolicy(parts(), WEIGHTS).publish(path)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    np.savez(path, **(arrays | change))
+    with pytest.raises(ValueError, match="no published policy"):
+        published.load(path)
+    with pytest.raises(CorruptFile):
+        MixedPolicy.load(path)
+
+
+def test_value_is_the_mean_of_values():
+    mixed, w = MixedPolicy(parts(), WEIGHTS), world()
+    values = [w.value(part) for part in mixed.components]
+    assert w.value(mixed) == pytest.approx(WEIGHTS @ values)
+
+
+@pytest.mark.parametrize("policies", [parts(), stochastic(4)], ids=["deterministic", "stochastic"])
+def test_episodes_follow_their_components(policies):
+    mixed, w, n = MixedPolicy(policies, WEIGHTS, version=2), world(), 20_000
+    data = w.simulate(mixed, n, np.random.default_rng(0))
+    assert (data.versions == 2).all()
+    chance = np.stack([part.table() for part in mixed.components])
+    rows = data.components[:, np.newaxis], np.arange(3), data.states[:, :-1], data.actions
+    assert (chance[rows] > 0).all()
+    # Six standard errors of a mean of returns in [0, 3]: never by chance.
+    mean = data.rewards.sum(axis=1).mean()
+    assert abs(mean - w.value(mixed)) < 6 * 1.5 / np.sqrt(n)
+
+
+def test_counts_are_those_of_episodes_in_distribution():
+    mixed, w, n = MixedPolicy(parts(), WEIGHTS), world(), 30_000
+    rng = np.random.default_rng(1)
+    data = w.simulate(mixed, n, rng)
+    visits = np.zeros((3, 4, 3, 4))
+    steps = np.broadcast_to(np.arange(3), data.actions.shape)
+    np.add.at(visits, (steps, data.states[:, :-1], data.actions, data.states[:, 1:]), 1)
+    for form in ("counts", "pooled"):
+        block = w.simulate(mixed, n, rng, form)
+        drawn, other = block["transitions"], visits
+        if form == "pooled":
+            other = visits.sum(axis=0, keepdims=True)
+        assert drawn.sum() == 3 * n
+        assert not drawn[other.sum(axis=-1) == 0].any() or form == "counts"
+        # Both have variance below 3 n p: seven standard deviations of their difference.
+        assert (np.abs(drawn - other) < 7 * np.sqrt(6 * np.maximum(other, 10))).all()
+    with pytest.raises(InvalidArgument, match="mixed"):
+        w.simulate(mixed, n, rng, "occupancy")
+    assert w.simulate(mixed, 0, rng, "pooled")["transitions"].sum() == 0
+
+
+def counts_of(mixed, horizon=3):
+    return VisitCounts(
+        4, 3, horizon, pooled=True, cap=2, policy=mixed.tables, version=mixed.version
+    )
+
+
+def test_masks_check_the_drawn_policy():
+    mixed = MixedPolicy(parts(), WEIGHTS, version=2)
+    data = world().simulate(mixed, 50, np.random.default_rng(0))
+    statistic = counts_of(mixed)
+    own = statistic.contributions(data.block())
+    assert own.any(axis=1).all()
+    # Out of range, of another version, or not said: nothing counts, and nothing is raised.
+    for components in (np.full(50, 4), np.full(50, -1), np.full(50, np.iinfo(np.int64).min)):
+        claimed = Episodes(
+            data.states, data.actions, data.rewards, data.versions, components=components
+        )
+        assert not statistic.contributions(claimed.block()).any()
+    old = Episodes(
+        data.states, data.actions, data.rewards, data.versions + 1, components=data.components
+    )
+    assert not statistic.contributions(old.block()).any()
+    # A step counts if its action is that of the component that the user claims.
+    claimed = Episodes(data.states, data.actions, data.rewards, data.versions, components=[0] * 50)
+    told = mixed.tables[0][np.arange(3), data.states[:, :-1]]
+    steps = statistic.layout.unpack(statistic.contributions(claimed.block()).sum(axis=0))
+    uncapped = VisitCounts(4, 3, 3, policy=mixed.tables, version=2)
+    total = uncapped.contributions(claimed.block()).sum(axis=0)
+    assert uncapped.layout.unpack(total)["transitions"].sum() == (data.actions == told).sum()
+    assert steps["transitions"].sum() <= (data.actions == told).sum()
+
+
+class Mixes(FiniteAlgorithm):
+    """Serves a mixed policy."""
+
+    name = "mixes"
+    slots = None
+
+    def asks(self):
+        mixed = self.policy
+        statistic = VisitCounts(4, 3, 3, policy=mixed.tables, version=mixed.version)
+        release = yield Ask(statistic)
+        self.seen = release["transitions"]
+
+    def plan(self):
+        if self.slots is None:
+            return MixedPolicy(parts(seed=self.releases), WEIGHTS, self.releases), parts(1)[0]
+        return MixedPolicy(parts(), version=self.releases, slots=self.slots), parts(1)[0]
+
+    def _first_policies(self):
+        self.releases = 0
+        return self.plan()
+
+    @property
+    def masked(self):
+        return True
+
+    def _pace(self):
+        return Pace(size=40)
+
+    def state(self):
+        return {}, {}
+
+    def restore(self, meta, arrays):
+        pass
+
+
+class Slotted(Mixes):
+    """The same by slot."""
+
+    slots = (0, 3, 2)
+
+
+def agent_of(kind):
+    setting = Setting(world().spec, 80, NonPrivate(), "auto", 0)
+    return Agent(kind(setting, NoOptions()))
+
+
+def test_save_and_resume(tmp_path):
+    w, first = world(), agent_of(Mixes)
+    first.learn(w.simulate(first.policy, 55, np.random.default_rng(0)))
+    first.save(tmp_path / "save")
+    second = agent_of(Mixes).load(tmp_path / "save")
+    assert np.array_equal(second.policy.tables, first.policy.tables)
+    assert np.array_equal(second.policy.weights, first.policy.weights)
+    rest = w.simulate(first.policy, 25, np.random.default_rng(1))
+    for agent in (first, second):
+        agent.learn(rest)
+    assert np.array_equal(first.algorithm.seen, second.algorithm.seen)
+
+
+def test_who_does_not_say_what_she_drew_is_not_counted():
+    w, agent = world(), agent_of(Mixes)
+    data = w.simulate(agent.policy, 40, np.random.default_rng(0))
+    silent = Episodes(data.states, data.actions, data.rewards, data.versions)
+    agent.learn(silent.take(slice(0, 10)))
+    agent.learn(data.take(slice(10, 40)))
+    assert agent.algorithm.seen.sum() == 3 * 30
+
+
+def test_slots_are_places_whatever_users_claim():
+    w, agent = world(), agent_of(Slotted)
+    data = w.simulate(agent.policy, 40, np.random.default_rng(0))
+    lies = Episodes(data.states, data.actions, data.rewards, data.versions, components=[1] * 40)
+    # In parts: places go on where the last ones ended.
+    agent.learn(lies.take(slice(0, 7)))
+    agent.learn(lies.take(slice(7, 40)))
+    assert agent.algorithm.seen.sum() == 3 * 40
+
+
+def test_labels():
+    mixed = MixedPolicy(parts(), WEIGHTS)
+    turned = mixed.relabelled([2, 0, 1])
+    assert np.array_equal(turned.tables, np.array([2, 0, 1])[mixed.tables])
+    assert np.array_equal(turned.weights, mixed.weights)
+    assert mixed.table().sum(axis=-1) == pytest.approx(np.ones((3, 4)))
