@@ -10,16 +10,15 @@ states, and a factor's reward is more likely to be near 0 or 1 than between.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from tacit.core.sizes import Floats
 from tacit.finite.model import FiniteModel
-from tacit.finite.policy import Policy
+from tacit.finite.mixed_policy import AnyPolicy
 from tacit.finite.simulate import simulate_episodes
 from tacit.finite.world import BERNOULLI
 from tacit.linear.outcome_sums import OutcomeSums
@@ -30,7 +29,7 @@ _DRAWS = 4096
 # How often the model and the Grams that it expects are estimated in turn, and the simulated users.
 _TURNS, _SIMULATED = 3, 600
 # Sweeps that are left out, and those that are kept.
-_SKIP, _KEEP = 30, 60
+SWEEPS = 30, 60
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Outcomes:
     noise: float  # standard deviation of an entry of ``following``
     paid_noise: float  # and of ``paid``
     users: int
-    policy: Floats  # probabilities, (H, S, A)
+    policy: AnyPolicy  # which served them
 
 
 @dataclass(frozen=True)
@@ -67,10 +66,18 @@ class Worlds:
     measures: Floats
     rewards: Floats
 
-    @cached_property
-    def mean(self) -> tuple[Floats, Floats]:
-        """On average."""
-        return self.measures.mean(axis=0), self.rewards.mean(axis=0)
+    @property
+    def average(self) -> Worlds:
+        """One world, what is expected."""
+        means = (array.mean(axis=0, keepdims=True) for array in (self.measures, self.rewards))
+        return Worlds(*means)
+
+    def __getitem__(self, at: int) -> Worlds:
+        return Worlds(self.measures[at : at + 1], self.rewards[at : at + 1])
+
+
+Grams: TypeAlias = tuple[Floats, Floats]
+"""Sums of w phi phi', (L, d, d), and of v phi phi', (M, d, d)."""
 
 
 class OutcomePosterior:
@@ -94,8 +101,9 @@ class OutcomePosterior:
         L, M = len(statistic.weights), statistic.reward_rows
         self._first = np.full((L, d, S), 1.0 / S), np.full((M, d), 0.5)
 
-    def model(self, measures: Floats, rewards: Floats) -> FiniteModel:
-        """The world of measures (L, d, S) and factors' rewards (M, d)."""
+    def model(self, world: Worlds) -> FiniteModel:
+        """One world's probabilities."""
+        measures, rewards = world.measures[0], world.rewards[0]
         P = np.einsum("sai,lij->lsaj", self.features, measures, optimize=True)
         return FiniteModel(
             transitions=P / P.sum(axis=-1, keepdims=True),
@@ -118,67 +126,69 @@ class OutcomePosterior:
         """Worlds as probable as they are, given what all blocks released."""
         found = Worlds(*(start[np.newaxis] for start in self._first))
         for _ in range(_TURNS):
-            believed = self.model(*found.mean)
-            grams = [self.expected_grams(believed, block, rng) for block in blocks]
-            found = self.given(blocks, grams, rng)
+            believed = self.model(found.average)
+            grams = [self.grams(believed, block.policy, block.users, rng) for block in blocks]
+            found = self.given(blocks, grams, rng, chain=found)
         return found
 
-    def expected_grams(
-        self, model: FiniteModel, block: Outcomes, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Of the block's users: G of next states (L, d, d) and of rewards (M, d, d)."""
-        policy = Policy.stochastic(block.policy)
+    def grams(
+        self, model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator
+    ) -> Grams:
+        """What to expect of users who follow a policy there."""
         simulated = simulate_episodes(model, policy, _SIMULATED, rng).block()
-        scale = block.users / _SIMULATED
-        next_, paying = (
-            weighted_grams(self.features, visits) * scale
+        of_next, of_rewards = (
+            weighted_grams(self.features, visits) * (users / _SIMULATED)
             for visits in self.statistic.visits(simulated)
         )
-        return next_, paying
+        return of_next, of_rewards
 
     def given(
         self,
         blocks: Sequence[Outcomes],
-        grams: Sequence[tuple[Floats, Floats]],
+        grams: Sequence[Grams],
         rng: np.random.Generator,
+        sweeps: tuple[int, int] = SWEEPS,
+        chain: Worlds | None = None,
     ) -> Worlds:
-        """Worlds, given these Grams."""
+        """The same, given these Grams, by a chain that goes on where another one ended."""
+        alike = chain is not None
+        begin = self._first if chain is None else (chain.measures[-1], chain.rewards[-1])
         L, M = len(self._first[0]), len(self._first[1])
         d, S = self._first[0].shape[1:]
         precision, linear = np.zeros((L, d, d)), np.zeros((L, d, S))
         paid_precision, paid_linear = np.zeros((M, d, d)), np.zeros((M, d))
         for block, (G, G_paid) in zip(blocks, grams, strict=True):
-            # The trace is what all entries of a row of sums have in squares together.
-            sampling = np.trace(G, axis1=1, axis2=2)[:, np.newaxis, np.newaxis] / (d * S)
-            variance = block.noise**2 + sampling
+            of_next, of_paid = sampling_variances(G, G_paid, S)
+            variance = (block.noise**2 + of_next)[:, np.newaxis, np.newaxis]
             precision += G @ G / variance
             linear += G @ block.following / variance
-            sampling = 0.25 * np.trace(G_paid, axis1=1, axis2=2)[:, np.newaxis] / d
-            variance = block.paid_noise**2 + sampling
+            variance = (block.paid_noise**2 + of_paid)[:, np.newaxis]
             paid_precision += G_paid @ G_paid / variance[..., np.newaxis]
             paid_linear += (G_paid @ block.paid[..., np.newaxis])[..., 0] / variance
-        measures = self._measures(precision, linear, rng)
-        return Worlds(measures, self._paid(paid_precision, paid_linear, rng))
+        measures, criterion = self._measures(precision, linear, begin[0], rng, sweeps)
+        if alike and L > 1:
+            sums = (array.sum(axis=0, keepdims=True) for array in (precision, linear))
+            shared, of_shared = self._measures(*sums, begin[0][:1], rng, sweeps)
+            if of_shared < criterion:
+                measures = np.broadcast_to(shared, measures.shape)
+        return Worlds(measures, self._paid(paid_precision, paid_linear, begin[1], rng, sweeps))
 
-    def _measures(self, precision: Floats, linear: Floats, rng: np.random.Generator) -> Floats:
-        own, criterion = self._sampled(precision, linear, rng)
-        if len(precision) == 1:
-            return own
-        sums = (array.sum(axis=0, keepdims=True) for array in (precision, linear))
-        shared, of_shared = self._sampled(*sums, rng)
-        return np.broadcast_to(shared, own.shape) if of_shared < criterion else own
-
-    def _sampled(
-        self, precision: Floats, linear: Floats, rng: np.random.Generator
+    def _measures(
+        self,
+        precision: Floats,
+        linear: Floats,
+        begin: Floats,
+        rng: np.random.Generator,
+        sweeps: tuple[int, int],
     ) -> tuple[Floats, float]:
         """Measures, and how badly they explain the releases, with a penalty for freedom."""
         from tacit.linear.posterior_loops import sample_distributions
 
         L, d, S = linear.shape
-        samples = np.empty((_KEEP, L, d, S))
-        chain = np.full((L, d, S), 1.0 / S)
+        samples = np.empty((sweeps[1], L, d, S))
+        chain = np.array(begin)
         prior = self._shares, self._prior.spread
-        sample_distributions(rng, precision, linear, *prior, _SKIP, chain, samples)
+        sample_distributions(rng, precision, linear, *prior, sweeps[0], chain, samples)
 
         def deviance(X: Floats) -> Floats:
             return np.asarray((X * (precision @ X - 2.0 * linear)).sum(axis=(-3, -2, -1)))
@@ -186,12 +196,19 @@ class OutcomePosterior:
         of_samples, of_mean = deviance(samples).mean(), deviance(samples.mean(axis=0))
         return samples, float(2.0 * of_samples - of_mean)
 
-    def _paid(self, precision: Floats, linear: Floats, rng: np.random.Generator) -> Floats:
+    def _paid(
+        self,
+        precision: Floats,
+        linear: Floats,
+        begin: Floats,
+        rng: np.random.Generator,
+        sweeps: tuple[int, int],
+    ) -> Floats:
         from tacit.linear.posterior_loops import sample_box
 
-        samples, chain = np.empty((_KEEP, *linear.shape)), np.full(linear.shape, 0.5)
+        samples, chain = np.empty((sweeps[1], *linear.shape)), np.array(begin)
         prior = self._rewards, self._prior.extreme
-        sample_box(rng, precision, linear, *prior, _SKIP, chain, samples)
+        sample_box(rng, precision, linear, *prior, sweeps[0], chain, samples)
         return samples
 
     # Planning.
@@ -217,26 +234,15 @@ class OutcomePosterior:
         return Q, V @ self._start
 
 
-def drawn_worlds(
-    posterior: OutcomePosterior, prior: Prior, count: int, rng: np.random.Generator
-) -> Worlds:
-    """Worlds from the prior, in which acting uniformly has less than half of the optimum."""
-    S, A, d = posterior.features.shape
-    statistic = posterior.statistic
-    shapes = (len(statistic.weights), d), (statistic.reward_rows, d)
-    uniform = np.full((statistic.horizon, S, A), 1.0 / A)
-    kept: list[Worlds] = []
-    for attempt in range(20 * count):
-        world = Worlds(
-            rng.dirichlet(np.full(S, prior.spread), (1, *shapes[0])),
-            rng.beta(prior.extreme, prior.extreme, (1, *shapes[1])),
-        )
-        best, plain = posterior.values(world)[1][0], posterior.values(world, uniform)[1][0]
-        if plain < 0.5 * best or attempt >= 19 * count:
-            kept.append(world)
-        if len(kept) == count:
-            break
-    return Worlds(*(np.concatenate([getattr(w, n) for w in kept]) for n in ("measures", "rewards")))
+def sampling_variances(G: Floats, G_paid: Floats, states: int) -> tuple[Floats, Floats]:
+    """How much an entry of a block's sums varies with who comes, (L,) and (M,).
+
+    The trace of a Gram is what all entries of a row have in squares together; a reward of mean p
+    varies by p (1 - p) <= 1/4.
+    """
+    d = G.shape[-1]
+    of_next, of_paid = (np.trace(gram, axis1=1, axis2=2) / d for gram in (G, G_paid))
+    return of_next / states, 0.25 * of_paid
 
 
 def d_optimal(features: Floats, turns: int = 300) -> Floats:
