@@ -13,7 +13,6 @@ from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
-from tacit.linear.first_block import first_block
 from tacit.linear.outcome_sums import OutcomeSums
 from tacit.linear.posterior import OutcomePosterior, Outcomes, Prior, Worlds, d_optimal
 from tacit.privacy.arguments import flag, instance_of
@@ -38,11 +37,12 @@ class LinearPosteriorConstants:
     reward_clip: float = 1.5  # of a user's sum of r phi
     reward_share: float = 0.67  # how long that sum may be, once weighted, beside the other
     later: float = 0.5  # the weight of a step falls like the steps left to this power
-    first: float = 0.08  # mean loss at which a first block is large enough, in tried worlds
-    ready: float = 0.1  # expected loss of greedy from which on most users are served by it
+    first: float = 6.0  # what the first block's sums are beside their noise,
+    first_per_step: float = 2.2  # and the same where steps have sums of their own
+    ready: float = 0.25  # expected loss of greedy from which on most users are served by it
     growth: float = 1.6  # the users served grow by at most this factor from block to block
     # explorers may lose users this share of what greedy loses, at most so much, and are never fewer
-    explore: float = 0.5
+    explore: float = 1.0
     most_lost: float = 0.04
     fewest: float = 0.03
 
@@ -69,8 +69,8 @@ class LinearPosterior(FiniteAlgorithm):
     """Plans by a posterior of the linear MDP, in few and large blocks.
 
     Idea: noise is added once per block, so the fewer the better. The first users explore, by
-    a design that is made of the public features; they are as many as make a good policy likely,
-    which is found out beforehand, in worlds drawn from the prior. Then a policy that is best for
+    a design that is made of the public features; how many depends on noise and features, which are
+    public, by public numbers. Then a policy that is best for
     what is expected serves all but a few. What is expected comes from a posterior that knows the
     noise and what must hold: measures are distributions, rewards are in [0, 1].
 
@@ -106,6 +106,7 @@ class LinearPosterior(FiniteAlgorithm):
         start = np.asarray(spec.start, dtype=np.float64)
         self.posterior = OutcomePosterior(self.statistic, start, options.constants.prior, known)
         self.blocks: list[Outcomes] = []
+        self.worlds = self.posterior.first  # that may be the true one
         self.expected_loss = 1.0  # of the greedy policy, by the posterior
         self.exploring = 1.0  # the share of users who explore
         super().__init__(setting, options)
@@ -153,7 +154,7 @@ class LinearPosterior(FiniteAlgorithm):
 
     def plan(self) -> tuple[AnyPolicy, Policy]:
         """The best policy for what is expected, and explorers beside it."""
-        worlds = self.posterior.worlds(self.blocks, self.rng)
+        worlds = self.worlds = self.posterior.worlds(self.blocks, self.worlds, self.rng)
         greedy = self.best(self.posterior.values(worlds.average)[0][0])
         self.expected_loss, of_design = (
             self._loss(worlds, table) for table in (greedy.table(), self._explorer.table())
@@ -188,12 +189,21 @@ class LinearPosterior(FiniteAlgorithm):
     # How large blocks are.
 
     def _pace(self) -> Pace:
-        constants = self.options.constants
+        """A first block that stands out of its noise and its sampling, and then growing ones.
+
+        n users have the mean eigenvalue n lambda in their Gram, by which what is asked for enters
+        the sums, beside noise of variance s^2 and what n users vary by.
+        """
+        constants, posterior = self.options.constants, self.posterior
+        rng, S = np.random.default_rng(0), self.spec.states
+        gram, _ = posterior.grams(posterior.model(posterior.first), self._explorer, 1, rng)
+        level = float(np.trace(gram.mean(axis=0))) / self.spec.dimension
         noise = release_noise(self.statistic, self.privacy, 1)
-        first = first_block(
-            self.posterior, self._explorer, constants.prior, noise, constants.first
-        )
-        return Pace(first=min(first, self.users), growth=constants.growth)
+        c = constants.first if self.stationary else constants.first_per_step
+        # n level = c sqrt(s^2 + n level / S), solved for n.
+        half = c * c / (2.0 * S)
+        first = (half + math.sqrt(half * half + (c * noise) ** 2)) / level
+        return Pace(first=min(math.ceil(first), self.users), growth=constants.growth)
 
     # Choices made before the first user comes.
 
@@ -212,7 +222,7 @@ class LinearPosterior(FiniteAlgorithm):
 
     def state(self) -> State:
         """The sums of all blocks, and the policies that served them."""
-        arrays: Arrays = {}
+        arrays: Arrays = {"measures": self.worlds.measures, "rewards": self.worlds.rewards}
         facts = []
         for i, block in enumerate(self.blocks):
             policy = self.policy_arrays(block.policy)
@@ -223,6 +233,7 @@ class LinearPosterior(FiniteAlgorithm):
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
+        self.worlds = Worlds(arrays["measures"], arrays["rewards"])
         self.blocks = []
         for i, (noise, paid_noise, users, version) in enumerate(meta["blocks"]):
             own = below(arrays, f"blocks/{i}/")

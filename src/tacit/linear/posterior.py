@@ -27,16 +27,16 @@ from tacit.linear.statistics import weighted_grams
 # Draws from a prior that leaps choose from.
 _DRAWS = 4096
 # How often the model and the Grams that it expects are estimated in turn, and the simulated users.
-_TURNS, _SIMULATED = 3, 600
+_TURNS, _SIMULATED = 3, 2000
 # Sweeps that are left out, and those that are kept.
-SWEEPS = 30, 60
+_SKIP, _KEEP = 30, 60
 
 
 @dataclass(frozen=True)
 class Prior:
     """What is believed before the first release."""
 
-    spread: float = 0.2  # of measures: Dirichlet(spread, ..., spread)
+    spread: float = 0.15  # of measures: Dirichlet(spread, ..., spread)
     extreme: float = 0.3  # of factors' rewards: Beta(extreme, extreme)
 
     def draws(self) -> tuple[Floats, Floats]:
@@ -99,7 +99,7 @@ class OutcomePosterior:
         self._shares, self._rewards = prior.draws()
         S, _, d = self.features.shape
         L, M = len(statistic.weights), statistic.reward_rows
-        self._first = np.full((L, d, S), 1.0 / S), np.full((M, d), 0.5)
+        self.first = Worlds(np.full((1, L, d, S), 1.0 / S), np.full((1, M, d), 0.5))
 
     def model(self, world: Worlds) -> FiniteModel:
         """One world's probabilities."""
@@ -122,13 +122,18 @@ class OutcomePosterior:
 
     # Estimation.
 
-    def worlds(self, blocks: Sequence[Outcomes], rng: np.random.Generator) -> Worlds:
-        """Worlds as probable as they are, given what all blocks released."""
-        found = Worlds(*(start[np.newaxis] for start in self._first))
+    def worlds(
+        self, blocks: Sequence[Outcomes], before: Worlds, rng: np.random.Generator
+    ) -> Worlds:
+        """Worlds as probable as they are, given what all blocks released.
+
+        ``before`` are those before the last block: the chain goes on from there.
+        """
+        found = before
         for _ in range(_TURNS):
             believed = self.model(found.average)
             grams = [self.grams(believed, block.policy, block.users, rng) for block in blocks]
-            found = self.given(blocks, grams, rng, chain=found)
+            found = self._given(blocks, grams, found, rng)
         return found
 
     def grams(
@@ -142,36 +147,36 @@ class OutcomePosterior:
         )
         return of_next, of_rewards
 
-    def given(
+    def _given(
         self,
         blocks: Sequence[Outcomes],
         grams: Sequence[Grams],
+        before: Worlds,
         rng: np.random.Generator,
-        sweeps: tuple[int, int] = SWEEPS,
-        chain: Worlds | None = None,
     ) -> Worlds:
         """The same, given these Grams, by a chain that goes on where another one ended."""
-        alike = chain is not None
-        begin = self._first if chain is None else (chain.measures[-1], chain.rewards[-1])
-        L, M = len(self._first[0]), len(self._first[1])
-        d, S = self._first[0].shape[1:]
+        begin, paid_begin = before.measures[-1], before.rewards[-1]
+        (L, d, S), M = begin.shape, len(paid_begin)
         precision, linear = np.zeros((L, d, d)), np.zeros((L, d, S))
         paid_precision, paid_linear = np.zeros((M, d, d)), np.zeros((M, d))
         for block, (G, G_paid) in zip(blocks, grams, strict=True):
-            of_next, of_paid = sampling_variances(G, G_paid, S)
-            variance = (block.noise**2 + of_next)[:, np.newaxis, np.newaxis]
+            # The trace of a Gram is what all entries of a row have in squares together, and a
+            # reward varies by 1/4 at the most. Simulated users, who are so few, vary as well.
+            both = 1.0 + block.users / _SIMULATED
+            of_next, of_paid = (both * np.trace(g, axis1=1, axis2=2) / d for g in (G, G_paid))
+            variance = (block.noise**2 + of_next / S)[:, np.newaxis, np.newaxis]
             precision += G @ G / variance
             linear += G @ block.following / variance
-            variance = (block.paid_noise**2 + of_paid)[:, np.newaxis]
+            variance = (block.paid_noise**2 + 0.25 * of_paid)[:, np.newaxis]
             paid_precision += G_paid @ G_paid / variance[..., np.newaxis]
             paid_linear += (G_paid @ block.paid[..., np.newaxis])[..., 0] / variance
-        measures, criterion = self._measures(precision, linear, begin[0], rng, sweeps)
-        if alike and L > 1:
+        measures, criterion = self._measures(precision, linear, begin, rng)
+        if L > 1:
             sums = (array.sum(axis=0, keepdims=True) for array in (precision, linear))
-            shared, of_shared = self._measures(*sums, begin[0][:1], rng, sweeps)
+            shared, of_shared = self._measures(*sums, begin[:1], rng)
             if of_shared < criterion:
                 measures = np.broadcast_to(shared, measures.shape)
-        return Worlds(measures, self._paid(paid_precision, paid_linear, begin[1], rng, sweeps))
+        return Worlds(measures, self._paid(paid_precision, paid_linear, paid_begin, rng))
 
     def _measures(
         self,
@@ -179,16 +184,15 @@ class OutcomePosterior:
         linear: Floats,
         begin: Floats,
         rng: np.random.Generator,
-        sweeps: tuple[int, int],
     ) -> tuple[Floats, float]:
         """Measures, and how badly they explain the releases, with a penalty for freedom."""
         from tacit.linear.posterior_loops import sample_distributions
 
         L, d, S = linear.shape
-        samples = np.empty((sweeps[1], L, d, S))
+        samples = np.empty((_KEEP, L, d, S))
         chain = np.array(begin)
         prior = self._shares, self._prior.spread
-        sample_distributions(rng, precision, linear, *prior, sweeps[0], chain, samples)
+        sample_distributions(rng, precision, linear, *prior, _SKIP, chain, samples)
 
         def deviance(X: Floats) -> Floats:
             return np.asarray((X * (precision @ X - 2.0 * linear)).sum(axis=(-3, -2, -1)))
@@ -202,13 +206,12 @@ class OutcomePosterior:
         linear: Floats,
         begin: Floats,
         rng: np.random.Generator,
-        sweeps: tuple[int, int],
     ) -> Floats:
         from tacit.linear.posterior_loops import sample_box
 
-        samples, chain = np.empty((sweeps[1], *linear.shape)), np.array(begin)
+        samples, chain = np.empty((_KEEP, *linear.shape)), np.array(begin)
         prior = self._rewards, self._prior.extreme
-        sample_box(rng, precision, linear, *prior, sweeps[0], chain, samples)
+        sample_box(rng, precision, linear, *prior, _SKIP, chain, samples)
         return samples
 
     # Planning.
@@ -232,17 +235,6 @@ class OutcomePosterior:
             Q[:, h] += np.einsum("sai,ki->ksa", self.features, factors, optimize=True)
             V = Q[:, h].max(axis=-1) if policy is None else (Q[:, h] * policy[h]).sum(axis=-1)
         return Q, V @ self._start
-
-
-def sampling_variances(G: Floats, G_paid: Floats, states: int) -> tuple[Floats, Floats]:
-    """How much an entry of a block's sums varies with who comes, (L,) and (M,).
-
-    The trace of a Gram is what all entries of a row have in squares together; a reward of mean p
-    varies by p (1 - p) <= 1/4.
-    """
-    d = G.shape[-1]
-    of_next, of_paid = (np.trace(gram, axis1=1, axis2=2) / d for gram in (G, G_paid))
-    return of_next / states, 0.25 * of_paid
 
 
 def d_optimal(features: Floats, turns: int = 300) -> Floats:

@@ -79,7 +79,7 @@ def sample_distributions(
     steps, dimension, states = current.shape
     scores = np.empty(_TRIES)
     for at in range(steps):
-        x, lam = current[at], precision[at]
+        x, lam = current[at], np.ascontiguousarray(precision[at])
         gradient = linear[at] - lam @ x
         for sweep in range(skip + len(samples)):
             for i in range(dimension):
@@ -120,7 +120,7 @@ def sample_box(
     rows, dimension = current.shape
     scores = np.empty(_TRIES)
     for at in range(rows):
-        x, lam = current[at], precision[at]
+        x, lam = current[at], np.ascontiguousarray(precision[at])
         gradient = linear[at] - lam @ x
         for sweep in range(skip + len(samples)):
             for i in range(dimension):
