@@ -37,14 +37,14 @@ class LinearPosteriorConstants:
     reward_clip: float = 1.5  # of a user's sum of r phi
     reward_share: float = 0.67  # how long that sum may be, once weighted, beside the other
     later: float = 0.5  # the weight of a step falls like the steps left to this power
-    first: float = 6.0  # what the first block's sums are beside their noise,
-    first_per_step: float = 2.2  # and the same where steps have sums of their own
+    first: float = 6.5  # what the first block's sums are beside their noise,
+    first_per_step: float = 2.5  # and the same where steps have sums of their own
     ready: float = 0.25  # expected loss of greedy from which on most users are served by it
     growth: float = 1.6  # the users served grow by at most this factor from block to block
     # explorers may lose users this share of what greedy loses, at most so much, and are never fewer
-    explore: float = 1.0
+    explore: float = 0.4
     most_lost: float = 0.04
-    fewest: float = 0.03
+    fewest: float = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,7 @@ def sample_distributions(
     scores = np.empty(_TRIES)
     for at in range(steps):
         x, lam = current[at], np.ascontiguousarray(precision[at])
-        gradient = linear[at] - lam @ x
+        gradient = linear[at] - lam @ np.ascontiguousarray(x)
         for sweep in range(skip + len(samples)):
             for i in range(dimension):
                 order = rng.permutation(states)
@@ -121,7 +121,7 @@ def sample_box(
     scores = np.empty(_TRIES)
     for at in range(rows):
         x, lam = current[at], np.ascontiguousarray(precision[at])
-        gradient = linear[at] - lam @ x
+        gradient = linear[at] - lam @ np.ascontiguousarray(x)
         for sweep in range(skip + len(samples)):
             for i in range(dimension):
                 old, bend = x[i], lam[i, i]
