@@ -37,7 +37,8 @@ _EXPLORERS, _SLOTS = 64, 2048
 class MixturePosteriorConstants:
     """Practical constants, chosen on other seeds of the worlds than are reported."""
 
-    first: float = 2.5  # what the first block's sums are beside their noise
+    first: float = 2.2  # what the first block's sums are beside their noise,
+    first_per_step: float = 1.7  # and the same where steps have sums of their own
     growth: float = 2.0  # the users served grow by at most this factor from block to block
     ready: float = 0.06  # expected loss of greedy from which on most users are served by it
     # explorers may lose users as much as greedy does, at most what makes so much in all, and are
@@ -136,7 +137,7 @@ class MixturePosterior(FiniteAlgorithm):
         users = self.policy.split(release.users, self.rng)
         noise = float(np.max(release.std["sums"]))
         sums = release["sums"].reshape(-1)
-        self.blocks.append(SlotBlock(sums, noise, self.policy.tables, users))
+        self.blocks.append(SlotBlock.of(sums, noise, self.policy.tables, users))
 
     # What is estimated, and how it plans.
 
@@ -202,7 +203,8 @@ class MixturePosterior(FiniteAlgorithm):
         varies = float(np.trace(spread)) / size
         noise = release_noise(self._sums(policies, 0), self.privacy, 1)
         # n level = c sqrt(s^2 + n varies), solved for n.
-        ratio = (constants.first / max(level, 1e-12)) ** 2
+        c = constants.first if self.stationary else constants.first_per_step
+        ratio = (c / max(level, 1e-12)) ** 2
         half = ratio * varies / 2.0
         first = half + math.sqrt(half * half + ratio * noise**2)
         return Pace(first=max(1, math.ceil(min(first, self.users))), growth=constants.growth)

@@ -33,7 +33,13 @@ class SlotBlock:
     sums: Floats  # (L k,)
     noise: float  # standard deviation of an entry
     policies: Ints  # of its components, (M, H, S)
-    users: Ints  # of each, (M,)
+    users: Floats  # of each, (M,)
+
+    @classmethod
+    def of(cls, sums: Floats, noise: float, policies: Ints, users: Ints) -> SlotBlock:
+        """Components that are the same policy are one."""
+        unique, which = np.unique(policies, axis=0, return_inverse=True)
+        return cls(sums, noise, unique, np.bincount(which.reshape(-1), weights=users))
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,10 @@ class WeightsPosterior:
     def _chances(self, weights: Floats, step: int) -> Floats:
         """Transitions (..., S, A, S) at a step."""
         row = self._rows_of(weights)[..., min(step, self.rows - 1), :]
-        P = self._public.mean + np.einsum("sakt,...k->...sat", self._public.features, row)
-        P = np.clip(P, 0.0, None)
+        S, A, k, _ = self._public.features.shape
+        turned = np.swapaxes(self._public.features, 2, 3).reshape(-1, k)
+        moved = (row @ turned.T).reshape(*row.shape[:-1], S, A, S)
+        P = np.maximum(self._public.mean + moved, 0.0)
         return P / np.maximum(P.sum(axis=-1, keepdims=True), 1e-12)
 
     def values(self, weights: Floats, policy: Ints | None = None) -> tuple[Ints, Floats]:
@@ -101,9 +109,8 @@ class WeightsPosterior:
         H, (S, A) = self._public.horizon, self._public.mean.shape[:2]
         V, actions = np.zeros((len(weights), S)), np.zeros((len(weights), H, S), dtype=np.int64)
         for h in range(H - 1, -1, -1):
-            Q = self._rewards[min(h, len(self._rewards) - 1)] + np.einsum(
-                "ksat,kt->ksa", self._chances(weights, h), V
-            )
+            P = self._chances(weights, h)
+            Q = self._rewards[min(h, len(self._rewards) - 1)] + (P @ V[:, None, :, None])[..., 0]
             actions[:, h] = Q.argmax(axis=-1) if policy is None else policy[h]
             V = np.take_along_axis(Q, actions[:, h, :, np.newaxis], axis=-1)[..., 0]
         return actions, V @ self._start
@@ -137,34 +144,38 @@ class WeightsPosterior:
         return math.sqrt(float(weights @ scales**2 / weights.sum()))
 
     def expected(
-        self, policies: Ints, users: Ints, weights: Floats
+        self, policies: Ints, users: Floats, weights: Floats
     ) -> tuple[Floats, Floats, Floats]:
         """What to expect of a block's sums: mean (D,), covariance (D, D), slopes (D, D)."""
-        first, second = self._moments(policies, weights)
+        first, second = self._moments(policies, weights, squares=True)
         spread = np.tensordot(users, second - first[:, :, None] * first[:, None], axes=1)
-        slopes = np.empty((self.size, self.size))
-        for i, move in enumerate(_DERIVATIVE * self.radius * np.eye(self.size)):
-            high, low = (self._moments(policies, w)[0] for w in (weights + move, weights - move))
-            slopes[:, i] = users @ (high - low) / (2.0 * move[i])
+        slopes, move = np.empty((self.size, self.size)), _DERIVATIVE * self.radius
+        for i in range(self.size):
+            moved = weights + move * (np.arange(self.size) == i)
+            slopes[:, i] = users @ (self._moments(policies, moved)[0] - first) / move
         return users @ first, spread, slopes
 
-    def _moments(self, policies: Ints, weights: Floats) -> tuple[Floats, Floats]:
-        """E[Y] and E[Y Y'] of a user of each policy, (M, D) and (M, D, D)."""
+    def _moments(
+        self, policies: Ints, weights: Floats, squares: bool = False
+    ) -> tuple[Floats, Floats]:
+        """E[Y] and, if asked for, E[Y Y'] of a user of each policy, (M, D) and (M, D, D)."""
         M, (S, k) = len(policies), self._table.shape[2:]
         at, D = np.arange(S), self.size
         here = np.broadcast_to(self._start, (M, S))
         # E[Y so far; here], and E[Y Y'].
-        sums, squares = np.zeros((M, S, D)), np.zeros((M, D, D))
+        sums, second = np.zeros((M, S, D)), np.zeros((M, D, D))
         for h in range(self.counted):
-            P = self._chances(weights, h)[at, policies[:, h]]  # (M, S, S)
             row = slice(0, k) if self.rows == 1 else slice(h * k, (h + 1) * k)
             steps = self._table[at, policies[:, h]]  # (M, S, S, k)
-            mean = np.einsum("mst,mstk->msk", P, steps)
-            cross = np.einsum("msd,msk->mdk", sums, mean)
-            squares[:, :, row] += cross
-            squares[:, row, :] += np.swapaxes(cross, 1, 2)
-            squares[:, row, row] += np.einsum("ms,mst,mstk,mstj->mkj", here, P, steps, steps)
-            sums = np.einsum("mst,msd->mtd", P, sums)
-            sums[..., row] += np.einsum("ms,mst,mstk->mtk", here, P, steps)
-            here = np.einsum("ms,mst->mt", here, P)
-        return sums.sum(axis=1), squares
+            P = self._chances(weights, h)[at, policies[:, h]]  # (M, S, S)
+            moving = P[..., np.newaxis] * steps
+            if squares:
+                cross = np.swapaxes(sums, 1, 2) @ moving.sum(axis=2)
+                second[:, :, row] += cross
+                second[:, row, :] += np.swapaxes(cross, 1, 2)
+                paths = (here[..., np.newaxis, np.newaxis] * moving).reshape(M, -1, k)
+                second[:, row, row] += np.swapaxes(paths, 1, 2) @ steps.reshape(M, -1, k)
+            sums = np.swapaxes(P, 1, 2) @ sums
+            sums[..., row] += (here[..., np.newaxis, np.newaxis] * moving).sum(axis=1)
+            here = (here[:, np.newaxis] @ P)[:, 0]
+        return sums.sum(axis=1), second
