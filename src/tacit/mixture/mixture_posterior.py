@@ -38,9 +38,9 @@ class MixturePosteriorConstants:
     """Practical constants, chosen on other seeds of the worlds than are reported."""
 
     first: float = 2.2  # what the first block's sums are beside their noise,
-    first_per_step: float = 1.7  # and the same where steps have sums of their own
+    first_per_step: float = 1.8  # and the same where steps have sums of their own
     growth: float = 2.0  # the users served grow by at most this factor from block to block
-    ready: float = 0.06  # expected loss of greedy from which on most users are served by it
+    ready: float = 0.08  # expected loss of greedy from which on most users are served by it
     # explorers may lose users as much as greedy does, at most what makes so much in all, and are
     # never fewer
     most_lost: float = 0.08
