@@ -293,7 +293,8 @@ class Agent(Uncopyable):
                 # With autosave the next save is on disk before the ledger voids this one.
                 curator = JointCurator.load(path, ledger=ledger, autosave=autosave)
                 if self._stream is not None:
-                    self._stream = curator.resume_stream("stream", self._stream.statistic)
+                    first = self._stream.statistic
+                    self._stream = curator.resume_stream("stream", first, asked=False)
                 self._curator = curator
                 curator.attach(self._dump)
                 self._session.restore(*curator.extra)

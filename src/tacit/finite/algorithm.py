@@ -26,7 +26,7 @@ class FiniteAlgorithm(Algorithm[Any]):
 
     deterministic: ClassVar[bool] = True
 
-    def _first_policies(self) -> tuple[Policy, Policy]:
+    def _first_policies(self) -> tuple[AnyPolicy, Policy]:
         """Before anything is known: random actions, drawn once, or all with the same chance."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         first = Policy.uniform(H, S, A)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +48,7 @@ class MixedPolicy:
     """
 
     components: tuple[Policy, ...]
+    tables: NDArray[Any]  # actions of all components, (M, H, S), or probabilities, (M, H, S, A)
     weights: Floats
     version: int
     slots: Ints | None
@@ -78,6 +78,7 @@ class MixedPolicy:
             raise InvalidArgument(str(error)) from None
         self.__dict__.update(
             components=tuple(policy.as_version(version) for policy in given),
+            tables=_stacked(given),
             weights=chances,
             slots=places,
             version=version,
@@ -106,14 +107,7 @@ class MixedPolicy:
         """Whether all components are."""
         return self.components[0].is_deterministic
 
-    @cached_property
-    def tables(self) -> NDArray[Any]:
-        """Actions of all components, (M, H, S), or probabilities, (M, H, S, A)."""
-        stacked = np.stack([p.table() if p.actions is None else p.actions for p in self.components])
-        stacked.setflags(write=False)
-        return stacked
-
-    @cached_property
+    @property
     def played(self) -> NDArray[np.bool_]:
         """Which actions anybody may take, (H, S, A)."""
         possible = [self.components[m].table() > 0 for m in np.flatnonzero(self.weights)]
@@ -223,6 +217,12 @@ class MixedPolicy:
 
 
 AnyPolicy = Policy | MixedPolicy
+
+
+def _stacked(components: Sequence[Policy]) -> NDArray[Any]:
+    stacked = np.stack([p.table() if p.actions is None else p.actions for p in components])
+    stacked.setflags(write=False)
+    return stacked
 
 
 def followed(

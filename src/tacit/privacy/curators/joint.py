@@ -200,9 +200,12 @@ class JointCurator(Curator):
     def _stream(self, statistic: Statistic, wanted: WantedStream) -> JointStream:
         return self._streams.start(self, statistic, wanted)
 
-    def resume_stream(self, name: str, statistic: Statistic) -> JointStream:
-        """Continues a stream of a loaded curator, with the statistic it had."""
-        return self._streams.resume(self, name, statistic)
+    def resume_stream(self, name: str, statistic: Statistic, *, asked: bool = True) -> JointStream:
+        """Continues a stream of a loaded curator, with the statistic it had.
+
+        Or, if not ``asked``, with one that it might have asked: see :meth:`JointStream.ask`.
+        """
+        return self._streams.resume(self, name, statistic, asked)
 
     @property
     def guarantee(self) -> Guarantee:

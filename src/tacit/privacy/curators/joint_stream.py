@@ -63,15 +63,21 @@ class JointStreams:
         self.running[name] = stream
         return stream
 
-    def resume(self, curator: JointCurator, name: str, statistic: Statistic) -> JointStream:
-        """Continues a stream of a save, with the statistic it had."""
+    def resume(
+        self, curator: JointCurator, name: str, statistic: Statistic, asked: bool = True
+    ) -> JointStream:
+        """Continues a stream of a save, with the statistic it had or, not ``asked``, may have."""
         if name not in self.waiting:
             raise InvalidArgument(f"no saved stream {name!r}; there are {[*self.waiting]}")
         meta, arrays = self.waiting[name]
-        if meta["statistic"] != statistic.fingerprint:
+        if asked and meta["statistic"] != statistic.fingerprint:
             raise InvalidArgument(f"stream {name!r} was of another statistic")
         made = revive_counter(meta, arrays, curator.source)
+        if made.shape != (statistic.layout.size,):
+            raise InvalidArgument(f"stream {name!r} was of other sizes: {made.shape}")
         stream = JointStream(curator, name, statistic, made, meta["cost"], meta["step"])
+        # One that needs more noise than was drawn is refused.
+        stream.ask(statistic)
         stream.entered = set(meta["entered"])
         stream.users, stream.reach = meta["users"], meta.get("reach", 0.0)
         del self.waiting[name]

@@ -1,0 +1,298 @@
+"""ConcurrentPSRL: most users are served by what is known, many explorers learn in parallel."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.core.algorithm import Floats, Pace
+from tacit.core.asks import Arrays, Ask, Asks, State
+from tacit.core.sizes import check_bytes
+from tacit.finite.algorithm import FiniteAlgorithm
+from tacit.finite.mixed_policy import MixedPolicy
+from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
+from tacit.privacy.arguments import flag, instance_of
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.sizing import release_noise
+from tacit.tabular.exploration import ExplorationConstants, Explorer, Question
+from tacit.tabular.first_visits import FirstVisits
+from tacit.tabular.sparse_posterior import SparseConstants, SparsePosterior
+from tacit.tabular.visit_evidence import Adding, VisitEvidence
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
+    from tacit.finite.visits import Ints
+
+# Blocks above so many users, or steps of them, are counted whole: nobody is clipped any more, and
+# the counts are simulated at a cost that does not grow with the users.
+_ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 17, 1 << 22
+# The noise of a running sum against that of a single release, before the first one.
+_RUNNING = 1.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConcurrentOptions:
+    """Options of ConcurrentPSRL.
+
+    Attributes:
+        stationary: one model for all steps (the world's own by default), or one per step.
+        growth: by which the users served grow from block to block.
+        first: users of the first block, in standard deviations of a count's noise.
+        sparse: constants of what is made of releases.
+        exploration: constants of who explores what.
+    """
+
+    stationary: bool | None = None
+    growth: float = 1.2
+    first: float = 20.0
+    sparse: SparseConstants = field(default_factory=SparseConstants)
+    exploration: ExplorationConstants = field(default_factory=ExplorationConstants)
+
+    def __post_init__(self) -> None:
+        if self.stationary is not None:
+            object.__setattr__(self, "stationary", flag("stationary", self.stationary))
+        if not (math.isfinite(self.growth) and self.growth > 1.0):
+            raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
+        if not (math.isfinite(self.first) and self.first > 0.0):
+            raise InvalidArgument(f"first must be > 0, got {self.first!r}")
+        instance_of("sparse", self.sparse, SparseConstants)
+        instance_of("exploration", self.exploration, ExplorationConstants)
+
+
+class ConcurrentPSRL(FiniteAlgorithm):
+    """Posterior sampling by many explorers at once, beside a greedy policy for most users.
+
+    Idea: noise is the same for ten users and for ten thousand, so few, large blocks are best, in
+    which many policies are tried in parallel. Most users follow the best policy for what is known;
+    a share that is learnt explores, by policies that cover what is unknown and by the best policies
+    of worlds that may be true. Of each user a few first visits count, to cells that are still worth
+    asking about, and most next states are taken to be impossible unless they stand out.
+
+    Private statistics: :class:`~tacit.tabular.first_visits.FirstVisits` of every block, released
+    once, with its whole budget; :class:`~tacit.finite.visits.VisitCounts` of very large ones.
+
+    Guarantee: that of its curator; see ``guarantee``. There is no bound on regret.
+
+    Cost: O(H S^2 A) for each of some 50 plans per release, and 2000 paths of H steps.
+    """
+
+    name = "concurrent_psrl"
+    Options = ConcurrentOptions
+    spec: FiniteSpec
+    options: ConcurrentOptions
+
+    def __init__(self, setting: Setting, options: ConcurrentOptions) -> None:
+        instance_of("spec", setting.spec, FiniteSpec)
+        spec: FiniteSpec = setting.spec
+        if setting.privacy.local:
+            raise InvalidArgument(
+                "ConcurrentPSRL is for JointDP or NonPrivate: devices that add noise each need "
+                "other statistics; use UCBVI"
+            )
+        self.stationary = spec.stationary if options.stationary is None else options.stationary
+        shape = (1 if self.stationary else spec.horizon, spec.states, spec.actions)
+        check_bytes("counts of a tabular agent", (*shape, spec.states))
+        self._adding: Adding = "plain"
+        if setting.privacy.private:
+            cells = math.prod(shape)
+            self._adding = "running" if cells > options.exploration.running else "blocks"
+        self.posterior = SparsePosterior(VisitEvidence(shape, self._adding), options.sparse)
+        self._noise = 0.0
+        # When the greedy value last changed, and what it was.
+        self._learnt_at, self._greedy_value = 0, 0.0
+        self._question: Question
+        super().__init__(setting, options)
+
+    # What is asked: a few first visits of each user, as sums over all users so far.
+
+    def asks(self) -> Asks:
+        """First visits to the cells that the plan of the block asked for."""
+        statistic = self.statistic()
+        release = yield Ask(statistic)
+        evidence, unit = self.posterior.evidence, self.block_users * statistic.unit
+        parts, std = release.parts, release.std
+        asked = self._question.expected
+        if statistic.whole:
+            asked = self._explorer.all_visits(self._paths())
+        if evidence.adding == "plain":
+            parts = {name: array / statistic.unit for name, array in parts.items()}
+            unit = float(self.block_users)
+        self._noise = float(np.max(std["transitions"]))
+        evidence.add(parts, std, unit * asked)
+        self.posterior.see_moves()
+        if not statistic.whole:
+            path = self._paths()
+            everywhere = np.ones(asked.shape, dtype=bool)
+            came = unit * self._explorer.expected(path, everywhere, self.spec.horizon)
+            often = unit * self._explorer.all_visits(path)
+            noise = float(np.max(std["first_paid"]))
+            evidence.add_first_paid(parts["first_paid"], noise, came, often)
+        self.posterior.see_rewards()
+
+    def statistic(self) -> FirstVisits:
+        """What is asked of the current block."""
+        asked, mixed = self._question, self.policy
+        given = (mixed.tables, mixed.version)
+        if self._one_by_one:
+            return self._first_visits(asked.wanted, asked.most, *given)
+        everywhere = np.ones(asked.wanted.shape, dtype=bool)
+        return self._first_visits(everywhere, self.spec.horizon, *given, whole=True)
+
+    def _first_visits(
+        self, wanted: Any, most: int, tables: Ints, version: int, whole: bool = False
+    ) -> FirstVisits:
+        sparse = self.options.sparse
+        weights = math.sqrt(sparse.reward_weight), math.sqrt(sparse.paid_weight)
+        norm = self.privacy.norm if self.privacy.private else "l2"
+        return FirstVisits(wanted, most, tables, version, *weights, norm, whole)
+
+    # How it plans: the greedy policy, explorers, and what to ask.
+
+    def plan(self) -> tuple[MixedPolicy, Policy]:
+        """The greedy policy with its explorers, and the greedy policy alone."""
+        explorer, c = self._explorer, self.options.exploration
+        greedy, earned = explorer.greedy()
+        half = c.explorers // 2
+        sampled, gains = explorer.sampled(greedy, half)
+        # A world that is drawn may promise anything: it counts as a chance, not as a promise.
+        most = earned if earned > 1e-6 else math.inf
+        unknown = np.minimum(explorer.unknown_gains(greedy), c.most_unknown * most).mean()
+        known = np.minimum(gains, c.most_known * most).mean()
+        spent = self._spent(earned, unknown + known)
+        covering = unknown / max(unknown + known, 1e-9) if unknown + known > 0 else 1.0
+        users = self._next_block
+        covered = users * max(spent * covering, 0.02) / half
+        policies = [greedy, *explorer.covering(half, covered, self.noise_of(4)), *sampled]
+        drawn = gains / gains.sum() if gains.sum() > 0 else np.full(half, 1.0 / half)
+        explore = np.concatenate([np.full(half, covering / half), (1.0 - covering) * drawn])
+        share = min(1.0, spent / self._lost(explorer, earned, policies[1:], explore))
+        weights = np.concatenate([[1.0 - share], share * explore])
+        parts = [Policy.deterministic(a, self.spec.actions, self.releases) for a in policies]
+        mixed = MixedPolicy(parts, weights / weights.sum(), self.releases)
+        path = explorer.paths(mixed.tables, mixed.weights)
+        self._question = explorer.question(path, users, self.noise_of)
+        return mixed, mixed.components[0]
+
+    def _spent(self, earned: float, gain: float) -> float:
+        """The part of what is earned that exploring may cost: little once nothing moves."""
+        c = self.options.exploration
+        moved = abs(earned - self._greedy_value) > c.moved * self._greedy_value
+        if earned <= 1e-6 or moved:
+            self._learnt_at = self.served
+        self._greedy_value = earned
+        if earned <= 1e-6:
+            return 1.0
+        spent = float(min(1.0, gain / earned / c.urgent) ** c.steepness)
+        if self.served:
+            spent = min(spent, (c.settled * self._learnt_at / self.served) ** 4)
+        return max(c.least, spent)
+
+    def _lost(
+        self, explorer: Explorer, earned: float, policies: list[Ints], weights: Floats
+    ) -> float:
+        """The part of what is earned that an explorer loses, as far as is known."""
+        if earned <= 1e-6:
+            return 1.0
+        P, r = self.posterior.transitions, self.posterior.rewards
+        values = [explorer.value((P, r, np.zeros(r.shape)), actions) for actions in policies]
+        return max(self.options.exploration.cheapest, 1.0 - float(weights @ values) / earned)
+
+    @property
+    def _explorer(self) -> Explorer:
+        spec = self.spec
+        start = np.full(spec.states, 1.0 / spec.states) if spec.start is None else spec.start
+        given = (np.array(start), spec.horizon, self.options.exploration, self.rng)
+        return Explorer(self.posterior, *given)
+
+    def _paths(self) -> Ints:
+        """Ways of the current block's users through what is known by now."""
+        return self._explorer.paths(self.policy.tables, self.policy.weights)
+
+    # What is public.
+
+    @property
+    def form(self) -> str:
+        """Users one by one while a clip matters, then sums."""
+        if self._one_by_one:
+            return "episodes"
+        return "pooled" if self.stationary else "counts"
+
+    @property
+    def masked(self) -> bool:
+        """Only those count who followed the block's policies."""
+        return True
+
+    @property
+    def why(self) -> str:
+        """What was chosen, in words."""
+        return (
+            f"{self.schedule.releases} releases ({self.schedule.name}); each block is released "
+            "once, with its whole budget; most users follow what is known, "
+            f"{self.options.exploration.explorers} policies explore beside it"
+        )
+
+    def noise_of(self, most: int) -> float:
+        """Standard deviation of the noise, in visits, if so many cells of a user count, or 1."""
+        shape = self.posterior.visits.shape
+        tables = np.zeros((1, self.spec.horizon, shape[1]), dtype=np.int64)
+        statistic = self._first_visits(np.ones(shape, dtype=bool), most, tables, 0)
+        noise = self._noise
+        if not self.releases:
+            more = _RUNNING if self._adding == "running" else 1.0
+            noise = more * release_noise(statistic, self.privacy, 1)
+        return max(1.0, noise / statistic.unit)
+
+    # Choices made before the first user comes.
+
+    def _first_policies(self) -> tuple[MixedPolicy, Policy]:
+        """Explorers of a world of which nothing is known."""
+        return self.plan()
+
+    @property
+    def _smallest_block(self) -> int:
+        return math.ceil(self.options.first * self.noise_of(4))
+
+    def _choose_counter(self) -> str:
+        """Running sums where there are many cells, each of which is seen in many blocks."""
+        return "auto" if self._adding == "running" else "blocks"
+
+    def _pace(self) -> Pace:
+        return Pace(first=self._smallest_block, growth=self.options.growth)
+
+    @property
+    def _next_block(self) -> int:
+        """Users of the block that is planned for."""
+        if not hasattr(self, "schedule"):
+            return min(self._smallest_block, self.users)
+        return self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+
+    @property
+    def _one_by_one(self) -> bool:
+        users = self._next_block
+        return users <= _ONE_BY_ONE and users * self.spec.horizon <= _STEPS_ONE_BY_ONE
+
+    # Save and resume.
+
+    def identity(self) -> dict[str, Any]:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        return super().identity() | {"stationary": self.stationary}
+
+    def state(self) -> State:
+        """The posterior, and what was asked of the current block."""
+        meta, arrays = self.posterior.dump()
+        asked = self._question
+        arrays |= {"wanted": asked.wanted, "expected": asked.expected}
+        meta |= {"most": asked.most, "noise": self._noise}
+        return meta | {"learnt_at": self._learnt_at, "greedy_value": self._greedy_value}, arrays
+
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`state`."""
+        self.posterior.restore(meta, arrays)
+        self._noise = float(meta["noise"])
+        self._question = Question(int(meta["most"]), arrays["wanted"], arrays["expected"])
+        self._learnt_at = int(meta["learnt_at"])
+        self._greedy_value = float(meta["greedy_value"])

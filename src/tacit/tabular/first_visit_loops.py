@@ -1,0 +1,150 @@
+"""Compiled loops over first visits: of users, and of paths through a model that is public."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.numerics.compiled import Floats, Ints, compiled
+
+
+@compiled
+def count_first_visits(
+    states: Ints,
+    actions: Ints,
+    rewards: Floats,
+    admitted: NDArray[np.bool_],
+    wanted: NDArray[np.bool_],
+    most: int,
+    whole: bool,
+    separate: bool,
+    transitions: Floats,
+    sums: Floats,
+    first_paid: Floats,
+) -> None:
+    """Adds users' first visits to ``transitions`` (rows, L, S, A, S) and ``sums`` (rows, L, S, A).
+
+    And the cells where they were paid first to ``first_paid``, or all of their visits and no cells
+    if ``whole``. Row 0 takes everybody, or each user her own row when ``separate``. Invalid states
+    are negative or too large, actions that do not count negative, invalid rewards NaN.
+    """
+    users, horizon = actions.shape
+    n_steps, n_states, n_actions = wanted.shape
+    seen = np.full((n_steps, n_states, n_actions), -1, dtype=np.int64)
+    for user in range(users):
+        if not admitted[user]:
+            continue
+        row = user if separate else 0
+        counted, paid = 0, whole
+        for step in range(horizon):
+            if counted == most and paid:
+                break
+            state, action = states[user, step], actions[user, step]
+            after, reward = states[user, step + 1], rewards[user, step]
+            if state < 0 or state >= n_states or after < 0 or after >= n_states:
+                continue
+            if action < 0 or action >= n_actions or np.isnan(reward):
+                continue
+            at = min(step, n_steps - 1)
+            if reward > 0.0 and not paid:
+                paid = True
+                first_paid[row, at, state, action] += 1.0
+            if counted == most or not wanted[at, state, action]:
+                continue
+            if seen[at, state, action] == user and not whole:
+                continue
+            seen[at, state, action] = user
+            counted += 1
+            transitions[row, at, state, action, after] += 1.0
+            sums[row, at, state, action] += reward
+
+
+@compiled
+def walk(
+    rng: np.random.Generator,
+    start: Floats,
+    moves: Floats,
+    policies: Ints,
+    components: Ints,
+    path: Ints,
+) -> None:
+    """Paths (n, H) through a model, as numbers of cells: (step or 0, state, action), flat.
+
+    ``start`` (S,) and ``moves`` (1 or H, S, A, S) are cumulative.
+    """
+    n_states, n_actions = moves.shape[1], moves.shape[2]
+    last = moves.shape[0] - 1
+    for user in range(path.shape[0]):
+        state = min(np.searchsorted(start, rng.random(), "right"), n_states - 1)
+        for step in range(path.shape[1]):
+            action = policies[components[user], step, state]
+            at = min(step, last)
+            path[user, step] = (at * n_states + state) * n_actions + action
+            row = moves[at, state, action]
+            state = min(np.searchsorted(row, rng.random(), "right"), n_states - 1)
+
+
+@compiled
+def count_paths(path: Ints, wanted: NDArray[np.bool_], most: int, visits: Floats) -> None:
+    """Adds the first visits that would count of users on these paths, as numbers of cells."""
+    seen = np.full(len(visits), -1, dtype=np.int64)
+    for user in range(path.shape[0]):
+        counted = 0
+        for step in range(path.shape[1]):
+            cell = path[user, step]
+            if not wanted[cell] or seen[cell] == user:
+                continue
+            seen[cell] = user
+            visits[cell] += 1.0
+            counted += 1
+            if counted == most:
+                break
+
+
+@compiled
+def best_actions(
+    transitions: Floats, rewards: Floats, left: Floats, ties: Floats, actions: Ints
+) -> Floats:
+    """Backward induction: fills ``actions`` (H, S) and returns the values of the first step.
+
+    ``transitions`` (1 or H, S, A, S) may lack mass, which is worth nothing. An action pays
+    ``rewards`` (1 or H, S, A), and ``left`` (1 or H, S, A) for every step that is left; no more
+    than 1 for each of them. Of equal actions that with the largest of ``ties`` (S, A) is taken.
+    """
+    horizon, n_states = actions.shape
+    n_actions, last = transitions.shape[2], transitions.shape[0] - 1
+    value, before = np.zeros(n_states), np.zeros(n_states)
+    for step in range(horizon - 1, -1, -1):
+        at, steps = min(step, last), float(horizon - step)
+        for state in range(n_states):
+            best, best_tie = -1.0, -1.0
+            for action in range(n_actions):
+                q = rewards[at, state, action] + left[at, state, action] * steps
+                for after in range(n_states):
+                    q += transitions[at, state, action, after] * value[after]
+                q = min(q, steps)
+                tie = ties[state, action]
+                if q > best + 1e-9 or (q > best - 1e-9 and tie > best_tie):
+                    best, best_tie = max(q, best), tie
+                    actions[step, state] = action
+            before[state] = best
+        value[:] = before
+    return value
+
+
+@compiled
+def value_of(transitions: Floats, rewards: Floats, left: Floats, actions: Ints) -> Floats:
+    """The values of a policy at the first step, in the world of :func:`best_actions`."""
+    horizon, n_states = actions.shape
+    last = transitions.shape[0] - 1
+    value, before = np.zeros(n_states), np.zeros(n_states)
+    for step in range(horizon - 1, -1, -1):
+        at, steps = min(step, last), float(horizon - step)
+        for state in range(n_states):
+            action = actions[step, state]
+            q = rewards[at, state, action] + left[at, state, action] * steps
+            for after in range(n_states):
+                q += transitions[at, state, action, after] * value[after]
+            before[state] = min(q, steps)
+        value[:] = before
+    return value

@@ -1,0 +1,164 @@
+"""What a few of a user's steps show: where she went, and what it paid, when she first tried it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from tacit.finite.mixed_policy import followed
+from tacit.privacy.arguments import one_of
+from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_steps
+from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
+
+
+@dataclass(frozen=True, eq=False)
+class FirstVisits(LoopSums):
+    """A user's first visits to the first ``most`` cells of a public set that she comes to.
+
+    A cell is a state and an action, or a step, a state and an action where ``wanted`` says so.
+    Reads ``states`` (users, H + 1), ``actions``, ``rewards`` (users, H), ``versions`` and
+    ``components`` (users,). A step counts if its state, action, next state and reward are valid,
+    its cell is wanted, the user has not been there before, fewer than ``most`` of her steps
+    counted already, she followed ``version`` of the policy, and the action is that of the
+    component that she drew. Everything else is dropped, and nothing counts of a user whose
+    component is none. Whether a step counts depends on the past only, so what follows it is an
+    unbiased sample. With ``whole`` all of her steps in wanted cells count, however many.
+
+    Parts, all of them times ``unit``: ``transitions`` (L, S, A, S), one for the next state of each
+    step that counts; ``rewards`` (L, S, A), what these steps paid, in [0, 1], with weight w; and
+    ``first_paid`` (L, S, A), one where she was paid anything for the first time, whether the step
+    counts or not, with weight v (nothing with ``whole``).
+
+    Sensitivity. Steps that count are in different cells, so a user's transitions are at most
+    m = min(most, L S A, H) ones in coordinates of their own, her rewards at most m numbers in
+    [0, 1], and there is at most one first pay: her vector has squared length at most
+    q = m (1 + w^2) + v^2 times unit^2. With ``whole`` she has n_i steps in cell i and sum n_i <= H,
+    so that q = (1 + w^2) H^2, or (1 + w^2) H if cells are of single steps. ``unit`` is 1 / sqrt(q):
+    no user's vector is longer than 1, whatever is asked. No entry is negative, so the inner product
+    of two users' vectors is not negative either, and their squared distance is at most the sum of
+    both squared lengths: sqrt(2) for replace-one, 1 against zero. It is attained by two users in
+    2 m different cells with rewards of 1. In the 1-norm the length is at most
+    p = m (1 + w) + v, or H (1 + w), times unit, and twice as much for replace-one; with
+    ``norm="l1"``, ``unit`` is 1 / p.
+    """
+
+    wanted: Bools  # (L, S, A), L = 1 or H
+    most: int
+    policy: Ints  # (M, H, S), the actions of every component
+    version: int = 0
+    weight: float = 1.0
+    paid_weight: float = 1.0
+    norm: Literal["l2", "l1"] = "l2"
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        wanted, policy = np.array(self.wanted, dtype=bool), np.array(self.policy, dtype=np.int64)
+        if wanted.ndim != 3 or policy.ndim != 3 or policy.shape[2] != wanted.shape[1]:
+            raise InvalidArgument(
+                f"wanted must be (1 or H, S, A) and policy (M, H, S), got {wanted.shape} and "
+                f"{policy.shape}"
+            )
+        if len(wanted) not in (1, policy.shape[1]):
+            raise InvalidArgument("wanted must be of all steps or of each of them")
+        if policy.min() < 0 or policy.max() >= wanted.shape[2]:
+            raise InvalidArgument(f"policy must name actions 0..{wanted.shape[2] - 1}")
+        if isinstance(self.most, bool) or int(self.most) != self.most or self.most < 1:
+            raise InvalidArgument(f"most must be a whole number >= 1, got {self.most!r}")
+        for name in ("weight", "paid_weight"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidArgument(f"{name} must be > 0, got {value!r}")
+        one_of("norm", self.norm, ("l2", "l1"))
+        for name, array in (("wanted", wanted), ("policy", policy)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "name", "first visits")
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode."""
+        return int(self.policy.shape[1])
+
+    @property
+    def states(self) -> int:
+        """How many states there are."""
+        return int(self.policy.shape[2])
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``transitions``, ``rewards`` and ``first_paid``, the same whatever is wanted."""
+        cells = self.wanted.shape
+        return Layout(
+            (
+                Part("transitions", (*cells, self.states)),
+                Part("rewards", cells, weight=self.weight),
+                Part("first_paid", cells, weight=self.paid_weight),
+            )
+        )
+
+    @property
+    def unit(self) -> float:
+        """What one visit adds to a sum."""
+        return 1.0 / (self._length if self.norm == "l2" else self._sum)
+
+    @property
+    def _most(self) -> int:
+        return self.horizon if self.whole else min(self.most, self.wanted.size, self.horizon)
+
+    @property
+    def _length(self) -> float:
+        """The longest vector in units, in the 2-norm."""
+        if self.whole:
+            cells = self.horizon if len(self.wanted) > 1 else self.horizon**2
+            return math.sqrt(cells * (1.0 + self.weight**2))
+        return math.sqrt(self._most * (1.0 + self.weight**2) + self.paid_weight**2)
+
+    @property
+    def _sum(self) -> float:
+        """The same in the 1-norm."""
+        first = 0.0 if self.whole else self.paid_weight
+        return self._most * (1.0 + self.weight) + first
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        apart = 1.0 if checked_relation(relation) is Relation.ZERO_OUT else math.sqrt(2.0)
+        return apart * (1.0 if self.norm == "l2" else self._length / self._sum)
+
+    def l1(self, relation: Relation) -> float:
+        """See the class."""
+        apart = 1.0 if checked_relation(relation) is Relation.ZERO_OUT else 2.0
+        return apart * (1.0 if self.norm == "l1" else self._sum / self._length)
+
+    def aggregate(self, block: Block) -> Floats:
+        """From transitions and rewards of a simulated block, where all steps count."""
+        if not self.whole:
+            raise InvalidArgument("first visits need users one by one, not an aggregate block")
+        counts = np.asarray(block["transitions"], dtype=np.float64)
+        sums = np.asarray(block["rewards"], dtype=np.float64)
+        cells = self.wanted.shape
+        if counts.shape != (*cells, self.states) or sums.shape != cells:
+            raise InvalidArgument(
+                f"transitions must be {(*cells, self.states)} and rewards {cells}, got "
+                f"{counts.shape} and {sums.shape}"
+            )
+        kept = self.unit * self.wanted
+        values = {"transitions": counts * kept[..., np.newaxis], "rewards": sums * kept}
+        return self.layout.pack(values | {"first_paid": np.zeros(cells)})
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        from tacit.tabular.first_visit_loops import count_first_visits
+
+        states, actions, rewards = read_steps(block, self.horizon)
+        admitted, taken = followed(block, states, actions, self.policy, self.version)
+        rows = block.users if separate else 1
+        sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
+        steps = (states, taken, rewards, admitted)
+        count_first_visits(*steps, self.wanted, self._most, self.whole, separate, *sums.values())
+        scaled = {name: self.unit * array for name, array in sums.items()}
+        return self.layout.pack(scaled, users=rows)

@@ -1,0 +1,174 @@
+"""What is known of a world from noisy first visits, if most next states never follow.
+
+A row of next states is sparse: a few of S states follow a state and an action, and the noise of the
+others would drown them. So every entry is taken to be zero or real, with a chance that its size in
+standard deviations of the noise gives (a spike and a slab), and a row is known by degrees. All of
+it is made from releases, and all of its numbers are counts in standard deviations of their noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from tacit.core.algorithm import Floats
+from tacit.core.asks import Arrays, State
+from tacit.tabular.visit_evidence import VisitEvidence
+
+
+@dataclass(frozen=True)
+class SparseConstants:
+    """Chosen on grid(4), deep_sea(8) and riverswim(8), with other seeds than those of any table."""
+
+    reward_weight: float = 0.2  # squared weight of rewards against transitions at the gate
+    slab: float = 1.5  # how improbable a next state is, beyond ln S; less beside what is known
+    occam: float = 1.0  # and more so in a row that has a strong entry already
+    known: float = 3.0  # a row with so many visits, in noise, is known by half
+    sharpness: float = 4.0  # how suddenly it becomes known
+    pessimism: float = 0.5  # rewards are lowered by so many of their deviations
+    paid_weight: float = 0.3  # squared weight of where the first reward came
+
+
+# What a save keeps.
+_ARRAYS = (
+    *("slab", "visits", "known", "transitions", "rewards", "cautious"),
+    *("reward_mean", "reward_std", "paying", "fallback"),
+)
+
+
+class SparsePosterior:
+    """What follows from the evidence. Public.
+
+    Attributes:
+        visits: (L, S, A), in standard deviations of the noise of one entry.
+        known: (L, S, A), how far a row is known, from 0 to 1.
+        transitions: (L, S, A, S), rows times how far they are known.
+        rewards: (L, S, A), cautious means times the same.
+        paying_rate: the mean reward of a cell of which nothing is known.
+    """
+
+    visits: Floats
+    known: Floats
+    transitions: Floats
+    rewards: Floats
+
+    def __init__(self, evidence: VisitEvidence, constants: SparseConstants) -> None:
+        self.evidence, self.constants = evidence, constants
+        shape = evidence.paid.shape
+        self.slab = np.zeros(evidence.moves.shape)
+        self.known, self.cautious = np.zeros(shape), np.zeros(shape)
+        self.paying_rate = 0.5
+        self.see_moves()
+        self.see_rewards()
+
+    def see_moves(self) -> None:
+        """What the evidence says of next states, beside what was known of them."""
+        entries = self.evidence.entries
+        self.slab = self._real(entries)
+        positive = np.maximum(entries, 0.0) * self.slab
+        self.visits = positive.sum(axis=-1)
+        self.known = 1.0 - self.unknown(self.visits)
+        self.transitions = positive * _per_visit(self.known, self.visits)
+
+    def _real(self, entries: Floats) -> Floats:
+        """The chance of every next state that it is one."""
+        c, S = self.constants, entries.shape[-1]
+        against = np.full(entries.shape, math.log(S) + c.slab)
+        if self.slab.any():
+            # Where one action leads, others may: worlds have neighbourhoods.
+            beside = (self.slab * self.known[..., np.newaxis]).max(axis=(0, 2))
+            beside = np.maximum(beside, beside.T)
+            np.fill_diagonal(beside, 1.0)
+            against -= beside[:, np.newaxis, :] * max(0.0, math.log(S) - 1.0)
+        strongest = np.maximum(entries.max(axis=-1, keepdims=True), 1e-9)
+        against += c.occam * np.maximum(0.0, np.log(strongest / 2.5))
+        chance = 1.0 / (1.0 + np.exp(np.minimum(50.0, against - entries**2 / 2.0)))
+        return np.where(entries > 0, chance, 0.0)
+
+    def unknown(self, visits: Floats) -> Floats:
+        """How far rows with so many visits are unknown, from 1 to 0."""
+        c = self.constants
+        share: Floats = 1.0 / (1.0 + (visits / c.known) ** c.sharpness)
+        return share
+
+    def whole_rows(self) -> Floats:
+        """Rows that sum to 1: who goes where nothing is known may be anywhere."""
+        rows: Floats = (
+            self.transitions + ((1.0 - self.known) / self.slab.shape[-1])[..., np.newaxis]
+        )
+        return rows
+
+    # Rewards.
+
+    def see_rewards(self) -> None:
+        """Rewards of a cell are 0, or have a mean somewhere in (0, 1): with which chance, where."""
+        c = self.constants
+        visits = np.maximum(self.visits, 0.5)
+        self.reward_mean = mean = self.evidence.rewards / visits
+        self.reward_std = spread = 1.0 / math.sqrt(c.reward_weight) / visits
+        known, paid = self.known, self.cautious * self.known
+        rate = (1.0 + paid.sum()) / (2.0 + known.sum())
+        # Other actions of a state tell most.
+        others = paid.sum(axis=-1, keepdims=True) - paid
+        beside = known.sum(axis=-1, keepdims=True) - known
+        prior = np.clip((rate + others) / (1.0 + beside), 1e-4, 0.5)
+        nothing = np.exp(-(np.clip(mean / spread, -40.0, 40.0) ** 2) / 2.0) / (spread * 2.5066)
+        something = ndtr((1.0 - mean) / spread) - ndtr(-mean / spread)
+        both = np.maximum(prior * something + (1.0 - prior) * nothing, 1e-300)
+        self.paying = np.where(mean / spread > 8.0, 1.0, prior * something / both)
+        self.fallback = self._first_rewards(np.clip(mean + 2.0 * spread, 0.0, 1.0))
+        low = np.clip(mean - c.pessimism * spread, 0.0, 1.0)
+        self.cautious = np.where(mean > 0, self.paying * low, 0.0)
+        self.cautious = np.minimum(self.cautious + (1.0 - self.paying) * self.fallback, 1.0)
+        self.rewards = self.cautious * known
+        self.paying_rate = float((1.0 + self.rewards.sum()) / (2.0 + known.sum()))
+
+    def _first_rewards(self, most: Floats) -> Floats:
+        """Means by where users were paid first: who comes v times is paid with 1 - exp(-r v)."""
+        evidence, score = self.evidence, self.evidence.first_scores
+        against = math.log(evidence.paid[0].size) + 0.5 - score**2 / 2.0
+        real = np.where(score > 0, 1.0 / (1.0 + np.exp(np.minimum(50.0, against))), 0.0)
+        share = np.clip(evidence.first_paid / np.maximum(evidence.at_risk, 1e-12), 0.0, 1.0 - 1e-9)
+        often = np.maximum(evidence.visits_at_risk / np.maximum(evidence.at_risk, 1e-12), 1.0)
+        means: Floats = np.minimum(-np.log1p(-share) / often, most) * real
+        return means
+
+    # Worlds that may be true.
+
+    def sample(self, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+        """One of them: transitions, rewards, and how far each row is unknown."""
+        entries = self.evidence.entries
+        kept = rng.random(entries.shape) < self.slab
+        moves = np.maximum(entries + rng.standard_normal(entries.shape), 0.0) * kept
+        visits = moves.sum(axis=-1)
+        unknown = self.unknown(visits)
+        mean, spread = self.reward_mean, self.reward_std
+        low, high = ndtr(-mean / spread), ndtr((1.0 - mean) / spread)
+        quantile = np.clip(low + rng.random(mean.shape) * (high - low), 1e-12, 1.0 - 1e-12)
+        drawn = np.clip(mean + spread * ndtri(quantile), 0.0, 1.0)
+        paid = np.where(rng.random(mean.shape) < self.paying, drawn, self.fallback)
+        known = 1.0 - unknown
+        return moves * _per_visit(known, visits), known * paid, unknown
+
+    # Save and resume.
+
+    def dump(self) -> State:
+        """Everything, to the bit."""
+        arrays = {f"posterior/{name}": np.array(getattr(self, name)) for name in _ARRAYS}
+        return {"paying_rate": self.paying_rate}, arrays | self.evidence.dump()
+
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """Puts back what :meth:`dump` returned."""
+        for name in _ARRAYS:
+            setattr(self, name, np.array(arrays[f"posterior/{name}"]))
+        self.paying_rate = float(meta["paying_rate"])
+        self.evidence.restore(arrays)
+
+
+def _per_visit(known: Floats, visits: Floats) -> Floats:
+    share: Floats = (known / np.maximum(visits, 1e-9))[..., np.newaxis]
+    return share

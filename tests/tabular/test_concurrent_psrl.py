@@ -1,0 +1,215 @@
+"""Many explorers beside a greedy policy: what it asks, plans, keeps and learns."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import ConcurrentPSRL, InvalidArgument, JointDP, LocalDP, NonPrivate, check_agent
+from tacit.simulation.seeds import noise_seed
+from tacit.tabular import grid, riverswim
+from tacit.tabular.exploration import ExplorationConstants, Explorer
+from tacit.tabular.first_visits import FirstVisits
+from tacit.tabular.sparse_posterior import SparseConstants, SparsePosterior
+from tacit.tabular.visit_evidence import VisitEvidence
+
+SMALL = riverswim(3, 4)
+
+
+def learnt(privacy: Any, users: int = 3000, world: Any = SMALL, **options: Any) -> Any:
+    agent = ConcurrentPSRL(world.spec, users, privacy, noise_seed=1, **options)
+    tacit.run(agent, world, seed=1, progress=False)
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("privacy", "stationary", "running"),
+    [
+        pytest.param(JointDP(1.0, 1e-6), True, 40, marks=pytest.mark.slow),
+        (JointDP(1.0, 1e-6), True, 0),
+        pytest.param(JointDP(2.0, 0.0), False, 40, marks=pytest.mark.slow),
+        pytest.param(JointDP(2.0, 0.0), True, 0, marks=pytest.mark.slow),
+        pytest.param(NonPrivate(), True, 40, marks=pytest.mark.slow),
+    ],
+    ids=["blocks", "running", "pure, per step", "pure, running", "no"],
+)
+def test_it_conforms(privacy: Any, stationary: bool, running: int) -> None:
+    def make(spec: Any, users: int, **options: Any) -> Any:
+        few = ExplorationConstants(explorers=4, paths=50, unknown_worlds=2, running=running)
+        given = {"schedule": "fixed:size=40", "stationary": stationary, "exploration": few}
+        given |= options
+        return ConcurrentPSRL(spec, users, privacy, **given)
+
+    check_agent(make, SMALL, users=160, seeds=20)
+
+
+def test_devices_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="JointDP or NonPrivate"):
+        ConcurrentPSRL(SMALL.spec, 100, LocalDP(1.0, 1e-6))
+
+
+def test_first_everybody_explores_and_later_few() -> None:
+    world = riverswim(4, 8)
+    agent = ConcurrentPSRL(world.spec, 60_000, JointDP(4.0, 1e-6), noise_seed=1)
+    assert agent.policy.weights[0] == 0.0
+    tacit.run(agent, world, seed=1, progress=False)
+    # Exploring costs 3 % of what is earned, and an explorer loses a fifth of it at least.
+    assert 0.85 <= agent.policy.weights[0] <= 0.97 + 1e-9
+    assert world.value(agent.greedy_policy) > 0.95 * world.optimal_value
+    assert agent.policy.components[0] is agent.greedy_policy
+
+
+def test_the_sensitivity_that_is_paid_for() -> None:
+    """What is asked of the gate is 1.2 k + 0.3 squared, and its noise is what the plan expects."""
+    agent = ConcurrentPSRL(riverswim(6, 20).spec, 10_000, JointDP(1.0, 1e-6), noise_seed=1)
+    statistic = agent.statistic
+    assert isinstance(statistic, FirstVisits)
+    l2 = statistic.sensitivity(agent.privacy.relation, "l2") / statistic.unit
+    assert l2**2 == pytest.approx(2.0 * (1.2 * statistic.most + 0.3))
+    assert agent.noise_of(statistic.most) == pytest.approx(l2 * 4.2247, rel=1e-4)
+
+
+def test_what_is_asked_later_costs_no_more() -> None:
+    """Whatever is wanted, of however many cells, and whole: nobody is longer than 1."""
+    agent = ConcurrentPSRL(grid(4, 8).spec, 10_000, JointDP(1.0, 1e-6), noise_seed=1)
+    assert agent.counter != "blocks"
+    tables = agent.policy.tables
+    for most, whole in ((2, False), (8, False), (8, True)):
+        asked = agent.algorithm._first_visits(np.ones((1, 16, 4), bool), most, tables, 0, whole)
+        assert asked.layout == agent.statistic.layout
+        assert asked.sensitivity(agent.privacy.relation, "l2") == pytest.approx(np.sqrt(2.0))
+
+
+def test_large_blocks_are_counted_whole() -> None:
+    world = riverswim(4, 8)
+    agent = ConcurrentPSRL(world.spec, 10**9, JointDP(1.0, 1e-6), noise_seed=1)
+    result = tacit.run(agent, world, seed=1, progress=False)
+    assert agent.form == "pooled"
+    assert agent.algorithm.statistic().whole
+    assert result.losses[-1] < 0.1
+    assert world.value(agent.greedy_policy) > 0.999 * world.optimal_value
+
+
+@pytest.mark.parametrize("running", [0, 40])
+@pytest.mark.parametrize("users", [250, 700])
+def test_saves_go_on_to_the_bit(users: int, running: int, tmp_path: Any) -> None:
+    def make() -> Any:
+        constants = ExplorationConstants(running=running)
+        given = {"noise_seed": 3, "seed": 2, "exploration": constants}
+        return ConcurrentPSRL(SMALL.spec, 1200, JointDP(2.0, 1e-6), **given)
+
+    rng, first = np.random.default_rng(0), make()
+    while first.served + 50 <= users:
+        first.learn(SMALL.simulate(first.policy, 50, rng))
+    first.save(tmp_path / "save")
+    second = make().load(tmp_path / "save")
+    for agent in (first, second):
+        rng = np.random.default_rng(5)
+        while agent.block_users:
+            agent.learn(SMALL.simulate(agent.policy, agent.block_users, rng))
+    assert np.array_equal(first.policy.tables, second.policy.tables)
+    assert np.array_equal(first.policy.weights, second.policy.weights)
+    for name, array in first.posterior.dump()[1].items():
+        np.testing.assert_array_equal(array, second.posterior.dump()[1][name])
+
+
+# What is made of releases.
+
+
+def empty(shape: tuple[int, int, int], adding: Any = "blocks") -> SparsePosterior:
+    return SparsePosterior(VisitEvidence(shape, adding), SparseConstants())
+
+
+def posterior_of(rows: Any, visits: float, noise: float = 1.0) -> SparsePosterior:
+    rows = np.array(rows, dtype=float)[np.newaxis]
+    posterior = empty(rows.shape[:3])
+    parts = {"transitions": visits * rows, "rewards": np.zeros(rows.shape[:3])}
+    posterior.evidence.add(parts, {"transitions": noise}, np.full(rows.shape[:3], visits))
+    posterior.see_moves()
+    posterior.see_rewards()
+    return posterior
+
+
+@pytest.mark.parametrize("adding", ["running", "blocks", "plain"])
+def test_noise_is_the_unit_of_evidence(adding: Any) -> None:
+    """Five releases of noise alone have entries of deviation 1, however they are added up."""
+    rng, evidence = np.random.default_rng(0), VisitEvidence((1, 30, 4), adding)
+    total = 0.0
+    for users in (10.0, 20.0, 40.0, 5.0, 1000.0):
+        noise = 0.0 if adding == "plain" else 7.0
+        drawn = rng.normal(0.0, 7.0, (1, 30, 4, 30))
+        total = drawn
+        parts = {"transitions": drawn, "rewards": drawn[..., 0]}
+        evidence.add(parts, {"transitions": noise}, users * rng.random((1, 30, 4)))
+    if adding == "plain":
+        assert evidence.entries.std() == pytest.approx(7.0 * np.sqrt(5.0), rel=0.1)
+        return
+    # 3600 entries: within six standard errors of 1.
+    assert abs(evidence.entries.std() - 1.0) < 6.0 / np.sqrt(2.0 * 3600.0)
+    if adding == "running":
+        np.testing.assert_allclose(evidence.entries, total / 7.0)
+
+
+def test_strong_entries_are_real_and_noise_is_not() -> None:
+    rows = [[[0.9, 0.1, 0.0]], [[0.5, 0.5, 0.0]], [[0.0, 0.0, 1.0]]]
+    posterior = posterior_of(rows, visits=200.0, noise=5.0)
+    np.testing.assert_allclose(posterior.known, 1.0, atol=1e-4)
+    np.testing.assert_allclose(posterior.transitions[0], rows, atol=2e-2)
+    np.testing.assert_allclose(posterior.whole_rows().sum(axis=-1), 1.0, atol=1e-9)
+    weak = posterior_of(rows, visits=4.0, noise=5.0)
+    assert weak.known.max() < 0.01
+    assert weak.transitions.max() < 0.01
+
+
+def test_known_rows_become_whole_and_unknown_ones_lack_mass() -> None:
+    posterior = empty((1, 3, 2))
+    assert posterior.unknown(np.array([0.0, 3.0, 300.0])).round(6).tolist() == [1.0, 0.5, 0.0]
+    assert not posterior.transitions.any()
+    np.testing.assert_allclose(posterior.whole_rows(), 1.0 / 3.0)
+
+
+def test_plans_equal_a_slow_reference() -> None:
+    rng = np.random.default_rng(3)
+    L, n_states, A, H = 1, 4, 3, 6
+    P, r = rng.dirichlet(np.ones(n_states), (L, n_states, A)), rng.random((L, n_states, A))
+    posterior = empty((L, n_states, A))
+    start = np.eye(n_states)[0]
+    explorer = Explorer(posterior, start, H, ExplorationConstants(), rng)
+    actions, value = explorer.best(P, r)
+    V = np.zeros(n_states)
+    for h in range(H - 1, -1, -1):
+        q = r[0] + P[0] @ V
+        assert np.array_equal(actions[h], q.argmax(axis=1))
+        V = q.max(axis=1)
+    assert value == pytest.approx(V[0])
+    assert explorer.value((P, r, np.zeros_like(r)), actions) == pytest.approx(V[0])
+
+
+def test_covering_policies_share_the_work() -> None:
+    """In a known world where nothing is visited often, each covers what others left."""
+    world = grid(side=3, horizon=6)
+    model = world.model
+    posterior = posterior_of(model.transitions[0], visits=400.0, noise=5.0)
+    posterior.known = np.full(posterior.known.shape, 0.5)
+    explorer = Explorer(posterior, model.start, 6, ExplorationConstants(), np.random.default_rng(0))
+    policies = explorer.covering(16, 100.0, 1.0)
+    came = sum(explorer._occupancy(posterior.transitions, p) for p in policies)
+    one = explorer._occupancy(posterior.transitions, policies[0])
+    assert (came > 0.05).sum() > 1.5 * (one > 0.05).sum()
+
+
+@pytest.mark.slow
+def test_few_users_suffice() -> None:
+    """Half of what UCBVI needs on riverswim(6), in the median of five seeds."""
+    world, users = riverswim(6, 20), []
+    for seed in range(20, 25):
+        agent = ConcurrentPSRL(
+            world.spec, 30_000, JointDP(1.0, 1e-6), seed=seed, noise_seed=noise_seed(seed)
+        )
+        result = tacit.run(agent, world, seed=seed, progress=False)
+        users.append(result.users_to_90 or 10**9)
+    assert statistics.median(users) < 2200
