@@ -21,7 +21,6 @@ from tacit.privacy.sizing import release_noise
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
-    from tacit.finite.mixed_policy import AnyPolicy
     from tacit.linear.spec import LinearSpec
 
 # Features are shares if they add up to 1 but for rounding.
@@ -152,7 +151,7 @@ class LinearPosterior(FiniteAlgorithm):
 
     # What is estimated, and how it plans.
 
-    def plan(self) -> tuple[AnyPolicy, Policy]:
+    def plan(self) -> tuple[MixedPolicy, Policy]:
         """The best policy for what is expected, and explorers beside it."""
         worlds = self.worlds = self.posterior.worlds(self.blocks, self.worlds, self.rng)
         greedy = self.best(self.posterior.values(worlds.average)[0][0])
@@ -160,10 +159,12 @@ class LinearPosterior(FiniteAlgorithm):
             self._loss(worlds, table) for table in (greedy.table(), self._explorer.table())
         )
         self.exploring = self._share(of_design)
-        if self.exploring == 1.0:
-            return self._explorer.as_version(self.releases), greedy
+        return self._mixed(greedy), greedy
+
+    def _mixed(self, greedy: Policy) -> MixedPolicy:
+        """What serves users: each draws whether she explores."""
         shares = [1.0 - self.exploring, self.exploring]
-        return MixedPolicy([greedy, self._explorer], shares, version=self.releases), greedy
+        return MixedPolicy([greedy, self._explorer], shares, version=self.releases)
 
     def _loss(self, worlds: Worlds, policy: Floats) -> float:
         """What a policy (H, S, A) loses, as a share of the optimum, on average over worlds."""
@@ -183,8 +184,8 @@ class LinearPosterior(FiniteAlgorithm):
         """Half uniform, half D-optimal, in every state."""
         return Policy.stochastic(np.broadcast_to(self.design, (self.spec.horizon, *self.design.shape)))
 
-    def _first_policies(self) -> tuple[Policy, Policy]:
-        return self._explorer, self._explorer
+    def _first_policies(self) -> tuple[MixedPolicy, Policy]:
+        return self._mixed(self._explorer), self._explorer
 
     # How large blocks are.
 

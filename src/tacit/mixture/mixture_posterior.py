@@ -178,7 +178,11 @@ class MixturePosterior(FiniteAlgorithm):
         slots = np.zeros(length, dtype=np.int64)
         slots[:exploring] = 1 + np.arange(exploring) % len(explorers)
         components = [self._table_of(actions) for actions in (greedy, *explorers)]
-        return MixedPolicy(components, version=self.releases, slots=self.rng.permutation(slots))
+        shuffled = self.rng.permutation(slots)
+        mixed = MixedPolicy(components, version=self.releases, slots=shuffled)
+        # Whoever looks at the policy, first or not, finds the same.
+        assert len(mixed.tables) == len(components)  # noqa: S101
+        return mixed
 
     def _table_of(self, actions: Ints) -> Policy:
         return Policy.deterministic(actions, self.spec.actions, version=self.releases)
