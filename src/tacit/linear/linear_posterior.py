@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 # Features are shares if they add up to 1 but for rounding.
 _ROUNDING = 1e-6
+# Worlds whose best policies some users try, and the most users who do.
+_LIKELY, _MOST_TRY = 8, 0.4
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,12 @@ class LinearPosteriorConstants:
     reward_share: float = 0.67  # how long that sum may be, once weighted, beside the other
     later: float = 0.5  # the weight of a step falls like the steps left to this power
     first: float = 6.5  # what the first block's sums are beside their noise,
-    first_per_step: float = 2.5  # and the same where steps have sums of their own
+    first_per_step: float = 2.9  # and the same where steps have sums of their own
     ready: float = 0.25  # expected loss of greedy from which on most users are served by it
     growth: float = 1.6  # the users served grow by at most this factor from block to block
     # explorers may lose users this share of what greedy loses, at most so much, and are never fewer
     explore: float = 0.4
-    most_lost: float = 0.04
+    most_lost: float = 0.02
     fewest: float = 0.02
 
 
@@ -107,7 +110,8 @@ class LinearPosterior(FiniteAlgorithm):
         self.blocks: list[Outcomes] = []
         self.worlds = self.posterior.first  # that may be the true one
         self.expected_loss = 1.0  # of the greedy policy, by the posterior
-        self.exploring = 1.0  # the share of users who explore
+        self.exploring = 1.0  # the share of users who explore by the design,
+        self.trying = 0.0  # and of those who try what may be best
         super().__init__(setting, options)
 
     # What is asked.
@@ -155,16 +159,21 @@ class LinearPosterior(FiniteAlgorithm):
         """The best policy for what is expected, and explorers beside it."""
         worlds = self.worlds = self.posterior.worlds(self.blocks, self.worlds, self.rng)
         greedy = self.best(self.posterior.values(worlds.average)[0][0])
-        self.expected_loss, of_design = (
-            self._loss(worlds, table) for table in (greedy.table(), self._explorer.table())
-        )
-        self.exploring = self._share(of_design)
-        return self._mixed(greedy), greedy
+        self.expected_loss = self._loss(worlds, greedy.table())
+        # The best policies of worlds that may be the true one explore at a low price.
+        likely = worlds.some(_LIKELY)
+        others = [self.best(values) for values in self.posterior.values(likely)[0]]
+        lost = float(np.mean([self._loss(worlds, policy.table()) for policy in others]))
+        self.exploring = self._share(self._loss(worlds, self._explorer.table()))
+        self.trying = 0.0 if self.exploring == 1.0 else min(_MOST_TRY, self._spent / max(lost, 0.02))
+        return self._mixed(greedy, others), greedy
 
-    def _mixed(self, greedy: Policy) -> MixedPolicy:
-        """What serves users: each draws whether she explores."""
-        shares = [1.0 - self.exploring, self.exploring]
-        return MixedPolicy([greedy, self._explorer], shares, version=self.releases)
+    def _mixed(self, greedy: Policy, others: Sequence[Policy] = ()) -> MixedPolicy:
+        """What serves users: each draws whether she explores, and how."""
+        of_others = [self.trying / max(1, len(others))] * len(others)
+        shares = [1.0 - self.exploring - sum(of_others), self.exploring, *of_others]
+        components = [greedy, self._explorer, *others]
+        return MixedPolicy(components, shares, version=self.releases)
 
     def _loss(self, worlds: Worlds, policy: Floats) -> float:
         """What a policy (H, S, A) loses, as a share of the optimum, on average over worlds."""
@@ -176,8 +185,13 @@ class LinearPosterior(FiniteAlgorithm):
         constants = self.options.constants
         if self.expected_loss > constants.ready:
             return 1.0
-        spent = min(constants.explore * self.expected_loss, constants.most_lost)
-        return min(1.0, max(constants.fewest, spent / max(of_design, 0.02)))
+        return min(0.5, max(constants.fewest, self._spent / max(of_design, 0.02)))
+
+    @property
+    def _spent(self) -> float:
+        """What either kind of explorers may lose all users, on average."""
+        constants = self.options.constants
+        return min(constants.explore * self.expected_loss, constants.most_lost)
 
     @property
     def _explorer(self) -> Policy:
@@ -230,7 +244,7 @@ class LinearPosterior(FiniteAlgorithm):
             sums = {"following": block.following, "paid": block.paid}
             arrays |= {f"blocks/{i}/{name}": array for name, array in (policy | sums).items()}
             facts.append([block.noise, block.paid_noise, block.users, block.policy.version])
-        return {"blocks": facts, "expected": [self.expected_loss, self.exploring]}, arrays
+        return {"blocks": facts, "expected": [self.expected_loss, self.exploring, self.trying]}, arrays
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
@@ -240,7 +254,7 @@ class LinearPosterior(FiniteAlgorithm):
             own = below(arrays, f"blocks/{i}/")
             sums, policy = (own.pop("following"), own.pop("paid")), self.policy_of(own, version)
             self.blocks.append(Outcomes(*sums, noise, paid_noise, users, policy))
-        self.expected_loss, self.exploring = meta["expected"]
+        self.expected_loss, self.exploring, self.trying = meta["expected"]
 
 
 def _check_features(spec: Any) -> None:

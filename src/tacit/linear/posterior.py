@@ -72,8 +72,10 @@ class Worlds:
         means = (array.mean(axis=0, keepdims=True) for array in (self.measures, self.rewards))
         return Worlds(*means)
 
-    def __getitem__(self, at: int) -> Worlds:
-        return Worlds(self.measures[at : at + 1], self.rewards[at : at + 1])
+    def some(self, count: int) -> Worlds:
+        """So many of them, evenly spread over the chain."""
+        at = np.linspace(0, len(self.measures) - 1, count).round().astype(np.int64)
+        return Worlds(self.measures[at], self.rewards[at])
 
 
 Grams: TypeAlias = tuple[Floats, Floats]
