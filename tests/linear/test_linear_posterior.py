@@ -14,6 +14,7 @@ from tacit.finite.model import evaluate, optimal
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_episodes
 from tacit.linear import linear_from_tabular, simplex, two_state
+from tacit.linear.expected_grams import believed_model
 from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.linear.outcome_sums import OutcomeSums
 from tacit.linear.posterior import OutcomePosterior, Outcomes, Prior, Worlds, d_optimal
@@ -125,7 +126,8 @@ def test_values_are_those_of_dynamic_programming() -> None:
     assert evaluate(SMALL.model, policy) == pytest.approx(SMALL.optimal_value)
     uniform = np.full((4, 8, 3), 1 / 3)
     assert posterior.values(world, uniform)[1][0] == pytest.approx(SMALL.baseline_value)
-    model = posterior.model(world)
+    believed = world.measures[0], SMALL.model.mean_rewards, start
+    model = believed_model(SMALL.features, believed, 4)
     assert optimal(model)[0][0] @ start == pytest.approx(SMALL.optimal_value)
 
 
@@ -173,7 +175,8 @@ def test_it_learns_with_few_users() -> None:
     result = run(agent, world, seed=1, progress=False)
     assert result.losses[0] > 0.4
     assert result.greedy_losses[-1] < 0.1
-    assert agent.exploring <= 0.1 and agent.expected_loss < 0.1
+    assert agent.exploring <= 0.1
+    assert agent.expected_loss < 0.1
 
 
 def test_known_rewards_and_tables_of_states() -> None:
@@ -202,7 +205,8 @@ def test_a_larger_budget_needs_a_smaller_first_block() -> None:
         LinearPosterior(SMALL.spec, users=10**6, privacy=p, noise_seed=0).schedule.blocks[0]
         for p in (JointDP(0.1, 1e-6), JointDP(1.0, 1e-6), JOINT, NonPrivate())
     ]
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] > 5 * sizes[1] > 20 * sizes[3]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 5 * sizes[1] > 20 * sizes[3]
     twice = LinearPosteriorConstants(first=13.0)
     agent = LinearPosterior(
         SMALL.spec, users=10**6, privacy=JointDP(1.0, 1e-6), noise_seed=0, constants=twice

@@ -34,7 +34,7 @@ _LIKELY, _MOST_TRY = 8, 0.4
 class LinearPosteriorConstants:
     """Practical constants, chosen on other seeds of the worlds than are reported."""
 
-    prior: Prior = Prior()
+    prior: Prior = Prior()  # noqa: RUF009  (frozen)
     clip: float = 1.0  # of sums over all steps, in lengths of a user who goes to every state twice
     reward_clip: float = 1.5  # of a user's sum of r phi
     reward_share: float = 0.67  # how long that sum may be, once weighted, beside the other
@@ -165,7 +165,9 @@ class LinearPosterior(FiniteAlgorithm):
         others = [self.best(values) for values in self.posterior.values(likely)[0]]
         lost = float(np.mean([self._loss(worlds, policy.table()) for policy in others]))
         self.exploring = self._share(self._loss(worlds, self._explorer.table()))
-        self.trying = 0.0 if self.exploring == 1.0 else min(_MOST_TRY, self._spent / max(lost, 0.02))
+        self.trying = (
+            0.0 if self.exploring == 1.0 else min(_MOST_TRY, self._spent / max(lost, 0.02))
+        )
         return self._mixed(greedy, others), greedy
 
     def _mixed(self, greedy: Policy, others: Sequence[Policy] = ()) -> MixedPolicy:
@@ -196,7 +198,9 @@ class LinearPosterior(FiniteAlgorithm):
     @property
     def _explorer(self) -> Policy:
         """Half uniform, half D-optimal, in every state."""
-        return Policy.stochastic(np.broadcast_to(self.design, (self.spec.horizon, *self.design.shape)))
+        return Policy.stochastic(
+            np.broadcast_to(self.design, (self.spec.horizon, *self.design.shape))
+        )
 
     def _first_policies(self) -> tuple[MixedPolicy, Policy]:
         return self._mixed(self._explorer), self._explorer
@@ -211,7 +215,7 @@ class LinearPosterior(FiniteAlgorithm):
         """
         constants, posterior = self.options.constants, self.posterior
         rng, S = np.random.default_rng(0), self.spec.states
-        gram, _ = posterior.grams(posterior.model(posterior.first), self._explorer, 1, rng)
+        gram, _ = posterior.grams(posterior.first, self._explorer, 1, rng)
         level = float(np.trace(gram.mean(axis=0))) / self.spec.dimension
         noise = release_noise(self.statistic, self.privacy, 1)
         c = constants.first if self.stationary else constants.first_per_step
@@ -244,7 +248,10 @@ class LinearPosterior(FiniteAlgorithm):
             sums = {"following": block.following, "paid": block.paid}
             arrays |= {f"blocks/{i}/{name}": array for name, array in (policy | sums).items()}
             facts.append([block.noise, block.paid_noise, block.users, block.policy.version])
-        return {"blocks": facts, "expected": [self.expected_loss, self.exploring, self.trying]}, arrays
+        return {
+            "blocks": facts,
+            "expected": [self.expected_loss, self.exploring, self.trying],
+        }, arrays
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""

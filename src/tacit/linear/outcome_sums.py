@@ -143,10 +143,13 @@ class OutcomeSums(LoopSums):
         paid = np.zeros((rows, self.reward_rows, d))
         visits = np.zeros((len(self.weights), S, A))
         paying = np.zeros((self.reward_rows, S, A))
-        limits = [(C * (1.0 - _ROUNDING)) ** 2 for C in (self.bound, self.reward_bound)]
+        limit, reward_limit = (
+            (C * (1.0 - _ROUNDING)) ** 2 for C in (self.bound, self.reward_bound)
+        )
         tables = self.features, self.weights, self._lengths
         sums = following, paid, visits, paying
-        sum_outcomes(*read_steps(block, self.horizon), *tables, *limits, separate, *sums)
+        steps = read_steps(block, self.horizon)
+        sum_outcomes(*steps, *tables, limit, reward_limit, separate, *sums)
         values = {"next": following, "rewards": paid}
         return self.layout.pack(values, users=rows), visits, paying
 

@@ -17,12 +17,8 @@ from typing import TypeAlias
 import numpy as np
 
 from tacit.core.sizes import Floats
-from tacit.finite.model import FiniteModel
 from tacit.finite.mixed_policy import AnyPolicy
-from tacit.finite.simulate import simulate_episodes
-from tacit.finite.world import BERNOULLI
 from tacit.linear.outcome_sums import OutcomeSums
-from tacit.linear.statistics import weighted_grams
 
 # Draws from a prior that leaps choose from.
 _DRAWS = 4096
@@ -103,24 +99,12 @@ class OutcomePosterior:
         L, M = len(statistic.weights), statistic.reward_rows
         self.first = Worlds(np.full((1, L, d, S), 1.0 / S), np.full((1, M, d), 0.5))
 
-    def model(self, world: Worlds) -> FiniteModel:
-        """One world's probabilities."""
-        measures, rewards = world.measures[0], world.rewards[0]
-        P = np.einsum("sai,lij->lsaj", self.features, measures, optimize=True)
-        return FiniteModel(
-            transitions=P / P.sum(axis=-1, keepdims=True),
-            reward_probabilities=self._chances(rewards),
-            reward_values=BERNOULLI,
-            start=self._start,
-            horizon=self.statistic.horizon,
-        )
-
-    def _chances(self, rewards: Floats) -> Floats:
-        means = self._known
-        if means is None:
-            means = np.moveaxis(self.features @ rewards.T, -1, 0)
-        means = np.clip(means, 0.0, 1.0)
-        return np.stack([1.0 - means, means], axis=-1)
+    def _means(self, rewards: Floats) -> Floats:
+        """Mean rewards (..., M, S, A) of factors' rewards (..., M, d), or those that are known."""
+        if self._known is not None:
+            return np.broadcast_to(self._known, (*rewards.shape[:-2], *self._known.shape))
+        means: Floats = np.einsum("sad,...md->...msa", self.features, rewards)
+        return means
 
     # Estimation.
 
@@ -133,21 +117,22 @@ class OutcomePosterior:
         """
         found = before
         for _ in range(_TURNS):
-            believed = self.model(found.average)
-            grams = [self.grams(believed, block.policy, block.users, rng) for block in blocks]
+            average = found.average
+            grams = [self.grams(average, block.policy, block.users, rng) for block in blocks]
             found = self._given(blocks, grams, found, rng)
         return found
 
     def grams(
-        self, model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator
+        self, world: Worlds, policy: AnyPolicy, users: int, rng: np.random.Generator
     ) -> Grams:
-        """What to expect of users who follow a policy there."""
-        simulated = simulate_episodes(model, policy, _SIMULATED, rng).block()
-        of_next, of_rewards = (
-            weighted_grams(self.features, visits) * (users / _SIMULATED)
-            for visits in self.statistic.visits(simulated)
-        )
-        return of_next, of_rewards
+        """What to expect of users who follow a policy in one world."""
+        from tacit.linear.expected_grams import believed_model, expected_grams
+
+        means = np.clip(self._means(world.rewards[0]), 0.0, 1.0)
+        believed = world.measures[0], means, self._start
+        model = believed_model(self.features, believed, self.statistic.horizon)
+        found = expected_grams(self.statistic, model, policy, _SIMULATED, rng)
+        return users * found[0], users * found[1]
 
     def _given(
         self,
@@ -174,8 +159,8 @@ class OutcomePosterior:
             paid_linear += (G_paid @ block.paid[..., np.newaxis])[..., 0] / variance
         measures, criterion = self._measures(precision, linear, begin, rng)
         if L > 1:
-            sums = (array.sum(axis=0, keepdims=True) for array in (precision, linear))
-            shared, of_shared = self._measures(*sums, begin[:1], rng)
+            total, of_all = (a.sum(axis=0, keepdims=True) for a in (precision, linear))
+            shared, of_shared = self._measures(total, of_all, begin[:1], rng)
             if of_shared < criterion:
                 measures = np.broadcast_to(shared, measures.shape)
         return Worlds(measures, self._paid(paid_precision, paid_linear, paid_begin, rng))
@@ -225,9 +210,7 @@ class OutcomePosterior:
         """
         H, (S, A, _) = self.statistic.horizon, self.features.shape
         K = len(worlds.measures)
-        means = np.moveaxis(self.features @ np.swapaxes(worlds.rewards, 1, 2)[:, np.newaxis], -1, 1)
-        if self._known is not None:
-            means = np.broadcast_to(self._known, (K, *self._known.shape))
+        means = self._means(worlds.rewards)
         Q, V = np.empty((K, H, S, A)), np.zeros((K, S))
         for h in range(H - 1, -1, -1):
             mu = worlds.measures[:, min(h, worlds.measures.shape[1] - 1)]
@@ -245,9 +228,9 @@ def d_optimal(features: Floats, turns: int = 300) -> Floats:
     By Frank-Wolfe on log det: in every state the action whose feature is known least gains.
     """
     S, A, d = features.shape
-    chosen = np.full((S, A), 1.0 / A)
+    table, chosen = features.reshape(-1, d), np.full((S, A), 1.0 / A)
     for turn in range(turns):
-        gram = weighted_grams(features, chosen / S) + 1e-6 * np.eye(d)
+        gram = (table.T * chosen.reshape(-1)) @ table / S + 1e-6 * np.eye(d)
         leverage = ((features @ np.linalg.inv(gram)) * features).sum(axis=-1)
         best = np.eye(A)[leverage.argmax(axis=1)]
         chosen += (best - chosen) * 2.0 / (turn + 3.0)

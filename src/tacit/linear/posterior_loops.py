@@ -93,7 +93,15 @@ def sample_distributions(
                     # In u = x_j / both, the log likelihood is slope u - bend u^2 / 2.
                     bend = 2.0 * lam[i, i] * both * both
                     slope = both * (gradient[i, j] - gradient[i, k]) + bend * old / both
-                    new = both * _share(rng, min(max(old / both, 1e-12), 1.0 - 1e-12), slope, bend, draws, shape, scores)
+                    new = both * _share(
+                        rng,
+                        min(max(old / both, 1e-12), 1.0 - 1e-12),
+                        slope,
+                        bend,
+                        draws,
+                        shape,
+                        scores,
+                    )
                     x[i, j], x[i, k] = new, both - new
                     for m in range(dimension):
                         gradient[m, j] -= (new - old) * lam[m, i]

@@ -158,7 +158,7 @@ class SlotSums(LoopSums):
     # Sums.
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        S, A, _, k = self.table.shape
+        S, _, _, k = self.table.shape
         states, actions, _ = read_steps(block, self.horizon)
         admitted, actions = followed(block, states, actions, self.policies, self.version)
         admitted = admitted & (actions >= 0).all(axis=1)

@@ -39,7 +39,8 @@ class SlotBlock:
     def of(cls, sums: Floats, noise: float, policies: Ints, users: Ints) -> SlotBlock:
         """Components that are the same policy are one."""
         unique, which = np.unique(policies, axis=0, return_inverse=True)
-        return cls(sums, noise, unique, np.bincount(which.reshape(-1), weights=users))
+        of_each = np.bincount(which.reshape(-1), weights=users.astype(np.float64))
+        return cls(sums, noise, unique, of_each.astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,15 @@ class WeightsPosterior:
         turned = np.swapaxes(self._public.features, 2, 3).reshape(-1, k)
         moved = (row @ turned.T).reshape(*row.shape[:-1], S, A, S)
         P = np.maximum(self._public.mean + moved, 0.0)
-        return P / np.maximum(P.sum(axis=-1, keepdims=True), 1e-12)
+        chances: Floats = P / np.maximum(P.sum(axis=-1, keepdims=True), 1e-12)
+        return chances
 
     def values(self, weights: Floats, policy: Ints | None = None) -> tuple[Ints, Floats]:
         """Best actions (K, H, S) for each of weights (K, L k), and their values (K,).
 
         Or, of a policy (H, S), the same actions and their values.
         """
-        H, (S, A) = self._public.horizon, self._public.mean.shape[:2]
+        H, S = self._public.horizon, len(self._public.mean)
         V, actions = np.zeros((len(weights), S)), np.zeros((len(weights), H, S), dtype=np.int64)
         for h in range(H - 1, -1, -1):
             P = self._chances(weights, h)
@@ -132,7 +134,7 @@ class WeightsPosterior:
             mean = covariance @ linear
             longest = float(np.linalg.norm(self._rows_of(mean), axis=-1).max())
             mean = mean * min(1.0, self.radius / max(longest, 1e-12))
-        return Weights(mean, covariance)
+        return Weights(mean, np.asarray(covariance, dtype=np.float64))
 
     def _weighed_scale(self, information: Floats, linear: Floats) -> float:
         """The prior's scale, on average over how well each explains the releases."""
