@@ -160,6 +160,7 @@ def test_the_design_has_the_larger_determinant() -> None:
 # The agent.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("privacy", [JOINT, NonPrivate()], ids=["joint", "none"])
 def test_it_passes_check_agent(privacy: JointDP | NonPrivate) -> None:
     make = partial(LinearPosterior, privacy=privacy, schedule="fixed:size=60")
