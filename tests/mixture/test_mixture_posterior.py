@@ -72,9 +72,9 @@ def test_by_slot_two_users_are_half_as_far_apart() -> None:
     assert one.l2(Relation.REPLACE_ONE) == pytest.approx(2 * math.sqrt(2) / scale, rel=1e-6)
     assert one.l2(Relation.ZERO_OUT) == pytest.approx(2 * math.sqrt(2) / scale, rel=1e-6)
     # A policy that changes its action has farther users: left at one step, or at the other.
-    changing = constant(0)
-    changing[1:] = A - 1
-    other = made(True, changing[np.newaxis])
+    changing = np.stack([constant(0)] * A)
+    changing[:, 1:] = np.arange(A)[:, np.newaxis, np.newaxis]
+    other = made(True, changing)
     assert other.l2(Relation.REPLACE_ONE) == pytest.approx(4 * math.sqrt(2) / scale, rel=1e-6)
     per_step = made(False, constant(0)[np.newaxis])
     assert per_step.l2(Relation.REPLACE_ONE) == pytest.approx(4 / scale, rel=1e-6)
@@ -121,7 +121,9 @@ def test_moments_are_those_of_users(per_step: bool) -> None:
     # Five standard deviations in at most six entries.
     assert (np.abs(total - mean) < 5.0 * np.sqrt(np.diag(spread))).all()
     vectors = agent.statistic().vectors(block)
-    assert np.trace(spread) == pytest.approx(100_000 * vectors.var(axis=0).sum(), rel=0.1)
+    drawn = block["components"]
+    within = sum(vectors[drawn == m].var(axis=0).sum() * n for m, n in enumerate(users) if n)
+    assert np.trace(spread) == pytest.approx(within, rel=0.05)
     assert (np.diag(slopes) > 0).all()
 
 
