@@ -52,11 +52,13 @@ FAMILY_OPTIONS = {
         "lsvi_ucb:statistic=targets",
         "lsvi_ucb:statistic=features",
         "lsvi_ucb_plus_plus:statistic=targets",
+        "linear_posterior:stationary=false",
     ),
     "mixture": (
         "linopt_vi:statistic=counts",
         "linopt_vi:statistic=values",
         "linopt_po:statistic=values",
+        "mixture_posterior:stationary=false",
     ),
     "lq": (
         "certainty_equivalence:level=private",

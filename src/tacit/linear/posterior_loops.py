@@ -1,0 +1,141 @@
+"""Compiled sampling of what released sums leave open. Imported only where it runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tacit.numerics.compiled import Floats, compiled
+
+# Of so many values, one of them the old one, a leap takes one.
+_TRIES = 24
+
+
+@compiled
+def _pick(rng: np.random.Generator, scores: Floats) -> int:
+    """An index with probability proportional to exp(score); scores are used up."""
+    top, total = scores.max(), 0.0
+    for g in range(len(scores)):
+        scores[g] = math.exp(scores[g] - top)
+        total += scores[g]
+    left, g = rng.random() * total, 0
+    while g < len(scores) - 1 and left >= scores[g]:
+        left -= scores[g]
+        g += 1
+    return g
+
+
+@compiled
+def _share(
+    rng: np.random.Generator,
+    u: float,
+    slope: float,
+    bend: float,
+    draws: Floats,
+    shape: float,
+    scores: Floats,
+) -> float:
+    """A new u in (0, 1) by its prior Beta(shape, shape) times exp(slope u - bend u^2 / 2).
+
+    Two moves that leave this invariant. One leaps: of u and some ``draws`` from the prior one is
+    taken by its likelihood. The other is fine: a Metropolis step that proposes by the likelihood.
+    """
+    first = rng.integers(0, len(draws) - len(scores))
+    for g in range(len(scores)):
+        v = draws[first + g] if g > 0 else u
+        scores[g] = slope * v - 0.5 * bend * v * v
+    g = _pick(rng, scores)
+    if g > 0:
+        u = draws[first + g]
+    if bend <= 0.0:
+        return u
+    new = slope / bend + rng.standard_normal() / math.sqrt(bend)
+    if 0.0 < new < 1.0:
+        odds = (shape - 1.0) * (math.log(new * (1.0 - new)) - math.log(u * (1.0 - u)))
+        if math.log(1.0 - rng.random()) < odds:
+            u = new
+    return u
+
+
+@compiled
+def sample_distributions(
+    rng: np.random.Generator,
+    precision: Floats,
+    linear: Floats,
+    draws: Floats,
+    shape: float,
+    skip: int,
+    current: Floats,
+    samples: Floats,
+) -> None:
+    """Samples X (L, d, S), rows of distributions, from prior times exp(tr X'B - tr X'Lambda X / 2).
+
+    The prior of a row is Dirichlet(shape, ..., shape). Two entries at a time share anew what they
+    have together, one u of it and the other the rest; u is Beta(shape, shape) before anything is
+    known. ``current`` is where the chain begins and ends. A sample is taken after every sweep but
+    the first ``skip``; ``samples`` (K, L, d, S) decides how many.
+    """
+    steps, dimension, states = current.shape
+    scores = np.empty(_TRIES)
+    for at in range(steps):
+        x, lam = current[at], np.ascontiguousarray(precision[at])
+        gradient = linear[at] - lam @ np.ascontiguousarray(x)
+        for sweep in range(skip + len(samples)):
+            for i in range(dimension):
+                order = rng.permutation(states)
+                for p in range(states):
+                    j, k = order[p], order[(p + 1) % states]
+                    both = x[i, j] + x[i, k]
+                    if j == k or both <= 1e-12:
+                        continue
+                    old = x[i, j]
+                    # In u = x_j / both, the log likelihood is slope u - bend u^2 / 2.
+                    bend = 2.0 * lam[i, i] * both * both
+                    slope = both * (gradient[i, j] - gradient[i, k]) + bend * old / both
+                    new = both * _share(
+                        rng,
+                        min(max(old / both, 1e-12), 1.0 - 1e-12),
+                        slope,
+                        bend,
+                        draws,
+                        shape,
+                        scores,
+                    )
+                    x[i, j], x[i, k] = new, both - new
+                    for m in range(dimension):
+                        gradient[m, j] -= (new - old) * lam[m, i]
+                        gradient[m, k] += (new - old) * lam[m, i]
+            if sweep >= skip:
+                samples[sweep - skip, at] = x
+
+
+@compiled
+def sample_box(
+    rng: np.random.Generator,
+    precision: Floats,
+    linear: Floats,
+    draws: Floats,
+    shape: float,
+    skip: int,
+    current: Floats,
+    samples: Floats,
+) -> None:
+    """Samples x (M, d) in [0, 1]^d from prior times exp(b'x - x'Lambda x / 2), entry by entry.
+
+    Entries are Beta(shape, shape) before anything is known.
+    """
+    rows, dimension = current.shape
+    scores = np.empty(_TRIES)
+    for at in range(rows):
+        x, lam = current[at], np.ascontiguousarray(precision[at])
+        gradient = linear[at] - lam @ np.ascontiguousarray(x)
+        for sweep in range(skip + len(samples)):
+            for i in range(dimension):
+                old, bend = x[i], lam[i, i]
+                slope = gradient[i] + bend * old
+                x[i] = _share(rng, old, slope, bend, draws, shape, scores)
+                for m in range(dimension):
+                    gradient[m] -= (x[i] - old) * lam[m, i]
+            if sweep >= skip:
+                samples[sweep - skip, at] = x
