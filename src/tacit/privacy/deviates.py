@@ -216,7 +216,9 @@ class Deviates:
         out = np.empty(count, dtype=np.int64)
         filled = 0
         while filled < count:
-            rows = min(_ROWS, count - filled + (count - filled) // 64 + 16)
+            left = count - filled
+            # A few more than are wanted, as some are rejected; none where bytes are counted.
+            rows = left if count < _FEW else min(_ROWS, left + left // 64 + 16)
             undecided = np.empty((rows, 2), dtype=np.int64)
             words = np.frombuffer(self._bits(16 * rows), dtype=np.uint64).reshape(rows, 2)
             part = out[filled:]

@@ -65,8 +65,8 @@ class Counter(Uncopyable, ABC):
             norm.
         mu: calibrate Gaussian noise to mu-Gaussian-DP.
         epsilon: calibrate Laplace noise to pure epsilon-DP. Exactly one of ``mu`` and ``epsilon``.
-        source: where the noise comes from; exact noise of the operating system's entropy by
-            default. Only an ``ExactNoise`` makes the counter exact.
+        source: where the noise comes from; floats of the operating system's entropy by default. An
+            ``ExactNoise`` makes the counter exact: :func:`tacit.counter` gives it one.
         whole: in exact mode, items are whole numbers already, and ``sensitivity`` and all that is
             published are in such whole steps.
 
@@ -110,7 +110,7 @@ class Counter(Uncopyable, ABC):
         self.why = f"{self.kind}: asked for by name"
         self.budget: Budget | None = None
         self.relation = Relation.REPLACE_ONE
-        self.source: NoiseSource = ExactNoise() if source is None else source
+        self.source: NoiseSource = Noise() if source is None else source
         self.size = self._items.size
         self.released = 0
         self.whole = flag("whole", whole)
