@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.privacy.curators.entries import Entries
 from tacit.privacy.curators.gate import Curator, Release, Stream
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.errors import require
@@ -55,24 +56,27 @@ class WatchedGate:
     @contextlib.contextmanager
     def open(self) -> Iterator[WatchedGate]:
         """Replaces the methods of all curators and streams for a while."""
-        originals: list[tuple[type, str, Any]] = [(Curator, "add", Curator.add)]
+        originals: list[tuple[type, str, Any]] = [(Entries, "_join", Entries._join)]
         originals += [(cls, "release", cls.__dict__["release"]) for cls in _with_release()]
         try:
             for cls, name, original in originals:
-                setattr(cls, name, self._adding(original) if name == "add" else self._out(original))
+                watched = self._joining if name == "_join" else self._out
+                setattr(cls, name, watched(original))
             yield self
         finally:
             for cls, name, original in originals:
                 setattr(cls, name, original)
 
-    def _adding(self, original: Callable[..., int]) -> Callable[..., int]:
+    def _joining(self, original: Callable[..., int]) -> Callable[..., int]:
         @wraps(original)
-        def add(curator: Curator, *args: Any, **options: Any) -> int:
-            number = original(curator, *args, **options)
-            self.blocks[curator, number] = curator._raw(number)
-            return number
+        def join(curator: Curator, block: Block, ids: Any, keep: Callable[..., None]) -> int:
+            def noted(number: int, admitted: Block) -> None:
+                self.blocks[curator, number] = admitted
+                keep(number, admitted)
 
-        return add
+            return original(curator, block, ids, noted)
+
+        return join
 
     def _out(self, original: Callable[..., Release]) -> Callable[..., Release]:
         @wraps(original)

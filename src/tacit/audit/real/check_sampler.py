@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tacit.audit.gate_noise import Law
 from tacit.audit.real import recorded as real
 from tacit.audit.real import statistics as tests
-from tacit.privacy.deviates import CELLS, Curve, curve
+from tacit.privacy.deviates import CELLS, Curve, Deviates, curve
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise
 
@@ -166,8 +166,10 @@ def _by_words(pure: bool) -> tuple[list[str], int]:
             expected = _number(cells, scale, *pair)
             if expected is None:
                 expected = _number(cells, scale, *after)
-            if _fed(pure, scale, [pair, after], 1) != [expected]:
-                found.append(f"drawn alone, words {pair} give another number")
+            for few in (False, True):  # by the loop, and as a process that never loads numba
+                with mock.patch.object(Deviates, "_few", lambda self, count, few=few: few):
+                    if _fed(pure, scale, [pair, after], 1) != [expected]:
+                        found.append(f"drawn alone, words {pair} give another number")
     return found[:3], cases
 
 
