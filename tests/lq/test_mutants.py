@@ -181,14 +181,15 @@ def reuse_the_warm_up(agent: Any) -> None:
     def joining(part: Block, user_ids: Any) -> Any:
         block, ids = joined(part, user_ids)
         if agent.releases == 0:
-            kept.append(block)
+            kept.append((block, ids))
         elif kept:
             agent._curator.declared_users = None
-            old = kept.pop()
+            old, names = kept.pop()
             arrays = {
                 name: np.concatenate([array, old[name]]) for name, array in block.arrays.items()
             }
             block = Block(block.users + old.users, arrays)
+            ids = None if ids is None else [*ids, *(names or ids)]
         return block, ids
 
     waiting.joined = joining

@@ -155,22 +155,24 @@ def _run(trial: real.RealTrial, folder: Path) -> list[str]:
     for path in (ledger, trial.trial.folder / "files-policy"):
         if any(trace in path.read_bytes() for trace in traces):
             found.append(f"a user's own number, or id, is in {path.name}")
+    rows = [*_rows(pool, agent.served, agent.statistic.private_columns)]
     for path in (state, folder / "saved"):
         data = path.read_bytes()
         if any(who.encode() in data for who in ids):
             found.append("a user's id is in the state")
-        if agent.kept is None and any(row in data for row in _rows(pool, agent.served)):
+        if agent.kept is None and any(row in data for row in rows):
             found.append("raw data of a block that was released and forgotten is in the state")
     return found
 
 
-def _rows(pool: Block, users: int) -> Iterator[bytes]:
-    """How the fractions of the first users lie in a file, of some of them.
+def _rows(pool: Block, users: int, private: frozenset[str] | None) -> Iterator[bytes]:
+    """How the private fractions of the first users lie in a file, of some of them.
 
     All of a user's at once: a sum of one cell, which a state may hold, can be that of one number.
     """
-    for array in pool.arrays.values():
-        if array.dtype.kind == "f" and array[:1].nbytes > 8:
+    for name, array in pool.arrays.items():
+        hidden = private is None or name in private
+        if hidden and array.dtype.kind == "f" and array[:1].nbytes > 8:
             for row in array[: users : max(1, users // 200)]:
                 yield np.ascontiguousarray(row).tobytes()
 
