@@ -11,7 +11,7 @@ from tacit.privacy.arguments import FilePath, positive, whole_number
 from tacit.privacy.curators.participants import Participants
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.ledger import Ledger, Terms
-from tacit.privacy.ledger.ledger import open_for
+from tacit.privacy.ledger.ledger import open_for, opened_again
 from tacit.privacy.ledger.records import above
 from tacit.privacy.models import JointDP
 
@@ -127,7 +127,7 @@ class BlockAccounts:
         """
         assert self.ledger is not None  # noqa: S101
         if self._asking:
-            self._take_over(self.ledger.opened_again())
+            self._take_over(opened_again(self.ledger))
         self._asking = True
         result = call(self.ledger)
         self._asking = False

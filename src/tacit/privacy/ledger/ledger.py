@@ -300,12 +300,6 @@ class Ledger:
             more = {} if successor is None else {"successor": successor}
             self._journal.begin(run, descriptor, "resume", token, **more)
 
-    def opened_again(self) -> "Ledger":
-        """Another object for the same run, in place of one that an exception may have stopped."""
-        fresh = open_again(self)
-        fresh._journal.go_on_for(self._journal)
-        return fresh
-
     def __repr__(self) -> str:
         return (
             f"Ledger({self._journal.path!r}, limit={self.limit}, unit={self.unit!r}, "
@@ -337,3 +331,10 @@ def open_again(ledger: FilePath | Ledger) -> Ledger:
     if isinstance(ledger, Ledger) and found.id != ledger.id:
         raise CorruptFile(f"{os.fspath(ledger)!r}: another ledger took its place meanwhile")
     return found
+
+
+def opened_again(ledger: Ledger) -> Ledger:
+    """Another object for the same run, in place of one that an exception may have stopped."""
+    fresh = open_again(ledger)
+    fresh._journal.go_on_for(ledger._journal)
+    return fresh
