@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from tacit.finite.visits import VisitCounts
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.noise import Noise
+from tacit.privacy.reading import read_steps
 from tacit.privacy.statistic import Block, Statistic
 from tacit.tabular import riverswim
 
@@ -179,18 +180,12 @@ class RawBlocks(Leaking):
 class MaskWithoutDropping(VisitCounts):
     """Has the cells of the policy's actions only, and counts every other action as them."""
 
-    @cached_property
-    def cells(self) -> np.ndarray:
-        true = self._true.cells
-        return np.broadcast_to(true.max(axis=2, keepdims=True), true.shape).copy()
-
-    @cached_property
-    def where(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return self._true.where
-
-    @cached_property
-    def _true(self) -> VisitCounts:
-        return VisitCounts(**{f.name: getattr(self, f.name) for f in fields(self) if f.init})
+    def _sums(self, block: Block, separate: bool) -> np.ndarray:
+        states, _, _ = read_steps(block, self.horizon)
+        where = np.clip(states[:, : self.horizon], 0, self.states - 1)
+        told = self.policy[np.arange(self.horizon), where]
+        changed = Block(block.users, dict(block.arrays) | {"actions": told})
+        return super()._sums(changed, separate)
 
 
 class AnyVersion(VisitCounts):

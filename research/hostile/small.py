@@ -30,14 +30,16 @@ _WORLDS = {
     "mixture": "mixture_of_models:dimension=2,states=3,actions=2,horizon=3",
     "lq": "double_integrator:horizon=3",
     "continuous": "line:horizon=4",
+    # Its features must be shares.
+    "linear_posterior": "simplex:dimension=2,states=3,actions=2,horizon=3",
 }
 _USERS = 400
 
 
 @cache
-def small_world(family: str) -> Any:
-    """One small world of each family."""
-    return registry.build_world(_WORLDS[family])
+def small_world(name: str) -> Any:
+    """One small world of each family, or of an agent that needs another."""
+    return registry.build_world(_WORLDS[name])
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Small:
     @property
     def world(self) -> Any:
         """What it is for."""
-        return small_world(self.family)
+        return small_world(self.name if self.name in _WORLDS else self.family)
 
     def __call__(self, **changed: Any) -> Any:
         """A fresh one, with some arguments changed."""

@@ -53,7 +53,8 @@ def check(found: dict[str, dict[str, Any]]) -> None:
 
 
 def test_an_agent_under_fire_loses_nothing() -> None:
-    check(harness("--rounds", "8", "--stride", "251"))
+    what = ("threads", "learn", "save", "load", "term", "disk", "power")
+    check(harness("--what", *what, "--rounds", "4", "--stride", "503"))
 
 
 def test_an_agent_under_fire_whose_ids_are_in_a_file_of_their_own() -> None:

@@ -151,10 +151,11 @@ class OutcomePosterior:
             # reward varies by 1/4 at the most. Simulated users, who are so few, vary as well.
             both = 1.0 + block.users / _SIMULATED
             of_next, of_paid = (both * np.trace(g, axis1=1, axis2=2) / d for g in (G, G_paid))
-            variance = (block.noise**2 + of_next / S)[:, np.newaxis, np.newaxis]
+            # Where nobody came nothing is known, and nothing is divided by nothing.
+            variance = np.maximum(block.noise**2 + of_next / S, 1e-12)[:, np.newaxis, np.newaxis]
             precision += G @ G / variance
             linear += G @ block.following / variance
-            variance = (block.paid_noise**2 + 0.25 * of_paid)[:, np.newaxis]
+            variance = np.maximum(block.paid_noise**2 + 0.25 * of_paid, 1e-12)[:, np.newaxis]
             paid_precision += G_paid @ G_paid / variance[..., np.newaxis]
             paid_linear += (G_paid @ block.paid[..., np.newaxis])[..., 0] / variance
         measures, criterion = self._measures(precision, linear, begin, rng)

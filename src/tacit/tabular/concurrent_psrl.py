@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,8 +52,8 @@ class ConcurrentOptions:
     growth: float = 1.2
     first: float = 20.0
     running: int = 40
-    sparse: SparseConstants = field(default_factory=SparseConstants)
-    exploration: ExplorationConstants = field(default_factory=ExplorationConstants)
+    sparse: SparseConstants = SparseConstants()  # noqa: RUF009
+    exploration: ExplorationConstants = ExplorationConstants()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         if self.stationary is not None:
