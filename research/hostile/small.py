@@ -31,7 +31,7 @@ _WORLDS = {
     "lq": "double_integrator:horizon=3",
     "continuous": "line:horizon=4",
     # Its features must be shares.
-    "linear_posterior": "simplex:dimension=2,states=3,actions=2,horizon=3",
+    "linear_posterior": "simplex:dimension=3,states=6,actions=2,horizon=3",
 }
 _USERS = 400
 
