@@ -123,8 +123,14 @@ def test_reports_that_share_their_noise_are_found(tmp_path: Path) -> None:
         lambda f, self, pure, scale, count: np.resize(
             f(self, pure, scale, min(count, 65_536)), count
         ),
-        lambda f, self, pure, scale, count: np.abs(f(self, pure, scale, count)),
-        lambda f, self, pure, scale, count: np.append(f(self, pure, scale, count)[:-1], 0),
+        pytest.param(
+            lambda f, self, pure, scale, count: np.abs(f(self, pure, scale, count)),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda f, self, pure, scale, count: np.append(f(self, pure, scale, count)[:-1], 0),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["scale", "low bits", "repeats beyond 65,536", "sign", "last"],
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from research import real_path_table
 from research.planted.of_real_path import REAL_PATH
 
@@ -31,6 +33,7 @@ def test_the_page_tells_what_was_found_and_what_was_not() -> None:
         assert (f"`{row['name']}`" in text) == (not row["caught"]), row["name"]
 
 
+@pytest.mark.slow
 def test_a_bug_of_the_sampler_is_found(capsys) -> None:
     real_path_table.main(["--only", "ScaleIsPowerOfTwo", "--quick"])
     assert "caught" in capsys.readouterr().out.replace("not caught", "")
