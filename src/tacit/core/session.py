@@ -49,12 +49,11 @@ class Waiting:
         ids: list[int | str] = []
         # One line: all of it or nothing.
         self._columns, self._ids, self.users, self.block = columns, ids, 0, block
-        self._names: frozenset[str] = frozenset()
 
     def alike(self, part: Block) -> bool:
         """Whether somebody waits, with columns of the same types and shapes."""
         rows = part.arrays
-        return bool(self.users) and self._names == rows.keys() and self._fits(rows, 0)
+        return bool(self.users) and self._columns.keys() == rows.keys() and self._fits(rows, 0)
 
     def _fits(self, rows: Mapping[str, NDArray[Any]], needed: int) -> bool:
         """Whether rows can be written as they are, and so many in all."""
@@ -86,12 +85,12 @@ class Waiting:
         """Puts rows behind those who wait, who are no more than before; returns where they end."""
         start, stop = self.users, self.users + part.users
         rows, columns = part.arrays, self._columns
-        if start and not self._names.issubset(rows):
-            raise InvalidArgument(f"every user needs {sorted(self._names)}, got {sorted(rows)}")
-        names = self._names if start else frozenset(rows)
+        if start and not columns.keys() <= rows.keys():
+            raise InvalidArgument(f"every user needs {sorted(columns)}, got {sorted(rows)}")
         if not (start and self._fits(rows, stop)):
+            names = columns if start else rows
             columns = {n: _with_room(columns.get(n), rows[n], start, stop) for n in names}
-            self._columns, self._names = columns, names
+            self._columns = columns
         for name, column in columns.items():
             column[start:stop] = rows[name]
         self._ids[start:] = [] if user_ids is None else [*user_ids]

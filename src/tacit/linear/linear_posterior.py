@@ -70,11 +70,11 @@ class LinearPosteriorOptions:
 class LinearPosterior(FiniteAlgorithm):
     """Plans by a posterior of the linear MDP, in few and large blocks.
 
-    Idea: noise is added once per block, so the fewer the better. The first users explore, by
-    a design that is made of the public features; how many depends on noise and features, which are
-    public, by public numbers. Then a policy that is best for
-    what is expected serves all but a few. What is expected comes from a posterior that knows the
-    noise and what must hold: measures are distributions, rewards are in [0, 1].
+    Idea: noise is added once per block, so the fewer the better. The first users explore, by a
+    design that is made of the public features; how many they are follows from noise and features,
+    which are public. Then a policy that is best for what is expected serves all but a few. What is
+    expected comes from a posterior that knows the noise and what must hold: measures are
+    distributions, rewards are in [0, 1].
 
     Private statistics: :class:`~tacit.linear.outcome_sums.OutcomeSums` of every block, once, with
     the whole budget. Their Gram is not asked for: users who are simulated in the current model

@@ -43,9 +43,10 @@ class SlotSums(LoopSums):
     Sensitivity. Neighbours have the same slot and so the same policy. Along one deterministic
     policy the vectors that users can have are finitely many: they are found state by state from
     the start, equal ones merged, and zero is among them. L2 is the largest distance of two of
-    them for any policy, and attained: every such path is some user's. Where a policy has more
-    than 2,048 of them, twice what the longest steps add up to is declared: rows of their own in
-    squares, a shared row by the triangle inequality.
+    them for any policy, and attained but for the rounding by which sums are merged, which is in it:
+    every such path is some user's. Where a policy has more than 2,048 of them, twice what the
+    longest steps add up to is declared: rows of their own in squares, a shared row by the triangle
+    inequality.
     """
 
     table: Floats  # b, (S, A, S, k)
@@ -114,6 +115,9 @@ class SlotSums(LoopSums):
         """The longest vector and the largest distance, of any policy."""
         found = [self._of_policy(policy) for policy in np.unique(self.policies, axis=0)]
         longest, farthest = (max(pair[i] for pair in found) for i in (0, 1))
+        # Merged sums were rounded at every step, in every coordinate.
+        rounded = self.counted * 10.0**-_DECIMALS * math.sqrt(self.layout.size)
+        longest, farthest = longest + rounded, farthest + 2.0 * rounded
         # A release of nothing has its noise.
         scale = max(float(np.abs(self.table).max()), 1e-9)
         return max(longest, 1e-9 * scale), max(farthest, 1e-9 * scale)
@@ -151,8 +155,8 @@ class SlotSums(LoopSums):
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        # Sums were merged to so many decimals.
-        slack = 1.0 + 1e-7
+        # Rounding of the distances themselves.
+        slack = 1.0 + 1e-9
         return self._bounds[checked_relation(relation) is not Relation.ZERO_OUT] * slack
 
     # Sums.
