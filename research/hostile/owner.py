@@ -42,7 +42,7 @@ def everything(rounds: int, stride: int) -> dict[str, Callable[[], Tally]]:
         "stream": lambda: lines("learn", stride=stride, ids=False, counter="binary tree"),
         "save": lambda: lines("save", stride=stride),
         "load": lambda: lines("load", stride=stride),
-        "signals": lambda: signals(50 * rounds),
+        "signals": lambda: signals(500 * rounds),
         "term": lambda: terminated(5 * rounds // 2),
         "memory": lambda: memory(rounds // 4),
         "disk": lambda: disk(stride=max(1, stride // 8)),
