@@ -11,7 +11,7 @@ export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 
-.PHONY: help install demo test test-slow lint format public-api bench docs-figures clean
+.PHONY: help install demo test test-slow lint format public-api bench docs docs-figures release clean
 
 help: ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,8 +57,32 @@ peers: .venv-peers/.installed ## make .venv-peers, with the libraries that bench
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-peers.txt rlberry-scool
 	@touch $@
 
+.venv-docs/.installed: constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt mkdocs-material 'mkdocstrings[python]'
+	@touch $@
+
+docs: .venv-docs/.installed ## the site, in site/; a broken link or name is an error
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
+.venv-release/.installed: constraints.txt
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build twine
+	@touch $@
+
+release: .venv-release/.installed ## wheel and sdist in dist/, checked, installed into an empty environment and run there
+	rm -rf dist .venv-empty
+	.venv-release/bin/python -m build --outdir dist .
+	.venv-release/bin/twine check --strict dist/*
+	$(PYTHON) -m venv .venv-empty
+	.venv-empty/bin/python -I -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd dist && ../.venv-empty/bin/tacit doctor
+	cd dist && ../.venv-empty/bin/tacit run --world riverswim --agent ucbvi --epsilon 1 --delta 1e-6 --users 1e5
+	rm -rf .venv-empty
+	@ls -l dist
+
 docs-figures: $(STAMP) ## draw the pictures of the docs again
 	for figure in $(FIGURES); do $(BIN)/tacit figure $$figure --output docs/img/$$figure.png || exit 1; done
 
 clean: ## remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build src/*.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build dist site .venv-docs .venv-release .venv-empty src/*.egg-info

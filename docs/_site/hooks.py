@@ -1,0 +1,153 @@
+"""Pages of the site that are made from the repository: start page, examples, reference.
+
+The pages in ``docs/`` link to the README, to examples and to modules, as they must on a code host.
+Here those get pages of their own, and links lead to them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from posixpath import dirname, normpath, relpath
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "tacit"
+FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
+ROOMS = {
+    "privacy": "The privacy core",
+    "core": "Agents and people",
+    "finite": "Policies",
+    "tabular": "Finite states and actions",
+    "linear": "Linear MDPs",
+    "mixture": "Linear mixtures",
+    "lq": "LQ control",
+    "continuous": "Continuous states",
+    "papers": "The five papers",
+    "simulation": "Simulation",
+    "audit": "Checks and audits",
+}
+TEXTS = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+}
+LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Entries such as ``algorithms/*`` become all pages of a folder: a new page is found."""
+    config.nav = _expanded(config.nav)
+    return config
+
+
+def _expanded(entry: Any) -> Any:
+    if isinstance(entry, dict):
+        return {title: _expanded(inside) for title, inside in entry.items()}
+    if isinstance(entry, list):
+        return [page for part in entry for page in _pages(part)]
+    return entry
+
+
+def _pages(part: Any) -> list[Any]:
+    if not (isinstance(part, str) and part.endswith("/*")):
+        return [_expanded(part)]
+    folder = part.removesuffix("/*")
+    if folder == "reference":
+        return [f"reference/{room}.md" for room in ROOMS]
+    names = {"examples": (ROOT, "*.py")}.get(folder, (ROOT / "docs", "*.md"))
+    found = sorted((names[0] / folder).glob(names[1]))
+    return [f"{folder}/{page.stem}.md" for page in found if page.stem != "README"]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages that have no file in ``docs/``."""
+    made = {target: (ROOT / source).read_text() for source, target in TEXTS.items()}
+    for example in sorted((ROOT / "examples").glob("*.py")):
+        title = example.stem.replace("_", " ").capitalize()
+        code = f"# {title}\n\n```python\n{example.read_text()}```\n"
+        made[f"examples/{example.stem}.md"] = code
+    made |= _reference()
+    for target, text in made.items():
+        files.append(File.generated(config, target, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links as they are on the site."""
+    target = page.file.src_uri
+    sources = {made: source for source, made in TEXTS.items()}
+    here = sources.get(target, f"docs/{target}")
+
+    def led(match: re.Match[str]) -> str:
+        found = normpath(f"{dirname(here)}/{match[1]}") if dirname(here) else normpath(match[1])
+        return f"]({relpath(_place(found), dirname(target) or '.')}{match[2] or ''})"
+
+    return LINK.sub(led, markdown)
+
+
+def _place(path: str) -> str:
+    """Where on the site a file of the repository is."""
+    if path in TEXTS:
+        return TEXTS[path]
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    if path.startswith("examples/"):
+        return path.removesuffix(".py") + ".md"
+    if path.startswith("src/tacit/"):
+        return f"reference/{path.split('/')[2].removesuffix('.py')}.md"
+    return "contributing.md"
+
+
+def _reference() -> dict[str, str]:
+    """A page per room, with what is public there."""
+    by_room: dict[str, list[str]] = {}
+    for module, name in sorted({*_public(), *_agents()}):
+        by_room.setdefault(module.split(".")[1], []).append(f"{module}.{name}")
+    pages = {}
+    for room, title in ROOMS.items():
+        head = f"# {title}\n\n::: tacit.{room}\n    options:\n      members: []\n\n"
+        body = "\n".join(f"::: {name}\n" for name in by_room.get(room, []))
+        pages[f"reference/{room}.md"] = head + body
+    return pages
+
+
+def _public() -> list[tuple[str, str]]:
+    """Module and name of all that ``tacit`` itself imports, also for type checkers alone."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return [
+        (node.module, alias.name)
+        for node in imports
+        if node.module and "." in node.module
+        for alias in node.names
+        if not (PACKAGE.parent / node.module.replace(".", "/") / f"{alias.name}.py").exists()
+    ]
+
+
+def _agents() -> list[tuple[str, str]]:
+    """The algorithm of every agent that has a page."""
+    found = []
+    for page in (ROOT / "docs" / "algorithms").glob("*.md"):
+        for family in FAMILIES:
+            module = PACKAGE / family / f"{page.stem}.py"
+            if not module.exists():
+                continue
+            for node in ast.parse(module.read_text()).body:
+                if isinstance(node, ast.ClassDef) and _named(node) == page.stem:
+                    found.append((f"tacit.{family}.{page.stem}", node.name))
+    return found
+
+
+def _named(node: ast.ClassDef) -> str | None:
+    for line in node.body:
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "name":
+            return str(ast.literal_eval(line.value))
+    return None
