@@ -110,6 +110,8 @@ def lines(
             )
         tally.add(found)
         tally.tried += 1
+        if tally.tried == 1:
+            gc.freeze()  # all that is loaded now need not be looked through again and again
         place += stride * (tally.tried % 2 == 0)
         if not reached:
             return tally
