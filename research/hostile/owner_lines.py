@@ -59,8 +59,8 @@ def one_line(
         if what != "learn":
             run.learn(agent, 2, 3)
         before, at = agent.taken, AtLine(place, error)
-        fresh = run.make(files=False)
         if what == "load":
+            fresh = run.make(files=False)
             agent.save(run.folder / "state")
         caught, taken = False, None
         try:

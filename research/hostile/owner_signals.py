@@ -118,13 +118,13 @@ class Alarm:
     def into(self, what: str, call: Callable[[], None]) -> Stopped | None:
         """Makes a call, into which a signal comes or not; the exception if one came."""
         usual = self._usual.get(what, 0.01)
-        if self._rng.random() < 0.3:  # none: those that come through in spite of one are short
+        if self._rng.random() < 0.2:  # none: those that come through in spite of one are short
             began = time.perf_counter()
             call()
             took = time.perf_counter() - began
             self._usual[what] = usual + 0.1 * (min(took, 4 * usual) - usual)
             return None
-        pause = 1.6 * self._rng.random() * usual + 1e-5
+        pause = 1.3 * self._rng.random() * usual + 1e-5
         # Often another one comes soon, into whatever is done about the first.
         again = self._rng.random() * usual / 4 + 5e-5 if self._rng.random() < 0.5 else 0.0
         try:
