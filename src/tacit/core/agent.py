@@ -9,17 +9,17 @@ episode, an id, a ledger or a secret save, and it is final: what learns is an
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.algorithm import Algorithm, PublicPolicy
+from tacit.core.algorithm import Algorithm
 from tacit.core.columns import as_numbers
 from tacit.core.desk import DATA, Desk
 from tacit.core.episodes import Episodes
+from tacit.core.public_file import publish_with
 from tacit.core.rounds import NotRecorded, RecordedGate, Round
 from tacit.core.session import Ids, Moment, Session
 from tacit.core.vector_episodes import VectorEpisodes
@@ -29,6 +29,7 @@ from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, flip_probability
 from tacit.privacy.curators.saves import read_curator
+from tacit.privacy.deviates import prepare
 from tacit.privacy.errors import (
     BudgetExceeded,
     CorruptFile,
@@ -79,8 +80,7 @@ class Agent(Desk):
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
         self._curator = algorithm.gate_privacy.curator(**options)
         if isinstance(self._curator.source, ExactNoise):
-            # Now, because numba cannot be loaded again after a signal came into that.
-            importlib.import_module("tacit.privacy.deviate_loops")
+            prepare()
         if isinstance(self._curator, LocalCurator) and algorithm.privacy.reports_bits:
             # Refused here and not at the first release.
             flip_probability(self.statistic, self._curator.privacy)
@@ -99,6 +99,7 @@ class Agent(Desk):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"an agent has no attribute {name!r}")
+        self._between()
         found = getattr(self._algorithm, name, self)
         return getattr(self._algorithm.options, name) if found is self else found
 
@@ -119,6 +120,7 @@ class Agent(Desk):
     @property
     def policy(self) -> Any:
         """The policy that serves users now."""
+        self._between()
         return self._algorithm.policy
 
     @property
@@ -129,6 +131,7 @@ class Agent(Desk):
     @property
     def block_users(self) -> int:
         """How many more users the current policy serves until the next release."""
+        self._between()
         with self._lock:
             return self._room()
 
@@ -139,20 +142,29 @@ class Agent(Desk):
         The receipt of last resort: whatever was raised wherever, the users of a call of ``learn``
         were taken by as many as this grew.
         """
+        self._between()
         with self._lock:
             return self._taken()
 
     @property
     def statistic(self) -> Statistic:
         """What is asked first of the users of the current block; devices report it."""
+        self._between()
         with self._lock:
             return self._session.round.statistic
 
     @alone
     def publish(self, path: str | os.PathLike[str]) -> None:
-        """Writes the public policy; any device with NumPy can load it."""
-        policy: PublicPolicy = self._algorithm.policy
-        policy.publish(path)
+        """Writes the public policy; any device with NumPy can load it.
+
+        With a ledger, the file has the number and the hash of the ledger's last line: it is a
+        witness that an older copy lacks lines (``tacit ledger verify --expect policy.npz``).
+        """
+        curator, facts = self._curator, dict[str, int | str]()
+        ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
+        if ledger is not None:
+            facts["ledger_line"], facts["ledger_head"] = ledger.witness
+        publish_with(self._algorithm.policy, path, facts)
 
     # Learning.
 

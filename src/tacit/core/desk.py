@@ -128,9 +128,7 @@ class Desk(Uncopyable):
         if up_to_date and self._undo is None:
             self._forget()
             return
-        if self._undo is not None:
-            self._undo.put_back()
-            self._undo = None
+        self._put_back()
         turn, waiting = session.turn, session.waiting
         if waiting.block < curator.entered:
             if turn is None:
@@ -151,6 +149,18 @@ class Desk(Uncopyable):
             self._algorithm.served = turn.before.served + turn.users
             return
         self._forget()
+
+    def _put_back(self) -> None:
+        """Undoes a load that was refused."""
+        if self._undo is not None:
+            self._undo.put_back()
+            self._undo = None
+
+    def _between(self) -> None:
+        """Before anything is read: no load is half undone, unless this comes from within it."""
+        if self._undo is not None and not self._lock._is_owned():  # type: ignore[attr-defined]
+            with self._lock:
+                self._put_back()
 
     def _forget(self) -> None:
         """Drops blocks that nobody asks again."""
