@@ -39,11 +39,6 @@ class LinOptPO(MirrorAlgorithm, LinOptVI):
     Options = LinOptPOOptions
     options: LinOptPOOptions
 
-    @property
-    def one_step(self) -> bool:
-        """Whether steps are the paper's."""
-        return self.papers
-
     def plan(self) -> tuple[Policy, Policy]:
         """Mirror steps, policy exp(eta Q) up to a factor; the greedy policy is that of LinOptVI."""
         model, greedy = self.model(), np.empty(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,11 +39,6 @@ class UCBPO(MirrorAlgorithm, UCBVI):
         # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
         _, greedy = super().plan()
         return self.improved(self._evaluate), greedy
-
-    def _next_term(self) -> float:
-        """The policy is not greedy in its own values: a bound over all values costs sqrt(S)."""
-        sizes = self.spec.states * self.spec.actions * self.users * self.spec.horizon
-        return math.sqrt(4.0 * self.spec.states * math.log(6 * sizes / self.options.failure))
 
     def _evaluate(self, policy: Floats) -> Floats:
         """Optimistic Q of the policy, in the world that the last plan was made for."""
