@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.finite.mirror import MirrorAlgorithm, MirrorOptions
+from tacit.finite.mirror import MirrorAlgorithm, MirrorOptions, Optimistic
 from tacit.finite.policy import Policy
 from tacit.mixture.base import MixtureOptions
+from tacit.mixture.estimate import MixtureModel
 from tacit.mixture.linopt_vi import LinOptVI
 
 
@@ -39,19 +40,22 @@ class LinOptPO(MirrorAlgorithm, LinOptVI):
     Options = LinOptPOOptions
     options: LinOptPOOptions
 
-    @property
-    def one_step(self) -> bool:
-        """Whether steps are the paper's."""
-        return self.papers
-
     def plan(self) -> tuple[Policy, Policy]:
-        """Mirror steps, policy exp(eta Q) up to a factor; the greedy policy is that of LinOptVI."""
-        model, greedy = self.model(), np.empty(0)
+        """Mirror steps in the optimistic world; the greedy policy is that of LinOptVI."""
+        model = self.model()
+        best, greedy = self.optimistic_values(model, None)
+        return self.improved(self._world(model, best)), self.best(greedy)
 
-        def evaluate(policy: Floats) -> Floats:
-            nonlocal greedy
-            optimistic, greedy = self.optimistic_values(model, policy)
-            return optimistic
+    def _world(self, model: MixtureModel, best: Floats) -> Optimistic:
+        """The estimated model, on the simplex, with the bonuses that make ``best`` its optimum."""
+        from tacit.numerics.projection import project
 
-        policy = self.improved(evaluate)
-        return policy, self.best(greedy)
+        H, S = best.shape[:2]
+        estimated = np.array([model.probabilities(h) for h in range(1 if self.stationary else H)])
+        P = np.empty(estimated.shape)
+        rows = estimated.reshape(-1, S)
+        project(rows, np.ones(len(rows), dtype=np.bool_), P.reshape(-1, S))
+        r = np.array([np.clip(model.rewards(h)[0], 0.0, 1.0) for h in range(H)])
+        after = np.concatenate([best.max(axis=2)[1:], np.zeros((1, S))])
+        means = np.array([P[min(h, len(P) - 1)] @ after[h] for h in range(H)])
+        return Optimistic(P, r, best - r - means)

@@ -259,7 +259,7 @@ class RegressionModel:
         for j, value in enumerate(values):
             half = max(float(np.abs(centred[j]).max()), 1e-9)
             if j >= wide:
-                mean = self._probabilities(at) @ centred[j]
+                mean = self.probabilities(step) @ centred[j]
                 width = np.zeros(mean.shape)
             elif self._targeted:
                 # Inputs and targets were divided by the same scale, so weights are coordinates.
@@ -274,8 +274,9 @@ class RegressionModel:
             widths.append(width)
         return np.array(means), np.array(widths)
 
-    def _probabilities(self, at: int) -> Floats:
-        """The estimated model (S, A, S); rows need not be distributions."""
+    def probabilities(self, step: int) -> Floats:
+        """See :class:`~tacit.mixture.estimate.MixtureModel`."""
+        at = min(step, len(self.fits) - 1)
         if at not in self._estimated:
             units = self._public.scale if self._targeted else 1.0
             along = np.matmul(units * self.fits[at].weights, self._public.features)

@@ -278,7 +278,9 @@ class Result:
         if "total" in self.seconds:
             rows["time"] = f"{self.seconds['total']:.3g} s"
         rows["run"] = f"{self.releases:,} releases, seed {self.seed}"
-        return "\n".join([served_words([self]), *(f"  {name:<14}{text}" for name, text in rows.items())])
+        return "\n".join(
+            [served_words([self]), *(f"  {name:<14}{text}" for name, text in rows.items())]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: what was measured, and for readers what follows from it."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from tacit.core.algorithm import Floats
 from tacit.finite.mirror import MirrorAlgorithm, MirrorOptions
 from tacit.finite.policy import Policy
 from tacit.tabular.base import TabularOptions
@@ -39,20 +36,9 @@ class UCBPO(MirrorAlgorithm, UCBVI):
         """Mirror steps in the optimistic world; the greedy policy is that of UCBVI."""
         # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
         _, greedy = super().plan()
-        return self.improved(self._evaluate), greedy
+        return self.improved(self._world), greedy
 
     def _next_term(self) -> float:
         """The policy is not greedy in its own values: a bound over all values costs sqrt(S)."""
         sizes = self.spec.states * self.spec.actions * self.users * self.spec.horizon
         return math.sqrt(4.0 * self.spec.states * math.log(6 * sizes / self.options.failure))
-
-    def _evaluate(self, policy: Floats) -> Floats:
-        """Optimistic Q of the policy, in the world that the last plan was made for."""
-        P, r, b = self._world
-        horizon, last = self.spec.horizon, len(r) - 1
-        q_values, value = np.empty(policy.shape), np.zeros(policy.shape[1])
-        for h in range(horizon - 1, -1, -1):
-            at = min(h, last)
-            q_values[h] = np.clip(r[at] + P[at] @ value + b[h], 0.0, horizon - h)
-            value = (policy[h] * q_values[h]).sum(axis=1)
-        return q_values
