@@ -1,7 +1,8 @@
-"""An agent for linear mixtures with a regulariser of your own.
+"""The framework of a paper with a REGULARIZER of your own.
 
-A released Gram matrix carries noise, and small eigenvalues drown in it. The built-in regularisers
-add something to all of them. This one lifts those that drown and leaves the others alone.
+LinOpt-VI-Reg adds matrices Z and vectors z to its sums, and asks for no more than bounds on them
+(Assumption 2 of Zhou, 2022). Its own private ones are noise through a binary tree. This one draws
+fresh noise for every episode, which costs the budget once per episode, and so is larger.
 
     python examples/own_regulariser.py
 
@@ -15,64 +16,68 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-import tacit
-from tacit.mixture import keyboard
-from tacit.mixture.regularisers import (
-    FixedRidge,
-    NoiseRidge,
-    NoiseShift,
-    Regularised,
-    Regulariser,
-)
+from tacit import Budget
+from tacit.mixture import hard_mixture
+from tacit.papers.result import gaussian_proof
+from tacit.papers.tree_loops import symmetric_noise
+from tacit.papers.widths import operator_width, vector_width
+from tacit.papers.zhou_mixture_2022 import Level, Regularizers, Sizes, lin_opt_vi
 
 
-@dataclass(frozen=True)
-class Floor:
-    """Lifts eigenvalues that drown in the noise to its level; its three numbers are a guess."""
+class Fresh:
+    """Noise of its own for the sums of every episode, with what is proven of it.
 
-    times: float = 2.0
+    A user is in the sums of all later episodes: K - 1 releases of squared sensitivity 9 H.
+    """
 
-    def __call__(
-        self, gram: NDArray[np.float64], gram_noise: float, cross_noise: float, failure: float
-    ) -> Regularised:
-        """Regularises one released Gram matrix."""
-        k = len(gram)
-        level = 1e-3 + gram_noise * math.sqrt(k)
-        eigenvalues, vectors = np.linalg.eigh(gram)
-        matrix = (vectors * np.maximum(eigenvalues, self.times * level)) @ vectors.T
-        return Regularised(matrix, level, 3.0 * level, cross_noise * math.sqrt(k / level))
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        K, H, mu = sizes.episodes, sizes.horizon, Budget(sizes.epsilon, sizes.delta).mu
+        t, share = math.sqrt(9.0 * H * (K - 1)) / mu, sizes.failure / (12.0 * K * H)
+        # Standard deviations of the noise on Gram matrices and vectors, of transitions and rewards.
+        self.scales = (t * sizes.norm**2, t * sizes.norm * H), (t, t)
+        levels = []
+        for (gram, vector), d in zip(self.scales, (sizes.d1, sizes.d2), strict=True):
+            shift, length = gram * operator_width(d, share), vector * vector_width(d, share)
+            levels.append(Level(shift, 3.0 * shift, length / math.sqrt(shift)))
+        self.p, self.r = levels
+        words = {"mechanism": "fresh Gaussian noise", "reason": "every release is paid for"}
+        claim = "nothing: it is not in the paper"
+        self.proof = gaussian_proof(mu, sizes.delta, K - 1, claim, epsilon=sizes.epsilon, **words)
 
-
-def lost(regulariser: Regulariser, users: int, seed: int) -> float:
-    """The share of the optimum that a user loses on average, in one run."""
-    world = keyboard(seed=seed)
-    agent = tacit.LinOptVI(
-        world.spec,
-        users,
-        tacit.JointDP(epsilon=1.0, delta=1e-6),
-        regulariser=regulariser,
-        seed=seed,
-        noise_seed=seed,
-    )
-    result = tacit.run(agent, world, seed, progress=False)
-    return float(result.regret[-1] / result.users / result.optimal_value)
+    def regularize(self, first: int, n: int) -> Regularizers:
+        """Z and z of episodes first + 1 to first + n."""
+        made = []
+        for d, (gram, vector), level in zip(
+            (self.sizes.d1, self.sizes.d2), self.scales, (self.p, self.r), strict=True
+        ):
+            shape, draw = (n, self.sizes.horizon), self.sizes.noise.normal
+            units = draw((*shape, d * (d + 1) // 2))
+            made += [symmetric_noise(units, gram, math.sqrt(0.5), 2.0 * level.lambda_min)]
+            made += [vector * draw((*shape, d))]
+        return Regularizers(*made)
 
 
 def main() -> int:
-    """Compares it with the built-in ones."""
-    parser = argparse.ArgumentParser(description="Compares regularisers of a private agent.")
-    parser.add_argument("--users", type=int, default=20_000, help="how many come in each run")
-    parser.add_argument("--runs", type=int, default=5, help="how many, each in a world of its own")
-    given = parser.parse_args()
-    print(f"What a user loses of the optimum, median of {given.runs} runs:")
-    for regulariser in (FixedRidge(), NoiseRidge(), NoiseShift(), Floor()):
-        runs = [lost(regulariser, given.users, seed) for seed in range(given.runs)]
-        print(f"  {regulariser!s:34}{np.median(runs):6.2%}")
+    """Compares it with those of the paper."""
+    parser = argparse.ArgumentParser(description="Compares regularisers of a paper's algorithm.")
+    parser.add_argument("--episodes", type=int, default=2_000, help="how many, K")
+    given, world = parser.parse_args(), hard_mixture()
+    print(f"Of {given.episodes} episodes, at (1, 1e-6):")
+    for regularizer in ("ridge", "private", Fresh):
+        result = lin_opt_vi(
+            world,
+            episodes=given.episodes,
+            epsilon=1.0,
+            delta=1e-6,
+            regularizer=regularizer,
+            printed=False,
+        )
+        name = regularizer if isinstance(regularizer, str) else regularizer.__name__
+        proven = "not private" if result.guarantee is None else result.guarantee.short
+        shift, radius = result.constants["lambda_p"], result.constants["beta_p"]
+        print(f"  {name:8} lambda {shift:11,.0f}, beta {radius:9,.1f}; {proven}")
     return 0
 
 

@@ -42,7 +42,6 @@ FAMILY_OPTIONS = {
         "ucbvi:counter=binary tree",
         "ucbvi:counter=smooth tree",
         "ucbvi:stationary=false",
-        "ucbvi:stationary=false,bonus=theory",
         "ucbpo:stationary=false",
         "ldpob:stationary=false",
         "concurrent_psrl:running=0",

@@ -21,8 +21,6 @@ AGENTS = ("LinOptVI", "LinOptPO")
 PLAIN_USERS = 20_000
 JOINT_USERS = 1_000_000
 LOCAL_USERS = {8.0: 10**8, 1.0: 10**10}
-# As printed a policy is published after every user, each a plan.
-PRINTED_USERS = 1_000
 
 
 @dataclass(frozen=True)
@@ -126,32 +124,7 @@ def statistics() -> Table:
     )
 
 
-def printed() -> Table:
-    """The paper's own noise."""
-    return Table(
-        "The noise of the paper, as printed",
-        ("world", "agent", "ε of the noise"),
-        tuple(
-            Case(
-                (place.label, agent, f"{epsilon:g}"),
-                Job(
-                    place.world,
-                    agent,
-                    joint(epsilon),
-                    PRINTED_USERS,
-                    (("calibration", "as_printed"),),
-                ),
-            )
-            for agent, place in [*(("LinOptVI", place) for place in PLACES), ("LinOptPO", SHARED)]
-            for epsilon in (1.0, 10.0)
-        ),
-        f"{short(PRINTED_USERS)} users, with a policy after each of them. Proven: what is "
-        "guaranteed for that noise.",
-        extra="proven",
-    )
-
-
-TABLES = {make.__name__: make for make in (agents, local, statistics, printed)}
+TABLES = {make.__name__: make for make in (agents, local, statistics)}
 
 
 main = tables_main(__spec__, __doc__, TABLES)

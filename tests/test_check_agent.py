@@ -58,7 +58,6 @@ AGENTS: dict[str, Callable[..., Any]] = {
     "ucbvi, per step": partial(UCBVI, privacy=JOINT, schedule=FEW, stationary=False),
     "ucbvi, pure": partial(UCBVI, privacy=JointDP(1.0, 0.0), schedule=FEW),
     "ucbvi, tree": partial(UCBVI, privacy=JOINT, schedule=FEW, counter="binary tree"),
-    "ucbvi, theory": partial(UCBVI, privacy=JOINT, schedule=FEW, stationary=False, bonus="theory"),
     "ucbvi, local": partial(UCBVI, privacy=LocalDP(4.0, 1e-6), schedule=FEW),
     "ucbvi, local, pure": partial(UCBVI, privacy=LocalDP(4.0, 0.0), schedule=FEW),
     "ucbvi, no privacy": partial(UCBVI, privacy=NonPrivate(), schedule=FEW),

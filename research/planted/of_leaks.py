@@ -112,14 +112,13 @@ class RawEnergy(Leaking):
     Gain: estimates, and so policies, tell it.
     """
 
-    @property
-    def chosen_regulariser(self) -> Any:
+    def regularised(self, gram: Any, noise: float, rows: int) -> Any:
         """With a ridge of its own."""
-        right: Any = super().chosen_regulariser  # type: ignore[misc]
+        right = super().regularised(gram, noise, rows)  # type: ignore[misc]
         if self._seen is None:
             return right
         vectors = self.statistic().contributions(self._seen)  # type: ignore[attr-defined]
-        return dataclasses.replace(right, ridge=right.ridge * (1.0 + float((vectors**2).sum())))
+        return right + 1e-3 * float((vectors**2).sum()) * np.eye(len(gram))
 
 
 class RawSwitch(Leaking):

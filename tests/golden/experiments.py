@@ -89,7 +89,7 @@ def _counter_errors() -> Any:
 
 def _tabular_orders() -> Any:
     module = experiment("tabular_orders")
-    lines = (*module.PRACTICAL, *module.OPTIMISERS, *module.THEORY)
+    lines = (*module.PRACTICAL, *module.OPTIMISERS)
     return [[line.label, line.regrets(2_000, 1)] for line in lines]
 
 
@@ -318,7 +318,7 @@ EXPERIMENTS: dict[str, Callable[[], Any]] = {
                 *("linear_held_out", 200),
                 ("agents", "local", "weights", "noise", "switching", "statistics"),
             ),
-            ("mixture_held_out", 200, ("agents", "local", "statistics", "printed")),
+            ("mixture_held_out", 200, ("agents", "local", "statistics")),
             ("lq_held_out", 200, ("agents", "local", "optimism", "scales", "honesty")),
             (
                 *("continuous_held_out", 12),
@@ -334,7 +334,7 @@ SLOW = (
     *("tabular_orders, quick", "linear_comparison", "linear_budgets", "mixture_orders, quick"),
     *("functional_baselines", "plots", "held_out, baselines", "tables, written out"),
     *("audit, ucbvi", "audit, lsvi_ucb", "linear_held_out, agents", "linear_held_out, switching"),
-    *("mixture_held_out, agents", "mixture_held_out, printed", "mixture_held_out, statistics"),
+    *("mixture_held_out, agents", "mixture_held_out, statistics"),
     *("lq_held_out, agents", "lq_held_out, scales", "lq_held_out, honesty"),
     *("lq_held_out, optimism", "linear_held_out, weights"),
     *("continuous_held_out, paper", "continuous_held_out, baselines"),

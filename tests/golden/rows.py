@@ -156,10 +156,8 @@ SAMPLED = {
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "tabular": (
-        "ucbvi:bonus=theory",
-        "ucbpo:stationary=false,bonus=theory",
         "ucbpo:steps=3,eta=0.5",
-        "ucbvi:scale=0.3,failure=0.01",
+        "ucbvi:scale=0.3",
         "ucbvi:schedule=geometric:growth=1.3,first=10",
         "ucbvi:counter=blocks",
         "ucbvi:counter=square root",
@@ -184,10 +182,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "batched_lsvi_ucb:batches=5",
     ),
     "mixture": (
-        "linopt_vi:bonus=theory",
-        "linopt_po:bonus=theory",
         "linopt_po:steps=3,eta=0.5",
-        "ldp_ucrl_vtr:bonus=theory",
         "linopt_vi:statistic=model",
         "linopt_vi:statistic=model,stationary=false",
         "linopt_vi:growth=1.3",
@@ -213,14 +208,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 
 # Agents with the noise of a paper are for worlds whose rewards they know.
 _SIMPLEX = "simplex:dimension=3,states=8,actions=3,horizon=4,known_rewards=true"
-_MIXTURE = WORLDS["mixture"]
 _SYSTEM = WORLDS["lq"]
 PRINTED: tuple[tuple[str, str, int], ...] = (
-    ("ucbvi:calibration=as_printed,stationary=false", WORLDS["tabular"], 60),
-    ("ucbvi:calibration=as_printed,stationary=false,bonus=theory", WORLDS["tabular"], 60),
-    ("ucbpo:calibration=as_printed,stationary=false", WORLDS["tabular"], 60),
-    ("ucbpo:calibration=as_printed,stationary=false,bonus=theory", WORLDS["tabular"], 60),
-    ("pucb:calibration=as_printed", WORLDS["tabular"], 60),
     ("lsvi_ucb:calibration=as_printed", _SIMPLEX, 60),
     ("lsvi_ucb_plus_plus:calibration=as_printed", _SIMPLEX, 60),
     ("lsvi_ucb_plus_plus:calibration=as_printed,bonus=theory", _SIMPLEX, 60),
@@ -231,11 +220,6 @@ PRINTED: tuple[tuple[str, str, int], ...] = (
     ),
     ("adaptive_lsvi_ucb:calibration=as_printed", _SIMPLEX, 60),
     ("batched_lsvi_ucb:calibration=as_printed", _SIMPLEX, 60),
-    ("linopt_vi:calibration=as_printed", _MIXTURE, 60),
-    ("linopt_vi:calibration=as_printed,bonus=theory", _MIXTURE, 60),
-    ("linopt_po:calibration=as_printed", _MIXTURE, 60),
-    ("linopt_po:calibration=as_printed,bonus=theory", _MIXTURE, 60),
-    ("ldp_ucrl_vtr:calibration=as_printed", _MIXTURE, 60),
     ("certainty_equivalence:calibration=as_printed", _SYSTEM, 60),
     ("ofu:calibration=as_printed", _SYSTEM, 60),
     ("ofu:calibration=as_printed,bonus=theory", _SYSTEM, 60),

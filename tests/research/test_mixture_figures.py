@@ -10,8 +10,7 @@ import tacit
 from research import mixture_held_out, mixture_orders
 from research.figure_names import FIGURES
 from research.jobs import run_jobs
-from research.mixture_orders import GAPS, LOCAL, PRACTICAL, THEORY, Point
-from research.tables import Row
+from research.mixture_orders import GAPS, LINES, LOCAL, Point
 from tests.research.commands import TableChecks
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -55,15 +54,6 @@ class TestHeldOut(TableChecks):
             assert case.rival.kind != kind
             assert case.rival.privacy == case.job.privacy
 
-    def test_as_printed_is_named_by_what_is_proven(self):
-        case = mixture_held_out.printed().cases[2]
-        job = replace(case.job, users=4)
-        run = run_jobs([job], [0], workers=1)[job][0]
-        row = Row(replace(case, job=job), [run])
-        assert run.releases == 4
-        assert 0.0 < float(row.proven) < 1.0
-        assert float(row.proven) == pytest.approx(run.result.guarantee.epsilon, rel=0.1)
-
 
 class TestOrders:
     def measured(self, power=0.5):
@@ -95,7 +85,7 @@ class TestOrders:
 
     def test_random_actions_have_the_bounds_order(self):
         measured = self.measured()
-        orders = {"users": 0.5, "practical": 0.5, "local": 0.75, "epsilon": -0.5}
+        orders = {"users": 0.5, "local": 0.75, "epsilon": -0.5}
         for name, order in orders.items():
             x, random = measured.panels[name].x, measured.random(name)
             assert mixture_orders.slope(x, random) == pytest.approx(order, abs=0.03)
@@ -103,7 +93,7 @@ class TestOrders:
 
     def test_the_worst_gap_counts(self, monkeypatch):
         panel = mixture_orders.panels(quick=True)["dimension"]
-        line, points = THEORY[0], panel.points[:1]
+        line, points = LINES[0], panel.points[:1]
         small = replace(panel, x=panel.x[:1], points=points, lines=(line,))
         monkeypatch.setattr(mixture_orders, "panels", lambda quick: {"dimension": small})
         measured = mixture_orders.measure(quick=True, runs=1, workers=1)
@@ -113,16 +103,15 @@ class TestOrders:
         assert measured.regrets["dimension"][line].tolist() == [[max(finals)]]
 
     def test_agents_are_what_their_line_says(self):
-        for line in (*THEORY, *PRACTICAL, *LOCAL):
+        for line in (*LINES, *LOCAL):
             agent = line.job(Point(10**6, epsilon=0.3)).agent(0)
             assert type(agent.algorithm).__name__ == line.agent
-            assert agent.bonus == line.bonus
             epsilon = {"none": None, "joint": 0.3, "local": 10.0}[line.model]
             assert (agent.guarantee and agent.guarantee.epsilon) == epsilon
             assert agent.statistic_kind == ("values" if line.agent == "LDPUCRLVTR" else "model")
 
     def test_slopes_are_on_logarithmic_axes(self):
-        assert self.measured(0.75).slope("users", THEORY[0]) == pytest.approx(0.75)
+        assert self.measured(0.75).slope("users", LINES[0]) == pytest.approx(0.75)
         assert math.isnan(mixture_orders.slope([1.0, 2.0], np.array([0.0, 1.0])))
 
     def test_it_is_drawn_with_a_row_per_line(self, tmp_path):
@@ -131,7 +120,7 @@ class TestOrders:
         assert (tmp_path / "a.png").read_bytes().startswith(PNG)
         rows = mixture_orders.table(measured).splitlines()
         lines = sum(len(panel.lines) for panel in measured.panels.values())
-        assert len(rows) == 2 + lines + 4
+        assert len(rows) == 2 + lines + 3
         assert {row.count("|") for row in rows} == {7}
 
     def test_it_is_a_figure(self):
@@ -145,4 +134,4 @@ def test_orders_are_measured_and_drawn(tmp_path, capsys):
     assert mixture_orders.main(given) == 0
     assert picture.read_bytes().startswith(PNG)
     printed = capsys.readouterr().out
-    assert "| horizon H, 3 to 4 | VI, joint, theory |" in printed
+    assert "| horizon H, 3 to 4 | VI, joint |" in printed

@@ -252,7 +252,6 @@ def test_it_is_for_the_plain_baseline_alone() -> None:
         UCBVI(spec, 10, JointDP(1.0, 1e-6), **every),
         UCBVI(spec, 10, NonPrivate()),
         UCBVI(spec, 10, NonPrivate(), schedule="fixed:size=2"),
-        UCBVI(spec, 10, NonPrivate(), bonus="theory", stationary=False, **every),
         UCBPO(spec, 10, NonPrivate(), **every),
         StepByStep(spec, 10, NonPrivate(), **every),
     ]

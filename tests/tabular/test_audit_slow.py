@@ -28,7 +28,6 @@ RUNS = 3000
 DESIGNS: dict[str, tuple[type[UCBVI], dict[str, Any]]] = {
     "stationary, masked and capped": (UCBVI, {"stationary": True}),
     "per step, masked": (UCBVI, {"stationary": False}),
-    "theory, one stream": (UCBVI, {"stationary": False, "bonus": "theory"}),
     "policy optimisation": (UCBPO, {"stationary": True}),
 }
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 import tacit
 from tacit import LDPOB, PUCB, Budget, JointDP, LocalDP, NonPrivate
@@ -151,7 +152,7 @@ def optimal_q(world: TabularWorld) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_theory_is_optimistic(seed: int) -> None:
+def test_they_are_optimistic(seed: int) -> None:
     world = random_world(seed)
     best = optimal_q(world)
     agents = [
@@ -185,6 +186,19 @@ def test_the_greedy_policy_ignores_the_bonus() -> None:
 # Noise and gate.
 
 
+def test_the_width_covers_the_noise_of_every_count() -> None:
+    spec = random_mdp(states=3, actions=2, horizon=2, seed=0).spec
+    options = {"schedule": "fixed:size=1000", "failure": 0.3, "noise_seed": 0}
+    agent = PUCB(spec, 10**4, JOINT, **options)
+    cells = 2 * 3 * 2 * (3 + 2)
+    assert agent.count_width(2.0) == pytest.approx(2.0 * -ndtri(0.3 / (3 * cells * 10) / 2))
+    assert agent.count_width(0.0) == 0.0
+    pure = PUCB(spec, 10**4, JointDP(5.0, 0.0), **options)
+    # Laplace noise has heavier tails, which the bound knows: one variable of scale 1.
+    p = 0.3 / (3 * cells * 10)
+    assert pure.count_width(math.sqrt(2.0)) > math.log(1 / p)
+
+
 def test_pucb_pays_for_three_counts_and_no_more() -> None:
     world = random_world()
     agent = PUCB(world.spec, 5000, JOINT, schedule="fixed:size=1000", noise_seed=0)
@@ -204,27 +218,14 @@ def test_pucb_pays_for_three_counts_and_no_more() -> None:
         agent.learn(world.simulate(agent.policy, 1, np.random.default_rng(0), "episodes"))
 
 
-@pytest.mark.parametrize("users", [37, 64])
-def test_as_printed_says_what_is_proven(users: int) -> None:
-    world = random_world()
-    agent = PUCB(world.spec, users, JOINT, calibration="as_printed", noise_seed=0)
-    m = math.floor(math.log2(users)) + 1
-    guarantee = agent.guarantee
-    assert guarantee is not None
-    assert guarantee.epsilon == pytest.approx(2 * m / math.log2(users))
-    assert guarantee.epsilon > 1.9
-    assert guarantee.delta == 0.0
-    stds = []
-    while agent.block_users > 0:
-        assert agent.block_users == 1
-        agent.learn(world.simulate(agent.policy, 1, np.random.default_rng(0), agent.form))
-        stds.append(agent.noise_std)
-    # One Laplace variable of the printed scale for every node of the prefix.
-    scale = 3 * 4 * math.log2(users)
-    nodes = [k.bit_count() for k in range(1, users + 1)]
-    np.testing.assert_allclose(stds, math.sqrt(2) * scale * np.sqrt(nodes))
-    with pytest.raises(InvalidArgument, match="every episode"):
-        PUCB(world.spec, users, JOINT, calibration="as_printed", schedule="fixed:size=2")
+def test_visits_are_counted_on_their_own() -> None:
+    """The sum of S noisy transitions would have more noise than the width covers."""
+    world = random_mdp(states=4, actions=2, horizon=2, seed=0)
+    agent = PUCB(world.spec, 3000, JOINT, schedule="fixed:size=1000", noise_seed=0)
+    agent.learn(world.simulate(agent.policy, 1000, np.random.default_rng(0), agent.form))
+    counts = agent.evidence.counts()
+    assert not np.allclose(counts.visits, counts.transitions.sum(axis=-1))
+    assert np.abs(counts.visits.sum(axis=(1, 2)) - 1000).max() < 6 * agent.noise_std * math.sqrt(8)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -289,8 +290,6 @@ def test_each_baseline_has_its_model() -> None:
         PUCB(spec, 100, JOINT, failure=1.0)
     with pytest.raises(InvalidArgument, match="scale"):
         LDPOB(spec, 100, LocalDP(1.0, 0.0), scale=0.0)
-    with pytest.raises(InvalidArgument, match="calibration"):
-        PUCB(spec, 100, JOINT, calibration="loose")  # type: ignore[arg-type]
 
 
 def test_bits_of_fractional_rewards_are_drawn_user_by_user() -> None:

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtri
 
-from tacit import UCBVI, JointDP, LocalDP, NonPrivate, audit_counter
+from tacit import UCBVI, JointDP, LocalDP, NonPrivate
 from tacit.core.schedule import Schedule
-from tacit.finite.model import optimal
 from tacit.privacy.errors import CorruptFile, DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
@@ -105,31 +103,6 @@ def practical_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
     return Q, plain_Q
 
 
-def theory_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
-    """The paper's optimistic and plain Q, in loops, with one width for all counts."""
-    counts, K, p = agent.evidence.counts(), agent.users, agent.failure
-    H, S, A = counts.rewards.shape
-    width = agent.count_width(float(np.max(counts.noise)))
-    log_term = math.sqrt(2 * math.log(4 * S * A * K * H / p))
-    Q, plain_Q = np.zeros((H, S, A)), np.zeros((H, S, A))
-    V, plain_V = [0.0] * S, [0.0] * S
-    for h in reversed(range(H)):
-        for s in range(S):
-            for a in range(A):
-                cell = [max(m, 0.0) for m in counts.transitions[h, s, a].tolist()]
-                n = max(1.0, counts.visits[h, s, a] + width)
-                bonus = log_term / math.sqrt(n) + 3 * width / n
-                bonus += H * log_term / math.sqrt(n) + H * (S + 2) * width / n
-                r = counts.rewards[h, s, a] / n
-                mean = sum(m * v for m, v in zip(cell, V, strict=True)) / n
-                plain = sum(m * v for m, v in zip(cell, plain_V, strict=True)) / n
-                Q[h, s, a] = min(max(r + mean + agent.scale * bonus, 0.0), H - h)
-                plain_Q[h, s, a] = min(max(r + plain, 0.0), H - h)
-        V = [max(Q[h, s]) for s in range(S)]
-        plain_V = [max(plain_Q[h, s]) for s in range(S)]
-    return Q, plain_Q
-
-
 def is_greedy(policy: Any, Q: np.ndarray) -> bool:
     chosen = np.take_along_axis(Q, policy.actions[..., np.newaxis], axis=2)[..., 0]
     return bool(np.allclose(chosen, Q.max(axis=2), rtol=0, atol=1e-9))
@@ -185,31 +158,6 @@ def test_practical_values_equal_the_slow_reference(
     assert_planned(agent, *practical_reference(agent), rtol=1e-7)
 
 
-@given(
-    **SIZES,
-    blocks=st.integers(1, 3),
-    size=st.sampled_from([3, 1000, 10**6]),
-    privacy=st.sampled_from([JOINT, JointDP(5.0, 0.0), NonPrivate()]),
-)
-@settings(max_examples=40, deadline=None)
-def test_theory_values_equal_the_slow_reference(
-    seed: int, S: int, A: int, H: int, blocks: int, size: int, privacy: Any
-) -> None:
-    world = random_world(seed, S, A, H, stationary=False)
-    agent = UCBVI(
-        world.spec,
-        3 * size,
-        privacy,
-        stationary=False,
-        bonus="theory",
-        schedule=f"fixed:size={size}",
-        scale=0.3,
-        noise_seed=seed,
-    )
-    after_blocks(agent, world, blocks, seed)
-    assert_planned(agent, *theory_reference(agent), rtol=1e-9)
-
-
 def test_a_cell_that_no_policy_could_reach_is_worth_all_it_could_be() -> None:
     world = random_world(1, 3, 2, 3, stationary=False)
     agent = UCBVI(world.spec, 10**5, NonPrivate(), stationary=False, schedule="fixed:size=50000")
@@ -225,125 +173,6 @@ def test_without_noise_the_greedy_policy_becomes_optimal() -> None:
     result = run(agent, world, 0, progress=False)
     assert world.value(agent.greedy_policy) == pytest.approx(world.optimal_value, rel=1e-3)
     assert result.greedy_score > 0.99
-
-
-# What theory promises.
-
-
-def optimal_q(world: TabularWorld) -> np.ndarray:
-    model = world.model
-    values, _ = optimal(model)
-    H, S = values.shape[0] - 1, values.shape[1]
-    rewards = model.reward_probabilities @ model.reward_values
-    L = len(rewards)
-    return np.stack(
-        [
-            rewards[min(h, L - 1)] + model.transitions[min(h, L - 1)] @ values[h + 1]
-            for h in range(H)
-        ]
-    ).reshape(H, S, -1)
-
-
-def pessimistic_runs(scale: float, runs: int, privacy: Any) -> tuple[int, float]:
-    """How many runs have a Q below the optimal one somewhere, and how far Q is above it."""
-    failures, excess = 0, []
-    for seed in range(runs):
-        world = random_world(seed, 3, 2, 2, stationary=False)
-        agent = UCBVI(
-            world.spec,
-            3 * 10**7,
-            privacy,
-            stationary=False,
-            bonus="theory",
-            scale=scale,
-            failure=0.1,
-            schedule="fixed:size=10000000",
-            seed=seed,
-            noise_seed=seed,
-        )
-        Q, rng, below = optimal_q(world), np.random.default_rng(seed), False
-        while agent.block_users:
-            agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
-            below |= bool((agent.q_values < Q - 1e-9).any())
-        failures += below
-        excess.append(float((agent.q_values - Q).min()))
-    return failures, float(np.mean(excess))
-
-
-@pytest.mark.parametrize("privacy", [JointDP(1.0, 1e-6), NonPrivate()], ids=["joint", "none"])
-def test_optimism_holds_at_the_promised_rate(privacy: Any) -> None:
-    failures, excess = pessimistic_runs(1.0, 200, privacy)
-    # Ten percent are allowed; 200 runs of such a coin show more than 40 once in 1e6.
-    assert failures <= 40
-    # The bonus is small enough to be wrong: optimism is no consequence of cutting at H - h.
-    assert excess < 0.1
-    assert pessimistic_runs(1e-6, 20, privacy)[0] > 15
-
-
-def test_the_width_covers_the_noise_of_every_count() -> None:
-    world = random_world(0, 3, 2, 2, stationary=False)
-    options: dict[str, Any] = {"stationary": False, "bonus": "theory", "noise_seed": 0}
-    agent = UCBVI(world.spec, 10**4, JOINT, schedule="fixed:size=1000", failure=0.3, **options)
-    cells = 2 * 3 * 2 * (3 + 2)
-    assert agent.count_width(2.0) == pytest.approx(2.0 * -ndtri(0.3 / (3 * cells * 10) / 2))
-    assert agent.count_width(0.0) == 0.0
-    pure = UCBVI(
-        world.spec, 10**4, JointDP(5.0, 0.0), schedule="fixed:size=1000", failure=0.3, **options
-    )
-    # Laplace noise has heavier tails, which the bound knows: one variable of scale 1.
-    p = 0.3 / (3 * cells * 10)
-    assert pure.count_width(math.sqrt(2.0)) > math.log(1 / p)
-
-
-# The paper's calibration, and what is proven of it.
-
-
-def printed(users: int, privacy: Any, **options: Any) -> UCBVI:
-    spec = riverswim(3, 4).spec
-    return UCBVI(
-        spec, users, privacy, stationary=False, calibration="as_printed", noise_seed=0, **options
-    )
-
-
-def test_as_printed_has_the_papers_noise() -> None:
-    H, K, epsilon = 4, 64, 0.5
-    agent = printed(K, JointDP(epsilon, 1e-6))
-    world, rng = riverswim(3, 4), np.random.default_rng(0)
-    scale = 3 * H * math.log2(K) / epsilon
-    nodes = [1, 1, 2, 1, 2, 2, 3]
-    for k in nodes:
-        agent.learn(world.simulate(agent.policy, 1, rng, "episodes"))
-        # A Laplace variable of scale b has variance 2 b^2, and every node has its own.
-        assert agent.noise_std == pytest.approx(scale * math.sqrt(2 * k))
-
-
-@pytest.mark.parametrize("users", [2, 31, 32, 33])
-def test_as_printed_is_proven_for_twice_the_claim(users: int) -> None:
-    agent = printed(users, JointDP(0.5, 1e-6))
-    proven = 0.5 * 2 * (math.floor(math.log2(users)) + 1) / math.log2(users)
-    assert agent.guarantee.epsilon == pytest.approx(proven)
-    assert agent.guarantee.delta == 0.0
-    # The exact audit of the very counter, for the change that three counts of H steps make.
-    audit = audit_counter(agent._stream.counter)
-    assert agent._stream.counter.sensitivity == 6 * 4
-    assert audit.cost == pytest.approx(proven)
-
-
-def test_as_printed_at_ten_thousand_users() -> None:
-    agent = printed(10_000, JointDP(1.0, 1e-6))
-    assert agent.guarantee.epsilon == pytest.approx(2.107, abs=5e-4)
-    local = printed(10_000, LocalDP(1.0, 1e-6))
-    assert (local.guarantee.epsilon, local.guarantee.delta) == (2.0, 0.0)
-
-
-def test_nothing_prints_the_claim_as_a_guarantee() -> None:
-    agent = printed(16, JointDP(0.123, 1e-6))
-    result = run(agent, riverswim(3, 4), 0, progress=False)
-    proven = 0.123 * 2 * 5 / 4
-    for text in (str(agent.guarantee), agent.guarantee.short, agent.why, str(result)):
-        assert "0.123" not in text
-    assert f"{proven:.4f}" in agent.guarantee.short
-    assert result.guarantee.epsilon == pytest.approx(proven)
 
 
 # That it learns.
@@ -475,16 +304,6 @@ class _Forced:
 FORCED: Any = _Forced()
 
 
-def test_theory_counts_visits_on_their_own() -> None:
-    """The sum of S noisy transitions would have more noise than the width covers."""
-    world = random_world(0, 4, 2, 2, stationary=False)
-    options: dict[str, Any] = {"stationary": False, "bonus": "theory", "noise_seed": 0}
-    agent = UCBVI(world.spec, 3000, JOINT, schedule="fixed:size=1000", **options)
-    counts = after_blocks(agent, world, 1).evidence.counts()
-    assert not np.allclose(counts.visits, counts.transitions.sum(axis=-1))
-    assert np.abs(counts.visits.sum(axis=(1, 2)) - 1000).max() < 6 * agent.noise_std * math.sqrt(8)
-
-
 def test_a_killed_process_resumes_from_its_autosave(tmp_path: Any) -> None:
     """The save is written before the policy is published: loading it plans that policy."""
     path = tmp_path / "state"
@@ -509,11 +328,6 @@ def test_a_file_that_is_no_agent_is_refused(tmp_path: Any) -> None:
 
 
 def test_reports_of_devices_need_the_model_they_are_made_by() -> None:
-    options = {"stationary": False, "calibration": "as_printed", "schedule": "auto"}
-    printed = make(privacy=LocalDP(1.0, 0.0), **options)
-    size = printed.statistic.layout.size
-    with pytest.raises(InvalidArgument, match="as printed"):
-        printed.learn_reports(np.zeros((printed.block_users, size)))
     with pytest.raises(InvalidArgument, match="LocalDP"):
         make().learn_reports(np.zeros((30, 1)))
 

@@ -122,6 +122,8 @@ class AgentKind:
                 )
             if name not in taken:
                 near = hint(name, taken, cutoff=0.6)
+                if name in ("bonus", "calibration", "regulariser"):
+                    near = " (tacit.papers has what a paper prints and proves)"
                 raise InvalidArgument(
                     f"{self.__name__} has no option {name!r}{near}; it takes {', '.join(taken)}"
                 )

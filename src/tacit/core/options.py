@@ -1,4 +1,4 @@
-"""Options that algorithms of papers share."""
+"""Options that optimistic algorithms share."""
 
 from __future__ import annotations
 
@@ -13,28 +13,17 @@ Calibration = Literal["tight", "as_printed"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TheoryOptions:
-    """In practice, in theory, or as a paper printed it.
+class OptimismOptions:
+    """How optimistic an algorithm is.
 
     Attributes:
-        bonus: ``"practical"``, with the noise's real size and practical constants, or
-            ``"theory"``, with constants for which a bound is proven.
         scale: multiplies the bonus.
-        failure: with which probability the theory's confidence bounds may fail.
-        calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise, where there is one.
     """
 
-    bonus: Bonus = "practical"
     scale: float = 1.0
-    failure: float = 0.1
-    calibration: Calibration = "tight"
 
     def __post_init__(self) -> None:
-        one_of("bonus", self.bonus, ("practical", "theory"))
-        one_of("calibration", self.calibration, ("tight", "as_printed"))
         positive("scale", self.scale)
-        if not 0.0 < positive("failure", self.failure) < 1.0:
-            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")
 
     def _settle(self, constants: type[Any], growth: float | None = None) -> None:
         """What options of families have in common: ``stationary``, growth and constants."""
@@ -46,3 +35,26 @@ class TheoryOptions:
         if given["constants"] is None:
             object.__setattr__(self, "constants", constants())
         instance_of("constants", vars(self)["constants"], constants)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TheoryOptions(OptimismOptions):
+    """In practice, in theory, or as a paper printed it.
+
+    Attributes:
+        bonus: ``"practical"``, with the noise's real size and practical constants, or
+            ``"theory"``, with constants for which a bound is proven.
+        failure: with which probability the theory's confidence bounds may fail.
+        calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise, where there is one.
+    """
+
+    bonus: Bonus = "practical"
+    failure: float = 0.1
+    calibration: Calibration = "tight"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("bonus", self.bonus, ("practical", "theory"))
+        one_of("calibration", self.calibration, ("tight", "as_printed"))
+        if not 0.0 < positive("failure", self.failure) < 1.0:
+            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")

@@ -22,7 +22,7 @@ import numpy as np
 
 from tacit.core.algorithm import Floats
 from tacit.core.asks import Arrays, State
-from tacit.core.options import TheoryOptions
+from tacit.core.options import OptimismOptions
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import AnyPolicy
 from tacit.finite.policy import Policy
@@ -54,7 +54,7 @@ class Optimistic(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MirrorOptions(TheoryOptions):
+class MirrorOptions(OptimismOptions):
     """Options of policy optimisation.
 
     Attributes:
@@ -127,11 +127,9 @@ class MirrorAlgorithm(FiniteAlgorithm):
         )
         if not self.privacy.private:
             return self.stochastic_policy
-        reached = self.table.cumsum(axis=-1)
-        drawn = self.rng.random((H, S, 1)) * reached[..., -1:]
-        return Policy.deterministic(
-            (drawn >= reached).sum(axis=-1), self.spec.actions, version=self.releases
-        )
+        reached, drawn = self.table.cumsum(axis=-1), self.rng.random((H, S, 1))
+        actions = (drawn >= reached[..., :-1]).sum(axis=-1)
+        return Policy.deterministic(actions, self.spec.actions, version=self.releases)
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""

@@ -19,17 +19,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from tacit.core.algorithm import EVERY, Floats, Pace
+from tacit.core.algorithm import Floats, Pace
 from tacit.core.asks import Arrays, State, below
-from tacit.core.options import TheoryOptions
+from tacit.core.options import OptimismOptions
 from tacit.core.ways import way
 from tacit.finite.algorithm import WayAlgorithm
-from tacit.mixture.estimate import MixtureModel, PublicFeatures, Rows, WidthRule
-from tacit.mixture.regularisers import FixedRidge, NoiseRidge, NoiseShift, Regulariser
+from tacit.mixture.estimate import MixtureModel, PublicFeatures, Rows
 from tacit.numerics.block_sums import BlockSums
+from tacit.numerics.ridge import positive_part
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gaussian_dp import epsilon_from_mu
-from tacit.privacy.models import JointDP, Privacy
+from tacit.privacy.models import Privacy
 from tacit.privacy.sizing import users_above_noise
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class MixtureConstants:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixtureOptions(TheoryOptions):
+class MixtureOptions(OptimismOptions):
     """Options of mixture algorithms.
 
     Attributes:
@@ -92,14 +91,12 @@ class MixtureOptions(TheoryOptions):
             policies), or ``"auto"``, which says in ``why`` what it chose.
         stationary: one vector of weights for all steps (the world's own by default), or one each.
         growth: the number of users served grows by at most this factor from block to block.
-        regulariser: see :mod:`tacit.mixture.regularisers`; chosen by bonus and privacy if ``None``.
         constants: the practical constants.
     """
 
     statistic: Literal["auto", "model", "values", "counts"] = "auto"
     stationary: bool | None = None
     growth: float | None = None
-    regulariser: Regulariser | None = None
     constants: MixtureConstants = MixtureConstants()
 
     def __post_init__(self) -> None:
@@ -108,14 +105,7 @@ class MixtureOptions(TheoryOptions):
             raise InvalidArgument(
                 f"statistic must be auto, model, values or counts, got {self.statistic!r}"
             )
-        if self.regulariser is not None and not callable(self.regulariser):
-            raise InvalidArgument(f"regulariser must be callable, got {self.regulariser!r}")
         self._settle(MixtureConstants, self.growth)
-
-    @property
-    def printed(self) -> bool:
-        """Whether the noise is the paper's own."""
-        return self.calibration == "as_printed"
 
 
 class MixtureAlgorithm(WayAlgorithm):
@@ -140,14 +130,11 @@ class MixtureAlgorithm(WayAlgorithm):
         self.statistic_kind, self._reason = choose_kind(
             options, setting.privacy, self.public, self.deterministic
         )
-        theory = options.bonus == "theory"
-        # Whether scales are the papers': fixed, whatever the values.
-        self.papers = options.printed or theory
         per_step = self.statistic_kind != "model" or not self.stationary
         self.pooled = not per_step and spec.stationary_rewards
         self.way: Way = way(WAYS[self.statistic_kind])(self)
         self.q_values: Floats | None = None  # optimistic, (H, S, A), of the last plan
-        self._sums = BlockSums(plain=theory)
+        self._sums = BlockSums()
         self._asked: Statistic | None = None
         # The next values that users are asked about: zero tells nothing, ramps do.
         H, S = spec.horizon, spec.states
@@ -181,9 +168,7 @@ class MixtureAlgorithm(WayAlgorithm):
     # What is known.
 
     def take_in(self, release: Release, statistic: Statistic) -> None:
-        """Adds the sums of a block, or puts a running sum in the place of all before."""
-        if self.counter != "blocks":
-            self._sums = BlockSums(plain=True)
+        """Adds the sums of a block."""
         self._sums.add(*self.way.sums(release, statistic), release.users)
 
     def known(self, name: str) -> tuple[Floats, Floats]:
@@ -196,57 +181,31 @@ class MixtureAlgorithm(WayAlgorithm):
         rows = np.ones(len(g))
         return Rows(G, g, G_noise * rows, g_noise * rows)
 
-    @property
-    def chosen_regulariser(self) -> Regulariser:
-        """The caller's, or the one for this bonus and model of privacy."""
-        options = self.options
-        if options.regulariser is not None:
-            return options.regulariser
-        if options.bonus == "theory":
-            return NoiseShift() if self.privacy.private else FixedRidge()
-        # A ridge that is small beside what one user shows.
-        prior = 1e-3 / (self.public.radius * self.public.scale) ** 2
-        return NoiseRidge(ridge=prior, scale=options.constants.ridge)
+    def regularised(self, gram: Floats, noise: float, rows: int) -> Floats:
+        """max(G, 0) + (prior + ridge s sqrt(k)) I, with s the noise of G, of which there are rows.
 
-    def width_rule(self, rows: int) -> WidthRule:
-        """How widths are made of sums in so many rows."""
-        options, samples = self.options, self.users * self.spec.horizon // rows
-        scale, theory = options.scale * options.constants.bonus, options.bonus == "theory"
-        return WidthRule(scale, theory, options.failure, samples, self.schedule.releases)
+        The prior is small beside what one user shows.
+        """
+        k = len(gram)
+        prior = 1e-3 / (self.public.radius * self.public.scale) ** 2
+        level = prior + self.options.constants.ridge * noise * math.sqrt(k)
+        return positive_part(gram) + level * np.eye(k)
+
+    @property
+    def width_scale(self) -> float:
+        """What multiplies the standard deviations of a regression."""
+        return self.options.scale * self.options.constants.bonus
 
     # Choices made before the first user comes.
 
     def _check(self) -> None:
-        options, privacy = self.options, self.privacy
-        if self.masked and options.regulariser is not None:
-            raise InvalidArgument("counts have no use for a regulariser: leave one of them out")
-        if not self.masked and privacy.needs_l1:
+        if not self.masked and self.privacy.needs_l1:
             raise InvalidArgument(
                 f"statistic={self.statistic_kind!r} needs Gaussian noise: delta > 0, and the "
                 "Gaussian mechanism under LocalDP"
             )
-        if options.printed:
-            self._check_printed()
-
-    def _choose_counter(self) -> str:
-        return "binary tree" if self.options.printed else "blocks"
-
-    @property
-    def gate_privacy(self) -> Privacy:
-        """The caller's, or what adds exactly the paper's noise."""
-        if not self.options.printed:
-            return self.privacy
-        statistic = self.way.statistic(one_by_one=False)
-        return printed_privacy(self.privacy, self.users, self.spec.horizon, statistic)
-
-    @property
-    def resumable(self) -> bool:
-        """Runs as printed are for comparisons only."""
-        return not self.options.printed
 
     def _pace(self) -> Pace:
-        if self.options.printed:
-            return EVERY
         growth = self.options.growth or self.options.constants.growth
         return Pace(first=self._smallest_block, growth=growth)
 
@@ -283,45 +242,17 @@ def choose_kind(
     options: MixtureOptions, privacy: Privacy, public: PublicFeatures, deterministic: bool
 ) -> tuple[str, str]:
     """What is asked, and why."""
-    asked, theory = options.statistic, options.bonus == "theory"
+    asked = options.statistic
     if asked == "counts" and not deterministic:
         raise InvalidArgument("statistic='counts' needs a deterministic policy: see LinOptVI")
-    if asked == "counts" and theory:
-        raise InvalidArgument("bonus='theory' is derived for statistic 'model' and 'values'")
-    if options.printed:
-        if asked not in ("auto", "values"):
-            raise InvalidArgument("as printed, regressions are value-targeted: 'values'")
-        return "values", "as printed"
     if asked != "auto":
         return asked, "as asked"
-    if privacy.needs_l1 and deterministic and not theory:
+    if privacy.needs_l1 and deterministic:
         return "counts", "of these only counts have a sensitivity in the 1-norm"
-    if options.regulariser is not None:
-        return "model", "a regulariser was given, which counts have no use for"
     informs = public.informs.sum(axis=-1)
     sparse = float(informs[informs > 0].mean()) <= _SPARSE if informs.any() else True
     many = public.free > 2 * public.features.shape[0]
-    if privacy.joint and deterministic and not theory and (sparse or many):
+    if privacy.joint and deterministic and (sparse or many):
         reason = "few next states inform on the weights" if sparse else "there are many weights"
         return "counts", f"{reason}, and a policy reaches one action in each state"
     return "model", "every transition informs on all weights, for every value function"
-
-
-def printed_privacy(privacy: Privacy, users: int, horizon: int, statistic: Statistic) -> Privacy:
-    """What is proven for the paper's noise, as a model that adds exactly that.
-
-    Each node of a binary tree over K episodes has noise H D sqrt(32 m ln(4 H / delta)) /
-    epsilon, m = ceil(log2 K), on sums of sensitivity D as the paper counts it. In units of
-    D = 1 that is a noise multiplier t; all steps and sums together have the sensitivity of
-    :class:`~tacit.mixture.value_sums.ValueSums`, and a user is in floor(log2 K) + 1 nodes.
-    """
-    if not privacy.joint or privacy.pure or privacy.episodes_per_user > 1:
-        raise InvalidArgument("as printed, the model is joint DP with delta > 0, one episode")
-    if users < 2:
-        raise InvalidArgument("as printed, the noise grows with log K: give users >= 2")
-    levels, rounds = users.bit_length(), math.ceil(math.log2(users))
-    multiplier = (
-        horizon / privacy.epsilon * math.sqrt(32.0 * rounds * math.log(4 * horizon / privacy.delta))
-    )
-    mu = statistic.l2(privacy.relation) * math.sqrt(levels) / multiplier
-    return JointDP(epsilon_from_mu(mu, privacy.delta), privacy.delta, relation=privacy.relation)

@@ -85,13 +85,8 @@ class PublicFeatures:
         return base.reshape(-1, S, A), inputs.reshape(-1, S, A, k)
 
 
-def input_scale(x: Floats, half: float, reach: float) -> float:
-    """What value-targeted inputs x V are divided by: the largest length there is.
-
-    In theory (``reach`` > 0) the largest there could be: then targets' noise has one scale.
-    """
-    if reach > 0.0:
-        return half * reach
+def input_scale(x: Floats) -> float:
+    """What value-targeted inputs x V are divided by: the largest length there is."""
     return max(float(np.sqrt((x**2).sum(axis=-1).max())), 1e-9)
 
 
@@ -111,16 +106,6 @@ class Rows(NamedTuple):
         """Summed over rows."""
         sums = (part.sum(axis=0, keepdims=True) for part in self[:2])
         return Rows(*sums, *(np.sqrt((noise**2).sum(keepdims=True)) for noise in self[2:]))
-
-
-class WidthRule(NamedTuple):
-    """How widths are made."""
-
-    scale: float  # multiplies practical widths
-    theory: bool  # whether widths are those of the theory; then
-    failure: float  # the probability that any of them is too small
-    samples: int  # at most so many steps are in a row of sums
-    releases: int  # there are so many releases
 
 
 class RewardEstimate(Protocol):

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import numpy as np
+
+from tacit.core.algorithm import Floats
 from tacit.mixture.base import MixtureOptions
 from tacit.mixture.linopt_vi import LinOptVI
-from tacit.mixture.regularisers import NoiseShift, Regulariser
+from tacit.numerics.ridge import operator_bound, positive_part
 from tacit.privacy.errors import InvalidArgument
 
-_SHIFT = NoiseShift()
+# With which probability a shift may be too small.
+_FAILURE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +22,6 @@ class LDPUCRLVTROptions(MixtureOptions):
     """Options of :class:`LDPUCRLVTR`: those of all mixture algorithms, but for the paper's own."""
 
     statistic: Literal["auto", "model", "values", "counts"] = "values"
-    regulariser: Regulariser | None = _SHIFT
 
 
 class LDPUCRLVTR(LinOptVI):
@@ -41,8 +44,6 @@ class LDPUCRLVTR(LinOptVI):
     Options = LDPUCRLVTROptions
     refuses: ClassVar = {
         "statistic": "it has a statistic of its own",
-        "regulariser": "it has a regulariser of its own",
-        "calibration": "it is reconstructed from a description that prints no noise",
         "ledger": "only JointDP has secrets",
         "autosave": "only JointDP has secrets",
     }
@@ -54,3 +55,11 @@ class LDPUCRLVTR(LinOptVI):
                 f"command line, not {type(self.privacy).__name__}"
             )
         super()._check()
+
+    def regularised(self, gram: Floats, noise: float, rows: int) -> Floats:
+        """G + N + 2 l I with |N| <= l, all Gram matrices and releases together."""
+        share = _FAILURE / (16.0 * rows * self.schedule.releases)
+        level = max(1.0, operator_bound(noise, len(gram), share))
+        # In the improbable case that noise is larger, still something that can be inverted.
+        shift = level * np.eye(len(gram))
+        return positive_part(gram + shift) + shift

@@ -12,6 +12,7 @@ they are unknown), and w are the unknown coordinates.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -26,10 +27,11 @@ from tacit.mixture.estimate import (
     PublicFeatures,
     RewardEstimate,
     Rows,
-    WidthRule,
     input_scale,
 )
-from tacit.mixture.regularisers import Regulariser
+
+Regularised = Callable[[Floats, float, int], Floats]
+"""Lambda, of a noisy Gram matrix, its noise, and how many rows of sums there are."""
 
 # <v, e - p> has at most |v|^2 times this variance, twice that of a reward.
 _MODEL_VARIANCE = 0.5
@@ -40,9 +42,8 @@ class LinOptVI(MixtureAlgorithm):
 
     Idea: transitions are known features times unknown weights, so a regression on the sums of all
     users estimates the weights. Add a bonus for what is uncertain, by sampling or by privacy
-    noise, and follow the best policy. The regression is written over a changing
-    :class:`~tacit.mixture.regularisers.Regulariser`: a fixed one gives UCRL-VTR, noise and a shift
-    give the private algorithm, and users can bring their own.
+    noise, and follow the best policy. For the paper's framework, regularisers of one's own
+    included, see :mod:`tacit.papers.zhou_mixture_2022`.
 
     Private statistics: by ``statistic``, :class:`~tacit.mixture.model_sums.ModelSums`,
     :class:`~tacit.mixture.value_sums.ValueSums` or :class:`~tacit.mixture.path_counts.PathCounts`.
@@ -52,7 +53,7 @@ class LinOptVI(MixtureAlgorithm):
     Deviations from the paper: a user's sums are released once with the whole budget and policies
     are replanned at the releases of a schedule; sums are made with the value function of the
     user's own block; noise is calibrated jointly over all steps and sums; public knowledge of the
-    weights (that they add up to 1, say) is used; unless ``bonus="theory"`` constants are practical.
+    weights (that they add up to 1, say) is used; constants are practical.
 
     Cost: one release and H products of the features with a value function per block, whatever its
     number of users.
@@ -75,16 +76,15 @@ class LinOptVI(MixtureAlgorithm):
         """What is known now, by the way that was asked: the regression, or a model of counts."""
         return self.way.model()
 
-    def regression(self, targeted: bool = False, reach: float = 1.0) -> RegressionModel:
+    def regression(self, targeted: bool = False) -> RegressionModel:
         """The regression of transitions, and of rewards if they are unknown."""
-        rows, regulariser = self.rows("gram", "cross"), self.chosen_regulariser
+        rows = self.rows("gram", "cross")
         if self.stationary and len(rows.cross) > 1:
             # No transition of the last step was counted: its row is noise.
             rows = rows.first(self.spec.horizon - 1)
         rows = rows.pooled() if self.stationary else rows
-        rule = self.width_rule(1 if self.stationary else self.spec.horizon)
-        rewards = self.reward_estimate()
-        return RegressionModel(self.public, rows, rewards, regulariser, rule, targeted, reach)
+        how = self.regularised, self.width_scale
+        return RegressionModel(self.public, rows, self.reward_estimate(), *how, targeted)
 
     def reward_estimate(self) -> RewardEstimate:
         """Rewards as they are known, or regressed on their features."""
@@ -93,9 +93,8 @@ class LinOptVI(MixtureAlgorithm):
             assert self.spec.known_rewards is not None  # noqa: S101
             return KnownMeanRewards(self.spec.known_rewards)
         rows, pooled = self.rows("reward_gram", "rewards"), self.spec.stationary_rewards
-        rule = self.width_rule(1 if pooled else self.spec.horizon)
         rows = rows.pooled() if pooled else rows
-        return RegressedRewards(features, rows, self.chosen_regulariser, rule)
+        return RegressedRewards(features, rows, self.regularised, self.width_scale)
 
     # How it is optimistic, and how it plans.
 
@@ -134,64 +133,36 @@ class LinOptVI(MixtureAlgorithm):
 
 
 class Regression:
-    """One regression over a regulariser: weights, and widths of linear predictions.
+    """One regularised regression: weights, and widths of linear predictions.
 
-    Lambda = G + Z and u = g + z, true sums with the noise and the shift of their regulariser, give
-    w_hat = Lambda^-1 u (equations 1 and 2).
+    Lambda = G + Z and u = g + z, true sums with noise and a ridge, give w_hat = Lambda^-1 u
+    (equations 1 and 2).
 
-    Theory (Lemma 3.1). With noise of the targets that is sigma-sub-Gaussian in every direction of
-    the inputs (E exp(l' x n) <= exp(sigma^2 l' x x' l / 2)), the true weights w with |w| <= W
-    satisfy |w_hat - w|_Lambda <= beta = sigma sqrt(2 ln(1/p) + k ln(1 + n / (k smallest)))
-    + W sqrt(largest) + shift: the self-normalised bound in the norm of (G + smallest I)^-1, which
-    is at least that of Lambda^-1, and Lambda w_hat - Lambda w = sum x n + z - Z w.
-
-    Made of a ``row`` of noisy sums, with ``variance`` sigma^2 and ``bound`` W.
-
-    Attributes:
-        regularised: Lambda, and what is known of Z and z.
-        weights: w_hat, (k,).
-        beta: the radius of the theory's confidence set.
+    Made of a ``row`` of noisy sums; true weights are at most ``bound`` long, or sqrt(k) times that.
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        row: int,
-        regulariser: Regulariser,
-        rule: WidthRule,
-        variance: float,
-        bound: float,
+        self, rows: Rows, row: int, regularised: Regularised, scale: float, bound: float
     ) -> None:
         self._noise = float(rows.gram_noise[row]), float(rows.cross_noise[row])
-        self._rule, self._bound = rule, bound
-        # Halves for transitions and rewards, and for sampling and noise.
-        p = rule.failure / (4.0 * len(rows.gram) * rule.releases)
-        self.regularised = regulariser(rows.gram[row], *self._noise, p / 2.0)
-        self.matrix = self.regularised.matrix
+        self._scale, self._bound = scale, bound
+        self.matrix = regularised(rows.gram[row], self._noise[0], len(rows.gram))
         self.inverse = np.linalg.inv(self.matrix)
         self.weights: Floats = self.inverse @ rows.cross[row]
-        k = len(self.weights)
-        spread = k * math.log1p(rule.samples / (k * self.regularised.smallest))
-        sampling = math.sqrt(variance * (2.0 * math.log(2.0 / p) + spread))
-        self.beta = sampling + bound * math.sqrt(self.regularised.largest) + self.regularised.shift
 
     def width(self, inputs: Floats, variance: float) -> Floats:
         """Widths of <inputs, w> for inputs (..., k) whose targets have this variance.
 
-        In theory beta |phi| in the norm of Lambda^-1 (lines 8 and 9); in practice a multiple of
-        the standard deviation that sampling and the noise of both sums have.
+        A multiple of the standard deviation that sampling and the noise of both sums have.
         """
         k = self.inverse.shape[0]
         flat = inputs.reshape(-1, k)
         turned = flat @ self.inverse
         leverage = np.maximum(np.einsum("nk,nk->n", turned, flat), 0.0)
-        if self._rule.theory:
-            widths = self.beta * np.sqrt(leverage)
-        else:
-            length = min(float(self.weights @ self.weights), k * self._bound**2)
-            noise = self._noise[1] ** 2 + self._noise[0] ** 2 * length
-            squares = variance * leverage + noise * np.einsum("nk,nk->n", turned, turned)
-            widths = self._rule.scale * np.sqrt(squares)
+        length = min(float(self.weights @ self.weights), k * self._bound**2)
+        noise = self._noise[1] ** 2 + self._noise[0] ** 2 * length
+        squares = variance * leverage + noise * np.einsum("nk,nk->n", turned, turned)
+        widths = self._scale * np.sqrt(squares)
         return np.asarray(widths.reshape(inputs.shape[:-1]), dtype=np.float64)
 
 
@@ -199,10 +170,10 @@ class RegressedRewards:
     """r = <varphi, w>: rewards regressed on their features (equation 2)."""
 
     def __init__(
-        self, features: Floats, rows: Rows, regulariser: Regulariser, rule: WidthRule
+        self, features: Floats, rows: Rows, regularised: Regularised, scale: float
     ) -> None:
         self._features = features
-        how = regulariser, rule, REWARD_VARIANCE, math.sqrt(features.shape[2])
+        how = regularised, scale, math.sqrt(features.shape[2])
         self.fits = [Regression(rows, row, *how) for row in range(len(rows.gram))]
 
     def at(self, step: int) -> tuple[Floats, Floats]:
@@ -215,8 +186,7 @@ class RegressionModel:
     """P V = p0 V + phi' w: next states, or their values, regressed on features (equation 1).
 
     Weights are coordinates times the features' scale in the value-free regression, and coordinates
-    in the value-targeted one (``targeted``), whose inputs x V come divided by a scale of their own;
-    ``reach`` is, in theory, the largest |x V| for |V| <= 1.
+    in the value-targeted one (``targeted``), whose inputs x V come divided by a scale of their own.
     """
 
     def __init__(
@@ -224,19 +194,16 @@ class RegressionModel:
         public: PublicFeatures,
         rows: Rows,
         rewards: RewardEstimate,
-        regulariser: Regulariser,
-        rule: WidthRule,
+        regularised: Regularised,
+        scale: float,
         targeted: bool,
-        reach: float = 1.0,
     ) -> None:
-        self._public, self._targeted, self._reach = public, targeted, reach
-        self._rewards = rewards
+        self._public, self._targeted, self._rewards = public, targeted, rewards
         self._estimated: dict[int, Floats] = {}
         bound = public.radius if targeted else public.radius * public.scale
-        # In units of the inputs' squared length.
-        variance = 1.0 / max(reach, 1e-9) ** 2 if targeted else _MODEL_VARIANCE
-        how = regulariser, rule, variance, bound
-        self.fits = [Regression(rows, row, *how) for row in range(len(rows.gram))]
+        self.fits = [
+            Regression(rows, row, regularised, scale, bound) for row in range(len(rows.gram))
+        ]
 
     def rewards(self, step: int) -> tuple[Floats, Floats]:
         """Means and widths at a step."""
@@ -264,7 +231,7 @@ class RegressionModel:
             elif self._targeted:
                 # Inputs and targets were divided by the same scale, so weights are coordinates.
                 x = inputs[j] * public.scale
-                size = input_scale(x, half, self._reach)
+                size = input_scale(x)
                 mean = base[j] + x @ fit.weights
                 width = size * fit.width(x / size, (0.5 * half / size) ** 2)
             else:

@@ -64,51 +64,30 @@ class ModelWay:
 
 
 class ValueWay:
-    """``"values"``: :class:`~tacit.mixture.value_sums.ValueSums`, of the values asked about.
-
-    ``reach`` is the largest |x V| for |V| <= 1, for the theory; 0 in practice.
-    """
+    """``"values"``: :class:`~tacit.mixture.value_sums.ValueSums`, of the values asked about."""
 
     form: Literal["counts"] = "counts"
 
     def __init__(self, algorithm: LinOptVI) -> None:
         self._algorithm = algorithm
-        self.reach = 0.0
-        if algorithm.papers:
-            sums = np.abs(algorithm.public.features).sum(axis=-1) * algorithm.public.scale
-            self.reach = float(np.sqrt((sums**2).sum(axis=-1).max()))
 
     def statistic(self, one_by_one: bool) -> ValueSums:
         """Inputs and targets; the targets come divided by public scales."""
-        algorithm, public = self._algorithm, self._algorithm.public
-        values, printed = algorithm.values_asked, algorithm.options.printed
+        public, values = self._algorithm.public, self._algorithm.values_asked
         middles = (values.max(axis=1) + values.min(axis=1)) / 2.0
         centred = values - middles[:, np.newaxis]
-        halves = np.maximum(np.abs(centred).max(axis=1), 1e-9)
         base, inputs = public.apply(centred)
         inputs *= public.scale
-        scales = np.array(
-            [input_scale(x, half, self.reach) for x, half in zip(inputs, halves, strict=True)]
-        )
-        if printed:
-            # One scale for all blocks, whose sums go through one counter.
-            scales[:] = public.horizon * self.reach
+        scales = np.array([input_scale(x) for x in inputs])
         # The largest target there can be, in units of the inputs' scale.
         possible = np.where(public.support, 1.0, 0.0)
         farthest = np.abs(centred[:, np.newaxis, np.newaxis] - base[..., np.newaxis]) * possible
         reaches: Floats = np.maximum(farthest.reshape(len(values), -1).max(axis=1) / scales, 1e-9)
-        if printed:
-            reaches[:] = 1.0 / self.reach
-        elif algorithm.papers:
-            # One scale for all: noise whose size depends on earlier noise is not normal.
-            reaches[:] = (1.0 + np.abs(public.mean).sum(axis=-1).max()) / max(self.reach, 1e-9)
         self._target_scales = reaches
         inputs = inputs / scales[:, np.newaxis, np.newaxis, np.newaxis]
         both = (scales * reaches)[:, np.newaxis]
         tables = inputs, base / both[..., np.newaxis], centred / both, public.support
-        # One counter over all blocks needs one sensitivity, whatever the values.
-        own = not algorithm.papers
-        return ValueSums(*tables, public.horizon, public.reward_features, own_values=own)
+        return ValueSums(*tables, public.horizon, public.reward_features, own_values=True)
 
     def sums(self, release: Release, statistic: ValueSums) -> Sums:
         """Targets in their own units again."""
@@ -119,4 +98,4 @@ class ValueWay:
 
     def model(self) -> MixtureModel:
         """The value-targeted regression."""
-        return self._algorithm.regression(targeted=True, reach=self.reach)
+        return self._algorithm.regression(targeted=True)

@@ -64,8 +64,7 @@ class ValueSums(RegressionSums):
     gram: float = 1.0
     reward: float = 1.0
     # whether the sensitivity is for the V at hand, or for any. Noise then depends on V, and through
-    # it on earlier releases: nothing for one counter over many V, nor for theory that needs noise
-    # to be normal over all blocks
+    # it on earlier releases: nothing for one counter over many V
     own_values: bool = False
 
     def __post_init__(self) -> None:

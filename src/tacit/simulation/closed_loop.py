@@ -85,8 +85,8 @@ def values_of(model: FiniteModel, policies: NDArray[Any]) -> Floats:
 def play(agent: AnyAgent, world: World, rng: np.random.Generator) -> Iterator[ServedUsers] | None:
     """Serves all users that are left, part by part; ``None`` where only single steps will do.
 
-    It will not do unless the agent is :class:`UCBVI` itself, not private, with the practical bonus
-    and a release after every user, and the users are those of a :class:`FiniteModel`, perhaps with
+    It will not do unless the agent is :class:`UCBVI` itself, not private, with a release
+    after every user, and the users are those of a :class:`FiniteModel`, perhaps with
     other labels of actions. The agent is up to date with every part that was yielded. The
     randomness is the users'; that of ties is the agent's.
     """
@@ -99,8 +99,6 @@ def play(agent: AnyAgent, world: World, rng: np.random.Generator) -> Iterator[Se
         labels, world = np.array(world.permutation), world.world
     if (
         algorithm.privacy.private
-        or algorithm.options.bonus != "practical"
-        or algorithm.options.calibration != "tight"
         or algorithm.schedule.blocks != every_episode(algorithm.users)
         or agent._session.with_ids
         or not isinstance(world, TabularWorld)

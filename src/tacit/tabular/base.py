@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from tacit.core.algorithm import EVERY, Floats, Pace
+from tacit.core.algorithm import Floats, Pace
 from tacit.core.asks import Arrays, State
-from tacit.core.options import TheoryOptions
+from tacit.core.options import OptimismOptions
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.evidence import Evidence
@@ -21,8 +21,6 @@ from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.curators.gate import Release
-from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import JointDP, LocalDP, Privacy
 from tacit.privacy.sizing import users_above_noise
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ class TabularConstants:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TabularOptions(TheoryOptions):
+class TabularOptions(OptimismOptions):
     """Options of tabular algorithms.
 
     Attributes:
@@ -132,18 +130,10 @@ class TabularAlgorithm(FiniteAlgorithm):
     @property
     def masked(self) -> bool:
         """Whether only what the block's policy can reach is counted."""
-        return self.counter == "blocks" and self.policy.actions is not None and not self.papers
-
-    @property
-    def papers(self) -> bool:
-        """Whether the counts are those of the papers: per step, all three, nothing masked."""
-        return self.options.bonus == "theory" or self.options.calibration == "as_printed"
+        return self.counter == "blocks" and self.policy.actions is not None
 
     def statistic(self, cap: int | None = None) -> VisitCounts:
         """What is asked of the current block."""
-        if self.papers:
-            sizes = (self.spec.states, self.spec.actions, self.spec.horizon)
-            return VisitCounts(*sizes, visits=True)
         weight = math.sqrt(self.options.constants.reward_weight)
         return VisitCounts(
             self.spec.states,
@@ -171,40 +161,15 @@ class TabularAlgorithm(FiniteAlgorithm):
 
     # Choices made before the first user comes.
 
-    def _check(self) -> None:
-        if self.papers and self.stationary:
-            raise InvalidArgument(
-                "the papers count every step of its own: give stationary=False with "
-                "bonus='theory' or calibration='as_printed'"
-            )
-        if self.options.calibration == "as_printed":
-            self._check_printed()
-
     def _choose_counter(self) -> str:
         counter, joint = self.options.counter, self.privacy.joint
-        if self.options.calibration == "as_printed":
-            if counter not in ("auto", "binary tree"):
-                raise InvalidArgument("as printed, the counter is the binary tree")
-            return "binary tree" if joint else "blocks"
-        if joint and self.options.bonus == "theory":
-            # Its widths are for running sums.
-            return "auto"
         if joint and counter == "auto" and not self.deterministic:
             # Blocks that no policy masks forget: later ones add noise to what they do not visit.
             return "auto"
         # Reports and exact sums add up as they are: without JointDP a counter gains nothing.
         return "blocks" if counter == "auto" or not joint else counter
 
-    @property
-    def gate_privacy(self) -> Privacy:
-        """The caller's, or what adds exactly the papers' noise."""
-        if self.options.calibration == "tight":
-            return self.privacy
-        return printed_privacy(self.privacy, self.users)
-
     def _pace(self) -> Pace:
-        if self.options.calibration == "as_printed":
-            return EVERY
         # What one block shows decides where the next one looks, so more cells need more blocks.
         cells, constants = self.spec.states * self.spec.actions, self.options.constants
         growth = min(constants.growth, max(1.02, 1.0 + constants.blocks_per_cell / cells))
@@ -234,24 +199,3 @@ class TabularAlgorithm(FiniteAlgorithm):
         """See :meth:`state`."""
         self.evidence.restore(meta, arrays)
         self._expected = arrays.get("expected")
-
-
-def printed_privacy(privacy: Privacy, users: int) -> Privacy:
-    """What the papers' calibration really guarantees, as a model that adds exactly their noise.
-
-    With the inverted scale put right, the joint mechanism draws Laplace noise of scale
-    b = 3 H log2(K) / epsilon per node of a binary tree over K episodes. A user is in
-    m = floor(log2 K) + 1 nodes and all three counts of an episode change by 6 H under replace-one,
-    so the proven cost is 6 H m / b = epsilon * 2 m / log2(K): about twice the claim. The local
-    mechanism's Laplace noise of scale 3 H / epsilon costs 2 epsilon. A budget with delta is read as
-    the paper reads it, by its epsilon.
-    """
-    if not privacy.private:
-        return privacy
-    if privacy.episodes_per_user > 1:
-        raise InvalidArgument("as printed, a user has one episode")
-    if privacy.local:
-        return LocalDP(2.0 * privacy.epsilon, 0.0, mechanism="laplace")
-    if users < 2:
-        raise InvalidArgument("as printed, the noise grows with log K: give users >= 2")
-    return JointDP(privacy.epsilon * 2.0 * users.bit_length() / math.log2(users), 0.0)

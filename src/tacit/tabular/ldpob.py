@@ -11,12 +11,11 @@ from scipy.special import ndtri
 
 from tacit.core.algorithm import Floats
 from tacit.finite.policy import Policy
-from tacit.finite.visits import VisitCounts
 from tacit.privacy.curators.local import flip_probability, noise_scale
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.three_counts import ThreeCounts
 
-# Denominators are raised by this multiple of their noise's bound; the theory asks for more than 1.
+# Denominators are raised by this multiple of their noise's bound; the proof asks for more than 1.
 _ALPHA = 2.0
 
 
@@ -49,8 +48,8 @@ class LDPOB(ThreeCounts):
     scale are as remembered; 2 and 14 and the argument of the logarithm could not be checked against
     the paper, and are valid as they stand (Hoeffding, and Weissman's bound for the 1-norm). The
     noise bounds c are for the noise that is really drawn: normal quantiles, or Bernstein's
-    inequality for Laplace noise and bits. Gaussian noise is exact for its budget. There is nothing
-    to print as it was printed: with delta = 0 the noise is the paper's own. Policies are
+    inequality for Laplace noise and bits. Gaussian noise is exact for its budget; with
+    delta = 0 the noise is the paper's own. Policies are
     republished at geometric times, not after every episode. ``stationary=False`` counts each step
     on its own, which is the variant that bounds for changing transitions speak of. The greedy
     policy is ours.
@@ -69,7 +68,6 @@ class LDPOB(ThreeCounts):
     after = "Garcelon et al."
     refuses: ClassVar = {
         **ThreeCounts.refuses,
-        "calibration": "with delta = 0 its noise is the paper's own",
         "ledger": "only JointDP has secrets",
         "autosave": "only JointDP has secrets",
     }
@@ -85,17 +83,6 @@ class LDPOB(ThreeCounts):
                 "randomised response is for counts of single steps: give stationary=False, or "
                 "another mechanism"
             )
-
-    # All three counts of all cells and steps, perhaps pooled, which the papers of UCBVI do not do:
-    # nothing is masked or capped.
-    papers = False
-    masked = False
-    cap = None
-
-    def statistic(self, cap: int | None = None) -> VisitCounts:
-        """See the class."""
-        sizes = (self.spec.states, self.spec.actions, self.spec.horizon)
-        return VisitCounts(*sizes, pooled=self.stationary, visits=True)
 
     def plan(self) -> tuple[Policy, Policy]:
         """Backward induction with both bonuses."""

@@ -36,9 +36,7 @@ class PSRL(TabularAlgorithm):
     """
 
     name = "psrl"
-    refuses: ClassVar = dict.fromkeys(
-        ("bonus", "scale", "failure", "calibration"), "it draws a world in place of a bonus"
-    )
+    refuses: ClassVar = dict.fromkeys(("scale",), "it draws a world in place of a bonus")
 
     # What is asked: the counts of each block, once, with its whole budget.
 

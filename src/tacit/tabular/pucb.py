@@ -47,13 +47,10 @@ class PUCB(ThreeCounts):
     form of conf, its 2 E threshold, and three counters of epsilon / (3 H) each are as remembered;
     the constants 3 and 2 in conf and the arguments of the logarithms could not be checked against
     the paper. L is a union bound over cells and counts. E is the quantile of the noise that is
-    really drawn (:meth:`~tacit.tabular.ucbvi.UCBVI.count_width`), where the paper has a bound in
-    log(T)^(5/2). Values are cut at the steps left, the paper cuts at H. With
-    ``calibration="tight"`` the noise is exact for the budget, Gaussian where delta > 0, through the
-    best counter, and policies are republished at geometric times. ``"as_printed"`` has Laplace
-    noise of scale 3 H log2(K) / epsilon in a binary tree and a new policy after every episode;
-    since a user moves the three counts by 6 H and not 3 H, it is proven for about twice the
-    epsilon, and says so. The greedy policy is ours.
+    really drawn (:meth:`~tacit.tabular.three_counts.ThreeCounts.count_width`), where the paper has
+    a bound in log(T)^(5/2). Values are cut at the steps left, the paper cuts at H. The noise is
+    exact for the budget, Gaussian where delta > 0, through the best counter, and policies are
+    republished at geometric times. The greedy policy is ours.
 
     Cost: O(H S^2 A) per release, and memory for H S^2 A counts.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from tacit.finite.mirror import MirrorAlgorithm, MirrorOptions
@@ -37,8 +36,3 @@ class UCBPO(MirrorAlgorithm, UCBVI):
         # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
         _, greedy = super().plan()
         return self.improved(self._world), greedy
-
-    def _next_term(self) -> float:
-        """The policy is not greedy in its own values: a bound over all values costs sqrt(S)."""
-        sizes = self.spec.states * self.spec.actions * self.users * self.spec.horizon
-        return math.sqrt(4.0 * self.spec.states * math.log(6 * sizes / self.options.failure))
