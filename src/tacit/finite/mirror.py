@@ -93,9 +93,14 @@ class MirrorAlgorithm(FiniteAlgorithm):
     def _first_policies(self) -> tuple[AnyPolicy, Policy]:
         A = self.spec.actions
         self.table = np.full((self.spec.horizon, self.spec.states, A), 1.0 / A)
-        if self.privacy.private:
+        if self.draws:
             return super()._first_policies()
         return self.stochastic_policy, self.stochastic_policy
+
+    @property
+    def draws(self) -> bool:
+        """Whether a draw serves: with privacy, and wherever counts are along the policy."""
+        return bool(self.privacy.private or getattr(self, "statistic_kind", None) == "counts")
 
     @property
     def stochastic_policy(self) -> Policy:
@@ -114,7 +119,6 @@ class MirrorAlgorithm(FiniteAlgorithm):
         table = np.maximum(self.table, _FLOOR)
         self.table = table / table.sum(axis=-1, keepdims=True)
         rows = np.minimum(np.arange(H), len(world.rewards) - 1)
-        self.q_values = np.empty(table.shape)
         self.steps_taken = mirror_steps(
             np.ascontiguousarray(world.transitions),
             world.rewards[rows] + world.bonus,
@@ -123,9 +127,9 @@ class MirrorAlgorithm(FiniteAlgorithm):
             options.eta,
             options.steps,
             self.table,
-            self.q_values,
+            np.empty(table.shape),
         )
-        if not self.privacy.private:
+        if not self.draws:
             return self.stochastic_policy
         reached, drawn = self.table.cumsum(axis=-1), self.rng.random((H, S, 1))
         actions = (drawn >= reached[..., :-1]).sum(axis=-1)
@@ -140,11 +144,11 @@ class MirrorAlgorithm(FiniteAlgorithm):
 
     def state(self) -> State:
         """What the family has, and the stochastic policy."""
-        meta, arrays = super().state()
+        meta, arrays = super().state()  # type: ignore[safe-super]  # the family's
         return meta, arrays | {"mirror": np.array(self.table)}
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
         arrays = dict(arrays)
         self.table = np.array(arrays.pop("mirror"))
-        super().restore(meta, arrays)
+        super().restore(meta, arrays)  # type: ignore[safe-super]

@@ -1,7 +1,8 @@
 """LinOptPO: optimistic policy optimisation for linear mixtures (Private-LinOpt-PO of Zhou).
 
 The paper's Algorithm 2: the policy is evaluated optimistically (lines 4 to 12, as in
-:mod:`tacit.mixture.linopt_vi`), then improved by a mirror step (its last line).
+:mod:`tacit.mixture.linopt_vi`), then improved by a mirror step (its last line); here again and
+again, in one world per release.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ class LinOptPOOptions(MirrorOptions, MixtureOptions):
 class LinOptPO(MirrorAlgorithm, LinOptVI):
     """Optimistic policy optimisation on a regularised regression: mirror steps to better actions.
 
-    Idea: evaluate the current stochastic policy with the optimistic model of
+    Idea: evaluate the current stochastic policy in the optimistic world of
     :class:`~tacit.mixture.linopt_vi.LinOptVI`, then multiply each action's probability by
-    exp(eta Q). The paper makes one such step per episode; here a release is followed by ``steps``
-    of them, which is post-processing and costs nothing.
+    exp(eta Q), until the policy is worth what the best one is there, but for a share of the
+    release's statistical width. The paper makes one step per episode; steps after a release are
+    post-processing and cost nothing.
 
-    Private statistics: ``"model"`` or ``"values"``; a stochastic policy cannot mask counts.
+    Private statistics: those of LinOptVI; counts are along a draw of the policy that serves the
+    block, see :class:`~tacit.finite.mirror.MirrorAlgorithm`.
 
     Guarantee: that of its curator; see ``guarantee``.
     """
@@ -43,7 +46,7 @@ class LinOptPO(MirrorAlgorithm, LinOptVI):
     def plan(self) -> tuple[Policy, Policy]:
         """Mirror steps in the optimistic world; the greedy policy is that of LinOptVI."""
         model = self.model()
-        best, greedy = self.optimistic_values(model, None)
+        best, greedy = self.optimistic_values(model)
         return self.improved(self._world(model, best)), self.best(greedy)
 
     def _world(self, model: MixtureModel, best: Floats) -> Optimistic:

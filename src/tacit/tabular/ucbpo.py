@@ -19,10 +19,12 @@ class UCBPO(MirrorAlgorithm, UCBVI):
     """Optimistic policy optimisation: mirror steps towards better actions.
 
     Idea: evaluate the current stochastic policy in the optimistic world of :class:`UCBVI`, then
-    multiply each action's probability by exp(eta Q). The paper makes one such step per episode;
-    here a release is followed by ``steps`` of them, which is post-processing and costs nothing.
+    multiply each action's probability by exp(eta Q), until the policy is worth what the best one
+    is in that world, but for a share of the release's statistical width. The paper makes one step
+    per episode; steps after a release are post-processing and cost nothing.
 
-    Private statistics: those of UCBVI. The policy is stochastic, so counts cannot be masked by it.
+    Private statistics: those of UCBVI, along a draw of the policy that serves the block; see
+    :class:`~tacit.finite.mirror.MirrorAlgorithm`.
 
     Guarantee: that of its curator; see ``guarantee``.
     """
