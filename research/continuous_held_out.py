@@ -24,8 +24,8 @@ from research.jobs import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
 from research.tables import ColumnTable, columns_main
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import agent_entry
-from tacit.simulation.compare import median, privacy_dict
-from tacit.simulation.result import Result
+from tacit.simulation.compare import privacy_dict
+from tacit.simulation.result import Result, median
 from tacit.simulation.seeds import noise_seed
 
 Floats = NDArray[np.float64]
