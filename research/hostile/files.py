@@ -47,7 +47,7 @@ from tacit.audit.watched_gate import difference, snapshot
 from tacit.privacy.counters import Counter
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import TacitError
-from tacit.simulation.compare import load_results
+from tacit.simulation.tables import load_results
 from tacit.tabular.world import load_world
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.simulation.compare import load_results
+from tacit.simulation.tables import load_results
 from tests.cli.calls import BUDGET, call, content, one_line, run
 
 

@@ -35,7 +35,7 @@ MISTAKES = {
     "no value": (("--plot",), "--plot"),
     "too much": (("more",), "more"),
     "no folder for a plot": (("--plot", "no/such/x.png"), "there is no folder no/such"),
-    "another format": (("--plot", "x.pdf"), "--plot is 'x.pdf', but must end in .png"),
+    "another format": (("--plot", "x.gif"), "--plot is 'x.gif', but must end in .png, .pdf, .svg"),
     "no folder for a save": (("--save", "no/such/x"), "--save is 'no/such/x', but there is no fo"),
     "a folder as a save": (("--save", "."), "--save is '.', which is a folder"),
 }

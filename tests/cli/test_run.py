@@ -8,8 +8,9 @@ import pytest
 
 import tacit
 from tacit import Guarantee
-from tacit.simulation.compare import load_results, summary
+from tacit.simulation.compare import summary
 from tacit.simulation.result import Result, median
+from tacit.simulation.tables import load_results
 from tests.cli.calls import BUDGET, content, run, without_times
 
 

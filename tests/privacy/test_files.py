@@ -27,7 +27,7 @@ from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.files import parse_json, parse_toml, read_file, remove_orphans, temporary_name
 from tacit.privacy.storage import read_state, write_atomic, write_state
 from tacit.registry import build_world
-from tacit.simulation.compare import load_results
+from tacit.simulation.tables import load_results
 from tacit.tabular.world import load_world
 
 LOADERS: dict[str, Callable[[Path], Any]] = {

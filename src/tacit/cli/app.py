@@ -30,8 +30,10 @@ from tacit.cli import (
     ledger,
     names,
     plan,
+    plot,
     run,
     show,
+    sweep,
     version,
 )
 from tacit.cli.output import print_help_if_alone
@@ -143,6 +145,8 @@ def tacit(
 # In the order of the help.
 app.command("run", help=run.HELP)(run.run_command)
 app.command("compare", help=compare.HELP)(compare.compare_command)
+app.command("sweep", help=sweep.HELP)(sweep.sweep_command)
+app.command("plot", help=plot.HELP)(plot.plot_command)
 app.command("plan", help=plan.HELP)(plan.plan_command)
 app.command("bounds", help=bounds.HELP)(bounds.bounds_command)
 app.command("audit", help=audit.HELP)(audit.audit_command)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MODELS = ("joint", "local", "none")
 _SAMPLERS = ("exact", "floating-point")
 
+_PICTURES = (".png", ".pdf", ".svg")
+
 _NAMED = "NAME[:key=value,...]"
 
 
@@ -66,9 +68,12 @@ Seeds = Annotated[str, asked("N", "How many runs.")]
 Seed = Annotated[str, asked("N", "The first run's seed; then it counts.")]
 Workers = Annotated[str | None, asked("N", "Processes at a time. \\[default: one per processor]")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Plot = Annotated[str | None, asked("FILE.png", "Draw regret and values.")]
+Plot = Annotated[
+    str | None, asked("FILE", "Draw regret and values, as PNG, PDF or SVG by the name's end.")
+]
 Save = Annotated[
-    str | None, asked("FILE", "Write every release of every run, with the summary, as JSON.")
+    str | None,
+    asked("FILE", "Write every release of every run, as JSON, CSV or Parquet by the name's end."),
 ]
 
 
@@ -140,8 +145,8 @@ def check_writable(name: str, text: str | None, *, picture: bool = False) -> Non
     if text is None:
         return
     path = Path(text)
-    if picture and path.suffix.lower() != ".png":
-        raise InvalidArgument(f"{name} is {text!r}, but must end in .png")
+    if picture and path.suffix.lower() not in (endings := _PICTURES):
+        raise InvalidArgument(f"{name} is {text!r}, but must end in {', '.join(endings)}")
     if path.is_dir():
         raise InvalidArgument(f"{name} is {text!r}, which is a folder")
     if not path.parent.is_dir():

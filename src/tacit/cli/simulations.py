@@ -12,7 +12,6 @@ import typer
 
 from tacit.cli import options
 from tacit.cli.output import say
-from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.privacy.models import Privacy
@@ -33,14 +32,11 @@ def simulate(
     from tacit.core.texts import whole_number
     from tacit.registry import build_world
     from tacit.simulation.compare import Contender, compare
-    from tacit.simulation.plots import PALETTE
 
     declared, runs = whole_number("users", users), options.seeds_from(*seeds)
     processes = options.worker_count(workers)
     options.check_writable("--plot", plot, picture=True)
     options.check_writable("--save", save)
-    if plot is not None and len(lines) > (most := len(PALETTE)):
-        raise InvalidArgument(f"--plot shows at most {most} lines, but {len(lines)} are compared")
     entries = [Contender(*line) for line in lines]
     built = build_world(world)
     with interruptible():

@@ -5,7 +5,6 @@ A run of one agent is the comparison with one entry, and is summarised by the sa
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -17,18 +16,14 @@ from typing import Any
 from tacit.core.world import World
 from tacit.finite.world import FiniteWorld
 from tacit.privacy.arguments import instance_of, whole_number
-from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.privacy.files import MALFORMED, parse_json, read_file
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
-from tacit.privacy.storage import write_atomic
 from tacit.registry import AgentChoice, build_world
 from tacit.simulation.progress import Progress
 from tacit.simulation.result import WORLD_VALUES, Result, median, or_none
 from tacit.simulation.run import require, run
 from tacit.simulation.seeds import WorldMaker, run_seeds, seed_list
-
-_FORMAT = "tacit-runs"
-_VERSION = 1
+from tacit.simulation.tables import save_results
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ class Comparison:
         }
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws regret and values against users, with bands over the seeds, as a PNG."""
+        """Draws regret and values against users, with bands over the seeds."""
         from tacit.simulation.plots import plot_result, plot_results
 
         if len(self.entries) == 1 and len(self.results[0]) == 1:
@@ -96,39 +91,16 @@ class Comparison:
             plot_results(self.labelled(), path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the summary and every single result as JSON; :func:`load_results` reads it."""
-        runs = {
-            label: [result.to_dict() for result in results]
-            for label, results in self.labelled().items()
-        }
-        content = {"format": _FORMAT, "version": _VERSION, **self.to_dict(), "results": runs}
-        write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), 0o644)
+        """Writes every single result, by the name's end: CSV, Parquet, or JSON with the summary.
+
+        See :func:`tacit.simulation.tables.save_results`.
+        """
+        save_results(self.labelled(), path, self.to_dict())
 
 
 _MEDIANS = (
     *("users_to_90_median", "greedy_users_to_90_median", "score_median", "greedy_score_median"),
 )
-
-
-def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
-    """The results of each label in a file that :meth:`Comparison.save` wrote."""
-    data = read_file(path, "result")
-    try:
-        content = parse_json(data)
-    except ValueError as error:
-        raise InvalidArgument(f"{os.fspath(path)!r} is not JSON: {error}") from error
-    known = isinstance(content, dict) and content.get("format") == _FORMAT
-    if not known or content.get("version") != _VERSION:
-        raise InvalidArgument(
-            f"{os.fspath(path)!r} must be a file of runs, version {_VERSION}, and is not"
-        )
-    try:
-        return {
-            label: [Result.from_dict(result) for result in results]
-            for label, results in content["results"].items()
-        }
-    except (CorruptFile, *MALFORMED) as error:
-        raise CorruptFile(f"{os.fspath(path)!r}: not a file of runs ({error})") from error
 
 
 def compare(

@@ -8,7 +8,7 @@ slow to import, and figures are drawn without its global state or a display.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.sizes import Floats
+from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +46,16 @@ _STYLE: dict[Any, Any] = {
 }
 
 
+# What is left out so that equal pictures are equal files: names of software, and dates.
+_FORMATS: dict[str, dict[str, None]] = {
+    ".png": {"Software": None},
+    ".pdf": dict.fromkeys(("Creator", "Producer", "CreationDate")),
+    ".svg": {"Date": None},
+}
+PICTURES = tuple(_FORMATS)
+"""How the names of pictures end."""
+
+
 @dataclass(frozen=True)
 class Pen:
     """How one line is drawn."""
@@ -66,27 +77,50 @@ class EndLabel:
 
 @contextmanager
 def drawing(
-    path: Path,
+    path: Path | None,
     title: str,
     subtitle: str,
     *,
     panels: int = 2,
     size: tuple[float, float] = (11, 5.2),
     sharey: bool = True,
+    rows: int = 1,
+    style: str | None = None,
 ) -> Iterator[Sequence[Axes]]:
-    """Panels side by side under a title, to draw on; saved as a PNG at the end."""
+    """Panels side by side under a title, to draw on; saved at the end, unless there is no path.
+
+    The name's end says the format: PNG, PDF or SVG. Panels of several rows come row by row. A
+    style of Matplotlib's takes the place of ours.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=size, dpi=130, layout="constrained")
-        axes = figure.subplots(1, panels, sharey=sharey, squeeze=False)[0]
+    ending = ".png" if path is None else path.suffix.lower()
+    if ending not in _FORMATS:
+        raise InvalidArgument(f"{str(path)!r} must end in {', '.join(_FORMATS)}")
+    with _styled(style), mpl.rc_context({"svg.hashsalt": "tacit"}):
+        height = rows * size[1]
+        figure = Figure(figsize=(size[0], height), dpi=130, layout="constrained")
+        axes = figure.subplots(rows, panels, sharey=sharey, squeeze=False)
         # An empty line keeps the subtitle's place in the layout.
         figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
-        figure.text(0.012, 0.918, subtitle, ha="left", va="center", fontsize=10.5, color=INK)
-        yield axes
-        # Without the name and version of the software, equal pictures are equal files.
-        figure.savefig(path, format="png", metadata={"Software": None})
+        below = 1.0 - 0.082 * 5.2 / height if rows > 1 else 0.918
+        figure.text(0.012, below, subtitle, ha="left", va="center", fontsize=10.5)
+        yield list(axes.flat)
+        if path is not None:
+            figure.savefig(path, format=ending[1:], metadata=_FORMATS[ending])
+
+
+def _styled(style: str | None) -> AbstractContextManager[Any]:
+    import matplotlib as mpl
+
+    if style is None:
+        return mpl.rc_context(_STYLE)
+    from matplotlib import style as styles
+
+    if style not in (known := ["default", *styles.available]):
+        raise InvalidArgument(f"style is {style!r}, but must be one of {', '.join(known)}")
+    return styles.context(style)
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel], *, gap: float = 13.0) -> None:

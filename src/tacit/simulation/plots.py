@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,9 +23,11 @@ from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from tacit.simulation.result import Result
 
+T = TypeVar("T")
 
 PALETTE = (
     Pen("#0072B2", "o"),
@@ -50,11 +53,18 @@ class _Curves:
     greedy: Floats
 
 
-def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
-    """Draws one run as a PNG: regret on the left, values of its policies on the right."""
+def plot_result(
+    result: Result, path: str | os.PathLike[str] | None = None, style: str | None = None
+) -> Figure:
+    """Draws one run: regret on the left, values of its policies on the right.
+
+    It is written to ``path``, as PNG, PDF or SVG by the name's end, and returned, so that a
+    notebook shows it. A ``style`` of Matplotlib's takes the place of ours.
+    """
     curves = _curves([result], relative=False)
     title = f"{result.agent} on {_world_words(result.world)}: {_short(result.users)} users"
-    with drawing(Path(path), title, _promise([result]), sharey=False) as (left, right):
+    with drawing(_file(path), title, _promise([result]), sharey=False, style=style) as axes_pair:
+        left, right = axes_pair
         left.set(title="Regret", ylabel="regret of all users so far")
         right.set(title="Value of the released policies", ylabel="expected return of a user")
         for axes in (left, right):
@@ -72,49 +82,91 @@ def plot_result(result: Result, path: str | os.PathLike[str]) -> None:
             left.set_yticks([])
         label_ends(left, ends)
         label_ends(right, labels)
+    return _figure(left)
 
 
 def plot_results(
-    results: Mapping[str, Sequence[Result]], path: str | os.PathLike[str], title: str | None = None
-) -> None:
+    results: Mapping[str, Sequence[Result]],
+    path: str | os.PathLike[str] | None = None,
+    title: str | None = None,
+    *,
+    ax: Axes | None = None,
+    style: str | None = None,
+) -> Figure:
     """Compares agents, worlds or budgets: one curve with its band per label.
 
     Lines are medians over the runs of a label, bands reach from their first to their last decile.
     If the runs are not all in worlds of the same optimum, regret and values are relative to it.
-    The title is made from the results if not given.
+    The title is made from the results if not given. More than seven labels go to several rows.
+
+    On an ``ax`` of yours the values of the policies that serve users are drawn, and nothing else;
+    without it see :func:`plot_result` for ``path`` and ``style``.
     """
     runs = [run for several in results.values() for run in several]
     if not runs or not all(results.values()):
         raise InvalidArgument("results must have at least one run for each label")
-    if len(results) > len(PALETTE):
-        raise InvalidArgument(
-            f"results has {len(results)} labels, but a figure shows at most {len(PALETTE)}"
-        )
-    relative = len({(run.optimal_value, run.reference_value) for run in runs}) > 1
+    if ax is not None and (path is not None or style is not None):
+        raise InvalidArgument("path and style mean nothing on an ax of yours: its figure has them")
+    if ax is not None:
+        if len(results) > len(PALETTE):
+            raise InvalidArgument(f"an ax shows at most {len(PALETTE)} labels, got {len(results)}")
+        _compare_values(ax, results, runs)
+        return _figure(ax)
+    relative = _relative(runs)
     worlds = sorted({run.world for run in runs})
     shown = _world_words(worlds[0]) if len(worlds) == 1 else f"{len(worlds)} worlds"
     title, caption = title or shown, _caption(results)
-    with drawing(Path(path), title, caption, sharey=False) as (left, right):
-        left.set(
-            title="Regret, in optimal returns" if relative else "Regret",
-            ylabel="regret of all users so far",
-        )
-        right.set(
-            title="Value of the policy that serves users",
-            ylabel="share of the optimum" if relative else "expected return of a user",
-        )
-        for axes in (left, right):
-            _user_axis(axes, runs)
-        ends, labels = [], []
-        for (label, several), pen in zip(results.items(), PALETTE, strict=False):
-            curves = _curves(several, relative)
-            ends += _draw_regret(left, curves, label, pen)
-            labels += _draw_values(right, curves.users, curves.serving, label, pen)
-        if not relative:
-            ends += _draw_ignorance(left, runs)
-            labels += _draw_levels(right, runs)
-        label_ends(left, ends)
-        label_ends(right, labels)
+    pages = [dict(page) for page in batched(results.items(), len(PALETTE))]
+    with drawing(_file(path), title, caption, sharey=False, rows=len(pages), style=style) as panels:
+        for page, (left, right) in zip(pages, batched(panels, 2), strict=True):
+            left.set(
+                title="Regret, in optimal returns" if relative else "Regret",
+                ylabel="regret of all users so far",
+            )
+            right.set(title="Value of the policy that serves users")
+            _user_axis(left, runs)
+            ends = []
+            for (label, several), pen in zip(page.items(), PALETTE, strict=False):
+                ends += _draw_regret(left, _curves(several, relative), label, pen)
+            if not relative:
+                ends += _draw_ignorance(left, runs)
+            label_ends(left, ends)
+            _compare_values(right, page, runs)
+    return _figure(panels[0])
+
+
+def _compare_values(
+    axes: Axes, results: Mapping[str, Sequence[Result]], runs: Sequence[Result]
+) -> None:
+    """Values of the policies that serve users; ``runs`` are all that share the axes' limits."""
+    relative = _relative(runs)
+    axes.set(ylabel="share of the optimum" if relative else "expected return of a user")
+    _user_axis(axes, runs)
+    labels = []
+    for (label, several), pen in zip(results.items(), PALETTE, strict=False):
+        curves = _curves(several, relative)
+        labels += _draw_values(axes, curves.users, curves.serving, label, pen)
+    label_ends(axes, labels + ([] if relative else _draw_levels(axes, runs)))
+
+
+def _relative(runs: Sequence[Result]) -> bool:
+    return len({(run.optimal_value, run.reference_value) for run in runs}) > 1
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    """Items in groups of a size, the last may be smaller."""
+    rest = iter(items)
+    while group := tuple(islice(rest, size)):
+        yield group
+
+
+def _file(path: str | os.PathLike[str] | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _figure(axes: Axes) -> Figure:
+    figure: Figure = axes.get_figure(root=True)  # type: ignore[assignment]  # never of none
+    return figure
 
 
 def _curves(results: Sequence[Result], relative: bool) -> _Curves:

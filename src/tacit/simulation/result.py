@@ -238,6 +238,11 @@ class Result:
         """The last greedy policy between the baseline, 0, and the optimum, 1; NaN if unknown."""
         return self._score(self.greedy_value)
 
+    @property
+    def scores(self) -> Floats:
+        """The policy that serves users, at each release, between the baseline and the optimum."""
+        return np.array([self._score(value) for value in self.values.tolist()])
+
     def _score(self, value: float) -> float:
         gap = self.optimal_value - self.baseline_value
         return (value - self.baseline_value) / gap if gap > 0 else math.nan
@@ -331,7 +336,16 @@ class Result:
             raise CorruptFile(f"a result holds a value that is not valid: {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes JSON, atomically, for everybody to read: it has nothing of any user's data."""
+        """Writes JSON, atomically, for everybody to read: it has nothing of any user's data.
+
+        A name that ends in ``.csv`` or ``.parquet`` gets a table instead; see
+        :func:`tacit.simulation.tables.save_results`.
+        """
+        from tacit.simulation.tables import TABLES, save_results
+
+        if os.fspath(path).lower().endswith(TABLES):
+            save_results({self.agent: [self]}, path)
+            return
         content = self.to_dict()
         content["sha256"] = _digest(content)
         write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), 0o644)
@@ -353,11 +367,20 @@ class Result:
         except ValueError as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not JSON: {error}") from error
 
-    def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws regret and the values of the released policies against users, as a PNG."""
+    def to_frame(self) -> Any:
+        """A row per release, as a data frame of pandas."""
+        from tacit.simulation.tables import frame
+
+        return frame({self.agent: [self]})
+
+    def plot(self, path: str | os.PathLike[str] | None = None, style: str | None = None) -> Any:
+        """Draws regret and the values of the released policies against users.
+
+        See :func:`tacit.simulation.plots.plot_result`.
+        """
         from tacit.simulation.plots import plot_result
 
-        plot_result(self, path)
+        return plot_result(self, path, style)
 
 
 def median(values: Iterable[float | None]) -> float | None:

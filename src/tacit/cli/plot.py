@@ -1,0 +1,37 @@
+"""``tacit plot``: saved runs, drawn again, from one file or several."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tacit.cli import options
+from tacit.cli.options import asked
+from tacit.cli.output import print_table
+
+HELP = (
+    "Draw saved runs again, from one file or several together.\n\n"
+    "Files are what --save and Result.save wrote, as JSON or Parquet. Runs of one label in several "
+    "files are drawn as one line.\n\n"
+    "\b\nExample:\n"
+    "  tacit plot monday.json tuesday.parquet --output both.pdf"
+)
+
+
+def plot_command(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Saved runs.")],
+    output: Annotated[str, asked("FILE", "The picture, as PNG, PDF or SVG by its end.")],
+    style: Annotated[str | None, asked("NAME", "A style of Matplotlib's, instead of ours.")] = None,
+) -> None:
+    """Draws saved runs."""
+    from tacit.simulation.compare import rows
+    from tacit.simulation.plots import plot_results
+    from tacit.simulation.tables import load_results, merged
+
+    options.check_writable("--output", output, picture=True)
+    whole = merged([load_results(file) for file in files])
+    plot_results(whole, output, style=style)
+    titles, *lines = rows(whole)
+    print_table(titles, lines)
+    typer.echo(f"The picture is {output}")

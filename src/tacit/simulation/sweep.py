@@ -1,0 +1,340 @@
+"""Many runs: worlds times agents times budgets times seeds, over processes or a cluster.
+
+Every run is a job of its own that depends on nothing but its description, so tables do not depend
+on who ran what. Results are stored as they come, if there is a :class:`Store`, and what is stored
+is not run again: an interrupted sweep goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, TypeAlias
+
+from tacit.core.kinds import maker
+from tacit.core.world import AnyAgent, World
+from tacit.privacy.arguments import whole_number
+from tacit.privacy.errors import InvalidArgument, TacitError
+from tacit.privacy.models import Privacy
+from tacit.registry import build_world, choose_agent
+from tacit.simulation.compare import privacy_dict, privacy_words, rows
+from tacit.simulation.progress import Progress, progress_bar
+from tacit.simulation.result import Result
+from tacit.simulation.run import run
+from tacit.simulation.seeds import noise_seed, seed_list
+from tacit.simulation.store import Store
+from tacit.simulation.tables import bootstrap_interval, frame, interquartile_mean, save_results
+
+AgentLike: TypeAlias = str | Callable[..., AnyAgent]
+WorldLike: TypeAlias = str | Callable[[], World]
+
+# How often a job may be started whose process died each time.
+_TRIES = 3
+
+
+class SweepFailed(TacitError):
+    """Some runs failed; the message has the first reason, ``sweep`` all other results."""
+
+    def __init__(self, message: str, sweep: Sweep) -> None:
+        super().__init__(message)
+        self.sweep = sweep
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: what it is of, and a seed."""
+
+    world: WorldLike
+    agent: AgentLike
+    privacy: Privacy
+    users: int
+    seed: int
+
+    @property
+    def line(self) -> str:
+        """The label of its runs: agent and budget."""
+        return f"{_name(self.agent)}, {_budget_words(self.privacy)}"
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """All that its result depends on, as plain values."""
+        return {
+            "world": _known_as(self.world),
+            "agent": _known_as(self.agent),
+            "privacy": privacy_dict(self.privacy) | {"model_words": repr(self.privacy)},
+            "users": self.users,
+            "seed": self.seed,
+            "tacit": version("tacit"),
+        }
+
+    def run(self) -> Result:
+        """Runs it, here."""
+        world = build_world(self.world) if isinstance(self.world, str) else self.world()
+        return run(self.build(world), world, self.seed, progress=False)
+
+    def build(self, world: World) -> AnyAgent:
+        """Its agent; the noise is simulated."""
+        if isinstance(self.agent, str):
+            choice = choose_agent(self.agent)
+            if choice.budget:
+                raise InvalidArgument(f"{self.agent!r} has a budget; a sweep's are its budgets")
+            return choice.build(world.spec, self.users, self.privacy, self.seed)
+        given = {"users": self.users, "privacy": self.privacy}
+        seeds = {"seed": self.seed, "noise_seed": noise_seed(self.seed)}
+        made: AnyAgent = maker(self.agent)(world.spec, **given, **seeds)
+        return made
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep found: results in the order of its jobs, those that are there."""
+
+    jobs: tuple[Job, ...]
+    results: Mapping[int, Result] = field(default_factory=dict)
+
+    @property
+    def worlds(self) -> list[str]:
+        """Their names, in the order of the jobs."""
+        return list(dict.fromkeys(_name(job.world) for job in self.jobs))
+
+    def labelled(self, world: str | None = None) -> dict[str, list[Result]]:
+        """Results by agent and budget, of one world or of all; then its name comes first."""
+        found: dict[str, list[Result]] = {}
+        several = world is None and len(self.worlds) > 1
+        for place, result in self.results.items():
+            job = self.jobs[place]
+            if world in (None, _name(job.world)):
+                label = f"{_name(job.world)}: {job.line}" if several else job.line
+                found.setdefault(label, []).append(result)
+        return found
+
+    def table(self, world: str) -> list[tuple[str, ...]]:
+        """By agent and budget in a world: medians of users, and of scores the middle half's mean.
+
+        It has its 95 % interval beside it.
+        """
+        labelled = self.labelled(world)
+        (_, users, _, _, greedy, *_), *lines = rows(labelled)
+        table = [("", users, "score: middle half\n(95 % interval)", greedy, "runs")]
+        for line, results in zip(lines, labelled.values(), strict=True):
+            table.append((*line[:2], _spread(results), line[4], str(len(results))))
+        return table
+
+    def to_frame(self) -> Any:
+        """A row per release of every run, as a data frame of pandas."""
+        return frame(self.labelled())
+
+    def save(self, path: str) -> None:
+        """See :func:`tacit.simulation.tables.save_results`."""
+        save_results(self.labelled(), path)
+
+    def plot(self, path: str | None = None, style: str | None = None) -> Any:
+        """See :func:`tacit.simulation.plots.plot_results`."""
+        from tacit.simulation.plots import plot_results
+
+        return plot_results(self.labelled(), path, style=style)
+
+
+def _budget_words(privacy: Privacy) -> str:
+    """The budget in a line's label; delta is the same for all.
+
+    >>> from tacit import JointDP, LocalDP
+    >>> _budget_words(JointDP(1.0, 1e-6)), _budget_words(LocalDP(2.0, 1e-6))
+    ('epsilon 1', 'local, epsilon 2')
+    """
+    words = privacy_words(privacy).partition(", delta")[0]
+    return words.removeprefix("joint privacy, ").replace(" privacy,", ",")
+
+
+def _spread(results: Sequence[Result]) -> str:
+    scores = [result.score for result in results if math.isfinite(result.score)]
+    if not scores:
+        return "-"
+    low, high = bootstrap_interval(scores)
+    return f"{interquartile_mean(scores):.3f} ({low:.3f} to {high:.3f})"
+
+
+def sweep(
+    worlds: Iterable[WorldLike],
+    agents: Iterable[AgentLike],
+    budgets: Iterable[Privacy],
+    *,
+    users: int,
+    seeds: Iterable[int],
+    store: Store | None = None,
+    executor: Executor | None = None,
+    workers: int = 1,
+    progress: Progress = True,
+    callback: Callable[[Job, Result], None] | None = None,
+) -> Sweep:
+    """Runs every agent with every budget and every seed on every world.
+
+    Args:
+        worlds: texts as ``riverswim:states=6``, or functions without arguments that make a world.
+        agents: texts as ``ucbvi:growth=1.3``, or what is called as ``tacit.UCBVI`` is: with the
+            spec, ``users``, ``privacy``, ``seed`` and ``noise_seed``.
+        budgets: privacy models.
+        users: of every run.
+        seeds: of every agent; a seed means the same in ``tacit run``.
+        store: where results are kept, and looked for first.
+        executor: who runs the jobs: any of ``concurrent.futures``, or a Dask client's
+            ``get_executor()``. Processes by default, also from a notebook.
+        workers: processes, without an executor; 1 runs everything here.
+        progress: whether to show a progress bar, on standard error.
+        callback: called with every job and its result, here, as they come.
+
+    Raises:
+        SweepFailed: Runs failed; the others have been run, and are stored.
+    """
+    users, workers = whole_number("users", users), whole_number("workers", workers)
+    jobs = tuple(
+        Job(world, agent, budget, users, seed)
+        for world, agent, budget, seed in itertools.product(
+            list(worlds), list(agents), list(budgets), seed_list(seeds)
+        )
+    )
+    if not jobs:
+        raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
+    _check(jobs)
+    results: dict[int, Result] = {}
+    failed: list[str] = []
+    with progress_bar("runs", len(jobs), progress) as advance:
+        if store is not None:
+            stored = {i: store.get(job.description) for i, job in enumerate(jobs)}
+            results |= {i: result for i, result in stored.items() if result is not None}
+            advance(len(results))
+        left = [i for i in range(len(jobs)) if i not in results]
+        with _running(jobs, left, executor, workers) as finished:
+            for place, outcome in finished:
+                advance(1)
+                if isinstance(outcome, str):
+                    failed.append(outcome)
+                    continue
+                results[place] = outcome
+                if store is not None:
+                    store.put(jobs[place].description, outcome)
+                if callback is not None:
+                    callback(jobs[place], outcome)
+    made = Sweep(jobs, dict(sorted(results.items())))
+    if failed:
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise SweepFailed(f"{failed[0]}{more}", made)
+    return made
+
+
+def _check(jobs: Sequence[Job]) -> None:
+    """Makes every agent once: a mistake in the last of them must not cost the time of the rest."""
+    built: dict[str, World] = {}
+    for job in jobs:
+        if job.seed != jobs[0].seed:
+            continue
+        key = _known_as(job.world)
+        if key not in built:
+            built[key] = build_world(job.world) if isinstance(job.world, str) else job.world()
+        job.build(built[key])
+
+
+@contextmanager
+def _running(
+    jobs: Sequence[Job], left: Sequence[int], executor: Executor | None, workers: int
+) -> Iterator[Iterator[tuple[int, Result | str]]]:
+    """Outcomes as they come: results, or in words why there is none."""
+    if executor is None and (workers == 1 or len(left) < 2):
+        yield ((place, _outcome(jobs[place])) for place in left)
+        return
+    payloads = {place: _packed(jobs[place]) for place in left}
+    if executor is not None:
+        yield _submitted(executor, payloads)
+        return
+    yield _in_processes(payloads, min(workers, len(left)))
+
+
+def _submitted(
+    executor: Executor, payloads: Mapping[int, bytes]
+) -> Iterator[tuple[int, Result | str]]:
+    futures = {executor.submit(_run_packed, load): place for place, load in payloads.items()}
+    try:
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _in_processes(
+    payloads: Mapping[int, bytes], workers: int
+) -> Iterator[tuple[int, Result | str]]:
+    """Processes of our own; where one dies, those that are left begin again without its work."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    left, tries = dict(payloads), dict.fromkeys(payloads, 0)
+    while left:
+        # Spawned, not forked: a fork copies locks that other threads may hold.
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+            futures: dict[Future[Any], int] = {}
+            try:
+                futures = {pool.submit(_run_packed, load): i for i, load in left.items()}
+                for future in as_completed(futures):
+                    outcome = future.result()
+                    del left[futures[future]]
+                    yield futures[future], outcome
+            except BrokenProcessPool:
+                # Nobody knows whose fault it was: those that may have been at work.
+                for place in list(left)[:workers]:
+                    tries[place] += 1
+                    if tries[place] >= _TRIES:
+                        del left[place]
+                        yield place, f"run {place}: its process died {_TRIES} times"
+            except GeneratorExit:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+
+def _packed(job: Job) -> bytes:
+    """A job as bytes; functions of a notebook or a script go along by value."""
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(job)
+    except Exception as error:
+        raise InvalidArgument(
+            f"{job.line} cannot be sent to another process: {type(error).__name__}: {error}"
+        ) from error
+    return data
+
+
+def _run_packed(payload: bytes) -> Result | str:
+    return _outcome(pickle.loads(payload))  # noqa: S301  # made by the caller a moment ago
+
+
+def _outcome(job: Job) -> Result | str:
+    try:
+        return job.run()
+    except Exception as error:
+        where = f"{_name(job.world)}: {job.line}, seed {job.seed}"
+        return f"{where}: {type(error).__name__}: {error}"
+
+
+def _name(what: Any) -> str:
+    """What people call a world or an agent."""
+    if isinstance(what, str):
+        return what
+    return str(getattr(what, "name", None) or getattr(what, "__name__", None) or repr(what))
+
+
+def _known_as(what: Any) -> str:
+    """What a store knows it by: its text, or the name and the bytes of a function."""
+    if isinstance(what, str):
+        return what
+    import cloudpickle
+
+    return f"{_name(what)} {hashlib.sha256(cloudpickle.dumps(what)).hexdigest()[:16]}"

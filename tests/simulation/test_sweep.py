@@ -1,0 +1,222 @@
+"""Sweeps: the same results whoever runs them, none of them twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import tacit
+from tacit.privacy.errors import InvalidArgument
+from tacit.simulation.store import Store
+from tacit.simulation.sweep import Job, Sweep, SweepFailed, sweep
+from tests.cli.calls import call, one_line
+
+WORLD = "riverswim:states=3,horizon=4"
+BUDGETS = [tacit.JointDP(1.0, 1e-6), tacit.NonPrivate()]
+
+
+def small(**changes) -> Sweep:
+    given = {"worlds": [WORLD], "agents": ["ucbvi"], "budgets": BUDGETS, "users": 500}
+    return sweep(**given | {"seeds": [0, 1], "progress": False} | changes)
+
+
+def test_a_sweep_is_its_runs():
+    made = small()
+    assert [(job.privacy, job.seed) for job in made.jobs] == [
+        (budget, seed) for budget in BUDGETS for seed in (0, 1)
+    ]
+    for place, job in enumerate(made.jobs):
+        [alone] = tacit.run_seeds(
+            {"make": "tacit:UCBVI", "users": 500, "privacy": job.privacy},
+            tacit.registry.build_world(WORLD),
+            [job.seed],
+            progress=False,
+        )
+        assert made.results[place].values.tolist() == alone.values.tolist()
+    assert list(made.labelled()) == ["ucbvi, epsilon 1", "ucbvi, no privacy"]
+    assert [row[0] for row in made.table(WORLD)] == ["", *made.labelled()]
+
+
+def test_who_runs_it_does_not_matter():
+    def local(spec, **given):  # neither importable nor picklable as it is
+        return tacit.UCBVI(spec, scale=2.0, **given)
+
+    several = {"agents": ["ucbvi", local], "worlds": [WORLD, lambda: tacit.tabular.riverswim(4, 5)]}
+    here = small(**several)
+    with ThreadPoolExecutor(2) as executor:
+        threads = small(**several, executor=executor)
+    processes = small(**several, workers=2)
+    for other in (threads, processes):
+        assert [other.table(w) for w in other.worlds] == [here.table(w) for w in here.worlds]
+        assert [r.values.tolist() for r in other.results.values()] == [
+            r.values.tolist() for r in here.results.values()
+        ]
+
+
+def test_what_is_stored_does_not_run_again(tmp_path):
+    ran: list[Job] = []
+
+    def noted(job, result):
+        ran.append(job)
+
+    store = Store(tmp_path / "runs")
+    first = small(store=store, callback=noted, seeds=[0])
+    assert len(ran) == 2
+    whole = small(store=store, callback=noted)
+    assert [job.seed for job in ran[2:]] == [1, 1]
+    assert whole.results[0] == first.results[0]
+    small(store=store, callback=noted, users=501, seeds=[0])  # another run altogether
+    assert len(ran) == 6
+    damaged = store.path(whole.jobs[0].description)
+    damaged.write_text(damaged.read_text()[:-40])
+    small(store=store, callback=noted)
+    assert len(ran) == 7
+    small(store=Store(tmp_path / "runs", again=True), callback=noted)
+    assert len(ran) == 11
+
+
+def test_an_interrupted_sweep_keeps_what_it_has(tmp_path):
+    def stop(job, result):
+        if job.seed == 1:
+            raise KeyboardInterrupt
+
+    store = Store(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        small(store=store, callback=stop)
+    assert len(list(tmp_path.rglob("*.json"))) == 2
+
+
+def test_a_failure_does_not_cost_the_others():
+    def broken(spec, seed, **given):
+        if seed == 1:
+            raise ArithmeticError("one and one is two")
+        return tacit.UCBVI(spec, seed=seed, **given)
+
+    with pytest.raises(SweepFailed, match="broken, epsilon 1, seed 1: ArithmeticError: one") as was:
+        small(agents=[broken])
+    assert sorted(was.value.sweep.results) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"agents": []}, "must not be empty"),
+        ({"seeds": [-1]}, "seeds holds -1"),
+        ({"users": 0}, "users"),
+        ({"agents": ["ucbvi", "ucbvi:no=1"]}, "has no option 'no'"),
+        ({"agents": ["ucbvi:epsilon=2"]}, "has a budget"),
+        ({"agents": ["nobody"]}, "agent is 'nobody'"),
+    ],
+)
+def test_mistakes_are_found_before_anything_runs(changes, words):
+    def never(job, result):
+        raise AssertionError
+
+    with pytest.raises(InvalidArgument, match=words):
+        small(**changes, callback=never)
+
+
+def test_a_process_that_dies_is_replaced(tmp_path):
+    flag, home = tmp_path / "died", os.getpid()
+
+    def dying(spec, **given):
+        # The check before the first run is made in this process.
+        if given["seed"] == 1 and os.getpid() != home and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return tacit.UCBVI(spec, **given)
+
+    made = small(agents=[dying], workers=2)
+    assert sorted(made.results) == [0, 1, 2, 3]
+    assert flag.exists()
+
+
+@pytest.mark.slow
+def test_a_cluster_that_loses_a_worker_gives_the_same_table():
+    """200 runs over three processes of a real Dask cluster, one of which is killed in between."""
+    distributed = pytest.importorskip("distributed")
+    many = {"seeds": range(50), "agents": ["ucbvi", "pucb"], "users": 2000}
+    here = small(**many, workers=2)
+    with (
+        distributed.LocalCluster(
+            n_workers=3, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        pids = list(client.run(os.getpid).values())
+        finished = []
+
+        def kill(job, result):
+            finished.append(job)
+            if len(finished) == 20:
+                os.kill(pids[0], signal.SIGKILL)
+                time.sleep(0.1)
+
+        there = small(**many, executor=client.get_executor(), callback=kill)
+    assert len(there.results) == 200
+    assert repr(there.table(WORLD)).encode() == repr(here.table(WORLD)).encode()
+
+
+SWEEP = """
+worlds = ["riverswim:states=3,horizon=4"]
+agents = ["ucbvi"]
+epsilons = [1, "none"]
+delta = 1e-6
+users = 500
+seeds = 2
+[options]
+scale = [0.5, 1.0]
+"""
+
+
+def test_the_command(tmp_path):
+    file, store = tmp_path / "s.toml", tmp_path / "runs"
+    file.write_text(SWEEP)
+    given = ("sweep", str(file), "--store", str(store), "--workers", "1")
+    out = call(*given, "--save", str(tmp_path / "s.json"), "--plot", str(tmp_path / "s.pdf"))
+    assert out.exit_code == 0
+    assert "8 of 8 runs" in out.stdout
+    [lines] = json.loads(call(*given, "--json").stdout).values()
+    assert [line["line"] for line in lines][:2] == [
+        *("ucbvi:scale=0.5, epsilon 1", "ucbvi:scale=0.5, no privacy")
+    ]
+    assert (tmp_path / "s.pdf").read_bytes().startswith(b"%PDF")
+    picture = str(tmp_path / "again.svg")
+    drawn = call("plot", str(tmp_path / "s.json"), str(tmp_path / "s.json"), "--output", picture)
+    assert drawn.exit_code == 0
+    assert "<!-- ucbvi:scale=0.5, epsilon 1 -->" in Path(picture).read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("world = 1", "has 'world'; it may have worlds"),
+        ("worlds = 3", "worlds in"),
+        (SWEEP.replace("[1,", '["many",'), "epsilon"),
+        (SWEEP.replace("delta = 1e-6", ""), "delta is missing"),
+        (SWEEP.replace("seeds = 2", "seeds = -2"), "seeds is '-2'"),
+        (SWEEP.replace("scale", "scales"), "has no option 'scales'"),
+        ("worlds = [", "is not TOML"),
+    ],
+)
+def test_a_wrong_file_is_one_line(tmp_path, text, words):
+    file = tmp_path / "s.toml"
+    file.write_text(text)
+    assert words in one_line(call("sweep", str(file), "--store", str(tmp_path / "runs")))
+
+
+def test_wrong_arguments_are_one_line(tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_text(SWEEP)
+    given = ("sweep", str(file))
+    assert "No such file" in one_line(call("sweep", "no.toml"))
+    assert "which is no folder" in one_line(call(*given, "--store", str(file)))
+    assert "must end in .png" in one_line(call(*given, "--plot", "x.bmp"))
+    assert "nobody answers" in one_line(call(*given, "--cluster", "tcp://127.0.0.1:1"))
+    assert "No such file" in one_line(call("plot", "no.json", "--output", str(tmp_path / "x.png")))

@@ -1,0 +1,154 @@
+"""Results as tables and files, and pictures by their names' ends."""
+
+from __future__ import annotations
+
+import csv
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
+from tacit.simulation.plots import PALETTE, plot_results
+from tacit.simulation.result import Result
+from tacit.simulation.tables import (
+    bootstrap_interval,
+    columns,
+    interquartile_mean,
+    load_results,
+    merged,
+    save_results,
+)
+
+
+def made(seed: int = 0, agent: str = "toy", best: float = 1.0) -> Result:
+    return Result(
+        agent=agent,
+        world="coin",
+        privacy="NonPrivate()",
+        seed=seed,
+        served=[0, 10, 100],
+        values=[0.5, 0.75, best],
+        greedy_values=[0.5, 0.98, best],
+        optimal_value=1.0,
+        baseline_value=0.5,
+        reference_value=0.0,
+    )
+
+
+def test_a_row_per_release():
+    table = columns({"a": [made(0), made(1)], "b": [made(2)]})
+    assert table["label"].tolist() == ["a"] * 6 + ["b"] * 3
+    assert table["seed"].tolist() == [0] * 3 + [1] * 3 + [2] * 3
+    assert table["users"].tolist() == [0, 10, 100] * 3
+    assert table["regret"].tolist() == [0.0, 5.0, 27.5] * 3
+    assert table["score"].tolist() == [0.0, 0.5, 1.0] * 3
+
+
+def test_a_frame_has_the_columns():
+    frame = made().to_frame()
+    assert frame.shape == (3, 12)
+    assert frame["regret"].iloc[-1] == 27.5
+
+
+@pytest.mark.parametrize("ending", [".json", ".parquet", ".JSON"])
+def test_what_is_saved_is_loaded(tmp_path, ending):
+    results = {"a": [made(0), made(1)], "b": [made(2)]}
+    save_results(results, tmp_path / f"runs{ending}")
+    assert load_results(tmp_path / f"runs{ending}") == results
+
+
+def test_one_result_by_its_end(tmp_path):
+    for ending in (".json", ".parquet", ".csv"):
+        made().save(tmp_path / f"one{ending}")
+    assert load_results(tmp_path / "one.json") == load_results(tmp_path / "one.parquet")
+    assert Result.load(tmp_path / "one.json") == made()
+    with open(tmp_path / "one.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [float(line["regret"]) for line in lines] == [0.0, 5.0, 27.5]
+    with pytest.raises(InvalidArgument, match="for other programs"):
+        load_results(tmp_path / "one.csv")
+
+
+@pytest.mark.parametrize("data", [b"PAR1", b"PAR1" + bytes(100) + b"PAR1", b"{}", b"no"])
+def test_what_is_no_file_of_runs_is_refused(tmp_path, data):
+    (tmp_path / "x.parquet").write_bytes(data)
+    with pytest.raises(TacitError, match=r"x\.parquet"):
+        load_results(tmp_path / "x.parquet")
+
+
+def test_a_parquet_file_of_somebody_else(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "x.parquet")
+    with pytest.raises(CorruptFile, match="not a file of runs"):
+        load_results(tmp_path / "x.parquet")
+
+
+def test_merging_counts_a_run_once():
+    whole = merged([{"a": [made(0)]}, {"a": [made(0), made(1)], "b": [made(2)]}])
+    assert [run.seed for run in whole["a"]] == [0, 1]
+    assert list(whole) == ["a", "b"]
+
+
+def test_the_middle_half_by_hand():
+    # Of five values a quarter of the weight is one and a quarter values at each end.
+    assert interquartile_mean([0, 1, 2, 3, 100]) == pytest.approx((0.75 * 1 + 2 + 0.75 * 3) / 2.5)
+    assert interquartile_mean([7.0]) == 7.0
+
+
+def test_the_bootstrap_covers_a_mean():
+    # 300 intervals of level .9: fewer than 240 cover with a probability below 1e-7, if the true
+    # coverage is .88, which a percentile interval of 30 normal values has.
+    rng = np.random.default_rng(1)
+    covered = 0
+    for _ in range(300):
+        low, high = bootstrap_interval(rng.normal(size=30), np.mean, level=0.9, draws=200)
+        covered += low <= 0.0 <= high
+    assert 240 <= covered <= 295
+
+
+@pytest.mark.parametrize(
+    ("ending", "begins"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml")]
+)
+def test_pictures_are_what_their_names_say(tmp_path, ending, begins):
+    twice = []
+    for name in ("a", "b"):
+        made().plot(tmp_path / f"{name}{ending}")
+        twice.append((tmp_path / f"{name}{ending}").read_bytes())
+    assert twice[0].startswith(begins)
+    assert twice[0] == twice[1]
+    if ending == ".svg":
+        assert ET.fromstring(twice[0]).tag.endswith("svg")  # noqa: S314  # made above
+
+
+def test_other_endings_and_styles_are_refused(tmp_path):
+    for name in ("x.gif", "x", "x.pdf.jpg"):
+        with pytest.raises(InvalidArgument, match=r"must end in \.png, \.pdf, \.svg"):
+            made().plot(tmp_path / name)
+    with pytest.raises(InvalidArgument, match="style is 'mine', but must be one of default"):
+        made().plot(style="mine")
+
+
+def test_without_a_path_there_is_a_figure():
+    assert isinstance(made().plot(), Figure)
+
+
+def test_more_lines_than_colours_go_to_several_rows():
+    lines = {f"line {k}": [made(k)] for k in range(len(PALETTE) + 2)}
+    figure = plot_results(lines)
+    assert len(figure.axes) == 4
+    drawn = [text.get_text() for axes in figure.axes for text in axes.texts]
+    assert all(drawn.count(label) == 2 for label in lines)
+
+
+def test_lines_on_an_axes_of_ones_own():
+    ax = Figure().add_subplot()
+    assert plot_results({"a": [made()]}, ax=ax) is ax.figure
+    assert "a" in [text.get_text() for text in ax.texts]
+    with pytest.raises(InvalidArgument, match="mean nothing on an ax"):
+        plot_results({"a": [made()]}, "x.png", ax=ax)
+    with pytest.raises(InvalidArgument, match="at most 7 labels"):
+        plot_results({f"{k}": [made(k)] for k in range(8)}, ax=ax)
