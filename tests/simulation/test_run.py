@@ -690,6 +690,6 @@ def test_comparisons_can_be_drawn(tmp_path):
         path.unlink(missing_ok=True)
         plot_results(results, path)
         assert path.read_bytes().startswith(b"\x89PNG")
-    for wrong in ({}, {"a": []}, {str(i): harder for i in range(20)}):
+    for wrong in ({}, {"a": []}):
         with pytest.raises(InvalidArgument, match="results"):
             plot_results(wrong, path)
