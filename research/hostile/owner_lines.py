@@ -97,12 +97,21 @@ def one_line(
 
 
 def lines(
-    what: str, *, stride: int = 1, start: int = 1, ids: bool = True, counter: str = "blocks"
-) -> Tally:
-    """Both exceptions at every ``stride``-th line of a call; the ways of going on take turns."""
+    what: str,
+    *,
+    stride: int = 1,
+    start: int = 1,
+    stop: int = sys.maxsize,
+    ids: bool = True,
+    counter: str = "blocks",
+) -> tuple[Tally, bool]:
+    """Both exceptions at every ``stride``-th line of a call; the ways of going on take turns.
+
+    Also whether the call has no line ``stop``.
+    """
     tally, place = Tally(), start
     errors = (KeyboardInterrupt, MemoryError)
-    while True:
+    while place < stop:
         error, how = errors[tally.tried % 2], HOW[tally.tried % 3]
         with folder_of() as folder:
             found, reached = one_line(
@@ -114,4 +123,5 @@ def lines(
             gc.freeze()  # all that is loaded now need not be looked through again and again
         place += stride * (tally.tried % 2 == 0)
         if not reached:
-            return tally
+            return tally, True
+    return tally, False

@@ -28,7 +28,7 @@ from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, flip_probability
-from tacit.privacy.curators.saves import read_curator
+from tacit.privacy.curators.saves import check_autosave, read_curator
 from tacit.privacy.deviates import prepare
 from tacit.privacy.errors import (
     BudgetExceeded,
@@ -75,6 +75,8 @@ class Agent(Desk):
         options = self._options
         if algorithm.privacy.keeps_secrets:
             _check_files(ledger, autosave)
+            if autosave is not None:
+                check_autosave(autosave, simulation=noise_seed is not None)
             options = options | {"ledger": ledger}
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
@@ -189,6 +191,7 @@ class Agent(Desk):
             instance_of("data", data, DATA)
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
+        user_ids = _plain_ids(user_ids, data.users)
         users, session = self._algorithm.users, self._session
         left = users - self._taken()
         self._curator.check_ready()
@@ -382,11 +385,25 @@ def _check_ids(data: Block, user_ids: Ids, privacy: Privacy, curator: Curator) -
         return
     if data.aggregate:
         raise InvalidArgument("an aggregate block has no user_ids")
-    row_ids(user_ids, data.users)
-    kinds = {type(user) for user in user_ids}
+
+
+def _plain_ids(user_ids: Ids, users: int) -> Ids:
+    """Ids as they are now, without code of their own: it could raise in a block that is full."""
+    if user_ids is None:
+        return None
+    row_ids(user_ids, users)
+    ids = [*user_ids]
+    kinds = {type(user) for user in ids}
     if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
         words = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InvalidArgument(f"user_ids must be integers or strings, got {words}")
+    if kinds <= {int, str}:
+        return ids
+    return [str.__str__(u) if isinstance(u, str) else int.__int__(_whole(u)) for u in ids]
+
+
+def _whole(user: int | np.integer[Any]) -> int:
+    return int(user) if isinstance(user, np.integer) else user
 
 
 def _check_versions(data: Block, newest: int) -> None:

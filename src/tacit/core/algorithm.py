@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.asks import Arrays, Asks, Kept, State
+from tacit.privacy.arguments import steady_repr
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import WHOLE_EPISODE
 
@@ -182,12 +183,12 @@ class Algorithm(ABC, Generic[Plan]):
         """What must be the same for a save to be resumed, as JSON values."""
         return {
             "class": type(self).__name__,
-            "spec": repr(self.spec),
+            "spec": steady_repr(self.spec),
             "users": self.users,
-            "privacy": repr(self.privacy),
-            **{name: repr(value) for name, value in vars(self.options).items()},
+            "privacy": steady_repr(self.privacy),
+            **{name: steady_repr(value) for name, value in vars(self.options).items()},
             "counter": self.counter,
-            "schedule": repr(self.schedule),
+            "schedule": steady_repr(self.schedule),
         }
 
     # What the agent tells.

@@ -8,6 +8,7 @@ from there, at once or at the next call.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -190,12 +191,16 @@ class Desk(Uncopyable):
 
 
 def _say_who(error: BaseException, taken: int, given: Any) -> None:
-    """Tells whoever catches an error of ``learn`` whom not to give again."""
-    error.users_taken = taken  # type: ignore[attr-defined]
-    if taken:
-        users = given.users if isinstance(given, DATA) else len(given)
-        rest = f"; go on with the rest: data.take(slice({taken}, None))"
-        error.add_note(
-            f"{taken} of these {users} users were taken and must not be given again"
-            + (rest if taken < users else "")
-        )
+    """Tells whoever catches an error of ``learn`` whom not to give again.
+
+    Somebody's own error may not let itself be written to; then ``agent.taken`` says it.
+    """
+    with contextlib.suppress(Exception):
+        error.users_taken = taken  # type: ignore[attr-defined]
+        if taken:
+            users = given.users if isinstance(given, DATA) else len(given)
+            rest = f"; go on with the rest: data.take(slice({taken}, None))"
+            error.add_note(
+                f"{taken} of these {users} users were taken and must not be given again"
+                + (rest if taken < users else "")
+            )
