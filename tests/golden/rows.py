@@ -167,18 +167,16 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "ucbpo:counter=binary tree",
     ),
     "linear": (
-        "lsvi_ucb:bonus=theory",
         "lsvi_ucb:statistic=counts",
         "lsvi_ucb:stationary=false",
         "lsvi_ucb:growth=1.3",
         "lsvi_ucb:switching=determinant",
         "lsvi_ucb:switching=rayleigh",
         "lsvi_ucb:statistic=features,gram_noise=triangle",
-        "lsvi_ucb_plus_plus:bonus=theory",
         "lsvi_ucb_plus_plus:weights=none",
         "lsvi_ucb_plus_plus:weights=variance,stationary=false",
         "lsvi_ucb_plus_plus:switching=rayleigh,schedule=fixed:size=100",
-        "adaptive_lsvi_ucb:bonus=theory,schedule=fixed:size=100",
+        "adaptive_lsvi_ucb:schedule=fixed:size=100",
         "batched_lsvi_ucb:batches=5",
     ),
     "mixture": (
@@ -206,20 +204,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }
 """Under joint and local DP."""
 
-# Agents with the noise of a paper are for worlds whose rewards they know.
-_SIMPLEX = "simplex:dimension=3,states=8,actions=3,horizon=4,known_rewards=true"
 _SYSTEM = WORLDS["lq"]
 PRINTED: tuple[tuple[str, str, int], ...] = (
-    ("lsvi_ucb:calibration=as_printed", _SIMPLEX, 60),
-    ("lsvi_ucb_plus_plus:calibration=as_printed", _SIMPLEX, 60),
-    ("lsvi_ucb_plus_plus:calibration=as_printed,bonus=theory", _SIMPLEX, 60),
-    (
-        "lsvi_ucb_plus_plus:calibration=as_printed,schedule=geometric:growth=1.5,first=10",
-        _SIMPLEX,
-        400,
-    ),
-    ("adaptive_lsvi_ucb:calibration=as_printed", _SIMPLEX, 60),
-    ("batched_lsvi_ucb:calibration=as_printed", _SIMPLEX, 60),
     ("certainty_equivalence:calibration=as_printed", _SYSTEM, 60),
     ("ofu:calibration=as_printed", _SYSTEM, 60),
     ("ofu:calibration=as_printed,bonus=theory", _SYSTEM, 60),
