@@ -82,9 +82,7 @@ AGENTS: dict[str, tuple[str, ...]] = {
     ),
     "lq": (
         "certainty_equivalence",
-        "ofu",
         *FAMILY_OPTIONS["lq"],
-        "ofu:schedule=fixed:size=50",
         "certainty_equivalence:schedule=fixed:size=50",
     ),
     "continuous": (
@@ -149,7 +147,7 @@ SAMPLED = {
     "tabular": ("ucbvi", "ucbpo", "pucb"),
     "linear": ("lsvi_ucb", "lsvi_ucb_plus_plus"),
     "mixture": ("linopt_vi", "linopt_po"),
-    "lq": ("certainty_equivalence", "ofu"),
+    "lq": ("certainty_equivalence",),
     "continuous": ("fitted_functional_q", "functional_q"),
 }
 """These run under the other models too."""
@@ -187,9 +185,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "linopt_po:statistic=counts",
     ),
     "lq": (
-        "ofu:level=private",
-        "ofu:clip=trajectory",
-        "ofu:scale=0.3",
+        "certainty_equivalence:level=private",
+        "certainty_equivalence:clip=trajectory",
         "certainty_equivalence:schedule=geometric:growth=1.3,first=10",
     ),
     "continuous": (
@@ -203,15 +200,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 """Under joint and local DP."""
-
-_SYSTEM = WORLDS["lq"]
-PRINTED: tuple[tuple[str, str, int], ...] = (
-    ("certainty_equivalence:calibration=as_printed", _SYSTEM, 60),
-    ("ofu:calibration=as_printed", _SYSTEM, 60),
-    ("ofu:calibration=as_printed,bonus=theory", _SYSTEM, 60),
-    ("ofu:calibration=as_printed,schedule=geometric:growth=1.5,first=100", _SYSTEM, 400),
-)
-"""Agent, world and users, under joint and local DP."""
 
 OTHERS: tuple[Row, ...] = (
     row(
@@ -244,7 +232,6 @@ OTHERS: tuple[Row, ...] = (
     row("linopt_po", "hard_mixture:dimension=4,horizon=4,known_rewards=false", 2_000, "joint"),
     row("linopt_vi", "keyboard:horizon=4", 2_000, "joint"),
     row("certainty_equivalence", "dosing", 1_000, "joint"),
-    row("ofu", "double_integrator:horizon=8", 1_000, "joint"),
     row("fitted_functional_q", "plane:horizon=10", 64, "joint"),
     row("fitted_functional_q", "trap:horizon=20", 100, "joint"),
     row("functional_q", "trap:horizon=20", 300, "joint"),
@@ -272,7 +259,7 @@ OTHERS: tuple[Row, ...] = (
     ),
     *(
         row(agent, world, 60_000, model, slow=True)
-        for agent in ("certainty_equivalence", "ofu:scale=0.3")
+        for agent in ("certainty_equivalence",)
         for world in ("dosing", "random_system")
         for model in ("joint", "local, large budget")
     ),
@@ -313,9 +300,6 @@ def _table() -> Iterable[Row]:
             for agent in SAMPLED[family]:
                 model = "local, large budget"
                 yield row(scheduled(agent, 100), world, 100, model, reports=True)
-    for agent, world, users in PRINTED:
-        for model in ("joint", "local"):
-            yield row(agent, world, users, model)
 
 
 ROWS: tuple[Row, ...] = (*_table(), *OTHERS)
