@@ -174,7 +174,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "lsvi_ucb_plus_plus:weights=none",
         "lsvi_ucb_plus_plus:weights=variance,stationary=false",
         "lsvi_ucb_plus_plus:switching=rayleigh,schedule=fixed:size=100",
-        "adaptive_lsvi_ucb:schedule=fixed:size=100",
         "batched_lsvi_ucb:batches=5",
     ),
     "mixture": (
@@ -185,8 +184,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "linopt_po:statistic=counts",
     ),
     "lq": (
-        "certainty_equivalence:level=private",
-        "certainty_equivalence:clip=trajectory",
         "certainty_equivalence:schedule=geometric:growth=1.3,first=10",
     ),
     "continuous": (
