@@ -139,7 +139,7 @@ LINES = (
 BUDGETS = (LINES[1], LINES[3])
 LOCAL = (
     Line("VI", "local", Pen("#009E73", "D")),
-    Line("baseline", "local", Pen("#CC79A7", "^"), "LDPUCRLVTR"),
+    Line("after Liao et al.", "local", Pen("#CC79A7", "^"), "LDPUCRLVTR"),
 )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +42,6 @@ Floats = NDArray[np.float64]
 CONTEXTS, ACTIONS, HORIZON = 2, 2, 2
 # The gap, in units of sqrt(S A / K).
 GAP = 40.0
-GROWTH = 1.05
-SCALE = 4.0
 DELTA = 1e-6
 USERS = tuple(round(10**power) for power in np.arange(6.0, 9.01, 0.5))
 FIXED_USERS = 10**8
@@ -92,19 +90,9 @@ class Line:
 
     def regrets(self, users: int, runs: int) -> Floats:
         """The regret of all users, one per run."""
-        options: dict[str, Any] = {
-            "stationary": False,
-            "schedule": f"geometric:growth={GROWTH},first=1000",
-            "scale": SCALE,
-        }
-        if self.agent == "UCBPO":
-            steps = 15
-            # The paper's step, once for every user of a late block.
-            eta = math.sqrt(2.0 * math.log(ACTIONS) / (HORIZON**2 * users))
-            options |= {"steps": steps, "eta": eta * (GROWTH - 1.0) * users / steps}
         recipe = {"make": f"tacit:{self.agent}", "users": users, "privacy": self.privacy}
         results = tacit.run_seeds(
-            recipe | options, hard_world(users), list(range(runs)), workers=1, progress=False
+            recipe, hard_world(users), list(range(runs)), workers=1, progress=False
         )
         return np.array([result.regret[-1] for result in results])
 
