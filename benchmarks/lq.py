@@ -23,12 +23,12 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from tacit.lq.optimism import ConfidenceSet, OptimisticModel, optimistic_model
 
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import processor, seconds
 from tacit import OFU, Agent, CertaintyEquivalence
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.lq.optimism import ConfidenceSet, OptimisticModel, optimistic_model
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 from tacit.lq.world import LQWorld, Sphere, UniformBall

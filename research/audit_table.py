@@ -62,7 +62,6 @@ FAMILY_OPTIONS = {
     "lq": (
         "certainty_equivalence:level=private",
         "certainty_equivalence:clip=trajectory",
-        "ofu:bonus=theory",
     ),
     "continuous": ("fitted_functional_q:protect=rewards", "input_perturbation:protect=episode"),
 }

@@ -7,19 +7,26 @@ Here labels and the best action are random, rewards are unknown, every run has a
 and all private agents have the same budget under the same accountant. So what is compared is when
 they publish and what they weigh, and not how their noise was once calibrated.
 
-One line is the paper's own noise, drawn anew for every release as its proof needs it, and labelled
-with what is proven for it. Read literally the paper draws its noise once for all users: then
-differences of releases are free of noise, nothing is private, and there is nothing to draw.
+Every line is labelled with what it asks of users. On ``two_state`` that is counts, which win there;
+the paper's own statistics, Gram matrices with GOE noise and regressions of values, have a line of
+their own beside it. Two lines are the paper's Algorithm 1 itself (:mod:`tacit.papers`), a release
+after every user: with its printed noise at its printed size, labelled with what is proven for it,
+and corrected, with the budget of all others. Read literally the paper draws its noise once for all
+users: then differences of releases are free of noise, nothing is private, and there is nothing to
+draw.
+
+Regrets and users to 90 % of all runs are stored as ``research/linear_comparison.json``.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,18 +40,24 @@ from research.jobs import (
     WORKERS,
     ByWorld,
     Job,
+    Run,
+    _with,
     _world,
     footnote,
     sized,
     spread,
 )
+from tacit.papers.sahu_linear_2025 import dp_lsvi_ucb_plus_plus
+from tacit.privacy.storage import write_atomic
 from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
 from tacit.simulation.plots import _curves, _draw_regret, _short_ticks
+from tacit.simulation.plots import _short as short
+from tacit.simulation.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tacit.simulation.result import Result
+    from tacit.papers.result import PaperResult
 
 Floats = NDArray[np.float64]
 
@@ -53,8 +66,11 @@ EPSILON = 1.0
 CLOSE = 2.0
 # A count of runs as uneven as seen that is more probable than this may be chance.
 SIGNIFICANT = 0.05
-# As printed, with releases that are few enough to learn from all users at each of them.
-PRINTED_SCHEDULE = "geometric:growth=1.5,first=100"
+# What the paper's algorithm asks of users.
+PAPERS = "Gram with GOE noise, values"
+# Points of a curve that has a value per user.
+_POINTS = 200
+STORED = Path(__file__).with_suffix(".json")
 LITERAL = (
     "Read literally the paper draws its noise once for all users: differences of releases are then "
     "free of noise, so that nothing is private. That is not drawn."
@@ -70,25 +86,74 @@ REBUILT = (
 
 
 @dataclass(frozen=True)
+class PaperJob(Job):
+    """The paper's Algorithm 1: every user has a policy of her own, and rewards are known."""
+
+    def paper_result(self, seed: int) -> PaperResult:
+        """One run, in the world of that seed."""
+        world = _world(_with(self.world, {"seed": seed}))
+        budget = {"epsilon": EPSILON, "delta": DELTA}
+        given = budget | dict(self.options)
+        return dp_lsvi_ucb_plus_plus(world, episodes=self.users, seed=seed, **given)
+
+    def run(self, seed: int) -> Run:
+        """The same, at some of the users."""
+        found, name = self.paper_result(seed), _with(self.world, {"seed": seed})
+        world, switches = _world(name), found.more["switches"]
+        ends = np.unique(np.geomspace(1, self.users, _POINTS).astype(np.int64))
+        served = np.concatenate([[0], ends])
+        # The mean over the users between two points: what they lose adds up to the whole.
+        sums = np.concatenate([[0.0], np.cumsum(found.values)])[served]
+        values = np.append(np.diff(sums) / np.diff(served), found.values[-1])
+        result = Result(
+            agent="dp_lsvi_ucb_plus_plus",
+            world=name,
+            privacy=found.proof.claim,
+            seed=seed,
+            served=served,
+            values=values,
+            greedy_values=values,
+            optimal_value=world.optimal_value,
+            baseline_value=world.baseline_value,
+            reference_value=world.reference_value,
+            guarantee=found.guarantee,
+        )
+        return Run(result, int(switches[-1]), self.users, PAPERS)
+
+
+@dataclass(frozen=True)
 class Line(AgentLine):
     """One agent.
 
     Attributes:
         private: whether it has the budget.
-        printed: whether it has the paper's noise, and its known rewards.
+        paper: whether it is the paper's algorithm itself, which knows the rewards,
+        printed: and whether with the paper's noise.
+        statistic: what is asked; the agent's own choice by default.
     """
 
     private: bool = True
+    paper: bool = False
     printed: bool = False
+    statistic: str = "auto"
 
     def job(self, world: str, users: int) -> Job:
         """It in a world."""
         privacy = tacit.JointDP(EPSILON, DELTA) if self.private else tacit.NonPrivate()
+        if self.paper:
+            job = PaperJob(world, self.agent, privacy, users, (("printed", self.printed),))
+            return job.with_world(known_rewards=True)
         job = Job(world, self.agent, privacy, users)
-        if not self.printed:
+        if self.statistic == "auto":
             return job
-        known = job.with_world(known_rewards=True)
-        return known.with_options(calibration="as_printed", schedule=PRINTED_SCHEDULE)
+        return job.with_options(statistic=self.statistic, switching="schedule")
+
+    def asks(self, world: str, users: int) -> str:
+        """What is asked of users there."""
+        if self.paper:
+            return PAPERS
+        kind = self.job(world, users).agent(0).statistic_kind
+        return "Gram, values" if kind == "targets" else str(kind)
 
 
 OURS = Line("DP-LSVI-UCB++", "LSVIUCBPlusPlus", Pen("#0072B2", "o"))
@@ -97,8 +162,10 @@ LUYO = Line("after Luyo et al., batches (from memory)", "BatchedLSVIUCB", Pen("#
 NGO = Line("after Ngo et al., adaptive (from memory)", "AdaptiveLSVIUCB", Pen("#E69F00", "v"))
 TWIN = Line("LSVI-UCB++, not private", "LSVIUCBPlusPlus", Pen("#222222", "X"), private=False)
 PLAIN = Line("LSVI-UCB, not private", "LSVIUCB", Pen("#009E73", "D"), private=False)
-PRINTED = Line("as printed", "LSVIUCBPlusPlus", Pen("#CC79A7", "^"), printed=True)
-LINES = (OURS, PRIVATE, LUYO, NGO, TWIN, PLAIN, PRINTED)
+VALUES = Line("DP-LSVI-UCB++", "LSVIUCBPlusPlus", Pen("#8A5AAB", "h"), statistic="targets")
+PRINTED = Line("paper, printed", "paper", Pen("#CC79A7", "^"), paper=True, printed=True)
+CORRECTED = Line("paper, corrected", "paper", Pen("#999999", "<"), paper=True)
+LINES = (OURS, VALUES, PRIVATE, LUYO, NGO, TWIN, PLAIN, PRINTED, CORRECTED)
 WORLDS: Mapping[str, int] = {"two_state": 20_000, "simplex": 100_000}
 """How many users, by world: above ten times what the private agents need."""
 
@@ -112,7 +179,29 @@ def measure(
 ) -> Measured:
     """Runs everything; ``quick`` is a small part of it."""
     jobs = {line: line.job for line in LINES}
-    return Measured.of(WORLDS, jobs, *sized(runs, users, quick, 2_000), workers)
+    found = Measured.of(WORLDS, jobs, *sized(runs, users, quick, 2_000), workers)
+    if users is None and not quick and runs == RUNS:
+        write_atomic(STORED, (json.dumps(numbers(found), indent=1) + "\n").encode(), 0o644)
+    return found
+
+
+def numbers(measured: Measured) -> dict[str, Any]:
+    """Of all runs, by world and line."""
+    return {
+        world: {
+            "users": users,
+            "lines": [
+                {
+                    "label": line.label,
+                    "asks": line.asks(world, users),
+                    "regret": [round(regret, 6) for regret in measured.regrets(world, line)],
+                    "users_to_90": [run.users_to_90 for run in measured.results[world][line]],
+                }
+                for line in LINES
+            ],
+        }
+        for world, users in measured.users.items()
+    }
 
 
 # What holds.
@@ -233,15 +322,14 @@ def cost_words(private: Floats, plain: Floats, users: int) -> str:
 def _printed_words(measured: Measured, world: str) -> list[str]:
     """What the paper's noise is worth, and does."""
     users, results = measured.users[world], measured.results[world][PRINTED]
-    guarantee = results[0].guarantee
-    per_user = PRINTED.job(world, users).with_options(schedule="every").agent(0).guarantee
     loss = float(np.median(measured.regrets(world, PRINTED))) / users
+    corrected = float(np.median(measured.regrets(world, CORRECTED))) / users
     myopic = float(np.median([myopic_loss(run.world) for run in results]))
     return [
-        f"- as printed, with noise for epsilon {EPSILON:g}, {_epsilon(guarantee)} is proven for "
-        f"these {len(results[0].served) - 1} releases, {_epsilon(per_user)} for one per user;",
-        f"  it knows the rewards, and its users lose {loss:.2g} of the optimum; those of the "
-        f"myopic policy, which knows them too and learns from nobody, lose {myopic:.2g}.",
+        f"- the paper's algorithm knows the rewards. With its noise for epsilon {EPSILON:g} at its "
+        f"printed size, a release per user, {_epsilon(results[0].guarantee)} is proven;",
+        f"  its users lose {loss:.2g} of the optimum, {corrected:.2g} with corrected noise and "
+        f"radii; those of the myopic policy, which learns from nobody, lose {myopic:.2g}.",
     ]
 
 
@@ -289,9 +377,10 @@ def paint(path: Path, measured: Measured) -> None:
         ends = [_draw(axes, measured, world) for axes, world in zip(panels, WORLDS, strict=True)]
         footnote(
             panels[0],
-            "As printed: the paper's own noise, drawn anew for every release, and known rewards; "
-            "its label is what is proven for it, not what is claimed. In two_state what pays most "
-            f"at once is best, so that known rewards are enough.\n{LITERAL}",
+            "Behind a name stands what is asked of users. Paper: its Algorithm 1 with known "
+            "rewards and a release per user, noise at its printed size, drawn anew for every "
+            "release; its label is what is proven for it, not what is claimed. Corrected: with "
+            f"the budget of all others.\n{LITERAL}",
         )
         for axes, labels in zip(panels, ends, strict=True):
             label_ends(axes, labels)
@@ -301,7 +390,9 @@ def _draw(axes: Axes, measured: Measured, world: str) -> list[EndLabel]:
     labels = []
     # What the figure is about is drawn last, on top of the others.
     for line, results in reversed(list(measured.results[world].items())):
-        name = f"{line.label}, {proven(measured, world)}" if line.printed else line.label
+        name = f"{line.label}: {line.asks(world, measured.users[world])}"
+        if line.paper:
+            name = f"{line.label}: {proven(measured, world)}" if line.printed else line.label
         labels += _draw_regret(axes, _curves(results, relative=True), name, line.pen)
     return labels
 
@@ -318,13 +409,30 @@ def user_axis(axes: Axes, results: Sequence[Result]) -> None:
 
 def table(measured: Measured) -> str:
     """Medians of the regret, in optimal returns, and of users to 90 %, in Markdown."""
+    return markdown(numbers(measured))
 
-    def cells(world: str, line: Line) -> list[str]:
-        results = measured.results[world][line]
-        regrets = measured.regrets(world, line).tolist()
-        return [spread(regrets), spread([run.users_to_90 for run in results])]
 
-    return measured.table(("regret", "users to 90 %"), lambda line: line.label, cells)
+def markdown(found: Mapping[str, Any]) -> str:
+    """The table of stored numbers.
+
+    >>> line = {"label": "a", "asks": "counts", "regret": [1.0, 2.0], "users_to_90": [None, None]}
+    >>> print(markdown({"w": {"users": 2000, "lines": [line]}}))
+    | | w, 2k users: asks | regret | users to 90 % |
+    |---|---|---:|---:|
+    | a | counts | 1.5 [1, 2] | not reached |
+    """
+    heads = [
+        f"{world}, {short(of['users'])} users: asks | regret | users to 90 %"
+        for world, of in found.items()
+    ]
+    lines = [f"| | {' | '.join(heads)} |", "|---" + "|---|---:|---:" * len(heads) + "|"]
+    for rows in zip(*(of["lines"] for of in found.values()), strict=True):
+        cells = [
+            f"{row['asks']} | {spread(row['regret'])} | {spread(row['users_to_90'])}"
+            for row in rows
+        ]
+        lines.append(f"| {rows[0]['label']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 main = figure_main(__spec__, __doc__, measure, paint, [table, what_holds], NUMBERS)

@@ -2,7 +2,7 @@
 
 Losses are of gains alone, exact, between the optimum, 0, and zero control, 1. Left: certainty
 equivalence at several budgets; as the privacy noise of a sum does not grow with the users, its
-loss comes close to that without privacy. Right: all agents at one budget.
+loss comes close to that without privacy. Right: joint and local DP at one budget.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ from research.jobs import (
     spread,
 )
 from research.lq_held_out import (
-    BEST_SCALE,
     MIDDLE,
-    OPTIMISTIC,
-    PRINTED_SCHEDULE,
     LQJob,
     run_all,
 )
@@ -78,7 +75,6 @@ def panels(users: int = USERS) -> dict[str, tuple[Line, ...]]:
     plain = MIDDLE.job(NonPrivate(), users)
     not_private = Pen("#222222", "X")
     at_one = MIDDLE.job(joint(1.0), users)
-    printed = {"calibration": "as_printed", "schedule": PRINTED_SCHEDULE}
     return {
         "Certainty equivalence, by budget": (
             *(
@@ -87,20 +83,10 @@ def panels(users: int = USERS) -> dict[str, tuple[Line, ...]]:
             ),
             Line("not private", plain, not_private),
         ),
-        "All agents at ε = 1": (
+        "Models of privacy at ε = 1": (
             Line("local DP", MIDDLE.job(LocalDP(1.0, DELTA), users), Pen("#009E73", "D")),
             Line("joint DP", at_one, pens[1]),
-            Line(
-                f"joint DP, OFU, scale {BEST_SCALE:g}",
-                MIDDLE.job(joint(1.0), users, OPTIMISTIC, scale=BEST_SCALE),
-                Pen("#D55E00", "s", "--"),
-            ),
             Line("not private", plain, not_private),
-            Line(
-                "OFU as printed",
-                MIDDLE.job(joint(1.0), users, OPTIMISTIC, **printed),
-                Pen("#CC79A7", "^", "--"),
-            ),
         ),
     }
 
@@ -142,7 +128,7 @@ def measure(
 
 
 def paint(path: Path, measured: Measured) -> None:
-    """Budgets on the left, agents on the right."""
+    """Budgets on the left, models of privacy on the right."""
     from matplotlib.ticker import FuncFormatter
 
     with drawing(
@@ -166,23 +152,9 @@ def paint(path: Path, measured: Measured) -> None:
             sheet[0],
             "Losses are exact and leave out the noise in served users' controls. Gains change at "
             "releases only, and are those of no control until a gate holds better ones to be "
-            f"safe. δ = 1e-6. OFU's scale was chosen on other worlds.\n{_printed_words(measured)}",
+            "safe. δ = 1e-6.",
         )
         label_panels(sheet, labels)
-
-
-def _printed_words(measured: Measured) -> str:
-    """What is proven for the noise as printed."""
-    job = next(
-        job for job in measured.results if dict(job.options).get("calibration") == "as_printed"
-    )
-    guarantee = measured.results[job][0].guarantee
-    proven = "nothing" if guarantee is None else f"ε = {guarantee.epsilon:.2g}"
-    releases = measured.results[job][0].releases
-    return (
-        f"As printed: the paper's own noise for a claimed ε of 1, with {releases} releases, for "
-        f"which {proven} is proven."
-    )
 
 
 def _draw(axes: Axes, measured: Measured, line: Line) -> EndLabel:

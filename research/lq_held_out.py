@@ -12,7 +12,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -27,17 +26,10 @@ from tacit.simulation.plots import _short as short
 from tacit.simulation.result import median
 from tacit.simulation.seeds import noise_seed
 
-CERTAIN, OPTIMISTIC = "certainty_equivalence", "ofu"
-NAMES = {CERTAIN: "certainty equivalence", OPTIMISTIC: "OFU"}
+CERTAIN = "certainty_equivalence"
 JOINT_USERS = {1.0: 100_000, 10.0: 10_000}
 LOCAL_USERS = {1.0: 2_000_000, 10.0: 100_000}
 SHORT_USERS, LONG_USERS = 10_000, 1_000_000
-SCALES = (0.01, 0.03, 0.1, 0.3, 1.0)
-BEST_SCALE = 0.3
-"""Of OFU, by the table ``scales``, in which they hardly differ."""
-TUNING_SEED = 500
-# As printed, with few enough releases for a million users; the paper has one for every user.
-PRINTED_SCHEDULE = "geometric:growth=1.5,first=100"
 # Gains that cost more than this, in units of zero control, are what the gate is there for.
 WORST = 2.0
 COVERED = 0.9
@@ -224,20 +216,6 @@ def _last(row: Row) -> str:
     return f"{greedy:.2g}, {serving:.2g}"
 
 
-def _lost(row: Row) -> str:
-    """What all users together lost, in users who would have had no control."""
-    lost = [
-        float(run.result.regret[-1] / (run.result.optimal_value - run.result.reference_value))
-        for run in row.runs
-    ]
-    return spread(lost)
-
-
-def _proven(row: Row) -> str:
-    guarantee = row.runs[0].result.guarantee
-    return "none" if guarantee is None else f"{guarantee.epsilon:.2g}"
-
-
 USERS: Columns = {
     "users to 90 %, greedy": lambda row: row.users(row.greedy),
     "serving": lambda row: row.users(row.serving),
@@ -358,54 +336,6 @@ def honesty() -> Table:
     )
 
 
-def optimism() -> Table:
-    """OFU beside certainty equivalence."""
-    printed = {"calibration": "as_printed", "schedule": PRINTED_SCHEDULE}
-    cases = []
-    for place in (MIDDLE, DOSING):
-        for epsilon, users in JOINT_USERS.items():
-            at = partial(place.job, joint(epsilon))
-            rows = {
-                NAMES[CERTAIN]: at(users),
-                f"OFU, scale {BEST_SCALE:g}": at(users, OPTIMISTIC, scale=BEST_SCALE),
-            }
-            if epsilon == 1.0:
-                rows["OFU, theory"] = at(users, OPTIMISTIC, bonus="theory")
-                rows["OFU, as printed"] = at(LONG_USERS, OPTIMISTIC, **printed)
-            cases += [
-                Case((place.label, label, f"{epsilon:g}", short(job.users)), (job,))
-                for label, job in rows.items()
-            ]
-    return Table(
-        "Optimism",
-        ("world", "agent", "ε", "users"),
-        tuple(cases),
-        {**USERS, **COSTS, **LOSSES, "proven ε": _proven},
-        f"The scale {BEST_SCALE:g} was chosen on other seeds. As printed, with releases when the "
-        f"users have grown by half; the paper has one for every user. {ALL_ZERO}.",
-    )
-
-
-def scales() -> Table:
-    """How OFU's scale was chosen."""
-    return Table(
-        f"The scale of OFU, on seeds {TUNING_SEED} and later",
-        ("world", "scale", "ε"),
-        tuple(
-            Case(
-                (place.label, f"{scale:g}", f"{epsilon:g}"),
-                (place.job(joint(epsilon), users, OPTIMISTIC, scale=scale),),
-            )
-            for place in (MIDDLE, DOSING)
-            for epsilon, users in ((1.0, 30_000), (10.0, 3_000))
-            for scale in SCALES
-        ),
-        {**USERS, "lost, in users without control": _lost, **COSTS},
-        "Worlds and runs of this table are no part of any other.",
-        TUNING_SEED,
-    )
-
-
 def local() -> Table:
     """Users who add the noise themselves."""
     cases = [
@@ -423,7 +353,7 @@ def local() -> Table:
     )
 
 
-TABLES = {make.__name__: make for make in (agents, local, optimism, scales, honesty)}
+TABLES = {make.__name__: make for make in (agents, local, honesty)}
 
 
 def measure(

@@ -183,7 +183,6 @@ HOSTS: dict[str, Host] = {
     "certainty equivalence": _host(
         "lq", "tacit.lq.certainty_equivalence:CertaintyEquivalence", _system
     ),
-    "OFU": _host("lq", "tacit.lq.ofu:OFU", _system),
     "policy evaluation": _host(
         "continuous",
         "tacit.continuous.private_policy_evaluation:PrivatePolicyEvaluation",
@@ -275,11 +274,11 @@ BUGS: tuple[Planted, ...] = (
     Planted(HalfTheNoise, "certainty equivalence", ("noise", "transcript noise")),
     Planted(NoiseDrawnOnce, "certainty equivalence", ("noise", "transcript overlap")),
     Planted(FirstPartWithoutNoise, "certainty equivalence", ("noise", "transcript noise")),
-    Planted(ZeroOutNoise, "OFU", ("noise", "transcript noise")),
+    Planted(ZeroOutNoise, "certainty equivalence", ("noise", "transcript noise")),
     Planted(FeaturesUncut, "certainty equivalence", ("attack", "sensitivity")),
     Planted(RawTau, "certainty equivalence", ("data flow",)),
-    Planted(RawAttribute, "OFU", ("data flow",)),
-    Planted(TwoLeaves, "OFU", ("data flow",)),
+    Planted(RawAttribute, "certainty equivalence", ("data flow",)),
+    Planted(TwoLeaves, "certainty equivalence", ("data flow",)),
     Planted(HalfTheNoise, "policy evaluation", ("noise", "transcript noise")),
     Planted(NoiseDrawnOnce, "policy evaluation", ("noise", "transcript overlap")),
     Planted(OneDrawForAll, "policy evaluation", ("noise", "transcript overlap")),
@@ -309,7 +308,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(RealNoiseUnscaled, "LinOpt-VI", ("noise",)),
     Planted(RealNoiseUnscaled, "policy evaluation", ("noise",)),
     Planted(NoiseOfSharedGenerator, "LSVI-UCB", ("noise",)),
-    Planted(NoiseOfSharedGenerator, "OFU", ("noise",)),
+    Planted(NoiseOfSharedGenerator, "certainty equivalence", ("noise",)),
     Planted(NoiseOfTheClock, "LinOpt-VI", ("noise",)),
     Planted(NoiseOfTheClock, "LSVI-UCB", ("noise",)),
     Planted(IdsDropped, "LSVI-UCB", ("budget",)),

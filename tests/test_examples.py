@@ -176,7 +176,7 @@ def test_its_constants_bound_what_it_adds(monkeypatch):
         lengths = np.sqrt((z * np.linalg.solve(Z, z[..., np.newaxis])[..., 0]).sum(axis=-1))
         assert lengths.max() <= level.nu
         # Of 900 matrices, the largest noise comes near its bound.
-        assert np.abs(eigenvalues - 2.0 * level.lambda_min).max() > 0.5 * level.lambda_min
+        assert np.abs(eigenvalues - 2.0 * level.lambda_min).max() > 0.3 * level.lambda_min
 
 
 def test_the_pendulum_is_balanced_under_real_noise(tmp_path):

@@ -157,9 +157,3 @@ def returns_have_the_exact_mean(world):
     # Five standard errors, of returns that lie in [0, H]: a false alarm in a million.
     error = 5 * world.spec.horizon / 2 / np.sqrt(n)
     assert abs(block["rewards"].sum() / n - world.optimal_value) < error
-
-
-def in_quarters(kind, world, users, privacy, failure):
-    """An agent by the theory, with four releases."""
-    options = {"bonus": "theory", "failure": failure, "schedule": f"fixed:size={users // 4}"}
-    return kind(world.spec, users, privacy, **options, noise_seed=0)

@@ -270,7 +270,7 @@ def _small_tables() -> Any:
     """Texts of tables, and what is stored of them."""
     module = experiment("lq_held_out")
     found: list[Any] = []
-    for _, table, rows in module.measure(["agents", "scales"], 1, 1, quick=True):
+    for _, table, rows in module.measure(["agents", "local"], 1, 1, quick=True):
         found.append([module.markdown(table, rows), [row.to_dict() for row in rows]])
     module = experiment("continuous_held_out")
     for _, table, rows in module.measure(["agents", "protections"], 1, 1, quick=True):
@@ -319,7 +319,7 @@ EXPERIMENTS: dict[str, Callable[[], Any]] = {
                 ("agents", "local", "weights", "noise", "switching", "statistics"),
             ),
             ("mixture_held_out", 200, ("agents", "local", "statistics")),
-            ("lq_held_out", 200, ("agents", "local", "optimism", "scales", "honesty")),
+            ("lq_held_out", 200, ("agents", "local", "honesty")),
             (
                 *("continuous_held_out", 12),
                 ("agents", "paper", "baselines", "online", "protections"),
@@ -335,8 +335,8 @@ SLOW = (
     *("functional_baselines", "plots", "held_out, baselines", "tables, written out"),
     *("audit, ucbvi", "audit, lsvi_ucb", "linear_held_out, agents", "linear_held_out, switching"),
     *("mixture_held_out, agents", "mixture_held_out, statistics"),
-    *("lq_held_out, agents", "lq_held_out, scales", "lq_held_out, honesty"),
-    *("lq_held_out, optimism", "linear_held_out, weights"),
+    *("lq_held_out, agents", "lq_held_out, honesty"),
+    "linear_held_out, weights",
     *("continuous_held_out, paper", "continuous_held_out, baselines"),
     "continuous_held_out, online",
 )

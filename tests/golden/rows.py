@@ -82,9 +82,7 @@ AGENTS: dict[str, tuple[str, ...]] = {
     ),
     "lq": (
         "certainty_equivalence",
-        "ofu",
         *FAMILY_OPTIONS["lq"],
-        "ofu:schedule=fixed:size=50",
         "certainty_equivalence:schedule=fixed:size=50",
     ),
     "continuous": (
@@ -149,7 +147,7 @@ SAMPLED = {
     "tabular": ("ucbvi", "ucbpo", "pucb"),
     "linear": ("lsvi_ucb", "lsvi_ucb_plus_plus"),
     "mixture": ("linopt_vi", "linopt_po"),
-    "lq": ("certainty_equivalence", "ofu"),
+    "lq": ("certainty_equivalence",),
     "continuous": ("fitted_functional_q", "functional_q"),
 }
 """These run under the other models too."""
@@ -167,18 +165,15 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "ucbpo:counter=binary tree",
     ),
     "linear": (
-        "lsvi_ucb:bonus=theory",
         "lsvi_ucb:statistic=counts",
         "lsvi_ucb:stationary=false",
         "lsvi_ucb:growth=1.3",
         "lsvi_ucb:switching=determinant",
         "lsvi_ucb:switching=rayleigh",
         "lsvi_ucb:statistic=features,gram_noise=triangle",
-        "lsvi_ucb_plus_plus:bonus=theory",
         "lsvi_ucb_plus_plus:weights=none",
         "lsvi_ucb_plus_plus:weights=variance,stationary=false",
         "lsvi_ucb_plus_plus:switching=rayleigh,schedule=fixed:size=100",
-        "adaptive_lsvi_ucb:bonus=theory,schedule=fixed:size=100",
         "batched_lsvi_ucb:batches=5",
     ),
     "mixture": (
@@ -189,9 +184,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "linopt_po:statistic=counts",
     ),
     "lq": (
-        "ofu:level=private",
-        "ofu:clip=trajectory",
-        "ofu:scale=0.3",
         "certainty_equivalence:schedule=geometric:growth=1.3,first=10",
     ),
     "continuous": (
@@ -205,27 +197,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     ),
 }
 """Under joint and local DP."""
-
-# Agents with the noise of a paper are for worlds whose rewards they know.
-_SIMPLEX = "simplex:dimension=3,states=8,actions=3,horizon=4,known_rewards=true"
-_SYSTEM = WORLDS["lq"]
-PRINTED: tuple[tuple[str, str, int], ...] = (
-    ("lsvi_ucb:calibration=as_printed", _SIMPLEX, 60),
-    ("lsvi_ucb_plus_plus:calibration=as_printed", _SIMPLEX, 60),
-    ("lsvi_ucb_plus_plus:calibration=as_printed,bonus=theory", _SIMPLEX, 60),
-    (
-        "lsvi_ucb_plus_plus:calibration=as_printed,schedule=geometric:growth=1.5,first=10",
-        _SIMPLEX,
-        400,
-    ),
-    ("adaptive_lsvi_ucb:calibration=as_printed", _SIMPLEX, 60),
-    ("batched_lsvi_ucb:calibration=as_printed", _SIMPLEX, 60),
-    ("certainty_equivalence:calibration=as_printed", _SYSTEM, 60),
-    ("ofu:calibration=as_printed", _SYSTEM, 60),
-    ("ofu:calibration=as_printed,bonus=theory", _SYSTEM, 60),
-    ("ofu:calibration=as_printed,schedule=geometric:growth=1.5,first=100", _SYSTEM, 400),
-)
-"""Agent, world and users, under joint and local DP."""
 
 OTHERS: tuple[Row, ...] = (
     row(
@@ -258,7 +229,6 @@ OTHERS: tuple[Row, ...] = (
     row("linopt_po", "hard_mixture:dimension=4,horizon=4,known_rewards=false", 2_000, "joint"),
     row("linopt_vi", "keyboard:horizon=4", 2_000, "joint"),
     row("certainty_equivalence", "dosing", 1_000, "joint"),
-    row("ofu", "double_integrator:horizon=8", 1_000, "joint"),
     row("fitted_functional_q", "plane:horizon=10", 64, "joint"),
     row("fitted_functional_q", "trap:horizon=20", 100, "joint"),
     row("functional_q", "trap:horizon=20", 300, "joint"),
@@ -286,7 +256,7 @@ OTHERS: tuple[Row, ...] = (
     ),
     *(
         row(agent, world, 60_000, model, slow=True)
-        for agent in ("certainty_equivalence", "ofu:scale=0.3")
+        for agent in ("certainty_equivalence",)
         for world in ("dosing", "random_system")
         for model in ("joint", "local, large budget")
     ),
@@ -327,9 +297,6 @@ def _table() -> Iterable[Row]:
             for agent in SAMPLED[family]:
                 model = "local, large budget"
                 yield row(scheduled(agent, 100), world, 100, model, reports=True)
-    for agent, world, users in PRINTED:
-        for model in ("joint", "local"):
-            yield row(agent, world, users, model)
 
 
 ROWS: tuple[Row, ...] = (*_table(), *OTHERS)

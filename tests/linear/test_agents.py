@@ -27,9 +27,7 @@ from tacit.audit.watched_gate import WatchedGate, difference, snapshot
 from tacit.core.agent import Agent
 from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
 from tacit.linear.options import LinearConstants
-from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gaussian_dp import compose, epsilon_from_mu
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import riverswim
@@ -71,11 +69,6 @@ SOME: dict[str, Case] = {
         "adaptive",
         TWO,
         {"statistic": "features", "privacy": JOINT, "gram_noise": "triangle"},
-    ),
-    "features, theory": (
-        "plus plus",
-        KNOWN,
-        {"statistic": "features", "privacy": JOINT, "bonus": "theory"},
     ),
     "features, local": ("adaptive", SIMPLEX, {"statistic": "features", "privacy": LOCAL}),
     "features, no privacy": ("plus plus", TWO, {"statistic": "features", "privacy": NonPrivate()}),
@@ -200,8 +193,6 @@ def spec_of(states: int, dimension: int, stationary: bool = True, **options: Any
         (spec_of(5000, 3), {"privacy": PURE}, "counts", "1-norm"),
         (spec_of(7, 3), {"privacy": PURE}, "counts", "1-norm"),
         (spec_of(7, 3), {"privacy": LocalDP(1.0, 0.0)}, "counts", "1-norm"),
-        (spec_of(6, 3), {"bonus": "theory"}, "features", "the theory is for them"),
-        (spec_of(6, 3), {"privacy": NonPrivate(), "bonus": "theory"}, "features", "every question"),
         (spec_of(6, 3), {"statistic": "features"}, "features", "as asked"),
         (
             spec_of(6, 3),
@@ -276,9 +267,6 @@ def test_known_rewards_are_not_asked_for() -> None:
 
 # What is refused.
 
-THEORY = {"bonus": "theory"}
-PRINTED = {"calibration": "as_printed", "cls": LSVIUCBPlusPlus, "world": KNOWN}
-
 
 @pytest.mark.parametrize(
     ("options", "message"),
@@ -289,9 +277,8 @@ PRINTED = {"calibration": "as_printed", "cls": LSVIUCBPlusPlus, "world": KNOWN}
         ({"weights": "some"}, "weights must be one of variance, none"),
         ({"switching": "often"}, "switching must be one of"),
         ({"gram_noise": "none"}, "gram_noise must be one of"),
-        ({"weight_bound": 0.0}, "weight_bound"),
-        ({"weight_bound": -1.0}, "weight_bound"),
-        ({"weight_bound": math.inf}, "weight_bound"),
+        ({"bonus": "theory"}, "tacit.papers has what a paper prints and proves"),
+        ({"calibration": "as_printed"}, "tacit.papers"),
         ({"privacy": LOCAL, "autosave": "somewhere"}, "belong to JointDP"),
         # What does not go together.
         ({"statistic": "targets", "privacy": LOCAL}, "only a trusted curator"),
@@ -310,24 +297,6 @@ PRINTED = {"calibration": "as_printed", "cls": LSVIUCBPlusPlus, "world": KNOWN}
         ({"statistic": "features", "privacy": LocalDP(1.0, 0.0), "schedule": FEW}, "delta > 0"),
         ({"privacy": BITS}, "stationary=False"),
         ({"statistic": "counts", "gram_noise": "triangle"}, "no Gram matrix"),
-        (THEORY | {"statistic": "counts"}, "derived for statistic='features'"),
-        (THEORY | {"statistic": "targets"}, "derived for statistic='features'"),
-        (THEORY | {"privacy": PURE}, "derived for statistic='features'"),
-        (THEORY | {"privacy": LocalDP(1.0, 0.0)}, "derived for statistic='features'"),
-        (THEORY | {"gram_noise": "triangle"}, "frobenius"),
-        # As printed.
-        (PRINTED | {"cls": LSVIUCB}, "must be tight"),
-        (PRINTED | {"cls": BatchedLSVIUCB}, "must be tight"),
-        (PRINTED | {"cls": AdaptiveLSVIUCB}, "must be tight"),
-        (PRINTED | {"world": SIMPLEX}, "rewards are known"),
-        (PRINTED | {"privacy": PURE}, "delta > 0"),
-        (PRINTED | {"privacy": LOCAL}, "joint DP"),
-        (PRINTED | {"privacy": NonPrivate()}, "joint DP"),
-        (PRINTED | {"privacy": JointDP(1.0, 1e-6, episodes_per_user=2)}, "one episode"),
-        (PRINTED | {"privacy": JointDP(1.0, 1e-6, Relation.ZERO_OUT)}, "replace-one"),
-        (PRINTED | {"statistic": "features"}, "statistic='targets'"),
-        (PRINTED | {"statistic": "counts"}, "statistic='targets'"),
-        (PRINTED | THEORY, "tight calibration"),
         # Batches.
         ({"cls": BatchedLSVIUCB, "batches": 0}, "batches must be in 1..240"),
         ({"cls": BatchedLSVIUCB, "batches": 241}, "batches"),
@@ -462,98 +431,6 @@ def test_by_schedule_every_release_replaces_the_policy() -> None:
         assert agent.switches == agent.releases == 4
 
 
-# As printed.
-
-
-def one_hot(H: int) -> LinearWorld:
-    """Unit features that are orthogonal: what sensitivities are largest for."""
-    rng = np.random.default_rng(0)
-    measures = rng.dirichlet(np.ones(2), (1, 4))
-    rewards = rng.random((1, 4))
-    return LinearWorld(np.eye(4).reshape(2, 2, 4), measures, rewards, H, known_rewards=True)
-
-
-def printed_rho(epsilon: float, delta: float, H: int, K: int) -> float:
-    """The zCDP of one of the paper's 4 H K draws."""
-    low, high = 0.0, epsilon
-    for _ in range(200):
-        rho = (low + high) / 2
-        if rho + 2 * math.sqrt(rho * math.log(1 / delta)) < epsilon:
-            low = rho
-        else:
-            high = rho
-    return low / (4 * H * K)
-
-
-@pytest.mark.parametrize("epsilon", [1.0, 1e4])
-def test_as_printed_has_the_papers_noise(epsilon: float) -> None:
-    H, K, delta = 3, 120, 1e-5
-    world = one_hot(H)
-    agent = made(
-        world,
-        K,
-        LSVIUCBPlusPlus,
-        privacy=JointDP(epsilon, delta),
-        calibration="as_printed",
-        schedule="fixed:size=30",
-        weights="none",
-    )
-    with WatchedGate().open() as gate:
-        shared.serve(agent, world)
-    rho = printed_rho(epsilon, delta, H, K)
-    assert len(gate.passages) == 4 * H
-    for place, passage in enumerate(gate.passages):
-        assert passage.blocks == tuple(range(1 + place // H))
-        assert "'decay': None" in passage.options
-        if place % H == 0:
-            # Steps weigh 1 here and 1 / H at most in the paper, whose noise is 1 / sqrt(2 rho).
-            # Under replace-one a Gram of weights c changes by sqrt(2) c per step.
-            noise = H / math.sqrt(2 * rho)
-            assert float(np.max(passage.release.std["gram"])) == pytest.approx(noise)
-            assert passage.release.cost**2 == pytest.approx(H * 2 * (1 / H) ** 2 * 2 * rho)
-        else:
-            # Values in [0, H] have noise 2 H / sqrt(2 rho); around their middle they change by
-            # 2 (1 / H) (H / 2) at most.
-            noise = 2 * H / math.sqrt(2 * rho)
-            assert passage.release.cost == pytest.approx(1.0 / noise)
-            # Here they are in units of half their range, H / 2 or less; two questions at once.
-            scale = float(np.max(passage.release.std["targets"])) * (H / 2) / H
-            assert noise * (1 - 1e-9) <= scale <= math.sqrt(1.25) * noise * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(("epsilon", "users", "size"), [(1.0, 120, 30), (1e5, 240, 30)])
-def test_as_printed_is_proven_for_the_releases_that_are_made(
-    epsilon: float, users: int, size: int
-) -> None:
-    world, delta = one_hot(3), 1e-5
-    agent = made(
-        world,
-        users,
-        LSVIUCBPlusPlus,
-        privacy=JointDP(epsilon, delta),
-        calibration="as_printed",
-        schedule=f"fixed:size={size}",
-    )
-    with WatchedGate().open() as gate:
-        shared.serve(agent, world)
-    # Everybody of the first block is in every release with weight 1.
-    total = compose(*[passage.release.cost for passage in gate.passages])
-    assert agent._curator.spent(0) == pytest.approx(total**2)
-    assert agent.guarantee.epsilon == pytest.approx(epsilon_from_mu(total, delta), rel=1e-6)
-    assert (agent.guarantee.delta, agent.guarantee.relation) == (delta, Relation.REPLACE_ONE)
-    # Far less than the paper pays for: it splits its budget over all users.
-    assert agent.guarantee.epsilon < epsilon
-    assert f"{epsilon:g}" not in agent.guarantee.short.replace(f"{delta:g}", "")
-
-
-def test_as_printed_passes_the_check_with_what_is_proven_of_it() -> None:
-    options: dict[str, Any] = {"privacy": JointDP(1e6, 1e-5), "calibration": "as_printed"}
-    agent = made(KNOWN, 240, LSVIUCBPlusPlus, schedule=FEW, **options)
-    proven = Budget(agent.guarantee.epsilon, agent.guarantee.delta)
-    report = check(("plus plus", KNOWN, options), budget=proven)
-    assert "budget" in report.passed
-
-
 # Save and resume.
 
 
@@ -564,7 +441,6 @@ def test_as_printed_passes_the_check_with_what_is_proven_of_it() -> None:
         {"weights": "variance"},
         {"switching": "determinant"},
         {"gram_noise": "triangle"},
-        {"weight_bound": 2.0},
         {"constants": LinearConstants(bonus=0.5)},
         {"schedule": "fixed:size=30"},
         {"cls": AdaptiveLSVIUCB, "switching": "schedule"},

@@ -172,10 +172,9 @@ def test_noise_of_the_papers_triangle() -> None:
     noise_is_fresh(LSVIUCB, "features", gram_noise="triangle")
 
 
-@pytest.mark.parametrize("bonus", ["practical", "theory"])
-def test_sums_over_blocks_have_the_noise_they_state(bonus: str) -> None:
-    sums_have_the_noise_they_state(LSVIUCB, bonus=bonus)
-    sums_have_the_noise_they_state(LSVIUCBPlusPlus, bonus=bonus)
+def test_sums_over_blocks_have_the_noise_they_state() -> None:
+    sums_have_the_noise_they_state(LSVIUCB)
+    sums_have_the_noise_they_state(LSVIUCBPlusPlus)
 
 
 class AddsUp(Source):
@@ -482,7 +481,7 @@ def test_what_is_not_saved_is_found(mutant: Any, options: dict[str, Any]) -> Non
 
 
 def test_bounds_that_are_not_saved_are_found() -> None:
-    """Of so few users theory knows nothing: what a save holds of bounds shows with many."""
+    """Of few users little is known: what a save holds of bounds shows with many."""
     world = two_state(horizon=3)
     for cls, kept in ((LSVIUCBPlusPlus, True), (AgentKind(ForgetsBounds), False)):
         make = partial(
@@ -490,7 +489,6 @@ def test_bounds_that_are_not_saved_are_found() -> None:
             world.spec,
             3 * 10**9,
             JOINT,
-            bonus="theory",
             schedule="fixed:size=1000000000",
             noise_seed=0,
         )

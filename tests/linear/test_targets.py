@@ -242,11 +242,6 @@ DESIGNS: dict[str, tuple[Any, LinearWorld, dict[str, Any]]] = {
     "plain": (LSVIUCB, WORLD, {}),
     "plus plus": (LSVIUCBPlusPlus, WORLD, {}),
     "two states, weighted": (LSVIUCB, two_state(horizon=4), {"weights": "variance"}),
-    "as printed": (
-        LSVIUCBPlusPlus,
-        simplex(dimension=3, states=8, actions=3, horizon=4, known_rewards=True),
-        {"calibration": "as_printed", "privacy": JointDP(1e6, 1e-6)},
-    ),
 }
 
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from tacit.lq import LQSpec, optimism_loops, riccati, riccati_loops
+from tacit.lq import LQSpec, riccati, riccati_loops
 from tacit.lq.safeguard import expected_costs
+from tacit.papers import search_loops
 
 
 def costs_in(gains, thetas, control_noise, start_moment, noise_covariance, Q, R):
@@ -31,7 +32,7 @@ def project_ellipsoid(theta, centre, V, beta):
     """The nearest model, in the Frobenius norm, with |. - centre|_V <= beta."""
     eigenvalues, basis, middle, point = _turned(theta, centre, V)
     out = np.empty(middle.shape)
-    optimism_loops.project_ellipsoid(point, 1.0, middle, eigenvalues, beta, out)
+    search_loops.project_ellipsoid(point, 1.0, middle, eigenvalues, beta, out)
     return basis @ out
 
 
@@ -45,7 +46,7 @@ def project_intersection(theta, centre, V, beta, radius):
     """The nearest model in both, the ellipsoid and the ball; ``None`` if they do not meet."""
     eigenvalues, basis, middle, point = _turned(theta, centre, V)
     out = np.empty(middle.shape)
-    meets = optimism_loops.project_both(point, middle, eigenvalues, beta, radius, out)
+    meets = search_loops.project_both(point, middle, eigenvalues, beta, radius, out)
     return basis @ out if meets else None
 
 

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from tacit import (
-    OFU,
     Agent,
     Block,
     CertaintyEquivalence,
     InvalidArgument,
     JointDP,
-    NonPrivate,
     check_statistic,
 )
 from tacit.audit.watched_gate import WatchedGate
@@ -143,5 +141,3 @@ def test_refusals() -> None:
     spec = dosing().spec
     with pytest.raises(InvalidArgument, match="level must be public or private"):
         CertaintyEquivalence(spec, 100, JOINT, level="raw")
-    with pytest.raises(InvalidArgument, match="clip and level"):
-        OFU(spec, 100, NonPrivate(), bonus="theory", level="private")

@@ -14,7 +14,6 @@ from tacit.core.algorithm import Algorithm
 from tacit.core.asks import Ask, Asks
 from tacit.lq import random_system
 from tacit.lq.certainty_equivalence import CertaintyEquivalence
-from tacit.lq.ofu import OFU
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import BudgetExceeded, CheckFailed
@@ -124,37 +123,6 @@ def tell_energies(agent: Any) -> None:
 def test_a_tau_from_raw_data_is_found() -> None:
     with pytest.raises(CheckFailed, match=r"^(chunks|data flow|refusals|resume)"):
         check(through(tell_energies, TauFromRawEnergies))
-
-
-class RadiusFromRawData(OFU):
-    """The radius as printed, with the log-determinant of the users' own steps."""
-
-    raw = 0.0
-
-    @property
-    def confidence_set(self) -> Any:
-        """See :class:`OFU`."""
-        models = super().confidence_set
-        return None if models is None else type(models)(models.centre, models.V, self.raw)
-
-
-def tell_states(agent: Any) -> None:
-    waiting = agent._session.waiting
-    joined = waiting.joined
-
-    def telling(part: Block, user_ids: Any) -> Any:
-        block, ids = joined(part, user_ids)
-        states = np.nan_to_num(np.asarray(block["states"]), posinf=0.0, neginf=0.0)
-        agent.algorithm.raw = float(np.log1p(np.clip(states**2, 0.0, 1e6).sum()))
-        return block, ids
-
-    waiting.joined = telling
-
-
-def test_a_radius_from_raw_data_is_found() -> None:
-    leaky = through(tell_states, RadiusFromRawData)
-    with pytest.raises(CheckFailed, match=r"^data flow"):
-        check(partial(leaky, bonus="theory"), JointDP(1e4, 1e-6))
 
 
 class AskedTwice(CertaintyEquivalence):

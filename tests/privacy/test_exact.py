@@ -26,7 +26,6 @@ from tacit import (
     LDPOB,
     LDPUCRLVTR,
     LSVIUCB,
-    OFU,
     PUCB,
     UCBPO,
     UCBVI,
@@ -833,7 +832,6 @@ VECTORS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
     "output": (OutputPerturbation, LINE, {}),
     "evaluation": (PrivatePolicyEvaluation, LINE, {}),
     "control": (CertaintyEquivalence, CONTROL, {}),
-    "control, optimism": (OFU, CONTROL, {}),
 }
 
 

@@ -29,9 +29,9 @@ class TestJobs:
         assert DOSING.job(tacit.NonPrivate(), 100).world_of(3).name == "dosing"
 
     def test_agents_are_what_the_job_says(self):
-        job = MIDDLE.job(tacit.JointDP(1.0, 1e-6), 1000, "ofu", scale=0.3)
+        job = MIDDLE.job(tacit.JointDP(1.0, 1e-6), 1000, scale=0.3)
         agent = job.agent(3)
-        assert (agent.name, agent.scale, agent.users) == ("ofu", 0.3, 1000)
+        assert (agent.name, agent.scale, agent.users) == ("certainty_equivalence", 0.3, 1000)
         assert agent.spec == random_system(3, 2, 15, seed=3).spec
 
     def test_a_run_is_that_of_the_loop_and_has_the_posterior(self):
@@ -46,16 +46,6 @@ class TestJobs:
         assert run.degrees == 6
         assert run.distance == pytest.approx(error @ inverse @ error)
         assert run.releases == len(run.result.served) - 1
-
-    def test_there_is_no_distance_without_a_posterior(self):
-        job = LQJob(
-            "random_system:n=2,d=1,horizon=3",
-            "ofu",
-            tacit.JointDP(1.0, 1e-6),
-            6,
-            (("calibration", "as_printed"),),
-        )
-        assert math.isnan(job.run(0).distance)
 
 
 def replace_seconds(result, other):
@@ -124,16 +114,6 @@ class TestTables(TableChecks):
     def test_no_run_is_too_short_for_its_limit(self):
         for case in lq_held_out.agents().cases:
             assert case.limit is None or case.jobs[0].users >= 10 * case.limit
-
-    def test_the_scale_is_chosen_on_other_seeds(self):
-        table = lq_held_out.scales()
-        assert table.first_seed == 500
-        assert {dict(case.jobs[0].options)["scale"] for case in table.cases} == set(
-            lq_held_out.SCALES
-        )
-        assert lq_held_out.BEST_SCALE in lq_held_out.SCALES
-        others = [make() for name, make in lq_held_out.TABLES.items() if name != "scales"]
-        assert {table.first_seed for table in others} == {0}
 
     def test_honesty_is_of_all_worlds_at_three_lengths(self):
         cases = {case.cells: case for case in lq_held_out.honesty().cases}
@@ -231,21 +211,19 @@ class TestBudget:
         assert epsilons == [0.1, 1.0, 10.0, None]
         assert [line.label for line in by_budget] == ["ε = 0.1", "ε = 1", "ε = 10", "not private"]
         assert {getattr(line.job.privacy, "epsilon", 1.0) for line in by_agent} == {1.0}
-        kinds = {line.label: line.job.kind for line in by_agent}
-        assert [kind for label, kind in kinds.items() if "OFU" in label] == ["ofu", "ofu"]
-        assert sum(kind == "certainty_equivalence" for kind in kinds.values()) == 3
+        assert [line.label for line in by_agent] == ["local DP", "joint DP", "not private"]
 
     def test_what_is_in_both_panels_is_run_once(self):
         shown = lq_budget.panels(1000)
         jobs = [line.job for lines in shown.values() for line in lines]
-        assert (len(jobs), len(set(jobs))) == (9, 7)
+        assert (len(jobs), len(set(jobs))) == (7, 5)
 
     def test_it_is_drawn_with_a_row_per_line(self, tmp_path):
         measured = self.measured()
         lq_budget.paint(tmp_path / "a.png", measured)
         assert (tmp_path / "a.png").read_bytes().startswith(PNG)
         rows = lq_budget.table(measured).splitlines()
-        assert len(rows) == 2 + 9
+        assert len(rows) == 2 + 7
         assert len({row.count("|") for row in rows}) == 1
         # At a hundred users losses are .04 and .2, at a thousand .02 and 0.
         assert "| 0.12 | 0.01 |" in rows[2]

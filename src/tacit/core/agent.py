@@ -77,7 +77,7 @@ class Agent(Desk):
             options = options | {"ledger": ledger}
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
-        self._curator = algorithm.gate_privacy.curator(**options)
+        self._curator = algorithm.privacy.curator(**options)
         if isinstance(self._curator.source, ExactNoise):
             # Now, because numba cannot be loaded again after a signal came into that.
             importlib.import_module("tacit.privacy.deviate_loops")
@@ -221,9 +221,6 @@ class Agent(Desk):
     def _learn_reports(self, reports: ArrayLike, user_ids: Ids) -> None:
         if not isinstance(self._curator, LocalCurator):
             raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")
-        if self._algorithm.gate_privacy != self.privacy:
-            # Devices that report by ``privacy`` would add another noise than is accounted for.
-            raise InvalidArgument("as printed is for simulations: devices report by privacy itself")
         # What a device sent instead of a number must not cost the others their reports.
         rows, statistic = as_numbers("reports", reports), self._session.round.statistic
         shape = (self._room(), statistic.layout.size)
@@ -254,8 +251,6 @@ class Agent(Desk):
 
         It may be called after any exception, and not within another call, as from a signal handler.
         """
-        if not self._algorithm.resumable:
-            raise InvalidArgument("as printed is for comparisons: such a run is not saved")
         self._settle(finish=False)
         if isinstance(self._curator, JointCurator):
             self._curator.save(path)
@@ -299,7 +294,7 @@ class Agent(Desk):
             else:
                 state = read_state(path, "agent")
                 session.check_same(state.meta["agent"])
-                other = algorithm.gate_privacy.curator(**self._options)
+                other = algorithm.privacy.curator(**self._options)
                 kind = ExactNoise if isinstance(other.source, ExactNoise) else Noise
                 source = kind.from_state(state.meta["noise"])
                 session.restore(state.meta["agent"], state.arrays)

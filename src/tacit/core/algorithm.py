@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.asks import Arrays, Asks, Kept, State
-from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import WHOLE_EPISODE
 
 if TYPE_CHECKING:
@@ -162,16 +161,6 @@ class Algorithm(ABC, Generic[Plan]):
     def kept(self) -> Kept | None:
         """Which earlier blocks are asked again; none by default."""
         return None
-
-    @property
-    def gate_privacy(self) -> Privacy:
-        """The model that noise is drawn by; another one than asked for, as a paper printed it."""
-        return self.privacy
-
-    @property
-    def resumable(self) -> bool:
-        """Whether its runs can be saved."""
-        return True
 
     @property
     def why(self) -> str:

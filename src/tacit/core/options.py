@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from tacit.privacy.arguments import flag, instance_of, one_of, positive
+from tacit.privacy.arguments import flag, instance_of, positive
 from tacit.privacy.errors import InvalidArgument
-
-Bonus = Literal["practical", "theory"]
-Calibration = Literal["tight", "as_printed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,26 +32,3 @@ class OptimismOptions:
         if given["constants"] is None:
             object.__setattr__(self, "constants", constants())
         instance_of("constants", vars(self)["constants"], constants)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TheoryOptions(OptimismOptions):
-    """In practice, in theory, or as a paper printed it.
-
-    Attributes:
-        bonus: ``"practical"``, with the noise's real size and practical constants, or
-            ``"theory"``, with constants for which a bound is proven.
-        failure: with which probability the theory's confidence bounds may fail.
-        calibration: ``"tight"``, or ``"as_printed"`` for the paper's own noise, where there is one.
-    """
-
-    bonus: Bonus = "practical"
-    failure: float = 0.1
-    calibration: Calibration = "tight"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("bonus", self.bonus, ("practical", "theory"))
-        one_of("calibration", self.calibration, ("tight", "as_printed"))
-        if not 0.0 < positive("failure", self.failure) < 1.0:
-            raise InvalidArgument(f"failure must be in (0, 1), got {self.failure!r}")

@@ -137,14 +137,12 @@ class Moment:
         self._algorithm = algorithm
         self.served, self.releases = algorithm.served, algorithm.releases
         self._policies = algorithm.policy, algorithm.greedy_policy
-        # As printed is for comparisons: such a run is not saved, and cannot be put back.
-        self.state = _copied(*state_of(algorithm)) if algorithm.resumable else None
+        self.state = _copied(*state_of(algorithm))
 
     def put_back(self) -> None:
         """Puts the algorithm back; what is kept here stays as it is."""
         algorithm = self._algorithm
-        if self.state is not None:
-            restore(algorithm, *_copied(*self.state))
+        restore(algorithm, *_copied(*self.state))
         algorithm.policy, algorithm.greedy_policy = self._policies
         algorithm.served, algorithm.releases = self.served, self.releases
 

@@ -54,11 +54,6 @@ class FiniteAlgorithm(Algorithm[Any]):
         )
         return Policy.deterministic(ties.argmax(axis=-1), self.spec.actions, version=self.releases)
 
-    def _check_printed(self) -> None:
-        """What no algorithm can do with a paper's own noise."""
-        if self.setting.schedule not in ("auto", "every"):
-            raise InvalidArgument("as printed, a policy is published after every episode")
-
     # Save and resume.
 
     def policy_arrays(self, policy: AnyPolicy) -> Arrays:

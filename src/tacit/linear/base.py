@@ -52,7 +52,7 @@ class TargetRound:
     gram_mu: float  # what their Grams and rewards do
     target_mu: float  # and the values of one step
     steps: int  # how many steps have a next one
-    decay: float  # by which the weight of a block falls from round to round; 1 if it does not
+    decay: float  # by which the weight of a block falls from round to round
 
     @classmethod
     def of(cls, limit: float, split: float, steps: int, decay: float) -> TargetRound:
@@ -103,7 +103,6 @@ class LinearAlgorithm(WayAlgorithm):
     default_switching: ClassVar[Switching] = "schedule"
     default_growth: ClassVar[float | None] = None
     asks_again: ClassVar[bool] = True
-    has_printed_noise: ClassVar[bool] = False
 
     def __init__(self, setting: Setting, options: LinearOptions) -> None:
         spec: LinearSpec = setting.spec
@@ -116,12 +115,7 @@ class LinearAlgorithm(WayAlgorithm):
         given = options.stationary
         self.stationary = spec.stationary_transitions if given is None else given
         self.growth = self.default_growth if options.growth is None else float(options.growth)
-        # Under privacy weights would make the noise, and so the theory's ridge, depend on data.
-        plain = options.bonus == "theory" and setting.privacy.private
-        own_weights = "none" if plain else self.default_weights
-        self.weights = own_weights if options.weights == "auto" else options.weights
-        bound = spec.weight_bound if options.weight_bound is None else float(options.weight_bound)
-        self.weight_bound = math.sqrt(spec.dimension) if bound is None else bound
+        self.weights = self.default_weights if options.weights == "auto" else options.weights
         self.statistic_kind, self._reason = choose_statistic(
             spec, setting.privacy, options, self.stationary, self.asks_again
         )
@@ -129,8 +123,8 @@ class LinearAlgorithm(WayAlgorithm):
         own = "schedule" if self.statistic_kind == "targets" else self.default_switching
         self.switching: Switching = own if options.switching == "auto" else options.switching
         # One factor for all keeps them linear; statistics cut to length 1 whatever comes.
-        self._factor = max(1.0, float(np.sqrt((spec.features**2).sum(axis=-1).max())))
-        self.features = unit_features(spec.features / self._factor)
+        longest = max(1.0, float(np.sqrt((spec.features**2).sum(axis=-1).max())))
+        self.features = unit_features(spec.features / longest)
         same = self.stationary and spec.stationary_rewards
         self.pooled = same and self.statistic_kind != "targets"
         # What the way reads from the start.
@@ -198,11 +192,9 @@ class LinearAlgorithm(WayAlgorithm):
         """The blocks that ``"targets"`` will ask again."""
         if self.statistic_kind != "targets":
             return None
-        decay, blocks = self.round.decay, self.schedule.releases
-        if decay > 1.0:
-            # The oldest of these will weigh decay^-blocks in the next round.
-            blocks = math.floor(math.log(1.0 / _FORGOTTEN) / math.log(decay))
-        return Kept(blocks, decay, self.round.cost)
+        # The oldest of these will weigh decay^-blocks in the next round.
+        blocks = math.floor(math.log(1.0 / _FORGOTTEN) / math.log(self.round.decay))
+        return Kept(blocks, self.round.decay, self.round.cost)
 
     # What is known.
 
@@ -214,11 +206,6 @@ class LinearAlgorithm(WayAlgorithm):
             scale=options.scale * constants.bonus,
             bias=options.scale * constants.bias,
             ridge=constants.ridge,
-            theory=options.bonus == "theory",
-            failure=options.failure,
-            samples=self.users,
-            releases=self.schedule.releases,
-            weight_bound=self.weight_bound * self._factor,
         )
 
     def weigh_by(self, variances: Floats) -> None:
@@ -239,18 +226,10 @@ class LinearAlgorithm(WayAlgorithm):
     # Choices made before the first user comes.
 
     def _check(self) -> None:
-        options, kind = self.options, self.statistic_kind
-        check_together(self.privacy, options, kind, self.weights, self.switching)
+        check_together(self.privacy, self.options, self.statistic_kind, self.switching)
         if self.privacy.reports_bits and self.pooled:
             raise InvalidArgument(
                 "randomised response is for counts per step: give stationary=False"
-            )
-        if options.calibration == "tight":
-            return
-        if not self.has_printed_noise:
-            name = type(self).__name__
-            raise InvalidArgument(
-                f"calibration of {name} must be tight: it has no noise of a paper's own"
             )
 
     def _pace(self) -> Pace:
@@ -270,7 +249,7 @@ class LinearAlgorithm(WayAlgorithm):
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
-        names = ("stationary", "growth", "weights", "switching", "weight_bound")
+        names = ("stationary", "growth", "weights", "switching")
         chosen = {name: getattr(self, name) for name in names}
         return super().identity() | chosen | {"statistic": self.statistic_kind}
 

@@ -95,15 +95,9 @@ def feature_sums(sums: BlockSums) -> Sums:
 class LinearWidths:
     """How widths are made."""
 
-    scale: float  # multiplies what practical widths owe to sampling and noise
+    scale: float  # multiplies what widths owe to sampling and noise
     bias: float  # and what they owe to the ridge, which draws what is unknown to the middle
-    ridge: float  # practical ridge, in standard deviations of the Gram's noise times sqrt(d)
-    theory: bool = False  # whether widths are those of the theory; then
-    failure: float = 0.1  # the probability that any of them is too small
-    samples: int = 1  # at most so many steps were summed in a row
-    releases: int = 1  # there are so many releases
-    # |sum_s' mu(s') v(s')| <= weight_bound sup |v|, and |theta| <= weight_bound
-    weight_bound: float = 1.0
+    ridge: float  # in standard deviations of the Gram's noise times sqrt(d)
 
     def practical(self, squares: Floats, of_ridge: Floats) -> Floats:
         """Widths from variances by sampling and noise, and by what the ridge hides."""

@@ -20,7 +20,7 @@ from tacit.linear.estimate import (
 )
 from tacit.linear.statistics import FeatureSums
 from tacit.numerics.block_sums import BlockSums
-from tacit.numerics.ridge import operator_bound, positive_part, rectangle_bound, ridge_inverse
+from tacit.numerics.ridge import positive_part, ridge_inverse
 
 if TYPE_CHECKING:
     from tacit.linear.estimate import Answer, LinearWidths, Sums
@@ -38,7 +38,7 @@ class FeatureWay(LinearWay):
 
     def __init__(self, algorithm: LinearAlgorithm) -> None:
         self._algorithm = algorithm
-        self.known = BlockSums(plain=algorithm.options.bonus == "theory")
+        self.known = BlockSums()
 
     def statistic(self, one_by_one: bool) -> FeatureSums:
         """Grams of features, and what followed them."""
@@ -66,14 +66,13 @@ class FeatureWay(LinearWay):
             sums.pooled() if of.stationary else sums,
             sums.pooled() if of.spec.stationary_rewards else sums,
             of.widths,
-            of.spec.horizon,
         )
 
 
 class SumModel:
     """Regression on feature sums.
 
-    Practical. With e_G, e_U, e_r the noise of Gram, next states and rewards, the ridge is
+    With e_G, e_U, e_r the noise of Gram, next states and rewards, the ridge is
     1 + k e_G sqrt(d), and the squared width of a prediction for V, with x = Lambda^-1 phi,
     w the regression weights and R half the range of V, is
 
@@ -82,44 +81,20 @@ class SumModel:
     its three terms being sampling, noise in the targets and noise in the Gram matrix (of which w
     is the derivative). Predicted rows of probabilities are projected to distributions where they
     are not too many.
-
-    Theory. Let the noise of every Gram be at most l in operator norm and Lambda = G + N + 2 l I,
-    so that Lambda >= G + l I. For |V - c| <= B and true weights w* = sum mu (V - c),
-
-        Lambda^-1 b - w* = Lambda^-1 (sum phi eta + N_U (V - c) - (N + 2 l I) w*),
-
-    and |phi' (it)| <= |phi|_{Lambda^-1} beta with
-    beta = B (sqrt(2 ln(1/p) + 2 S ln(1 + sqrt n) + d ln(1 + n / (d l))) + 2)
-    + |N_U| B sqrt(S / l) + 3 sqrt(l) W B. The first term is the self-normalised bound for
-    B-sub-Gaussian noise, for all V at once by a net of (1 + sqrt n)^S functions at distance
-    B / sqrt n; W is ``weight_bound``; weights in [0, 1] of steps and blocks only help. The same
-    for rewards with B = 1/2, no net, and |theta| <= W. Each of the six events (of next states and
-    of rewards: Gram, noise, concentration) in each row and release gets failure / (6 L m). Cutting
-    negative eigenvalues of G + N adds at most l I to Lambda, and leaves Lambda >= 2 l I, so that
-    the last term becomes 4 l W B / sqrt(2 l), which is less.
     """
 
-    def __init__(
-        self, features: Floats, sums: Sums, rewards: Sums, widths: LinearWidths, horizon: int
-    ) -> None:
+    def __init__(self, features: Floats, sums: Sums, rewards: Sums, widths: LinearWidths) -> None:
         self._features = features.reshape(-1, features.shape[2])
         self._shape = features.shape[:2]
-        self._widths, self._horizon = widths, horizon
+        self._widths = widths
         self._sums, self._reward_sums = sums, rewards
         self._dimension = int(features.shape[2])
         self.ridge = self._ridge_of(sums)
         self._probabilities: dict[int, Floats] = {}
         self._lengths: dict[int, tuple[Floats, Floats]] = {}
 
-    def _event(self, rows: int) -> float:
-        return self._widths.failure / (6.0 * rows * self._widths.releases)
-
     def _ridge_of(self, sums: Sums) -> float:
-        d = self._dimension
-        if not self._widths.theory:
-            return 1.0 + self._widths.ridge * sums.gram_noise * math.sqrt(d)
-        noise = operator_bound(sums.gram_noise, d, self._event(len(sums.gram)))
-        return 2.0 * max(noise, 1.0)
+        return 1.0 + self._widths.ridge * sums.gram_noise * math.sqrt(self._dimension)
 
     @cached_property
     def inverse(self) -> Floats:
@@ -135,34 +110,13 @@ class SumModel:
         weights = (inverse @ sums.rewards[..., np.newaxis])[..., 0]
         x = self._features @ inverse
         leverage = np.maximum((x * self._features).sum(axis=-1), 0.0)
-        if self._widths.theory:
-            widths = self._reward_beta(sums, ridge) * np.sqrt(leverage)
-        else:
-            spread = np.minimum((weights**2).sum(axis=-1), self._dimension)
-            noise = sums.reward_noise**2 + sums.gram_noise**2 * spread
-            length = (x**2).sum(axis=-1)
-            squares = REWARD_VARIANCE * leverage + noise[:, np.newaxis] * length
-            of_ridge = REWARD_VARIANCE * ridge**2 * length
-            widths = self._widths.practical(squares, of_ridge)
+        spread = np.minimum((weights**2).sum(axis=-1), self._dimension)
+        noise = sums.reward_noise**2 + sums.gram_noise**2 * spread
+        length = (x**2).sum(axis=-1)
+        squares = REWARD_VARIANCE * leverage + noise[:, np.newaxis] * length
+        widths = self._widths.practical(squares, REWARD_VARIANCE * ridge**2 * length)
         shape = (len(weights), *self._shape)
         return (weights @ self._features.T).reshape(shape), widths.reshape(shape)
-
-    def _reward_beta(self, sums: Sums, ridge: float) -> float:
-        p, level, d = self._event(len(sums.gram)), ridge / 2.0, self._dimension
-        n = self._widths.samples * self._horizon / len(sums.gram)
-        sampling = 0.5 * math.sqrt(2.0 * math.log(1.0 / p) + d * math.log1p(n / (d * level)))
-        noise = rectangle_bound(sums.reward_noise, d, 1, p) / math.sqrt(level)
-        return sampling + noise + 3.0 * math.sqrt(level) * self._widths.weight_bound
-
-    def _next_beta(self, half: float) -> float:
-        """Beta for values of half range ``half``."""
-        p, level, d = self._event(len(self._sums.gram)), self.ridge / 2.0, self._dimension
-        S = self._shape[0]
-        n = self._widths.samples * self._horizon / len(self._sums.gram)
-        logs = 2.0 * math.log(1.0 / p) + 2.0 * S * math.log1p(math.sqrt(n))
-        sampling = math.sqrt(logs + d * math.log1p(n / (d * level))) + 2.0
-        noise = rectangle_bound(self._sums.noise, d, S, p) * math.sqrt(S / level)
-        return half * (sampling + noise + 3.0 * math.sqrt(level) * self._widths.weight_bound)
 
     def rewards(self, step: int) -> tuple[Floats, Floats]:
         """See :class:`~tacit.linear.estimate.LinearModel`."""
@@ -177,7 +131,7 @@ class SumModel:
         at = min(step, len(self.inverse) - 1)
         inverse, sums = self.inverse[at], self._sums
         leverage, length = self.lengths(at)
-        probabilities = None if self._widths.theory else self._projected(at)
+        probabilities = self._projected(at)
         means, widths = [], []
         for value in values:
             middle, half = middle_of(value)
@@ -188,9 +142,6 @@ class SumModel:
             else:
                 mean = np.clip(self._features @ weights, -half, half)
             means.append(mean + middle)
-            if self._widths.theory:
-                widths.append(self._next_beta(half) * np.sqrt(leverage))
-                continue
             variance = spread_of(centred, half)
             from_gram = sums.gram_noise**2 * min(weights @ weights, self._dimension * half**2)
             noise = sums.noise**2 * (centred @ centred) + from_gram

@@ -47,8 +47,7 @@ class LSVIUCB(LinearAlgorithm):
     Guarantee: that of its curator; see ``guarantee``.
 
     Deviations from the paper: policies are replanned at the releases of a schedule; the bonus uses
-    the noise's real size and, unless ``bonus="theory"``, practical constants; rewards are learnt
-    where they are unknown.
+    the noise's real size and practical constants; rewards are learnt where they are unknown.
 
     Cost: one release and H small regressions per block, whatever its number of users.
     """

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tacit.core.options import TheoryOptions
-from tacit.privacy.arguments import positive
+from tacit.core.options import OptimismOptions
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class LinearConstants:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearOptions(TheoryOptions):
+class LinearOptions(OptimismOptions):
     """Options of linear algorithms.
 
     Attributes:
@@ -61,8 +60,6 @@ class LinearOptions(TheoryOptions):
             doubled (``"determinant"``) or some direction's precision has (``"rayleigh"``).
         gram_noise: noise of equal size in all directions of the Frobenius norm, or i.i.d. on the
             upper ``"triangle"`` as in the papers.
-        weight_bound: for the theory, a bound on the length of regression weights of values and
-            rewards in [-1, 1]; the spec's, or sqrt(d) as the papers assume, by default.
         constants: the practical constants.
     """
 
@@ -72,7 +69,6 @@ class LinearOptions(TheoryOptions):
     weights: Literal["auto", "variance", "none"] = "auto"
     switching: Literal["auto", "schedule", "determinant", "rayleigh"] = "auto"
     gram_noise: Literal["frobenius", "triangle"] = "frobenius"
-    weight_bound: float | None = None
     constants: LinearConstants = LinearConstants()
 
     def __post_init__(self) -> None:
@@ -84,8 +80,6 @@ class LinearOptions(TheoryOptions):
             value = getattr(self, name)
             if value not in allowed and not (value == "auto" and name != "gram_noise"):
                 raise InvalidArgument(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        if self.weight_bound is not None:
-            positive("weight_bound", self.weight_bound)
         super().__post_init__()
         self._settle(LinearConstants, self.growth)
 
@@ -97,17 +91,17 @@ def choose_statistic(
     asked, n, d = options.statistic, spec.states, spec.dimension
     if asked == "targets" and not privacy.private:
         return "features", "without privacy they know the same as 'targets', and cost nothing"
-    _check_statistic(privacy, options)
+    if asked == "targets" and not privacy.asks_again:
+        raise InvalidArgument(
+            "statistic='targets' asks the same users again, which only a trusted curator can: "
+            "use JointDP, or statistic='features'"
+        )
     if asked != "auto":
         return asked, "as asked"
-    if options.calibration == "as_printed":
-        return "targets", "as printed"
     if privacy.needs_l1:
         return "counts", "of these only counts have a sensitivity in the 1-norm"
     if not privacy.private:
         return "features", "sums of features answer every question, and cost nothing extra"
-    if options.bonus == "theory":
-        return "features", "the theory is for them"
     if n <= 2 * d:
         few = f"{n} states are few beside {d} features"
         return "counts", f"{few}, and a policy reaches one action in each"
@@ -119,27 +113,7 @@ def choose_statistic(
     return "features", f"{few}, and one release serves every value function"
 
 
-def _check_statistic(privacy: Privacy, options: LinearOptions) -> None:
-    asked, printed = options.statistic, options.calibration == "as_printed"
-    if asked == "targets" and not privacy.asks_again:
-        raise InvalidArgument(
-            "statistic='targets' asks the same users again, which only a trusted curator can: "
-            "use JointDP, or statistic='features'"
-        )
-    if options.bonus == "theory" and asked not in ("auto", "features"):
-        raise InvalidArgument("bonus='theory' is derived for statistic='features'")
-    if options.bonus == "theory" and (printed or privacy.needs_l1):
-        raise InvalidArgument(
-            "bonus='theory' is derived for statistic='features', which has Gaussian noise "
-            "(delta > 0) and tight calibration"
-        )
-    if printed and asked not in ("auto", "targets"):
-        raise InvalidArgument("as printed, values are asked for: statistic='targets'")
-
-
-def check_together(
-    privacy: Privacy, options: LinearOptions, kind: Kind, weights: str, switching: str
-) -> None:
+def check_together(privacy: Privacy, options: LinearOptions, kind: Kind, switching: str) -> None:
     """Refuses options that do not go together, given what was chosen for ``"auto"``."""
     if kind == "targets" and switching != "schedule":
         raise InvalidArgument(
@@ -156,7 +130,3 @@ def check_together(
             "statistic='counts', which was asked for or chosen, has no Gram matrix: leave "
             "gram_noise out, or give statistic='features'"
         )
-    if options.bonus == "theory" and privacy.private and weights != "none":
-        raise InvalidArgument("bonus='theory' under privacy is derived for weights='none'")
-    if options.bonus == "theory" and options.gram_noise != "frobenius":
-        raise InvalidArgument("bonus='theory' is derived for gram_noise='frobenius'")

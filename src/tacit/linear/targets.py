@@ -70,7 +70,7 @@ class AnswerModel(SumModel):
         self, features: Floats, sums: Sums, widths: LinearWidths, pooled_rewards: bool
     ) -> None:
         rewards = sums.pooled() if pooled_rewards else sums
-        super().__init__(features, sums, rewards, widths, len(sums.gram))
+        super().__init__(features, sums, rewards, widths)
 
     def targets(self, values: Floats) -> Floats | None:
         """What users are asked; values that are the same everywhere need no question."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -46,11 +45,6 @@ class CertaintyEquivalence(LQAlgorithm):
     name = "certainty_equivalence"
     Options = CertaintyEquivalenceOptions
     options: CertaintyEquivalenceOptions
-    refuses: ClassVar = {
-        "bonus": "it has none; see OFU",
-        "failure": "it has no confidence bounds; see OFU",
-        "calibration": "there is no paper's noise; see OFU",
-    }
 
     @property
     def safeguard(self) -> Safeguard:

@@ -42,9 +42,3 @@ def operator_bound(std: float, dimension: int, failure: float) -> float:
     most std sqrt(2 d), and it concentrates as a std-Lipschitz function of Gaussians; both signs.
     """
     return std * (math.sqrt(2.0 * dimension) + math.sqrt(2.0 * math.log(2.0 / failure)))
-
-
-def rectangle_bound(std: float, rows: int, columns: int, failure: float) -> float:
-    """The same for a matrix (or, with one column, a vector) of independent normal entries."""
-    spread = math.sqrt(rows) + (math.sqrt(columns) if columns > 1 else 0.0)
-    return std * (spread + math.sqrt(2.0 * math.log(1.0 / failure)))

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from tacit.lq.optimism_loops import descend, nearest_in_ball, project_both
 from tacit.lq.riccati_loops import cost_gradient, expected_costs, riccati
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.search_loops import descend, nearest_in_ball, project_both
 from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
 from tacit.papers.widths import operator_width, vector_width
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number

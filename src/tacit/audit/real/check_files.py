@@ -181,8 +181,6 @@ def _saved(trial: real.RealTrial, folder: Path) -> list[str]:
     """A local agent has one file, and no user's number in it."""
     agent, disk = trial.make(), _Disk(folder)
     pool, ids, traces = _marked(trial.pool)
-    if trial.as_printed:
-        return []
     with disk.watched():
         real.serve(agent, pool, ids, 0, agent.block_users)
         agent.save(folder / "saved")

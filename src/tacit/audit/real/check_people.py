@@ -25,7 +25,7 @@ _NAME = "people"
 def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
     """As given, and for users with one or three episodes, disjoint or not."""
     wrong, users = [], trial.pool.users
-    for name, options in trial.models if not trial.as_printed else ():
+    for name, options in trial.models:
         for people in (users // 3, users * 4):
             ids = real.mixed_ids(users, people, people)
             wrong += [f"{name}: {w}" for w in _run(trial, options, ids)]

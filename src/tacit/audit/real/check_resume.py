@@ -262,7 +262,7 @@ def _asked_again(trial: real.RealTrial) -> list[str]:
 def _devices(trial: real.RealTrial) -> list[str]:
     """Of reports: who was counted before a save is not counted again after it."""
     agent, pool = trial.make(), trial.pool
-    if trial.as_printed or trial.privacy.episodes_per_user > 1:
+    if trial.privacy.episodes_per_user > 1:
         return []
     cut, path = agent.block_users, trial.folder("devices") / "state"
     who = [f"{i}" if i % 2 else i for i in range(cut)] * (1 + pool.users // cut)

@@ -119,11 +119,6 @@ class RealTrial:
         # Now: not while somebody watches.
         self.pool = self._pool()
 
-    @property
-    def as_printed(self) -> bool:
-        """Whether devices cannot report to it."""
-        return bool(self.privacy.local and self.make().algorithm.gate_privacy != self.privacy)
-
     def make(self, **options: Any) -> Any:
         """An agent with real noise."""
         return self.trial.make(real=True, **options)
