@@ -18,7 +18,6 @@ PAGES = {
     "lq_held_out": "lq.md",
     "continuous_held_out": "continuous.md",
     "linear_held_out": "linear.md",
-    "linear_comparison": "linear.md",
     "linear_budgets": "linear.md",
 }
 """Which page shows what a module of research/ stored."""
