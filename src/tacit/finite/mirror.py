@@ -145,10 +145,9 @@ class MirrorAlgorithm(FiniteAlgorithm):
     def state(self) -> State:
         """What the family has, and the stochastic policy."""
         meta, arrays = super().state()  # type: ignore[safe-super]  # the family's
-        return meta, arrays | {"mirror": np.array(self.table)}
+        return meta | {"steps": self.steps_taken}, arrays | {"mirror": np.array(self.table)}
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
-        arrays = dict(arrays)
-        self.table = np.array(arrays.pop("mirror"))
+        self.table, self.steps_taken = np.array(arrays["mirror"]), int(meta["steps"])
         super().restore(meta, arrays)  # type: ignore[safe-super]
