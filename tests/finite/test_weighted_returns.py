@@ -83,7 +83,7 @@ def test_returns_by_hand() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_means_are_values_and_what_they_miss(seed: int) -> None:
-    """Exactly, over all episodes of a small world: the weighted mean is the other policy's value."""
+    """Exactly, over all episodes of a small world."""
     rng = np.random.default_rng(seed)
     P, r = rng.dirichlet(np.ones(2), (2, 2)), rng.random((2, 2))
     b, pi = rng.dirichlet(np.ones(2), 2), rng.dirichlet(np.ones(2), 2)
@@ -158,6 +158,7 @@ def test_action_counts_by_hand_and_their_sensitivity() -> None:
             # once per state; two states at most; ended by an action that is not allowed
             "states": np.array([[0, 0, 2, 1, 0], [2, 2, 2, 2, 2], [1, 1, 0, 0, 0]]),
             "actions": np.array([[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]]),
+            "rewards": np.zeros((3, 4)),
         },
     )
     rows = statistic.vectors(block).tolist()
@@ -166,7 +167,8 @@ def test_action_counts_by_hand_and_their_sensitivity() -> None:
     def walks(rng: np.random.Generator, users: int) -> Block:
         states = rng.permuted(np.tile(np.arange(3), (users, 1)), axis=1)[:, [0, 1, 2, 0, 1]]
         actions = rng.integers(0, 2, (users, 4))
-        return Block(users, {"states": states, "actions": actions})
+        rewards = np.zeros(actions.shape)
+        return Block(users, {"states": states, "actions": actions, "rewards": rewards})
 
     report = check_statistic(statistic, walks, users=300, rounds=30)
     assert min(report.tightness.values()) > 0.99, report.tightness

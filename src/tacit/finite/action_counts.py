@@ -13,7 +13,7 @@ from scipy.special import betaincinv, ndtri
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_codes
+from tacit.privacy.reading import read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 
 
@@ -21,10 +21,11 @@ from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 class ActionCounts(LoopSums):
     """How many users took which action at their first visit of a state.
 
-    Reads ``states`` (users, H + 1) and ``actions`` (users, H). ``allowed`` (S, A) says which pairs
-    are counted; an episode ends at its first step that is none of them. Of a user only her first
-    ``first`` different states count. Whether a visit counts is decided before its action, so given
-    how many counted in a state, actions there are independent draws of what people do in it.
+    Reads ``states`` (users, H + 1), ``actions`` and the shape of ``rewards`` (users, H).
+    ``allowed`` (S, A) says which pairs are counted; an episode ends at its first step that is none
+    of them. Of a user only her first ``first`` different states count. Whether a visit counts is
+    decided before its action, so given how many counted in a state, actions there are independent
+    draws of what people do in it.
 
     Sensitivity. A user has at most k = min(first, H, S) ones, in different states. Two users differ
     in at most 2 k entries, by 1 each, and have k each in different cells: L2^2 = 2 k for
@@ -75,9 +76,9 @@ class ActionCounts(LoopSums):
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.finite.return_loops import count_first_actions
 
-        users, rows = block.users, block.users if separate else 1
-        states = read_codes(block, "states", (users, self.horizon + 1))
-        actions = read_codes(block, "actions", (users, self.horizon))
+        rows = block.users if separate else 1
+        # Rewards are looked at for their shape alone: later questions need it.
+        states, actions, _ = read_steps(block, self.horizon)
         cells = np.where(self.allowed, np.cumsum(self.allowed).reshape(self.allowed.shape) - 1, -1)
         counts = np.zeros((rows, self.layout.size))
         count_first_actions(states, actions, cells, self._kept, separate, counts)

@@ -224,7 +224,7 @@ class OfflineAlgorithm(FiniteAlgorithm):
     def _recommend(self) -> Recommendation:
         *found, today = (Interval(*map(float, row)) for row in self.known["intervals"])
         best = max(range(len(found)), key=lambda k: found[k].low)
-        new = self._policy(self.tilted(float(self.known["betas"][best])))
+        new = self.policy_at(float(self.known["betas"][best]))
         better = found[best].low > today.high
         return Recommendation(
             policy=new if better else self._policy(self.behaviour),
@@ -238,6 +238,10 @@ class OfflineAlgorithm(FiniteAlgorithm):
             judged=self.schedule.blocks[1],
             behaviour="unknown" if self.unknown else "known",
         )
+
+    def policy_at(self, beta: float) -> Policy:
+        """The policy of a tilt."""
+        return self._policy(self.tilted(beta))
 
     def _policy(self, table: Floats) -> Policy:
         shape = (self.spec.horizon, *table.shape[1:])
