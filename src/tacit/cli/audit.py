@@ -145,7 +145,7 @@ def _enough(make: Callable[..., Any], world: World) -> int:
         agent = make(world.spec, users=users, seed=0, noise_seed=0)
         schedule = getattr(agent, "schedule", None)
         if getattr(agent, "batch", False) and schedule is not None and schedule.releases < 3:
-            return _BLOCK * schedule.releases
+            return _BLOCK * int(schedule.releases)
         if schedule is not None and schedule.releases >= 3:
             return users
         users *= 2
