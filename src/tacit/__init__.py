@@ -51,8 +51,10 @@ if TYPE_CHECKING:
     from tacit.core.episodes import validate_episodes as validate
     from tacit.core.kinds import AgentKind
     from tacit.core.vector_episodes import VectorEpisodes
+    from tacit.finite.learn_offline import learn_offline
     from tacit.finite.mixed_policy import MixedPolicy
     from tacit.finite.policy import Policy
+    from tacit.finite.recommendation import Recommendation
     from tacit.simulation.result import Result
     from tacit.simulation.run import run
     from tacit.simulation.seeds import run_seeds
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
         "OneHotCounts",
         "Part",
         "Policy",
+        "Recommendation",
         "Relation",
         "Release",
         "Result",
@@ -106,6 +109,7 @@ if TYPE_CHECKING:
         "check_statistic",
         "continuous",
         "counter",
+        "learn_offline",
         "linear",
         "local",
         "lq",
@@ -128,6 +132,7 @@ _LAZY = {
     "Episodes": "tacit.core.episodes:Episodes",
     "MixedPolicy": "tacit.finite.mixed_policy:MixedPolicy",
     "Policy": "tacit.finite.policy:Policy",
+    "Recommendation": "tacit.finite.recommendation:Recommendation",
     "Result": "tacit.simulation.result:Result",
     "VectorEpisodes": "tacit.core.vector_episodes:VectorEpisodes",
     "audit_agent": "tacit.audit.audit_agent:audit_agent",
@@ -138,6 +143,7 @@ _LAZY = {
     "check_counter": "tacit.audit.check_counter:check_counter",
     "check_statistic": "tacit.audit.check_statistic:check_statistic",
     "continuous": "tacit.continuous",
+    "learn_offline": "tacit.finite.learn_offline:learn_offline",
     "linear": "tacit.linear",
     "lq": "tacit.lq",
     "mixture": "tacit.mixture",

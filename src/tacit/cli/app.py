@@ -31,6 +31,7 @@ from tacit.cli import (
     names,
     plan,
     plot,
+    report,
     run,
     show,
     sweep,
@@ -150,6 +151,7 @@ app.command("plot", help=plot.HELP)(plot.plot_command)
 app.command("plan", help=plan.HELP)(plan.plan_command)
 app.command("bounds", help=bounds.HELP)(bounds.bounds_command)
 app.command("audit", help=audit.HELP)(audit.audit_command)
+app.command("report", help=report.HELP)(report.report_command)
 app.command("list", help=names.HELP)(names.list_command)
 app.command("show", help=show.HELP)(show.show_command)
 app.command("figure", help=figure.HELP)(figure.figure_command)

@@ -139,13 +139,13 @@ def maker(
 
 
 def _enough(make: Callable[..., Any], world: World) -> int:
-    """As few users as the agent's own schedule makes at least three blocks of; or one, of all."""
+    """As few users as the agent's own schedule makes three blocks of; a batch agent has fewer."""
     users = 4
     while users <= 1 << 20:
         agent = make(world.spec, users=users, seed=0, noise_seed=0)
-        if getattr(agent, "batch", False) and agent.block_users == users:
-            return _BLOCK
         schedule = getattr(agent, "schedule", None)
+        if getattr(agent, "batch", False) and schedule is not None and schedule.releases < 3:
+            return _BLOCK * int(schedule.releases)
         if schedule is not None and schedule.releases >= 3:
             return users
         users *= 2

@@ -191,10 +191,11 @@ def summary_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["repairs"]:
         yield f"repaired {counted(found['repairs'], 'time')}: see its lines"
     whose = "person, over all runs" if found["kind"] == "people" else "block of users"
-    yield f"limit: {limit:.6g} {found['unit']} for each {whose}"
+    yield f"limit: {at_most(limit, 6)} {found['unit']} for each {whose}"
     yield (
         f"spent: {spent['count']:,} {spent['of']}, most {at_most(spent['max'], 6)}, "
-        f"median {spent['median']:.6g} ({100.0 * spent['max'] / limit:.4g} % of the limit)"
+        f"median {at_most(spent['median'], 6)} ({min(100.0 * spent['max'] / limit, 100.0):.4g} % "
+        "of the limit)"
     )
     for number, run in enumerate(found["runs"], 1):
         yield (
@@ -244,13 +245,13 @@ def _one_user(found: Mapping[str, Any], at: str) -> Iterator[str]:
     user, unit, spent = found["user"], found["unit"], found["spent"]
     yield f"| one user | {unit} | epsilon{at} |"
     yield "|---|---:|---:|"
-    yield f"| may spend | {user['limit']:.6g} | {at_most(user['limit_epsilon'])} |"
+    yield f"| may spend | {at_most(user['limit'], 6)} | {at_most(user['limit_epsilon'])} |"
     most = at_most(user["spent"], 6), at_most(user["spent_epsilon"])
     yield f"| has spent at most | {' | '.join(most)} |"
     yield ""
     yield (
-        f"{spent['count']:,} {spent['of']} have an account; the median is {spent['median']:.6g} "
-        f"of {found['limit']:.6g} {unit}."
+        f"{spent['count']:,} {spent['of']} have an account; the median is "
+        f"{at_most(spent['median'], 6)} of {at_most(found['limit'], 6)} {unit}."
     )
 
 
@@ -312,4 +313,17 @@ def at_most(number: float, digits: int = 4) -> str:
     if float(shown) < number * (1.0 - 1e-9):
         place = math.floor(math.log10(number)) - digits + 1
         shown = f"{number + 0.5 * 10.0**place:.{digits}g}"
+    return shown
+
+
+def at_least(number: float, digits: int = 4) -> str:
+    """A few digits, rounded down: what is left must not be shown as more.
+
+    >>> at_least(0.99999), at_least(0.0), at_least(1.5)
+    ('0.9999', '0', '1.5')
+    """
+    shown = f"{number:.{digits}g}"
+    if float(shown) > number * (1.0 + 1e-9):
+        place = math.floor(math.log10(number)) - digits + 1
+        shown = f"{number - 0.5 * 10.0**place:.{digits}g}"
     return shown

@@ -1,4 +1,4 @@
-"""The compiled loop that sums what users got from their first visits on."""
+"""Compiled loops that sum what users got, and what they did, in finite worlds."""
 
 from __future__ import annotations
 
@@ -66,4 +66,85 @@ def sum_returns(
         for i in range(count):
             sums[row, kept[i]] += factor * entries[i]
             visits[row, kept[i]] += 1.0
+            seen[kept[i]] = False
+
+
+@compiled
+def weigh_returns(
+    states: Ints,
+    actions: Ints,
+    rewards: Floats,
+    ratios: Floats,
+    most: Floats,
+    largest: float,
+    separate: bool,
+    sums: Floats,
+    spreads: Floats,
+) -> None:
+    """Adds users to ``sums`` and ``spreads``, (rows, K, 2); see :class:`WeightedReturns`."""
+    users, horizon = actions.shape
+    policies, last, n_states, n_actions = ratios.shape
+    last -= 1
+    weights, gained = np.zeros(policies), np.zeros(policies)
+    for user in range(users):
+        weights[:] = 1.0
+        gained[:] = 0.0
+        left, steps = largest, 0
+        for step in range(horizon):
+            state, action = states[user, step], actions[user, step]
+            after, reward = states[user, step + 1], rewards[user, step]
+            if state < 0 or state >= n_states or after < 0 or after >= n_states:
+                break
+            if action < 0 or action >= n_actions or np.isnan(reward):
+                break
+            steps += 1
+            reward = min(reward, left)
+            left -= reward
+            for k in range(policies):
+                # Finite: a product that overflows is cut all the same, and 0 stays 0.
+                weights[k] = min(weights[k] * ratios[k, min(step, last), state, action], 1e200)
+                gained[k] += weights[k] * reward
+        if steps == 0:
+            continue
+        row = user if separate else 0
+        for k in range(policies):
+            for side in range(2):
+                got = gained[k] if side == 0 else weights[k] * left
+                x = min(got / most[k], 1.0)
+                sums[row, k, side] += x
+                spreads[row, k, side] += x * (1.0 - x)
+
+
+@compiled
+def count_first_actions(
+    states: Ints,
+    actions: Ints,
+    cells: Ints,
+    first: int,
+    separate: bool,
+    counts: Floats,
+) -> None:
+    """Adds users to ``counts``, (rows, C): what each did at first visits of her first states.
+
+    ``cells`` (S, A) is the cell of a state and an action, negative where there is none; an episode
+    ends where its state or action is invalid or has no cell.
+    """
+    users, horizon = actions.shape
+    n_states, n_actions = cells.shape
+    seen = np.zeros(n_states, dtype=np.bool_)
+    kept = np.zeros(first, dtype=np.int64)
+    for user in range(users):
+        row, found = user if separate else 0, 0
+        for step in range(horizon):
+            state, action = states[user, step], actions[user, step]
+            if state < 0 or state >= n_states or action < 0 or action >= n_actions:
+                break
+            if cells[state, action] < 0 or found == first:
+                break
+            if not seen[state]:
+                seen[state] = True
+                kept[found] = state
+                found += 1
+                counts[row, cells[state, action]] += 1.0
+        for i in range(found):
             seen[kept[i]] = False

@@ -130,7 +130,12 @@ class JointCurator(Curator):
         self._extra: Extra | None = None
         self.extra: tuple[dict[str, Any], dict[str, NDArray[Any]]] = ({}, {})
         if ledger is not None:
-            terms = Terms.of(privacy, protects, simulation=self._source.simulation)
+            terms = Terms.of(
+                privacy,
+                protects,
+                simulation=self._source.simulation,
+                sampler=privacy.sampler,
+            )
             self.accounts.start(ledger, terms, self._participants)
         if autosave is not None:
             # So that a process killed before its first release can be resumed too.

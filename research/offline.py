@@ -1,0 +1,208 @@
+"""Learning from logs: whether intervals cover, what privacy costs in width, and ICU-Sepsis.
+
+``python -m research.offline`` runs every case and stores it in ``research/offline.json``;
+``--only NAME`` is for cases whose name has this in it, and leaves the others as they are. Constants
+were chosen on sparse_mdp with other seeds, and nothing on ICU-Sepsis.
+
+- *coverage*: 1,000 runs, each with users and noise of its own, in worlds whose values are known.
+- *width*: a log of 10^6 users, once with noise and once without.
+- *icu*: 10^6 episodes of the clinicians' policy mixed half and half with uniform. 100 runs share 10
+  simulated logs; each run splits its log anew and draws its own noise.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tacit
+from research.command_lines import Parser
+from tacit.finite.policy import Policy
+from tacit.registry import build_world
+from tacit.tabular.world import TabularWorld
+
+TABLE = Path(__file__).with_suffix(".json")
+PRIVATE = tacit.JointDP(1.0, 1e-6)
+RUNS, USERS = 1000, 20_000
+MANY = 10**6
+LOGS, RUNS_OF_LOG = 10, 10
+
+
+def bandit(contexts: int = 10, actions: int = 3, seed: int = 40) -> TabularWorld:
+    """One decision: random rewards for each context and action."""
+    means = np.random.default_rng(seed).random((contexts, actions))
+    moves = np.full((contexts, actions, contexts), 1.0 / contexts)
+    start = np.full(contexts, 1.0 / contexts)
+    return TabularWorld(moves, means, 1, start=start, name=f"bandit of {contexts} contexts")
+
+
+def people_of(world: Any, seed: int = 40) -> Policy:
+    """What people do: random, each allowed action with a probability of 5 % and more."""
+    spec = world.spec
+    allowed = np.ones((spec.states, spec.actions), bool) if spec.allowed is None else spec.allowed
+    drawn = np.where(allowed, np.random.default_rng(seed).gamma(1.0, size=allowed.shape), 0.0)
+    uniform = allowed / allowed.sum(axis=1, keepdims=True)
+    table = 0.7 * drawn / drawn.sum(axis=1, keepdims=True) + 0.3 * uniform
+    return Policy.stochastic(np.broadcast_to(table, (spec.horizon, *table.shape)))
+
+
+def world_of(name: str) -> Any:
+    """By name, or the bandit."""
+    return bandit() if name == "bandit" else build_world(name)
+
+
+def coverage(world_name: str, behaviour: str, method: str) -> dict[str, Any]:
+    """How often intervals cover, and how often a recommendation is right."""
+    world = world_of(world_name)
+    people = people_of(world)
+    truth = world.value(people)
+    tally = dict.fromkeys(("all", "value", "low", "today", "better", "wrong"), 0)
+    widths = np.zeros(2)
+    for seed in range(RUNS):
+        log = world.simulate(people, USERS, np.random.default_rng([71, seed]))
+        kind = tacit.PessimisticImprovement if method == "returns" else tacit.PessimisticVI
+        agent = kind(
+            world.spec,
+            users=USERS,
+            privacy=PRIVATE,
+            behaviour="unknown" if behaviour == "unknown" else people,
+            seed=seed,
+            noise_seed=10_000 + seed,
+        )
+        agent.learn(log)
+        found, algorithm = agent.recommendation, agent.algorithm
+        values = [
+            world.value(algorithm.policy_at(float(beta))) for beta in algorithm.known["betas"]
+        ]
+        of_found = world.value(found.found)
+        everything = zip((*found.candidates, found.today), (*values, truth), strict=True)
+        tally["all"] += all(value in one for one, value in everything)
+        tally["value"] += of_found in found.value
+        tally["low"] += found.value.low <= of_found
+        tally["today"] += truth in found.today
+        tally["better"] += found.better
+        tally["wrong"] += found.better and of_found <= truth
+        widths += found.value.width / RUNS, found.today.width / RUNS
+    shown = {"value width": round(float(widths[0]), 4), "today width": round(float(widths[1]), 4)}
+    return {"runs": RUNS, "users": USERS, **tally, **shown}
+
+
+def width(world_name: str, behaviour: str) -> dict[str, Any]:
+    """Widths of the intervals of the same tilts, with noise and without."""
+    world = world_of(world_name)
+    people = people_of(world)
+    log = world.simulate(people, MANY, np.random.default_rng(72))
+    found = {}
+    for name, privacy in (("private", PRIVATE), ("not private", tacit.NonPrivate())):
+        agent = tacit.PessimisticImprovement(
+            world.spec,
+            users=MANY,
+            privacy=privacy,
+            behaviour="unknown" if behaviour == "unknown" else people,
+            noise_seed=1,
+        )
+        agent.learn(log)
+        found[name] = agent.recommendation
+    private, free = found["private"], found["not private"]
+    best = private.candidates.index(private.value)
+    pairs = zip(private.candidates, free.candidates, strict=False)
+    return {
+        "users": MANY,
+        "value": round(private.value.width, 5),
+        "value, not private": round(free.candidates[best].width, 5),
+        "today": round(private.today.width, 5),
+        "today, not private": round(free.today.width, 5),
+        "largest ratio": round(max(a.width / b.width for a, b in pairs), 3),
+    }
+
+
+def icu(world_name: str = "icu_sepsis") -> dict[str, Any]:
+    """Policies learnt from clinicians' episodes, and what is proven of them."""
+    world: Any = build_world(world_name)
+    H = world.spec.horizon
+    allowed = world.spec.allowed
+    mixed = 0.5 * world.people + 0.5 * allowed / allowed.sum(axis=1, keepdims=True)
+    behaviour = Policy.stochastic(np.broadcast_to(mixed, (H, *mixed.shape)))
+    rows, start = [], time.perf_counter()
+    for number in range(LOGS):
+        log = world.simulate(behaviour, MANY, np.random.default_rng([73, number]))
+        for again in range(RUNS_OF_LOG):
+            seed = RUNS_OF_LOG * number + again
+            found = tacit.learn_offline(
+                log, world.spec, PRIVATE, behaviour, seed=seed, noise_seed=20_000 + seed
+            )
+            value = world.value(found.found)
+            rows.append((value, found.value.low, found.value.high, found.today.high, found.better))
+            print(f"  {seed}: {found.verdict} true {value:.4f}", flush=True)
+    values, lows, highs, todays, better = (list(column) for column in zip(*rows, strict=True))
+    return {
+        "runs": len(rows),
+        "users": MANY,
+        "clinicians": round(world.people_value, 4),
+        "behaviour": round(world.value(behaviour), 4),
+        "values": [round(v, 4) for v in values],
+        "lows": [round(v, 4) for v in lows],
+        "highs": [round(v, 4) for v in highs],
+        "todays": [round(v, 4) for v in todays],
+        "better": sum(better),
+        "valid": sum(low <= value for low, value in zip(lows, values, strict=True)),
+        "above clinicians": sum(low > world.people_value for low in lows),
+        "seconds": round((time.perf_counter() - start) / len(rows), 1),
+    }
+
+
+SMALL, SPARSE = (
+    "random_mdp:states=5,actions=3,horizon=4,seed=40",
+    ("sparse_mdp:states=30,actions=4,horizon=8,seed=40"),
+)
+CASES: dict[str, Callable[[], dict[str, Any]]] = {
+    "icu": icu,
+    **{
+        f"width, {name}, {behaviour}": partial(width, world, behaviour)
+        for name, world in (("random", SMALL), ("bandit", "bandit"), ("sparse", SPARSE))
+        for behaviour in ("known", "unknown")
+    },
+    **{
+        f"coverage, {name}, {behaviour}, {method}": partial(coverage, world, behaviour, method)
+        for name, world in (("random", SMALL), ("bandit", "bandit"), ("sparse", SPARSE))
+        for behaviour in ("known", "unknown")
+        for method in (("returns", "counts") if name == "random" else ("returns",))
+    },
+}
+
+
+def stored() -> dict[str, dict[str, Any]]:
+    """What was measured last, by the names of cases."""
+    rows: dict[str, dict[str, Any]] = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+    return rows
+
+
+def store(rows: Mapping[str, Any]) -> None:
+    """In the order of the cases."""
+    kept = {name: rows[name] for name in CASES if name in rows}
+    TABLE.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = Parser(prog="python -m research.offline", description="learning from logs")
+    parser.add_argument("--only", default=None, help="cases whose name has this in it")
+    given = parser.parse_args(arguments)
+    for name, case in CASES.items():
+        if given.only is None or given.only in name:
+            row = case()
+            store(stored() | {name: row})
+            short = {k: v for k, v in row.items() if not isinstance(v, list)}
+            print(name, short, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

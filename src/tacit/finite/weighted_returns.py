@@ -1,0 +1,99 @@
+"""What is asked of users of a log: what other policies than theirs would have got, weighted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tacit.privacy.arguments import positive
+from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_steps
+from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
+
+SPREAD_WEIGHT = 3.3
+"""W: up to 3.33 a spread costs nothing beside the number that it is about; see the class."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedReturns(LoopSums):
+    """Weighted returns of K policies and what they miss, cut, with how much both vary.
+
+    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). ``ratios`` (K, 1 or H,
+    S, A) say how much likelier an action is under a policy than it was in the log; w_t is the
+    product of the ratios of steps 0 to t. An episode ends at its first step with an invalid state,
+    action or reward. Rewards are cut to [0, 1], and together to R = ``largest``. With the return G
+    and the last weight w, a user has for policy k
+
+        v = min(sum_t w_t r_t, M)  and  u = min(w (R - G), M),    M = ``most[k]``,
+
+    and x = v / M, y = u / M in [0, 1]. Parts: ``sums`` (K, 2), of x and y; ``spreads`` (K, 2), of
+    x (1 - x) and y (1 - y), with weight W: the variance of x over users is m (1 - m) less the mean
+    spread, where m is the mean. Users
+    without a valid step, and those who do not count, have v = u = 0.
+
+    Why both: if ratios are at most what they should be, the mean of v is at most the policy's
+    value and the mean of u at most R less that, whatever M is: cutting only lowers what is >= 0.
+
+    Sensitivity. Two users with x, x' and d = |x - x'|, s = |x + x' - 1| <= 1 - d differ in this
+    pair by d^2 + W^2 d^2 s^2 <= (1 - s)^2 (1 + W^2 s^2), which is at most 1 while W^2 <= min over s
+    of (2 - s) / (s (1 - s)^2) = 11.08. Zero is the user x = 0. So L2 = sqrt(2 K) for both
+    relations: replace-one is attained by two users with large weights, one of whom got R and the
+    other nothing; zero-out by one with v = M where u is also M, with half of R and large weights.
+    """
+
+    ratios: Floats
+    most: Floats
+    largest: float
+    horizon: int
+
+    def __post_init__(self) -> None:
+        ratios = np.ascontiguousarray(self.ratios, dtype=np.float64)
+        most = np.array(self.most, dtype=np.float64)
+        if ratios.ndim != 4 or ratios.shape[1] not in (1, self.horizon) or ratios.size == 0:
+            raise InvalidArgument(
+                f"ratios must have shape (K, 1 or {self.horizon}, S, A), got {ratios.shape}"
+            )
+        if not (np.isfinite(ratios) & (ratios >= 0)).all():
+            raise InvalidArgument("ratios must be finite and >= 0")
+        if most.shape != ratios.shape[:1] or not (np.isfinite(most) & (most > 0)).all():
+            raise InvalidArgument(f"most must be {len(ratios)} numbers > 0, got {most!r}")
+        positive("largest", self.largest)
+        for name, array in (("ratios", ratios), ("most", most)):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "name", "weighted returns")
+
+    @property
+    def policies(self) -> int:
+        """K."""
+        return len(self.ratios)
+
+    @cached_property
+    def clips(self) -> bool:
+        """Whether users must be summed one by one: always."""
+        return True
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``sums`` and ``spreads``."""
+        shape = (self.policies, 2)
+        return Layout((Part("sums", shape), Part("spreads", shape, weight=SPREAD_WEIGHT)))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        checked_relation(relation)
+        return math.sqrt(2.0 * self.policies)
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        from tacit.finite.return_loops import weigh_returns
+
+        steps = read_steps(block, self.horizon)
+        rows = block.users if separate else 1
+        sums, spreads = np.zeros((rows, self.policies, 2)), np.zeros((rows, self.policies, 2))
+        with np.errstate(all="ignore"):
+            weigh_returns(*steps, self.ratios, self.most, self.largest, separate, sums, spreads)
+        return self.layout.pack({"sums": sums, "spreads": spreads}, users=rows)

@@ -1,0 +1,147 @@
+"""Pessimistic value iteration on counts of a log: for worlds with few states."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.core.algorithm import Floats
+from tacit.core.asks import Arrays, Ask, Asks, State
+from tacit.finite.offline import OfflineAlgorithm, OfflineOptions
+from tacit.finite.visits import VisitCounts
+from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
+
+# A cell is known once its visits exceed so many standard deviations of their noise.
+_KNOWN = 2.0
+# More counts than these are never kept.
+_MOST_COUNTS = 1 << 22
+
+
+class PessimisticVI(OfflineAlgorithm):
+    """Plans in the world that the counts surely leave, near what people do, and judges the plan.
+
+    Idea: count where actions led and what they paid. Plan backwards as if every action were worth
+    what the counts say less its uncertainty, and nothing where they say nothing; among policies
+    at a price for leaving what people do today (relative entropy), since only such can be judged by
+    these people's returns. The price is chosen by users who were not learnt from.
+
+    Private statistics: :class:`~tacit.finite.visits.VisitCounts` of the first block, once, after
+    :class:`~tacit.finite.action_counts.ActionCounts` where today's behaviour is unknown;
+    :class:`~tacit.finite.weighted_returns.WeightedReturns` of the second block.
+
+    Guarantee: that of its curator; see ``guarantee``. Users are in one of the two blocks.
+
+    Deviations from the paper: there is none; the lower confidence bounds are those of Jin, Yang and
+    Wang (2021, "Is pessimism provably efficient for offline RL?") with practical widths, and what
+    is proven of the result is its interval.
+
+    Cost: O(H S^2 A) per plan. It serves nobody: those it learns from were served before, and gain
+    nothing.
+    """
+
+    name = "pessimistic_vi"
+
+    def __init__(self, setting: Setting, options: OfflineOptions) -> None:
+        super().__init__(setting, options)
+        F, S, A = len(self._steps), self.spec.states, self.spec.actions
+        if F * S * A * S > _MOST_COUNTS:
+            raise InvalidArgument(
+                f"spec has {F * S * A * S:,} transitions to count, at most {_MOST_COUNTS:,} make "
+                "sense: pessimistic_improvement is for many states"
+            )
+        self.transitions, self.rewards = np.zeros((F, S, A, S)), np.zeros((F, S, A))
+        self.noise = np.zeros(2)  # standard deviations of one count, and of one sum of rewards
+        self._plans: dict[float, Floats] = {}
+
+    @property
+    def _steps(self) -> range:
+        """What is counted apart: steps, or all of them together."""
+        return range(1 if self.spec.stationary else self.spec.horizon)
+
+    # What is asked.
+
+    def counts(self) -> VisitCounts:
+        """Where users' first two steps in a cell led, or each step by itself."""
+        spec, pooled = self.spec, self.spec.stationary
+        cap = min(2, spec.horizon) if pooled else None
+        return VisitCounts(
+            spec.states, spec.actions, spec.horizon, pooled=pooled, cap=cap, weight=math.sqrt(0.2)
+        )
+
+    def learn(self) -> Asks:
+        """Counts, with the whole budget."""
+        release = yield Ask(self.counts())
+        self.transitions = release["transitions"].reshape(self.transitions.shape)
+        self.rewards = release["rewards"].reshape(self.rewards.shape)
+        self.noise = np.array([np.max(release.std[name]) for name in ("transitions", "rewards")])
+        self._plans = {}
+
+    # How it plans.
+
+    def _model(self) -> tuple[Floats, Floats, Floats, Any]:
+        """P and r of what is known, visits, and which cells are known."""
+        from tacit.numerics.projection import project
+
+        S = self.spec.states
+        n = self.transitions.sum(axis=-1)
+        known = self.allowed & (n > max(_KNOWN * self.noise[0] * math.sqrt(S), 0.5))
+        P = np.zeros(self.transitions.shape)
+        project(self.transitions.reshape(-1, S), known.reshape(-1), P.reshape(-1, S))
+        n = np.where(known, n, 1.0)
+        return P, np.clip(self.rewards / n, 0.0, 1.0), n, known
+
+    def tilted(self, beta: float) -> Floats:
+        """The best policy at a price of R / beta for each unit of relative entropy, (H, S, A)."""
+        if beta not in self._plans:
+            self._plans[beta] = self._plan(beta)
+        return self._plans[beta]
+
+    def _plan(self, beta: float) -> Floats:
+        P, r, n, known = self._model()
+        H, R, caution = self.spec.horizon, self.spec.most_return, self.options.constants.caution
+        after, table = np.zeros(self.spec.states), np.empty((H, *self.allowed.shape))
+        for h in range(H - 1, -1, -1):
+            f, left = min(h, len(P) - 1), min(R, (H - h) * max(self.spec.reward_values))
+            mean, possible = P[f] @ after, P[f] > 0
+            # Counts that are 0 in the model were projected: their noise is gone.
+            square = possible @ after**2 - 2 * mean * (possible @ after) + possible.sum(2) * mean**2
+            sampling = n[f] * np.maximum(P[f] @ after**2 - mean**2 + 0.25 * left**2 / H, 0.0)
+            noise = self.noise[0] ** 2 * np.maximum(square, 0.0) + self.noise[1] ** 2
+            width = caution * np.sqrt(noise + sampling) / n[f]
+            values = np.where(known[f], np.clip(r[f] + mean - width, 0.0, left), 0.0)
+            b = self.behaviour[min(h, len(self.behaviour) - 1)]
+            table[h] = self.tilt(values, beta)[min(h, len(self.behaviour) - 1)]
+            # The value with its price: the mean, and beyond it what the tilt earns.
+            entropy = np.log(np.divide(table[h], b, out=np.ones_like(b), where=table[h] > 0))
+            after = np.maximum((table[h] * (values - R / beta * entropy)).sum(axis=1), 0.0)
+        return table
+
+    def moment(self, table: Floats) -> float:
+        """In the model, from its first states on, or the worst of them if those are not known."""
+        P, _, _, known = self._model()
+        after = np.ones(self.spec.states)
+        for h in range(self.spec.horizon - 1, -1, -1):
+            f = min(h, len(P) - 1)
+            b = self.behaviour[min(h, len(self.behaviour) - 1)]
+            square = np.divide(table[h] ** 2, b, out=np.zeros_like(b), where=b > 0)
+            ahead = np.where(known[f], P[f] @ after, 1.0)
+            after = np.minimum((square * ahead).sum(axis=1), 1e100)
+        start = self.spec.start
+        return float(after.max() if start is None else np.array(start) @ after)
+
+    # Save and resume.
+
+    def learnt_state(self) -> State:
+        """All counts."""
+        names = ("transitions", "rewards", "noise")
+        return {}, {name: np.array(getattr(self, name)) for name in names}
+
+    def restore_learnt(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`learnt_state`."""
+        self.transitions, self.rewards = arrays["transitions"], arrays["rewards"]
+        self.noise, self._plans = arrays["noise"], {}

@@ -1,0 +1,237 @@
+"""Learning from logs: plans by hand, splits, verdicts, and the gate."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Policy, check_agent
+from tacit.finite.learn_offline import _split
+from tacit.finite.model import check_policy
+from tacit.finite.offline import OfflineConstants
+from tacit.tabular import TabularWorld, random_mdp, riverswim, sparse_mdp
+
+BUDGET = JointDP(1.0, 1e-6)
+SMALL = sparse_mdp(states=12, actions=4, horizon=4)
+KINDS = (tacit.PessimisticImprovement, tacit.PessimisticVI)
+
+
+def bandit(contexts: int = 4) -> TabularWorld:
+    means = np.tile([0.2, 0.5, 0.9], (contexts, 1))
+    moves = np.full((contexts, 3, contexts), 1.0 / contexts)
+    return TabularWorld(moves, means, 1, start=np.full(contexts, 1.0 / contexts))
+
+
+def learnt(kind, world, users=20_000, privacy=BUDGET, seed=0, **options):
+    agent = kind(world.spec, users=users, privacy=privacy, noise_seed=seed, **options)
+    rng = np.random.default_rng(seed)
+    while agent.block_users:
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng))
+    return agent
+
+
+# Plans.
+
+
+def test_value_iteration_is_the_empirical_optimum_at_no_price_and_without_caution() -> None:
+    """Of exact counts: 600 users in every cell, moved and paid as the world has it on average."""
+    world = random_mdp(states=4, actions=3, horizon=3, seed=2)
+    agent = tacit.PessimisticVI(
+        world.spec, 100, NonPrivate(), constants=OfflineConstants(caution=0.0)
+    )
+    algorithm = agent.algorithm
+    algorithm.transitions = 600.0 * world.model.transitions_at(0)[np.newaxis]
+    algorithm.rewards = 600.0 * world.model.mean_rewards_at(0)[np.newaxis]
+    assert world.value(algorithm.policy_at(1e6)) == pytest.approx(world.optimal_value, rel=1e-4)
+    # at a high price nobody leaves what people do
+    assert algorithm.tilted(1e-6) == pytest.approx(np.full((3, 4, 3), 1 / 3), abs=1e-5)
+    # in between a policy is the better the less its price; and its weights vary the more
+    values = [world.value(algorithm.policy_at(beta)) for beta in (1e-6, 3.0, 10.0, 30.0, 1e6)]
+    moments = [algorithm.moment(algorithm.tilted(beta)) for beta in (1e-6, 3.0, 10.0, 30.0)]
+    assert values == sorted(values)
+    assert moments == sorted(moments)
+    assert moments[0] == pytest.approx(1.0)
+
+
+def test_a_price_of_relative_entropy_is_paid_for() -> None:
+    """One step, two actions worth 0 and 1 of R = 1, price 1 / beta: the known closed form."""
+    world = TabularWorld(np.ones((1, 2, 1)), np.array([[0.0, 1.0]]), 1)
+    agent = tacit.PessimisticVI(
+        world.spec, 100, NonPrivate(), constants=OfflineConstants(caution=0.0)
+    )
+    algorithm = agent.algorithm
+    algorithm.transitions = np.full((1, 1, 2, 1), 1e9)
+    algorithm.rewards = np.array([[[0.0, 1e9]]])
+    e = np.exp(2.0)
+    assert algorithm.tilted(2.0)[0, 0] == pytest.approx([1 / (1 + e), e / (1 + e)])
+    chance = e / (1 + e)
+    square = (chance**2 + (1 - chance) ** 2) / 0.5
+    assert algorithm.moment(algorithm.tilted(2.0)) == pytest.approx(square)
+
+
+def test_what_is_not_known_is_worth_nothing() -> None:
+    world = random_mdp(states=4, actions=3, horizon=3, seed=2)
+    agent = tacit.PessimisticVI(world.spec, 100, BUDGET, noise_seed=0)
+    assert agent.algorithm.tilted(100.0) == pytest.approx(np.full((3, 4, 3), 1 / 3))
+    with pytest.raises(InvalidArgument, match="pessimistic_improvement is for many states"):
+        tacit.PessimisticVI(sparse_mdp(states=800).spec, 100, BUDGET)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_policy_leaves_what_is_allowed_and_was_done(kind) -> None:
+    table = np.where(SMALL.spec.allowed, 1.0, 0.0)
+    table[3] = np.eye(4)[np.flatnonzero(SMALL.spec.allowed[3])[0]]
+    table /= table.sum(axis=1, keepdims=True)
+    people = Policy.stochastic(np.broadcast_to(table, (4, *table.shape)))
+    agent = learnt(kind, SMALL, 3000, behaviour=people)
+    for beta in (1.0, 1e3, 1e6):
+        policy = agent.algorithm.policy_at(beta)
+        check_policy(SMALL.spec, policy)
+        assert policy.table()[:, 3] == pytest.approx(np.tile(table[3], (4, 1)))
+
+
+# Verdicts.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("behaviour", ["uniform", "unknown"])
+def test_a_clear_gain_is_found_and_proven(kind, behaviour) -> None:
+    world = bandit()
+    found = learnt(kind, world, 40_000, behaviour=behaviour).recommendation
+    assert found.better
+    assert found.verdict.startswith("Better than today with probability 0.95: a value of 0.")
+    value, today = world.value(found.policy), world.baseline_value
+    assert found.value.low <= value <= found.value.high
+    assert today in found.today
+    assert value > found.value.low > found.today.high
+    assert found.policy is found.found
+    assert len(found.candidates) >= 2
+    assert found.behaviour == ("known" if behaviour == "uniform" else "unknown")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_to_gain_is_no_recommendation(kind) -> None:
+    world = TabularWorld(np.full((2, 2, 2), 0.5), np.full((2, 2), 0.5), 2)
+    people = Policy.stochastic(np.tile([0.3, 0.7], (2, 2, 1)))
+    found = learnt(kind, world, 5000, behaviour=people).recommendation
+    assert not found.better
+    assert found.policy.table() == pytest.approx(people.table())
+    assert found.verdict.startswith("No recommendation: nothing is better than today")
+    assert 1.0 in found.today
+
+
+def test_intervals_are_wider_under_less_budget_and_for_more_confidence() -> None:
+    world = bandit()
+    widths = [
+        learnt(KINDS[0], world, 4000, **options).recommendation.today.width
+        for options in (
+            {"privacy": NonPrivate()},
+            {},
+            {"privacy": JointDP(0.2, 1e-6)},
+            {"privacy": JointDP(0.2, 1e-6), "confidence": 0.999},
+        )
+    ]
+    assert widths == sorted(widths)
+    assert widths[0] < widths[1]
+
+
+def test_bold_policies_come_after_careful_ones() -> None:
+    agent = learnt(tacit.PessimisticImprovement, riverswim(4, 5), 30_000)
+    betas = agent.algorithm.known["betas"]
+    assert (np.diff(betas) > 0).all()
+    assert len(agent.recommendation.candidates) == len(betas)
+
+
+# One call.
+
+
+def test_one_call_splits_users_and_keeps_one_budget(tmp_path) -> None:
+    world, n = bandit(), 3000
+    log = world.simulate(Policy.uniform(1, 4, 3), n, np.random.default_rng(0))
+    ids = [f"p{i % 2000}" for i in range(n)]
+    log = tacit.Episodes(log.states, log.actions, log.rewards, user_ids=ids)
+    learn, judges = _split(log, 0.5, np.random.default_rng([0, 5]))
+    people = np.array([i % 2000 for i in range(n)])
+    assert not set(people[learn]) & set(people[judges])
+    assert len(set(people[judges])) == len(judges) == 1000
+    assert len(set(people[learn])) == 1000
+    assert (judges < 2000).all()  # their first episodes
+    budget, path = JointDP(1.0, 1e-6, episodes_per_user=2), tmp_path / "log.ledger"
+    found = tacit.learn_offline(log, world.spec, budget, "uniform", ledger=path)
+    assert (found.learnt, found.judged) == (len(learn), 1000)
+    assert found.guarantee.epsilon == 1.0
+    assert found.guarantee.episodes_per_user == 2
+    assert not found.guarantee.simulation_only
+    ledger = tacit.Ledger.open(path)
+    # two blocks, of which each spent all that an episode has, and no more
+    assert max(ledger.accounts) <= budget.episode_limit * (1 + 1e-9)
+    assert sum(ledger.accounts.values()) == 2
+    assert str(found).count("joint differential privacy") == 1
+    assert found.to_dict()["verdict"] == found.verdict
+
+
+def test_one_call_is_reproducible_and_its_seed_splits() -> None:
+    world = bandit()
+    log = world.simulate(Policy.uniform(1, 4, 3), 2000, np.random.default_rng(0))
+    call = partial(tacit.learn_offline, log, world.spec, BUDGET, "uniform", noise_seed=3)
+    one, same, other = call(), call(), call(seed=1)
+    assert one.to_dict() == same.to_dict()
+    assert one.today != other.today
+
+
+def test_mistakes_are_refused_in_words() -> None:
+    world = bandit()
+    log = world.simulate(Policy.uniform(1, 4, 3), 100, np.random.default_rng(0))
+    for change, match in (
+        ({"privacy": JointDP(1.0, 0.0)}, "delta > 0"),
+        ({"privacy": LocalDP(1.0, 1e-6)}, "JointDP"),
+        ({"behaviour": "random"}, "behaviour must be a Policy"),
+        ({"behaviour": Policy.uniform(2, 4, 3)}, "another world"),
+        ({"method": "magic"}, "method must be"),
+        ({"confidence": 1.0}, "confidence must be"),
+        ({"judged": 0.0}, "judged must be"),
+        ({"episodes": log.take(slice(0, 3))}, "at least 4 users"),
+    ):
+        given = {"episodes": log, "privacy": BUDGET, "behaviour": "uniform"} | change
+        with pytest.raises(InvalidArgument, match=match):
+            tacit.learn_offline(spec=world.spec, noise_seed=0, **given)
+    with pytest.raises(InvalidArgument, match="schedule means nothing"):
+        tacit.PessimisticVI(world.spec, 100, BUDGET, schedule="every")
+
+
+# The gate.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_save_holds_the_evidence(kind, tmp_path) -> None:
+    agent = learnt(kind, SMALL, 400)
+    agent.save(tmp_path / "state")
+    again = kind(SMALL.spec, users=400, privacy=BUDGET, noise_seed=0).load(tmp_path / "state")
+    assert again.recommendation.to_dict() == agent.recommendation.to_dict()
+    assert (again.policy.table() == agent.policy.table()).all()
+
+
+def test_agents_pass_their_checks() -> None:
+    make = partial(tacit.PessimisticImprovement, privacy=BUDGET, behaviour="unknown")
+    report = check_agent(make, SMALL, users=200)
+    assert report.releases == 2
+    assert set(report.skipped) == {"ties", "labels"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("behaviour", ["uniform", "unknown"])
+def test_agents_pass_all_checks(kind, behaviour) -> None:
+    make = partial(kind, privacy=BUDGET, behaviour=behaviour)
+    assert not check_agent(make, riverswim(3, 4), users=300, seeds=40).skipped
+
+
+def test_they_serve_nobody_and_say_so() -> None:
+    for kind in KINDS:
+        assert kind.batch
+        assert "serves nobody" in " ".join(kind.__doc__.split())
+    assert dataclasses.is_dataclass(tacit.Recommendation)
