@@ -88,7 +88,7 @@ class Algorithm(ABC, Generic[Plan]):
         self.served = 0
         self.releases = 0
         self.rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 4]))
-        self.policy, self.greedy_policy = self._first_policies()
+        self.policy, self.greedy_policy = map(self.named, self._first_policies())
         self.counter = self._choose_counter()
         self.schedule = setting.scheduled(self._pace)
 
@@ -134,6 +134,10 @@ class Algorithm(ABC, Generic[Plan]):
 
     # What an algorithm may define.
 
+    def named(self, policy: Plan) -> Plan:
+        """The policy with the names of states and actions, where the spec has any."""
+        return policy
+
     def _check(self) -> None:
         """Refuses options that do not go together; nothing is made yet."""
 
@@ -178,9 +182,12 @@ class Algorithm(ABC, Generic[Plan]):
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for a save to be resumed, as JSON values."""
+        named = ("state_labels", "action_labels")
+        labels = {name: getattr(self.spec, name, None) for name in named}
         return {
             "class": type(self).__name__,
             "spec": repr(self.spec),
+            **{name: list(texts) for name, texts in labels.items() if texts is not None},
             "users": self.users,
             "privacy": repr(self.privacy),
             **{name: repr(value) for name, value in vars(self.options).items()},
@@ -201,4 +208,4 @@ class Algorithm(ABC, Generic[Plan]):
         """A block was asked everything: it counts, and the next policy is planned."""
         self.served += users
         self.releases += 1
-        self.policy, self.greedy_policy = self.plan()
+        self.policy, self.greedy_policy = map(self.named, self.plan())

@@ -143,8 +143,23 @@ class MixedPolicy:
             return np.full(users, -1, dtype=np.int64)
         return np.asarray(self.slots[(first + np.arange(users)) % len(self.slots)], dtype=np.int64)
 
-    def act(self, step: int, state: int, rng: np.random.Generator, component: int) -> int:
-        """The action of a component at a step (from 0) in a state."""
+    def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> MixedPolicy:
+        """The same policy with names of states and actions."""
+        policy = object.__new__(MixedPolicy)
+        parts = tuple(part.labelled(states, actions) for part in self.components)
+        policy.__dict__.update(self.__dict__ | {"components": parts})
+        return policy
+
+    def act(
+        self,
+        step: int,
+        state: int | str,
+        rng: np.random.Generator | None = None,
+        component: int | None = None,
+    ) -> int | str:
+        """The action of a component at a step (from 0) in a state; see :meth:`Policy.act`."""
+        if component is None:
+            raise InvalidArgument("component must be given: draw one for each episode")
         if not 0 <= component < len(self.components):
             raise InvalidArgument(
                 f"component must be in 0..{len(self.components) - 1}, got {component!r}"
