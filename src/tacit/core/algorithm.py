@@ -71,6 +71,7 @@ class Algorithm(ABC, Generic[Plan]):
         greedy_policy: the best policy for what is known now, without exploring.
         served: how many users were served; a block counts when it was asked.
         releases: how many blocks were learnt from.
+        asked: users of the block that is being asked, which may be more than was scheduled; else 0.
         rng: of ties and of first policies; not of the noise.
     """
 
@@ -87,6 +88,7 @@ class Algorithm(ABC, Generic[Plan]):
         self._check()
         self.served = 0
         self.releases = 0
+        self.asked = 0
         self.rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 4]))
         self.policy, self.greedy_policy = map(self.named, self._first_policies())
         self.counter = self._choose_counter()
@@ -200,6 +202,8 @@ class Algorithm(ABC, Generic[Plan]):
     @property
     def block_users(self) -> int:
         """How many users the current policy serves in all; 0 at the end."""
+        if self.asked:
+            return self.asked
         if self.releases >= self.schedule.releases:
             return 0
         return min(self.schedule.blocks[self.releases], self.users - self.served)
@@ -208,4 +212,5 @@ class Algorithm(ABC, Generic[Plan]):
         """A block was asked everything: it counts, and the next policy is planned."""
         self.served += users
         self.releases += 1
+        self.asked = 0
         self.policy, self.greedy_policy = map(self.named, self.plan())

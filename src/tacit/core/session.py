@@ -136,6 +136,7 @@ class Moment:
     def __init__(self, algorithm: Algorithm[Any]) -> None:
         self._algorithm = algorithm
         self.served, self.releases = algorithm.served, algorithm.releases
+        self.asked = algorithm.asked
         self._policies = algorithm.policy, algorithm.greedy_policy
         # As printed is for comparisons: such a run is not saved, and cannot be put back.
         self.state = _copied(*state_of(algorithm)) if algorithm.resumable else None
@@ -147,6 +148,7 @@ class Moment:
             restore(algorithm, *_copied(*self.state))
         algorithm.policy, algorithm.greedy_policy = self._policies
         algorithm.served, algorithm.releases = self.served, self.releases
+        algorithm.asked = self.asked
 
 
 def _copied(meta: dict[str, Any], arrays: Arrays) -> State:
@@ -270,6 +272,7 @@ class Session:
             "served": algorithm.served if within is None else within.served,
             "releases": algorithm.releases if within is None else within.releases,
             "version": algorithm.policy.version,
+            "asked": 0 if self.turn is None else self.turn.users,
             "with_ids": self.with_ids,
             "seen": self.seen,
         }
@@ -278,11 +281,13 @@ class Session:
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """The inverse of :meth:`dump`."""
         algorithm = self.algorithm
-        served, waiting = (_count(meta[name], algorithm.users) for name in ("served", "pending"))
+        served, waiting, asked = (
+            _count(meta[name], algorithm.users) for name in ("served", "pending", "asked")
+        )
         releases = _count(meta["releases"], algorithm.schedule.releases)
         answers = revive_answers(meta, arrays)
         restore(algorithm, meta, arrays)
-        algorithm.served, algorithm.releases = served, releases
+        algorithm.served, algorithm.releases, algorithm.asked = served, releases, asked
         algorithm.policy = algorithm.policy_of(below(arrays, "policy/"), meta["version"])
         algorithm.greedy_policy = algorithm.policy_of(below(arrays, "greedy/"), meta["version"])
         self.end_round(_count(meta["seen"], MOST_USERS))
