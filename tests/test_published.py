@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import published
+from tacit import Policy, published
+from tacit.continuous import QPolicy
+from tacit.continuous.features import Grid
+from tacit.core.public_file import publish_with
+from tacit.finite.mixed_policy import MixedPolicy
+from tacit.lq import GainPolicy
 
 
 def archive(path: Path, **arrays: Any) -> Path:
@@ -46,6 +51,27 @@ def test_a_small_file_that_inflates_is_refused_before_it_does(tmp_path: Path) ->
     parts = {f"junk{i}": np.zeros(300_000) for i in range(10)}
     with pytest.raises(ValueError, match="take more than"):
         published.load(archive(tmp_path / "parts", **table(**parts)), most_bytes=limit)
+
+
+def test_every_kind_of_file_can_say_what_the_ledger_was(tmp_path: Path) -> None:
+    head, path = 32 * "0f", tmp_path / "policy"
+    policies: list[Any] = [
+        Policy.uniform(2, 3, 2, version=1),
+        MixedPolicy([Policy.uniform(2, 3, 2)] * 2, slots=[0, 1], version=1),
+        GainPolicy(np.zeros((2, 1, 2)), version=1),
+        QPolicy(Grid((0.0,), (1.0,), (2,)), np.eye(2), version=1),
+    ]
+    for policy in policies:
+        publish_with(policy, path, {"ledger_line": 7, "ledger_head": head})
+        assert published.about(path) == {"version": 1, "ledger_line": 7, "ledger_head": head}
+        assert published.load(path).version == 1
+        with pytest.raises(IsADirectoryError):
+            publish_with(policy, tmp_path, {"ledger_line": 7, "ledger_head": head})
+        policy.publish(path)
+        assert published.about(path) == {"version": 1}
+    for wrong in ({"ledger_head": "x"}, {"ledger_head": head}, {"ledger_head": np.zeros(3)}):
+        with pytest.raises(ValueError, match="ledger_"):
+            published.about(archive(tmp_path / "wrong", **table(**wrong)))
 
 
 def test_by_default_a_device_gives_128_mebibytes(tmp_path: Path) -> None:

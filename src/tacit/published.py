@@ -19,6 +19,9 @@ A mixed one is drawn from once per episode, and the episode says what was drawn:
 
     component = policy.draw(numpy.random.default_rng())
     action = policy.act(step, state, numpy.random.default_rng(), component)
+
+A file may also have facts that acting does not need, which :func:`about` reads: ``ledger_line`` and
+``ledger_head``, the number and the hash of the last line that its agent's ledger had.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import io
 import itertools
 import math
 import os
+import re
 import stat
 import zipfile
 from dataclasses import dataclass
@@ -240,9 +244,21 @@ def load(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Publishe
             this loader cannot read.
         OSError: it cannot be opened; a missing one is a FileNotFoundError.
     """
+    return _loaded(path, most_bytes)[0]
+
+
+def about(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> dict[str, int | str]:
+    """What a published file says besides its policy; it is checked, and refused, as by load."""
+    return _loaded(path, most_bytes)[1]
+
+
+def _loaded(
+    path: str | os.PathLike[str], most_bytes: int
+) -> tuple[Published, dict[str, int | str]]:
     data = _read(path, most_bytes)
     try:
-        return _decode(_arrays(data, most_bytes), most_bytes)
+        stored = _arrays(data, most_bytes)
+        return _decode(stored, most_bytes), _facts(stored)
     except Exception as error:  # NumPy and zipfile may raise anything; the file is to blame
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         short = (reason or type(error).__name__)[:500]
@@ -401,6 +417,17 @@ def _decode(stored: dict[str, NDArray[Any]], most_bytes: int) -> Published:
         raise ValueError("preference must hold every action once")
     epsilon, first = _number(stored, "epsilon", 1.0), tuple(order.tolist())
     return PublishedValues(numbers if kind == "q" else None, epsilon, first, stored, version)
+
+
+def _facts(stored: dict[str, NDArray[Any]]) -> dict[str, int | str]:
+    """The version, and what the file says of its agent's ledger, if anything."""
+    found: dict[str, int | str] = {"version": _whole(stored, "version")}
+    if "ledger_head" in stored:
+        head = str(stored["ledger_head"])
+        if not re.fullmatch("[0-9a-f]{64}", head):
+            raise ValueError("ledger_head must be 64 hexadecimal digits")
+        found |= {"ledger_line": _whole(stored, "ledger_line"), "ledger_head": head}
+    return found
 
 
 def _check_features(stored: dict[str, NDArray[Any]], actions: int, most_bytes: int) -> None:

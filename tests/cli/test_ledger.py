@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tacit import Block, Budget, JointCurator, JointDP
+from tacit import UCBVI, Block, Budget, JointCurator, JointDP, published
 from tacit.cli.ledger_account import at_most
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.ledger import Ledger, chain, journal
 from tacit.privacy.standard import ClippedSum
+from tacit.tabular import riverswim
 from tests.cli.calls import call as run_tacit
 
 NOON = "2026-01-02T12:00:00+00:00"
@@ -342,6 +343,32 @@ def test_a_ledger_older_than_its_witness_is_refused(call, people):
     assert "older than its witness" in call("verify", people, "--expect", head, code=1)
     assert "older than its witness" in call("show", people, "--expect", head, code=2)
     assert "hexadecimal" in call("show", people, "--expect", "x", code=2)
+
+
+def test_a_published_policy_is_a_witness(call, tmp_path):
+    path, policy, world = tmp_path / "one.ledger", tmp_path / "policy.npz", riverswim(3, 3)
+    agent = UCBVI(world.spec, 20, JointDP(1.0, 1e-6), schedule="fixed:size=10", ledger=path)
+    agent.publish(tmp_path / "first.npz")
+    for seed in range(2):
+        older = path.read_bytes()
+        agent.learn(world.simulate(agent.policy, 10, np.random.default_rng(seed), "episodes"))
+    agent.publish(policy)
+    facts, first = published.about(policy), published.about(tmp_path / "first.npz")
+    lines, head = Ledger.open(path).witness
+    assert facts == {"version": 2, "ledger_line": lines, "ledger_head": head}
+    assert json.loads(path.read_bytes().splitlines()[lines - 1])["hash"] == head
+    assert (first["ledger_line"], lines) == (2, len(path.read_bytes().splitlines()))
+    assert f"head: {head}" in call("verify", path, "--expect", policy)
+    path.write_bytes(older)
+    call("verify", path)
+    call("verify", path, "--expect", tmp_path / "first.npz")
+    assert "older than its witness" in call("verify", path, "--expect", policy, code=1)
+    assert "older than its witness" in call("show", path, "--expect", policy, code=2)
+    assert "ended: all runs" in call("repair", path, "--expect", policy)
+    agent.policy.publish(policy)
+    assert "no witness" in call("verify", path, "--expect", policy, code=2)
+    policy.write_bytes(b"PK")
+    assert "no published policy" in call("verify", path, "--expect", policy, code=2)
 
 
 def test_repair_says_what_it_did(call, people):

@@ -6,6 +6,8 @@ says of people is what the curator knows: these commands are for whoever keeps t
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,7 +36,11 @@ app = typer.Typer(
 
 ExpectOption = Annotated[
     str,
-    asked("HASH", "A hash that the ledger must have in a line, or 8 digits of it or more."),
+    asked(
+        "HASH|POLICY",
+        "A hash that the ledger must have in a line, or 8 digits of it or more, or a published "
+        "policy that has it.",
+    ),
 ]
 TimeoutOption = Annotated[
     str | None,
@@ -91,7 +97,8 @@ def create(
     name="show",
     help="Say what a ledger declares and what was spent.\n\n"
     "Keep its head, the last hash, elsewhere: with --expect HASH a ledger that lacks that line is "
-    "refused, as an older copy of it is.\n\n"
+    "refused, as an older copy of it is. Every policy that its agents publish has it too: "
+    "--expect POLICY.\n\n"
     "\b\nExamples:\n  tacit ledger show budget.ledger\n  tacit ledger show budget.ledger --json",
 )
 def show(
@@ -114,7 +121,8 @@ def show(
     help="Check every line of a ledger: the chain of hashes, the sums, the limits.\n\n"
     "Also that it has the lines that its index and --expect have seen. "
     "Exit code 0 if all is well, 1 if a line is not (the first is named), 2 if the file is no "
-    "ledger or cannot be read.\n\n\b\nExample:\n  tacit ledger verify budget.ledger && echo well",
+    "ledger or cannot be read.\n\n\b\nExamples:\n  tacit ledger verify budget.ledger && echo well\n"
+    "  tacit ledger verify budget.ledger --expect policy.npz",
 )
 def verify(
     file: FileArgument,
@@ -124,6 +132,7 @@ def verify(
 ) -> None:
     """Checks a ledger."""
     _check_kind(file)
+    expect = _witness(expect)  # here: a damaged witness is not the ledger's fault
     problem, ledger = "", None
     try:
         _opened(file, timeout=timeout)  # by its index
@@ -210,7 +219,7 @@ def repair(
     from tacit.privacy.ledger.repair import repair
 
     _check_kind(file)
-    done = repair(file, expect=expect, timeout=_seconds(timeout))
+    done = repair(file, expect=_witness(expect), timeout=_seconds(timeout))
     if as_json:
         print_json({"file": file} | asdict(done))
         return
@@ -226,7 +235,27 @@ def _opened(
 ) -> Ledger:
     from tacit.privacy.ledger import Ledger
 
+    expect = _witness(expect)
     return Ledger.open(file, expect=expect, timeout=_seconds(timeout), every_line=every_line)
+
+
+def _witness(expect: str) -> str:
+    """The hash that is expected: as it is, or from a published policy."""
+    if not expect or re.fullmatch("[0-9a-f]{8,64}", expect):
+        return expect
+    if not os.path.lexists(expect):
+        raise InvalidArgument(
+            f"expect={expect!r} must be 8 to 64 hexadecimal digits, or the file of a policy"
+        )
+    from tacit.published import about
+
+    try:
+        found = about(expect)
+    except ValueError as error:
+        raise CorruptFile(str(error)) from None
+    if "ledger_head" not in found:
+        raise InvalidArgument(f"expect={expect!r}: its agent had no ledger, so it is no witness")
+    return str(found["ledger_head"])
 
 
 def _seconds(timeout: str | None) -> float | None:

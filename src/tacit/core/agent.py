@@ -17,10 +17,11 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.algorithm import Algorithm, PublicPolicy
+from tacit.core.algorithm import Algorithm
 from tacit.core.columns import as_numbers
 from tacit.core.desk import DATA, Desk
 from tacit.core.episodes import Episodes
+from tacit.core.public_file import publish_with
 from tacit.core.receipt import Receipt
 from tacit.core.rounds import NotRecorded, RecordedGate, Round
 from tacit.core.session import Ids, Moment, Session
@@ -153,9 +154,16 @@ class Agent(Desk):
 
     @alone
     def publish(self, path: str | os.PathLike[str]) -> None:
-        """Writes the public policy; any device with NumPy can load it."""
-        policy: PublicPolicy = self._algorithm.policy
-        policy.publish(path)
+        """Writes the public policy; any device with NumPy can load it.
+
+        With a ledger, the file has the number and the hash of the ledger's last line: it is a
+        witness that an older copy lacks lines (``tacit ledger verify --expect policy.npz``).
+        """
+        curator, facts = self._curator, dict[str, int | str]()
+        ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
+        if ledger is not None:
+            facts["ledger_line"], facts["ledger_head"] = ledger.witness
+        publish_with(self._algorithm.policy, path, facts)
 
     # Learning.
 

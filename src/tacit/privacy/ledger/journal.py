@@ -65,6 +65,11 @@ class Journal:
         """The hash of the last line that was read."""
         return self._file.head
 
+    @property
+    def lines(self) -> int:
+        """How many lines were read."""
+        return self._file.lines
+
     @contextlib.contextmanager
     def locked(self, *, append: bool = True) -> Iterator[int]:
         """Hold the file's lock, with everything read that other processes appended."""

@@ -135,6 +135,11 @@ class Ledger:
         return self._journal.head
 
     @property
+    def witness(self) -> tuple[int, str]:
+        """The number of the last line, from 1, and its hash; a ledger without it is older."""
+        return self._journal.lines, self.head
+
+    @property
     def sequence(self) -> int:
         """The number of the last entry, 0 if there is none; a saved state keeps it."""
         return self._journal.sequence
