@@ -194,7 +194,7 @@ class Agent(Desk):
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
         given, masked = data.users, self._algorithm.masked and not data.aggregate
-        if masked:
+        if masked and self._room():
             data, user_ids = self._of_this_version(data, user_ids)
         users, session = self._algorithm.users, self._session
         left = users - self._taken()
