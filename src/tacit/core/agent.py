@@ -21,7 +21,7 @@ from tacit.core.algorithm import Algorithm
 from tacit.core.columns import as_numbers
 from tacit.core.desk import DATA, Desk
 from tacit.core.episodes import Episodes
-from tacit.core.public_file import publish_with
+from tacit.core.public_file import facts_of, publish_with
 from tacit.core.receipt import Receipt
 from tacit.core.rounds import NotRecorded, RecordedGate, Round
 from tacit.core.session import Ids, Moment, Session
@@ -153,17 +153,35 @@ class Agent(Desk):
             return self._session.round.statistic
 
     @alone
-    def publish(self, path: str | os.PathLike[str]) -> None:
-        """Writes the public policy; any device with NumPy can load it.
+    def publish(
+        self, path: str | os.PathLike[str], *, greedy: bool = False, force: bool = False
+    ) -> None:
+        """Writes the public policy; any device with NumPy can load it, or a JSON reader.
+
+        The file says what is guaranteed to whom, which agent, spec and release of Tacit made it and
+        when, and has a hash of all that it holds (:func:`tacit.published.about`).
+
+        Args:
+            path: of the file; the JSON form if it ends in .json.
+            greedy: the best policy for what is known, in place of the one that serves and explores.
+            force: also if noise is simulated (``noise_seed``) and protects nobody. The file says
+                so.
 
         With a ledger, the file has the number and the hash of the ledger's last line: it is a
         witness that an older copy lacks lines (``tacit ledger verify --expect policy.npz``).
         """
-        curator, facts = self._curator, dict[str, int | str]()
+        curator, guarantee = self._curator, self._curator.guarantee
+        if guarantee is not None and guarantee.simulation_only and not force:
+            raise InvalidArgument(
+                "this agent is a simulation (noise_seed) and its policy protects nobody who was "
+                "real: leave noise_seed out, or give force=True"
+            )
+        facts = facts_of(self._algorithm, guarantee)
         ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
         if ledger is not None:
             facts["ledger_line"], facts["ledger_head"] = ledger.witness
-        publish_with(self._algorithm.policy, path, facts)
+        algorithm = self._algorithm
+        publish_with(algorithm.greedy_policy if greedy else algorithm.policy, path, facts)
 
     # Learning.
 

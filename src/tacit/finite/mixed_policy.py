@@ -8,7 +8,6 @@ place in the block, by public coins: then it is the same for whoever takes that 
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.public_file import write_published
+from tacit.core.public_file import published, write_published
 from tacit.finite.policy import Floats, Ints, Policy
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.reading import read_codes
@@ -73,7 +72,7 @@ class MixedPolicy:
         drawn = None if weights is None else np.array(weights)
         places = None if slots is None else np.array(slots)
         try:
-            chances, places = _published().check_mixed(len(given), drawn, places)
+            chances, places = published().check_mixed(len(given), drawn, places)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         self.__dict__.update(
@@ -129,7 +128,7 @@ class MixedPolicy:
 
     def draw(self, rng: np.random.Generator) -> int:
         """The component that a user follows, drawn once, before her first step."""
-        return int(_published().draw(self.weights, rng))
+        return int(published().draw(self.weights, rng))
 
     def component_of(self, slot: int) -> int:
         """The component that belongs to a place in the block, from 0."""
@@ -184,20 +183,23 @@ class MixedPolicy:
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
-        arrays = {"n_actions": np.array(self.n_actions)} | self.arrays()
+        labels = self.components[0].label_arrays()
+        arrays = {"n_actions": np.array(self.n_actions)} | self.arrays() | labels
         write_published(path, self.version, arrays, kind="mixed")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MixedPolicy:
         """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
-        published = _published()
+        reader = published()
         try:
-            stored = published.load(path)
-            if not isinstance(stored, published.PublishedMixed):
+            stored = reader.load(path)
+            if not isinstance(stored, reader.PublishedMixed):
                 raise ValueError(f"{os.fspath(path)!r} holds a policy of another kind")
             parts = [Policy(p.probabilities, p.actions, 0, p.n_actions) for p in stored.components]
             drawn = stored.weights if stored.slots is None else None
-            return cls(parts, drawn, stored.version, stored.slots)
+            first = stored.components[0]
+            made = cls(parts, drawn, stored.version, stored.slots)
+            return made.labelled(first.state_labels, first.action_labels)
         except ValueError as error:
             raise CorruptFile(str(error)) from error
 
@@ -259,8 +261,3 @@ def followed(
     where = np.where(inside, states[:, :horizon], 0)
     told = stacked[drawn[:, np.newaxis], np.arange(horizon), where]
     return admitted, np.where(inside & (actions == told), actions, -1)
-
-
-def _published() -> Any:
-    """What devices read policies with; see :mod:`tacit.finite.policy`."""
-    return importlib.import_module("tacit.published")

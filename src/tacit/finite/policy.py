@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.labels import Labels, checked_labels, code_of
-from tacit.core.public_file import write_published
+from tacit.core.public_file import published, write_published
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 
@@ -66,7 +65,7 @@ class Policy:
             n_actions = probabilities.shape[-1] if probabilities.ndim else 0
         if probabilities is not None or actions is None or not _valid(actions, n_actions):
             try:
-                _published().check(probabilities, actions, n_actions)
+                published().check(probabilities, actions, n_actions)
             except ValueError as error:
                 raise InvalidArgument(str(error)) from None
         object.__setattr__(self, "probabilities", probabilities)
@@ -182,7 +181,7 @@ class Policy:
         named = isinstance(state, str)
         code = code_of("state", state, self.state_labels) if isinstance(state, str) else state
         try:
-            action = _published().choose(self.probabilities, self.actions, step, code, rng)
+            action = published().choose(self.probabilities, self.actions, step, code, rng)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         return self.action_labels[action] if named and self.action_labels else int(action)
@@ -190,19 +189,25 @@ class Policy:
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
         kind = "probabilities" if self.actions is None else "actions"
-        write_published(
-            path, self.version, {"n_actions": np.array(self.n_actions), kind: self._tables}
-        )
+        arrays = {"n_actions": np.array(self.n_actions), kind: self._tables}
+        write_published(path, self.version, arrays | self.label_arrays())
+
+    def label_arrays(self) -> dict[str, NDArray[Any]]:
+        """The names of states and actions, as a published file has them."""
+        labels = {"state_labels": self.state_labels, "action_labels": self.action_labels}
+        return {name: np.array(texts) for name, texts in labels.items() if texts is not None}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Policy:
         """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
-        published = _published()
+        reader = published()
         try:
-            stored = published.load(path)
-            if not isinstance(stored, published.PublishedPolicy):
+            stored = reader.load(path)
+            if not isinstance(stored, reader.PublishedPolicy):
                 raise ValueError(f"{os.fspath(path)!r} holds a policy of another kind")
-            return cls(stored.probabilities, stored.actions, stored.version, stored.n_actions)
+            labels = stored.state_labels, stored.action_labels
+            tables = stored.probabilities, stored.actions
+            return cls(*tables, stored.version, stored.n_actions, *labels)
         except ValueError as error:
             raise CorruptFile(str(error)) from error
 
@@ -257,8 +262,3 @@ def softmax(logits: Floats) -> Floats:
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities: Floats = weights / weights.sum(axis=-1, keepdims=True)
     return probabilities
-
-
-def _published() -> Any:
-    """What devices read policies with; it knows every kind of them, of which this is one."""
-    return importlib.import_module("tacit.published")

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from tacit.audit.made_up_users import joined, some_rows, with_ids
-from tacit.audit.trial import Trial
+from tacit.audit.trial import Trial, publish
 from tacit.audit.watched_gate import require_same, snapshot
 from tacit.core.world import Form
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, require
@@ -49,7 +49,7 @@ def check_protocol(trial: Trial) -> None:
     served = int(run(agent, trial.world, trial.seed, progress=False).served[-1])
     everybody = served == trial.users and agent.block_users == 0
     require(everybody, f"tacit.run served {served} of {trial.users} users")
-    agent.publish(trial.folder / "policy")
+    publish(agent, trial.folder / "policy")
     require((trial.folder / "policy").stat().st_size > 0, "publish wrote an empty file")
 
 
