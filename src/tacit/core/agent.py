@@ -19,18 +19,19 @@ from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import Algorithm
 from tacit.core.columns import as_numbers
-from tacit.core.desk import DATA, Desk
+from tacit.core.desk import DATA
 from tacit.core.episodes import Episodes
-from tacit.core.public_file import facts_of, publish_with
 from tacit.core.receipt import Receipt
 from tacit.core.rounds import NotRecorded, RecordedGate, Round
 from tacit.core.session import Ids, Moment, Session
 from tacit.core.vector_episodes import VectorEpisodes
+from tacit.core.versions import Versions
 from tacit.privacy.arguments import file_name, instance_of, row_ids
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, flip_probability
+from tacit.privacy.curators.participants import Participants
 from tacit.privacy.curators.saves import read_curator
 from tacit.privacy.errors import (
     BudgetExceeded,
@@ -51,7 +52,7 @@ from tacit.privacy.storage import read_state, write_state
 
 
 @final
-class Agent(Desk):
+class Agent(Versions):
     """Serves users, keeps their data, and publishes.
 
     What its algorithm makes public of itself can be read here too: ``agent.why``,
@@ -68,6 +69,7 @@ class Agent(Desk):
         noise_seed: int | None = None,
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
+        known: Participants | None = None,
     ) -> None:
         super().__init__(algorithm)
         self._options: dict[str, Any] = {
@@ -82,6 +84,8 @@ class Agent(Desk):
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
         self._curator = algorithm.gate_privacy.curator(**options)
+        if known is not None:
+            self._curator.participants.inherit(known)
         if isinstance(self._curator.source, ExactNoise):
             # Now, because numba cannot be loaded again after a signal came into that.
             importlib.import_module("tacit.privacy.deviate_loops")
@@ -152,37 +156,6 @@ class Agent(Desk):
         with self._lock:
             return self._session.round.statistic
 
-    @alone
-    def publish(
-        self, path: str | os.PathLike[str], *, greedy: bool = False, force: bool = False
-    ) -> None:
-        """Writes the public policy; any device with NumPy can load it, or a JSON reader.
-
-        The file says what is guaranteed to whom, which agent, spec and release of Tacit made it and
-        when, and has a hash of all that it holds (:func:`tacit.published.about`).
-
-        Args:
-            path: of the file; the JSON form if it ends in .json.
-            greedy: the best policy for what is known, in place of the one that serves and explores.
-            force: also if noise is simulated (``noise_seed``) and protects nobody. The file says
-                so.
-
-        With a ledger, the file has the number and the hash of the ledger's last line: it is a
-        witness that an older copy lacks lines (``tacit ledger verify --expect policy.npz``).
-        """
-        curator, guarantee = self._curator, self._curator.guarantee
-        if guarantee is not None and guarantee.simulation_only and not force:
-            raise InvalidArgument(
-                "this agent is a simulation (noise_seed) and its policy protects nobody who was "
-                "real: leave noise_seed out, or give force=True"
-            )
-        facts = facts_of(self._algorithm, guarantee)
-        ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
-        if ledger is not None:
-            facts["ledger_line"], facts["ledger_head"] = ledger.witness
-        algorithm = self._algorithm
-        publish_with(algorithm.greedy_policy if greedy else algorithm.policy, path, facts)
-
     # Learning.
 
     def learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids = None) -> Receipt:
@@ -213,7 +186,8 @@ class Agent(Desk):
             data = data.block()
         given, masked = data.users, self._algorithm.masked and not data.aggregate
         if masked and self._room():
-            data, user_ids = self._of_this_version(data, user_ids)
+            newest = max(self.policy.version, self._algorithm.newest)
+            data, user_ids = _of_version(data, user_ids, self.policy.version, newest)
         users, session = self._algorithm.users, self._session
         left = users - self._taken()
         self._curator.check_ready()
@@ -228,7 +202,7 @@ class Agent(Desk):
         self._check(data, user_ids)
         if given > data.users:
             # Before anybody is taken: where warnings are errors, nothing has happened.
-            self._warn_of_retired(given - data.users)
+            _warn_of_retired(given - data.users, self.policy.version)
         if data.aggregate:
             if session.waiting.users or data.users != self._room():
                 raise InvalidArgument(
@@ -251,26 +225,6 @@ class Agent(Desk):
             found = found.with_part(self._take(session.placed(part), ids, room))
             start = stop
         return found
-
-    def _of_this_version(self, data: Block, user_ids: Ids) -> tuple[Block, Ids]:
-        """Those who followed the policy that serves: only they teach anything."""
-        _check_versions(data, max(self.policy.version, self._algorithm.releases))
-        if user_ids is not None:
-            row_ids(user_ids, data.users)
-        mine = np.asarray(data["versions"]) == self.policy.version
-        if mine.all():
-            return data, user_ids
-        if user_ids is not None:
-            user_ids = [user_ids[row] for row in np.flatnonzero(mine).tolist()]
-        return data.take(mine), user_ids
-
-    def _warn_of_retired(self, users: int) -> None:
-        warnings.warn(
-            f"{users} of these users did not follow policy {self.policy.version}, which serves "
-            "now, and teach this agent nothing: they were not taken",
-            TacitWarning,
-            stacklevel=5,
-        )
 
     def learn_reports(self, reports: ArrayLike, user_ids: Ids = None) -> Receipt:
         """Takes the local reports of all users of the current block; see :mod:`tacit.local`.
@@ -454,3 +408,25 @@ def _check_versions(data: Block, newest: int) -> None:
             f"versions must say which published policy each user followed, 0 to {newest}; "
             "others were never published"
         )
+
+
+def _of_version(data: Block, user_ids: Ids, version: int, newest: int) -> tuple[Block, Ids]:
+    """Those who followed the policy that serves, where only they teach anything."""
+    _check_versions(data, newest)
+    if user_ids is not None:
+        row_ids(user_ids, data.users)
+    mine = np.asarray(data["versions"]) == version
+    if mine.all():
+        return data, user_ids
+    if user_ids is not None:
+        user_ids = [user_ids[row] for row in np.flatnonzero(mine).tolist()]
+    return data.take(mine), user_ids
+
+
+def _warn_of_retired(users: int, version: int) -> None:
+    warnings.warn(
+        f"{users} of these users did not follow policy {version}, which serves now, and teach "
+        "this agent nothing: they were not taken",
+        TacitWarning,
+        stacklevel=5,
+    )

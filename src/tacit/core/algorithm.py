@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.asks import Arrays, Asks, Kept, State
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import WHOLE_EPISODE
 
@@ -72,6 +73,8 @@ class Algorithm(ABC, Generic[Plan]):
         served: how many users were served; a block counts when it was asked.
         releases: how many blocks were learnt from.
         asked: users of the block that is being asked, which may be more than was scheduled; else 0.
+        pinned: the policy that goes on serving whatever is learnt, if one does.
+        first_version: that of the first policy: 0, or what comes after a predecessor's last one.
         rng: of ties and of first policies; not of the noise.
     """
 
@@ -88,7 +91,8 @@ class Algorithm(ABC, Generic[Plan]):
         self._check()
         self.served = 0
         self.releases = 0
-        self.asked = 0
+        self.asked = self.first_version = 0
+        self.pinned: Plan | None = None
         self.rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 4]))
         self.policy, self.greedy_policy = map(self.named, self._first_policies())
         self.counter = self._choose_counter()
@@ -135,6 +139,19 @@ class Algorithm(ABC, Generic[Plan]):
         """When policies are republished, where the caller leaves it to the algorithm."""
 
     # What an algorithm may define.
+
+    def reinstate(self, policy: Plan) -> None:
+        """Gets ready for the users of an older policy; refused where it cannot."""
+        raise InvalidArgument(
+            f"{self.name} asks what it planned for its last policy: it does not roll back"
+        )
+
+    def inherit(self, other: Algorithm[Plan]) -> None:
+        """Takes over all that another one of its kind was told; refused where it cannot."""
+        raise InvalidArgument(
+            f"{self.name} does not start from another agent's releases: tabular agents do whose "
+            "blocks are released one by one"
+        )
 
     def named(self, policy: Plan) -> Plan:
         """The policy with the names of states and actions, where the spec has any."""
@@ -200,6 +217,11 @@ class Algorithm(ABC, Generic[Plan]):
     # What the agent tells.
 
     @property
+    def newest(self) -> int:
+        """The last version that was planned."""
+        return self.first_version + self.releases
+
+    @property
     def block_users(self) -> int:
         """How many users the current policy serves in all; 0 at the end."""
         if self.asked:
@@ -214,3 +236,5 @@ class Algorithm(ABC, Generic[Plan]):
         self.releases += 1
         self.asked = 0
         self.policy, self.greedy_policy = map(self.named, self.plan())
+        if self.pinned is not None:
+            self.policy = self.pinned

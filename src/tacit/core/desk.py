@@ -91,14 +91,24 @@ class Desk(Uncopyable):
         self._ask(number, users)
         return self._through(before, part.users)
 
+    def _close(self) -> None:
+        """Ends the block early: whoever waits goes through the gate."""
+        waiting = self._session.waiting
+        if waiting.users:
+            waiting.through = self._algorithm.served + waiting.users
+            users = waiting.users
+            number = self._curator.add(*waiting.everybody())
+            self._ask(number, users)
+
     def _through(self, before: int, users: int) -> Receipt:
         """What became of a block of ``before`` users who waited, and ``users`` who came now."""
         kept = self._curator.participants.kept
         out = [0, 0]
         if kept is not None:
             out = [int(np.count_nonzero(~rows)) for rows in (kept[:before], kept[before:])]
-        version = self._algorithm.policy.version
-        return Receipt(users, users - out[1], 0, 0, out[1], version, (version,), out[0])
+        algorithm = self._algorithm
+        new = () if algorithm.pinned is not None else (algorithm.policy.version,)
+        return Receipt(users, users - out[1], 0, 0, out[1], algorithm.policy.version, new, out[0])
 
     def _ask(self, number: int, users: int, *, resumed: bool = False) -> None:
         """All questions about a block, and the next policy.

@@ -142,6 +142,13 @@ class MixedPolicy:
             return np.full(users, -1, dtype=np.int64)
         return np.asarray(self.slots[(first + np.arange(users)) % len(self.slots)], dtype=np.int64)
 
+    def as_version(self, version: int) -> MixedPolicy:
+        """The same policy by another number."""
+        policy = object.__new__(MixedPolicy)
+        parts = tuple(part.as_version(version) for part in self.components)
+        policy.__dict__.update(self.__dict__ | {"components": parts, "version": version})
+        return policy
+
     def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> MixedPolicy:
         """The same policy with names of states and actions."""
         policy = object.__new__(MixedPolicy)

@@ -106,6 +106,11 @@ class Participants:
         """From now on only those count whom ``join`` admits, under their names by ``key``."""
         self._join, self._key = join, key
 
+    def inherit(self, other: Participants) -> None:
+        """Knows whom another one counted, where it may know them: not by a ledger's other key."""
+        if self._join is None:
+            self._key, self._seen = other._key, dict(other._seen)
+
     def dump(self, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Into a save, all of it."""
         meta["ids"] = self.facts()
