@@ -141,8 +141,8 @@ class Line(AgentLine):
         """It in a world."""
         privacy = tacit.JointDP(EPSILON, DELTA) if self.private else tacit.NonPrivate()
         if self.paper:
-            job = PaperJob(world, self.agent, privacy, users, (("printed", self.printed),))
-            return job.with_world(known_rewards=True)
+            paper = PaperJob(world, self.agent, privacy, users, (("printed", self.printed),))
+            return paper.with_world(known_rewards=True)
         job = Job(world, self.agent, privacy, users)
         if self.statistic == "auto":
             return job

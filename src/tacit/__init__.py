@@ -26,6 +26,7 @@ from tacit.privacy.errors import (
     LockTimeout,
     MissingExtra,
     TacitError,
+    TacitWarning,
     WrongKey,
 )
 from tacit.privacy.guarantee import Guarantee
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from tacit.core.episodes import Episodes
     from tacit.core.episodes import validate_episodes as validate
     from tacit.core.kinds import AgentKind
+    from tacit.core.receipt import Receipt
     from tacit.core.vector_episodes import VectorEpisodes
     from tacit.finite.learn_offline import learn_offline
     from tacit.finite.mixed_policy import MixedPolicy
@@ -92,12 +94,14 @@ if TYPE_CHECKING:
         "OneHotCounts",
         "Part",
         "Policy",
+        "Receipt",
         "Recommendation",
         "Relation",
         "Release",
         "Result",
         "Statistic",
         "TacitError",
+        "TacitWarning",
         "VectorEpisodes",
         "WrongKey",
         "audit_agent",
@@ -132,6 +136,7 @@ _LAZY = {
     "Episodes": "tacit.core.episodes:Episodes",
     "MixedPolicy": "tacit.finite.mixed_policy:MixedPolicy",
     "Policy": "tacit.finite.policy:Policy",
+    "Receipt": "tacit.core.receipt:Receipt",
     "Recommendation": "tacit.finite.recommendation:Recommendation",
     "Result": "tacit.simulation.result:Result",
     "VectorEpisodes": "tacit.core.vector_episodes:VectorEpisodes",

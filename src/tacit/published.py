@@ -1,10 +1,13 @@
 """Reads published policies. Needs NumPy alone: copy this one file to a device and use it there.
 
-A published file is an npz archive of plain arrays, never pickled. It is public. All have ``format``
-(this layout's version), ``version`` (which policy it is) and, but for tables, ``kind``:
+A published file is an npz archive of plain arrays, never pickled, or a JSON text of the same ones
+(``{"tacit": "policy", "arrays": {name: {"dtype", "shape", "data"}}}``, data in C order). It is
+public. All have ``format`` (this layout's version), ``version`` (which policy it is) and, but for
+tables, ``kind``:
 
 * tables for finite worlds: ``n_actions``, and either ``actions`` of shape (horizon, states) or
-  ``probabilities`` of shape (horizon, states, actions);
+  ``probabilities`` of shape (horizon, states, actions), and perhaps ``state_labels`` and
+  ``action_labels``;
 * ``"mixed"`` for several tables, of which a user follows one: the same with an axis of components
   in front, and either ``weights`` to draw one by, or ``slots``, that of every place in a block;
 * ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
@@ -13,21 +16,28 @@ A published file is an npz archive of plain arrays, never pickled. It is public.
 * ``"network"``: ``sizes``, ``theta``, ``epsilon`` and ``preference``.
 
     policy = published.load("policy.npz")
-    action = policy.act(step, state, numpy.random.default_rng())
+    action = policy.act(step, state)
+
+A policy that draws its actions needs a generator as well, ``numpy.random.default_rng()``. Where
+states have labels, ``policy.act(step, "idle")`` gives the label of the action.
 
 A mixed one is drawn from once per episode, and the episode says what was drawn:
 
     component = policy.draw(numpy.random.default_rng())
     action = policy.act(step, state, numpy.random.default_rng(), component)
 
-A file may also have facts that acting does not need, which :func:`about` reads: ``ledger_line`` and
-``ledger_head``, the number and the hash of the last line that its agent's ledger had.
+A file may also have facts that acting does not need, which :func:`about` reads: ``about``, a JSON
+object with the guarantee, the spec, the date and who made it; ``ledger_line`` and ``ledger_head``,
+the number and the hash of the last line that its agent's ledger had; and ``hash``, that of all the
+rest (:func:`digest`). A file whose hash is wrong is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import itertools
+import json
 import math
 import os
 import re
@@ -53,6 +63,9 @@ _MOST_ARRAYS, _MOST_COORDINATES, _MOST_LAYERS = 64, 4096, 100
 _MOST_COMPONENTS = 4096
 
 
+Rng = np.random.Generator | None
+
+
 @dataclass(frozen=True, eq=False)
 class PublishedPolicy:
     """A policy as it was published: one of the two arrays, the other is ``None``."""
@@ -61,10 +74,21 @@ class PublishedPolicy:
     actions: NDArray[np.int64] | None  # (horizon, states), for a deterministic one
     n_actions: int  # how many actions there are
     version: int  # which policy of its agent it is
+    state_labels: tuple[str, ...] | None = None  # the names of states, where they have any
+    action_labels: tuple[str, ...] | None = None
 
-    def act(self, step: int, state: int, rng: np.random.Generator) -> int:
-        """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies."""
-        return choose(self.probabilities, self.actions, step, state, rng)
+    def act(self, step: int, state: int | str, rng: Rng = None) -> int | str:
+        """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies.
+
+        By its label, where the state is given by one.
+        """
+        if not isinstance(state, str):
+            return choose(self.probabilities, self.actions, step, state, rng)
+        if self.state_labels is None or state not in self.state_labels:
+            raise ValueError(f"state must be one of {self.state_labels}, got {state!r}")
+        code = self.state_labels.index(state)
+        action = choose(self.probabilities, self.actions, step, code, rng)
+        return action if self.action_labels is None else self.action_labels[action]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +100,7 @@ class PublishedMixed:
     slots: NDArray[np.int64] | None  # the component of every place in a block, if not drawn
     version: int  # which policy of its agent it is
 
-    def draw(self, rng: np.random.Generator) -> int:
+    def draw(self, rng: Rng) -> int:
         """The component to follow, drawn once per episode; the episode must say which it is."""
         return draw(self.weights, rng)
 
@@ -86,9 +110,11 @@ class PublishedMixed:
             raise ValueError("users draw their components: this policy has no slots")
         return int(self.slots[slot % len(self.slots)])
 
-    def act(self, step: int, state: int, rng: np.random.Generator, component: int) -> int:
+    def act(
+        self, step: int, state: int | str, rng: Rng = None, component: int | None = None
+    ) -> int | str:
         """The action of a component at a step (from 0) in a state."""
-        if not 0 <= component < len(self.components):
+        if component is None or not 0 <= component < len(self.components):
             raise ValueError(
                 f"component must be in 0..{len(self.components) - 1}, got {component!r}"
             )
@@ -103,7 +129,7 @@ class PublishedGains:
     noise: float  # how far every coordinate of the control is moved up or down
     version: int  # which policy of its agent it is
 
-    def act(self, step: int, state: ArrayLike, rng: np.random.Generator) -> NDArray[np.float64]:
+    def act(self, step: int, state: ArrayLike, rng: Rng = None) -> NDArray[np.float64]:
         """The control at a step (from 0) in a state; ``rng`` is used where there is noise."""
         x = np.asarray(state, dtype=np.float64)
         horizon, controls, states = self.gains.shape
@@ -114,7 +140,8 @@ class PublishedGains:
             )
         control: NDArray[np.float64] = self.gains[step] @ x
         if self.noise > 0.0:
-            control = control + self.noise * (2.0 * rng.integers(2, size=controls) - 1.0)
+            signs = 2.0 * drawing(rng).integers(2, size=controls) - 1.0
+            control = control + self.noise * signs
         return control
 
 
@@ -141,10 +168,10 @@ class PublishedValues:
         sums: NDArray[np.float64] = (self.weights * features(x, self.stored)).sum(axis=1)
         return sums
 
-    def act(self, step: int, state: ArrayLike, rng: np.random.Generator) -> int:
+    def act(self, step: int, state: ArrayLike, rng: Rng = None) -> int:
         """The action in a state; ``rng`` is used if ``epsilon`` > 0. The step does not matter."""
-        if self.epsilon > 0.0 and rng.random() < self.epsilon:
-            return int(rng.integers(len(self.preference)))
+        if self.epsilon > 0.0 and drawing(rng).random() < self.epsilon:
+            return int(drawing(rng).integers(len(self.preference)))
         values = self.values(state)
         return max(self.preference, key=lambda action: float(values[action]))
 
@@ -204,7 +231,7 @@ def choose(
     actions: NDArray[np.int64] | None,
     step: int,
     state: int,
-    rng: np.random.Generator,
+    rng: Rng,
 ) -> int:
     """The action that the tables prescribe, drawn where they are probabilities."""
     table = probabilities if actions is None else actions
@@ -222,8 +249,16 @@ def choose(
     return draw(table[step, state], rng)
 
 
-def draw(row: NDArray[np.float64], rng: np.random.Generator) -> int:
+def drawing(rng: Rng) -> np.random.Generator:
+    """A generator where one is needed."""
+    if rng is None:
+        raise ValueError("this policy draws its actions: give rng, numpy.random.default_rng()")
+    return rng
+
+
+def draw(row: NDArray[np.float64], rng: Rng) -> int:
     """An index with the probabilities of a row."""
+    rng = drawing(rng)
     possible = np.flatnonzero(row)
     # Rounding can leave the sum below 1; what has probability zero is never drawn.
     index = np.searchsorted(np.cumsum(row[possible]), rng.random(), side="right")
@@ -247,17 +282,18 @@ def load(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Publishe
     return _loaded(path, most_bytes)[0]
 
 
-def about(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> dict[str, int | str]:
+def about(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """What a published file says besides its policy; it is checked, and refused, as by load."""
     return _loaded(path, most_bytes)[1]
 
 
-def _loaded(
-    path: str | os.PathLike[str], most_bytes: int
-) -> tuple[Published, dict[str, int | str]]:
+def _loaded(path: str | os.PathLike[str], most_bytes: int) -> tuple[Published, dict[str, Any]]:
     data = _read(path, most_bytes)
     try:
-        stored = _arrays(data, most_bytes)
+        text = data.lstrip()[:1] == b"{"
+        stored = _from_json(data, most_bytes) if text else _arrays(data, most_bytes)
+        if "hash" in stored and str(stored["hash"]) != digest(stored):
+            raise ValueError("its hash is not that of what it holds: it was changed")
         return _decode(stored, most_bytes), _facts(stored)
     except Exception as error:  # NumPy and zipfile may raise anything; the file is to blame
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
@@ -382,7 +418,9 @@ def _mixed(stored: dict[str, NDArray[Any]], version: int) -> PublishedMixed:
     for table in tables:
         chances, taken = (table, None) if actions is None else (None, table)
         check(chances, taken, n_actions)
-        parts.append(PublishedPolicy(chances, taken, n_actions, version))
+        sizes = {"state_labels": table.shape[1], "action_labels": n_actions}
+        labels = [_labels(stored, name, size) for name, size in sizes.items()]
+        parts.append(PublishedPolicy(chances, taken, n_actions, version, *labels))
     weights, slots = check_mixed(len(parts), stored.get("weights"), stored.get("slots"))
     return PublishedMixed(tuple(parts), weights, slots, version)
 
@@ -396,7 +434,10 @@ def _decode(stored: dict[str, NDArray[Any]], most_bytes: int) -> Published:
         probabilities, actions = stored.get("probabilities"), stored.get("actions")
         n_actions = _whole(stored, "n_actions")
         check(probabilities, actions, n_actions)
-        return PublishedPolicy(probabilities, actions, n_actions, version)
+        table = actions if probabilities is None else probabilities
+        sizes = {"state_labels": table.shape[1], "action_labels": n_actions}  # type: ignore[union-attr]
+        labels = [_labels(stored, name, size) for name, size in sizes.items()]
+        return PublishedPolicy(probabilities, actions, n_actions, version, *labels)
     if kind == "mixed":
         return _mixed(stored, version)
     if kind == "gains":
@@ -419,9 +460,72 @@ def _decode(stored: dict[str, NDArray[Any]], most_bytes: int) -> Published:
     return PublishedValues(numbers if kind == "q" else None, epsilon, first, stored, version)
 
 
-def _facts(stored: dict[str, NDArray[Any]]) -> dict[str, int | str]:
-    """The version, and what the file says of its agent's ledger, if anything."""
-    found: dict[str, int | str] = {"version": _whole(stored, "version")}
+def _labels(stored: dict[str, NDArray[Any]], name: str, size: int) -> tuple[str, ...] | None:
+    if name not in stored:
+        return None
+    array = stored[name]
+    labels = tuple(map(str, array.tolist())) if array.ndim == 1 else ()
+    if array.dtype.kind != "U" or len(labels) != size or len(set(labels)) < size:
+        raise ValueError(f"{name} must be {size} different texts")
+    return labels
+
+
+def digest(stored: dict[str, NDArray[Any]]) -> str:
+    """The SHA-256 of all arrays but ``hash``, in the order of their names.
+
+    Of each: its name, kind (i, f or u), sizes with commas between, each with a zero byte behind it,
+    and its entries in C order: 64-bit integers and floats, little-endian, or texts in UTF-8 with
+    zero bytes between.
+    """
+    found = hashlib.sha256()
+    for name in sorted(set(stored) - {"hash"}):
+        array = np.asarray(stored[name])
+        kind = {"f": "f", "U": "u"}.get(array.dtype.kind, "i")
+        found.update(f"{name}\0{kind}\0{','.join(map(str, array.shape))}\0".encode())
+        if kind == "u":
+            found.update("\0".join(map(str, array.ravel().tolist())).encode())
+        else:
+            found.update(array.astype("<f8" if kind == "f" else "<i8").tobytes())
+    return found.hexdigest()
+
+
+def _from_json(data: bytes, most_bytes: int) -> dict[str, NDArray[Any]]:
+    """The arrays of a JSON text."""
+    # In memory a number of two letters takes a few dozen bytes.
+    if len(data) > most_bytes // 16:
+        raise ValueError(_TOO_LARGE.format(most_bytes))
+    held = json.loads(data, parse_constant=_no_number)
+    if not isinstance(held, dict) or held.get("tacit") != "policy":
+        raise ValueError("it is no policy")
+    if len(held["arrays"]) > _MOST_ARRAYS:
+        raise ValueError("it has entries that no published policy has")
+    stored = {}
+    for name, entry in held["arrays"].items():
+        kind, shape, values = entry["dtype"], entry["shape"], entry["data"]
+        types = {"int": (int,), "float": (int, float), "text": (str,)}[kind]
+        right = all(type(value) in types for value in values)
+        if not right or math.prod(map(int, shape)) != len(values):
+            raise ValueError(f"{name!r} does not fit its shape or type")
+        dtype = {"int": np.int64, "float": np.float64, "text": np.str_}[kind]
+        stored[str(name)] = np.array(values, dtype=dtype).reshape(shape)
+    return stored
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+def _facts(stored: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """The version, and what the file says of its agent and of its ledger, if anything."""
+    said = json.loads(str(stored["about"])) if "about" in stored else {}
+    if not isinstance(said, dict):
+        raise ValueError("about must be a JSON object")
+    found: dict[str, Any] = {**said, "version": _whole(stored, "version")}
+    for name in ("state_labels", "action_labels"):
+        if name in stored:
+            found[name] = stored[name].tolist()
+    if "hash" in stored:
+        found["hash"] = str(stored["hash"])
     if "ledger_head" in stored:
         head = str(stored["ledger_head"])
         if not re.fullmatch("[0-9a-f]{64}", head):

@@ -21,6 +21,7 @@ from tacit.audit.watched_gate import (
     require_same,
     snapshot,
 )
+from tacit.core.agent import Agent
 from tacit.core.world import Data, World
 from tacit.privacy.budget import Budget
 from tacit.privacy.curators.gate import Release
@@ -155,7 +156,7 @@ class Trial:
         try:
             # Files may say when they were written.
             with frozen_clock():
-                agent.publish(path)
+                publish(agent, path)
             return digest_of(read_file(path, "state"))
         except (TacitError, OSError) as error:
             return repr(error)
@@ -196,3 +197,11 @@ class Trial:
         else:
             raise CheckFailed(f"{what}: must raise {error.__name__}, but was accepted")
         require_same(before, snapshot(agent), f"{what}: refused, and yet", "changed")
+
+
+def publish(agent: Any, path: Path) -> None:
+    """The public policy of an agent, also of a simulation."""
+    if isinstance(agent, Agent):
+        agent.publish(path, force=True)
+    else:
+        agent.publish(path)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.continuous.feature_map import FeatureMap, feature_arrays, features_of
-from tacit.core.public_file import write_published
+from tacit.core.public_file import drawing, write_published
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
@@ -150,14 +150,18 @@ class QPolicy:
         np.put_along_axis(table, greedy[..., np.newaxis], best + (1.0 - self.epsilon), axis=-1)
         return table
 
-    def act(self, step: int, state: ArrayLike, rng: np.random.Generator) -> int:
+    def act(self, step: int, state: ArrayLike, rng: np.random.Generator | None = None) -> int:
         """The action in a state; ``rng`` is used if ``epsilon`` > 0. The step does not matter."""
         return int(self.act_many(step, np.asarray(state, dtype=np.float64)[np.newaxis], rng)[0])
 
-    def act_many(self, step: int, states: ArrayLike, rng: np.random.Generator) -> Ints:
+    def act_many(
+        self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
+    ) -> Ints:
         """The actions, (n,), in states, (n, D), drawn independently."""
         greedy = self.greedy(states)
-        return self.explored(greedy, rng.random(greedy.shape)) if self.epsilon > 0.0 else greedy
+        if self.epsilon == 0.0:
+            return greedy
+        return self.explored(greedy, drawing(rng).random(greedy.shape))
 
     def explored(self, greedy: Ints, coins: Floats) -> Ints:
         """Actions given the greedy ones and a uniform number of [0, 1) for each of them.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from typing import Any, Self, final
 
 import numpy as np
@@ -17,17 +18,19 @@ from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import Algorithm
 from tacit.core.columns import as_numbers
-from tacit.core.desk import DATA, Desk
+from tacit.core.desk import DATA
 from tacit.core.episodes import Episodes
-from tacit.core.public_file import publish_with
+from tacit.core.receipt import Receipt
 from tacit.core.rounds import NotRecorded, RecordedGate, Round
 from tacit.core.session import Ids, Moment, Session
 from tacit.core.vector_episodes import VectorEpisodes
+from tacit.core.versions import Versions
 from tacit.privacy.arguments import file_name, instance_of, row_ids
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, flip_probability
+from tacit.privacy.curators.participants import Participants
 from tacit.privacy.curators.saves import check_autosave, read_curator
 from tacit.privacy.deviates import prepare
 from tacit.privacy.errors import (
@@ -36,6 +39,7 @@ from tacit.privacy.errors import (
     HorizonExceeded,
     InvalidArgument,
     TacitError,
+    TacitWarning,
 )
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.files import MALFORMED
@@ -48,7 +52,7 @@ from tacit.privacy.storage import read_state, write_state
 
 
 @final
-class Agent(Desk):
+class Agent(Versions):
     """Serves users, keeps their data, and publishes.
 
     What its algorithm makes public of itself can be read here too: ``agent.why``,
@@ -65,6 +69,7 @@ class Agent(Desk):
         noise_seed: int | None = None,
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
+        known: Participants | None = None,
     ) -> None:
         super().__init__(algorithm)
         self._options: dict[str, Any] = {
@@ -81,6 +86,8 @@ class Agent(Desk):
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
         self._curator = algorithm.privacy.curator(**options)
+        if known is not None:
+            self._curator.participants.inherit(known)
         if isinstance(self._curator.source, ExactNoise):
             prepare()
         if isinstance(self._curator, LocalCurator) and algorithm.privacy.reports_bits:
@@ -155,26 +162,18 @@ class Agent(Desk):
         with self._lock:
             return self._session.round.statistic
 
-    @alone
-    def publish(self, path: str | os.PathLike[str]) -> None:
-        """Writes the public policy; any device with NumPy can load it.
-
-        With a ledger, the file has the number and the hash of the ledger's last line: it is a
-        witness that an older copy lacks lines (``tacit ledger verify --expect policy.npz``).
-        """
-        curator, facts = self._curator, dict[str, int | str]()
-        ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
-        if ledger is not None:
-            facts["ledger_line"], facts["ledger_head"] = ledger.witness
-        publish_with(self._algorithm.policy, path, facts)
-
     # Learning.
 
-    def learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids = None) -> None:
+    def learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids = None) -> Receipt:
         """Takes users that ``policy`` served; publishes the next policy when a block is full.
 
         They are episodes of any number of users, or the sums of exactly one block (simulations).
-        For ``user_ids`` see :meth:`tacit.Curator.add`.
+        For ``user_ids`` see :meth:`tacit.Curator.add`. The :class:`~tacit.core.receipt.Receipt`
+        says where everybody went.
+
+        Where only those teach anything who followed the policy that serves (``agent.masked``), all
+        of them go into one block, however many they are; users of other versions are not taken, and
+        a :class:`~tacit.privacy.errors.TacitWarning` says how many they are.
 
         If anything is raised after some of these users were taken, the error says how many, in a
         note and as ``users_taken`` = n. They count, wait for the rest of their block, or are lost
@@ -184,32 +183,40 @@ class Agent(Desk):
         Calls come one at a time: other threads wait, and a call within a call, as from a signal
         handler, is a :class:`~tacit.privacy.errors.Busy`.
         """
-        self._take_all("learn", data, lambda: self._learn(data, user_ids))
+        return self._take_all("learn", data, lambda: self._learn(data, user_ids))
 
-    def _learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids) -> None:
+    def _learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids) -> Receipt:
         if not isinstance(data, Block):
             instance_of("data", data, DATA)
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
         user_ids = _plain_ids(user_ids, data.users)
+        given, masked = data.users, self._algorithm.masked and not data.aggregate
+        if masked and self._room():
+            newest = max(self.policy.version, self._algorithm.newest)
+            data, user_ids = _of_version(data, user_ids, self.policy.version, newest)
         users, session = self._algorithm.users, self._session
         left = users - self._taken()
         self._curator.check_ready()
         if data.users > left:
             raise HorizonExceeded(
-                f"this agent was declared for {users} users; {left} are left, {data.users} came"
+                f"this agent was declared for {users} users; {left} are left, {data.users} came: "
+                "a successor goes on with what it learnt (agent.successor)"
             )
         placed = session.placed(data)
         if not session.waiting.alike(placed):
             session.round.statistic.check(placed)
         self._check(data, user_ids)
+        if given > data.users:
+            # Before anybody is taken: where warnings are errors, nothing has happened.
+            _warn_of_retired(given - data.users, self.policy.version)
         if data.aggregate:
             if session.waiting.users or data.users != self._room():
                 raise InvalidArgument(
                     f"sums must be of one whole block: {self._room()} users, got {data.users}"
                 )
-            self._take(data, None, data.users)
-            return
+            return self._take(data, None, data.users)
+        found = Receipt(given, retired=given - data.users, version=self.policy.version)
         start = 0
         while start < data.users:
             room = self._room()
@@ -217,23 +224,25 @@ class Agent(Desk):
                 raise HorizonExceeded(
                     f"no block is left for {data.users - start} more users: the schedule has ended"
                 )
-            stop = min(data.users, start + room)
+            stop = data.users if masked else min(data.users, start + room)
             part, ids = data, user_ids
             if stop - start < data.users:
                 part = data.take(slice(start, stop))
                 ids = None if user_ids is None else user_ids[start:stop]
-            self._take(session.placed(part), ids, room)
+            found = found.with_part(self._take(session.placed(part), ids, room))
             start = stop
+        return found
 
-    def learn_reports(self, reports: ArrayLike, user_ids: Ids = None) -> None:
+    def learn_reports(self, reports: ArrayLike, user_ids: Ids = None) -> Receipt:
         """Takes the local reports of all users of the current block; see :mod:`tacit.local`.
 
         One row per user, made on her device by ``tacit.local.report`` from ``statistic`` and
         ``privacy``; ``user_ids`` say who sent them. Errors say who was taken, as in :meth:`learn`.
         """
-        self._take_all("learn_reports", reports, lambda: self._learn_reports(reports, user_ids))
+        call = lambda: self._learn_reports(reports, user_ids)  # noqa: E731
+        return self._take_all("learn_reports", reports, call)
 
-    def _learn_reports(self, reports: ArrayLike, user_ids: Ids) -> None:
+    def _learn_reports(self, reports: ArrayLike, user_ids: Ids) -> Receipt:
         if not isinstance(self._curator, LocalCurator):
             raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")
         # What a device sent instead of a number must not cost the others their reports.
@@ -247,6 +256,7 @@ class Agent(Desk):
         self._session.waiting.through = self._algorithm.served + len(rows)
         number = self._curator.collect(statistic, rows, user_ids)
         self._ask(number, len(rows))
+        return self._through(0, len(rows))
 
     def _check(self, data: Block, user_ids: Ids) -> None:
         session = self._session
@@ -255,8 +265,6 @@ class Agent(Desk):
         _check_ids(data, user_ids, self.privacy, self._curator)
         if data.users:
             session.with_ids = user_ids is not None
-        if self._algorithm.masked and not data.aggregate:
-            _check_versions(data, self.policy.version)
 
     # Save and resume.
 
@@ -349,8 +357,11 @@ class Agent(Desk):
             # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
             # an algorithm needs, their block is lost and the run goes on.
             with contextlib.suppress(BudgetExceeded):
-                newest = max(curator.blocks, default=-1)
-                self._ask(newest, self._algorithm.block_users, resumed=True)
+                newest, users = max(curator.blocks, default=-1), self._algorithm.block_users
+                self._algorithm.asked = 0
+                self._ask(newest, users, resumed=True)
+        else:
+            self._algorithm.asked = 0
 
 
 def _check_files(*paths: str | os.PathLike[str] | None) -> None:
@@ -402,11 +413,36 @@ def _whole(user: int | np.integer[Any]) -> int:
 
 
 def _check_versions(data: Block, newest: int) -> None:
-    """Which policy a user followed is public: one that was never published is a mistake."""
+    """Which policy a user followed is public: one that was never published is a mistake.
+
+    -1 is an episode under several versions, unless all are.
+    """
     versions = np.asarray(data["versions"])
     known = versions.dtype.kind in "iu"
-    if versions.size and not (known and versions.min() >= 0 and versions.max() <= newest):
+    if versions.size and not (known and versions.min() >= -1 and 0 <= versions.max() <= newest):
         raise InvalidArgument(
             f"versions must say which published policy each user followed, 0 to {newest}; "
             "others were never published"
         )
+
+
+def _of_version(data: Block, user_ids: Ids, version: int, newest: int) -> tuple[Block, Ids]:
+    """Those who followed the policy that serves, where only they teach anything."""
+    _check_versions(data, newest)
+    if user_ids is not None:
+        row_ids(user_ids, data.users)
+    mine = np.asarray(data["versions"]) == version
+    if mine.all():
+        return data, user_ids
+    if user_ids is not None:
+        user_ids = [user_ids[row] for row in np.flatnonzero(mine).tolist()]
+    return data.take(mine), user_ids
+
+
+def _warn_of_retired(users: int, version: int) -> None:
+    warnings.warn(
+        f"{users} of these users did not follow policy {version}, which serves now, and teach "
+        "this agent nothing: they were not taken",
+        TacitWarning,
+        stacklevel=5,
+    )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.core.asks import Arrays, Asks, Kept, State
 from tacit.privacy.arguments import steady_repr
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ class Algorithm(ABC, Generic[Plan]):
         greedy_policy: the best policy for what is known now, without exploring.
         served: how many users were served; a block counts when it was asked.
         releases: how many blocks were learnt from.
+        asked: users of the block that is being asked, which may be more than was scheduled; else 0.
+        pinned: the policy that goes on serving whatever is learnt, if one does.
+        first_version: that of the first policy: 0, or what comes after a predecessor's last one.
         rng: of ties and of first policies; not of the noise.
     """
 
@@ -89,8 +93,10 @@ class Algorithm(ABC, Generic[Plan]):
         self._check()
         self.served = 0
         self.releases = 0
+        self.asked = self.first_version = 0
+        self.pinned: Plan | None = None
         self.rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 4]))
-        self.policy, self.greedy_policy = self._first_policies()
+        self.policy, self.greedy_policy = map(self.named, self._first_policies())
         self.counter = self._choose_counter()
         self.schedule = setting.scheduled(self._pace)
 
@@ -136,6 +142,23 @@ class Algorithm(ABC, Generic[Plan]):
 
     # What an algorithm may define.
 
+    def reinstate(self, policy: Plan) -> None:
+        """Gets ready for the users of an older policy; refused where it cannot."""
+        raise InvalidArgument(
+            f"{self.name} asks what it planned for its last policy: it does not roll back"
+        )
+
+    def inherit(self, other: Algorithm[Plan]) -> None:
+        """Takes over all that another one of its kind was told; refused where it cannot."""
+        raise InvalidArgument(
+            f"{self.name} does not start from another agent's releases: tabular agents do whose "
+            "blocks are released one by one"
+        )
+
+    def named(self, policy: Plan) -> Plan:
+        """The policy with the names of states and actions, where the spec has any."""
+        return policy
+
     def _check(self) -> None:
         """Refuses options that do not go together; nothing is made yet."""
 
@@ -170,9 +193,12 @@ class Algorithm(ABC, Generic[Plan]):
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for a save to be resumed, as JSON values."""
+        named = ("state_labels", "action_labels")
+        labels = {name: getattr(self.spec, name, None) for name in named}
         return {
             "class": type(self).__name__,
             "spec": steady_repr(self.spec),
+            **{name: list(texts) for name, texts in labels.items() if texts is not None},
             "users": self.users,
             "privacy": steady_repr(self.privacy),
             **{name: steady_repr(value) for name, value in vars(self.options).items()},
@@ -183,8 +209,15 @@ class Algorithm(ABC, Generic[Plan]):
     # What the agent tells.
 
     @property
+    def newest(self) -> int:
+        """The last version that was planned."""
+        return self.first_version + self.releases
+
+    @property
     def block_users(self) -> int:
         """How many users the current policy serves in all; 0 at the end."""
+        if self.asked:
+            return self.asked
         if self.releases >= self.schedule.releases:
             return 0
         return min(self.schedule.blocks[self.releases], self.users - self.served)
@@ -193,4 +226,7 @@ class Algorithm(ABC, Generic[Plan]):
         """A block was asked everything: it counts, and the next policy is planned."""
         self.served += users
         self.releases += 1
-        self.policy, self.greedy_policy = self.plan()
+        self.asked = 0
+        self.policy, self.greedy_policy = map(self.named, self.plan())
+        if self.pinned is not None:
+            self.policy = self.pinned

@@ -143,21 +143,12 @@ def checked_ids(user_ids: Sequence[int | str] | None, users: int) -> tuple[int |
     ids = tuple(user_ids.tolist() if isinstance(user_ids, np.ndarray) else user_ids)
     if len(ids) != users:
         raise InvalidArgument(f"user_ids has {len(ids)} entries, but there are {users} users")
-    _check_ids(ids, "user_ids", "ids must be")
+    check_ids(ids, "user_ids", "ids must be")
     return ids
 
 
-def id_column(name: str, values: ArrayLike) -> list[int | str]:
-    """A column of integers and texts, each as it is."""
-    # A list of text and integers would become all text in an array, and "7" the same as 7.
-    fitting(name, values)
-    column = values if isinstance(values, (list, tuple)) else one_column(name, np.asarray(values))
-    ids = list(column.tolist() if isinstance(column, np.ndarray) else column)
-    _check_ids(ids, name, "must hold")
-    return ids
-
-
-def _check_ids(ids: Iterable[object], name: str, must: str) -> None:
+def check_ids(ids: Iterable[object], name: str, must: str) -> None:
+    """Refuses ids that are neither integers nor text; the message does not name them."""
     for user in ids:
         if isinstance(user, bool) or not isinstance(user, (int, str, np.integer)):
             # The id itself stays out of the message.

@@ -13,9 +13,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tacit.core.algorithm import Algorithm
 from tacit.core.asks import Kept, State
 from tacit.core.episodes import Episodes
+from tacit.core.receipt import Receipt
 from tacit.core.rounds import Gate
 from tacit.core.session import Ids, Moment, Session, Turn
 from tacit.core.vector_episodes import VectorEpisodes
@@ -42,29 +45,31 @@ class Desk(Uncopyable):
         # The algorithm from before a save was loaded, until all of that is done.
         self._undo: Moment | None = None
 
-    def _take_all(self, what: str, given: Any, call: Callable[[], None]) -> None:
+    def _take_all(self, what: str, given: Any, call: Callable[[], Receipt]) -> Receipt:
         """A call that takes users: alone, and if it fails the error says whom not to give again."""
         refuse_within(self._lock, what)
         before = after = None
-        said = False
+        said = together = False
         try:
             with self._lock:
                 self._settle()
                 self._tidy()
+                together = self._algorithm.masked
                 before = self._taken()
                 try:
-                    call()
+                    receipt = call()
                     self._tidy()
                     after = self._taken()
+                    return receipt
                 except BaseException as error:
-                    _say_who(error, self._taken() - before, given)
+                    _say_who(error, self._taken() - before, given, together)
                     said = True
                     raise
         except BaseException as error:
             # Also of what is raised when all is done, and by the lines around it.
             if not said:
                 now = self._taken() if after is None else after
-                _say_who(error, 0 if before is None else now - before, given)
+                _say_who(error, 0 if before is None else now - before, given, together)
             raise
 
     def _taken(self) -> int:
@@ -73,18 +78,38 @@ class Desk(Uncopyable):
     def _room(self) -> int:
         return max(0, self._algorithm.block_users - self._session.waiting.users)
 
-    def _take(self, part: Block, user_ids: Ids, room: int) -> None:
+    def _take(self, part: Block, user_ids: Ids, room: int) -> Receipt:
         """Users of the current block; when it is full it goes through the gate."""
         waiting = self._session.waiting
         if part.users < room:
             waiting.add(part, user_ids)
-            return
-        users = waiting.users + part.users
+            return Receipt(part.users, waiting=part.users, version=self._algorithm.policy.version)
+        before, users = waiting.users, waiting.users + part.users
         waiting.through = self._algorithm.served + users
         block, ids = waiting.joined(part, user_ids)
         # Until the block is in, those who wait for it go on waiting.
         number = self._curator.add(block, ids)
         self._ask(number, users)
+        return self._through(before, part.users)
+
+    def _close(self) -> None:
+        """Ends the block early: whoever waits goes through the gate."""
+        waiting = self._session.waiting
+        if waiting.users:
+            waiting.through = self._algorithm.served + waiting.users
+            users = waiting.users
+            number = self._curator.add(*waiting.everybody())
+            self._ask(number, users)
+
+    def _through(self, before: int, users: int) -> Receipt:
+        """What became of a block of ``before`` users who waited, and ``users`` who came now."""
+        kept = self._curator.participants.kept
+        out = [0, 0]
+        if kept is not None:
+            out = [int(np.count_nonzero(~rows)) for rows in (kept[:before], kept[before:])]
+        algorithm = self._algorithm
+        new = () if algorithm.pinned is not None else (algorithm.policy.version,)
+        return Receipt(users, users - out[1], 0, 0, out[1], algorithm.policy.version, new, out[0])
 
     def _ask(self, number: int, users: int, *, resumed: bool = False) -> None:
         """All questions about a block, and the next policy.
@@ -107,6 +132,7 @@ class Desk(Uncopyable):
 
     def _go_through(self, number: int, turn: Turn, *, resumed: bool) -> BaseException | None:
         algorithm, session, curator = self._algorithm, self._session, self._curator
+        algorithm.asked = turn.users
         kept = algorithm.kept
         if kept is not None and not resumed:
             # Within a round everybody has paid a part of it already.
@@ -190,15 +216,17 @@ class Desk(Uncopyable):
         return self._session.dump(self._curator.participants)
 
 
-def _say_who(error: BaseException, taken: int, given: Any) -> None:
+def _say_who(error: BaseException, taken: int, given: Any, together: bool) -> None:
     """Tells whoever catches an error of ``learn`` whom not to give again.
 
+    If they are taken ``together``, those who are not are of retired versions, and of no use.
     Somebody's own error may not let itself be written to; then ``agent.taken`` says it.
     """
     with contextlib.suppress(Exception):
+        users = 0 if not taken else given.users if isinstance(given, DATA) else len(given)
+        taken = users if together else taken
         error.users_taken = taken  # type: ignore[attr-defined]
         if taken:
-            users = given.users if isinstance(given, DATA) else len(given)
             rest = f"; go on with the rest: data.take(slice({taken}, None))"
             error.add_note(
                 f"{taken} of these {users} users were taken and must not be given again"

@@ -9,8 +9,10 @@ columns are public, and wrong ones raise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,20 +24,17 @@ from tacit.core.columns import (
     as_codes,
     as_numbers,
     checked_ids,
-    id_column,
-    one_column,
     optional_codes,
     read_only_views,
     require_shape,
 )
+from tacit.core.logs import LogFormat, format_of
+from tacit.core.typed_columns import UNKNOWN
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats
 
 Ints: TypeAlias = NDArray[np.int64]
 
-# Steps of all users together, of which so many for each entry of a log may be empty: a horizon far
-# beyond the data is a slip, and must not fill the memory of the machine.
-_MOST_CELLS, _MOST_EMPTY = 1 << 24, 64
 _COLUMNS = ("states", "actions", "rewards", "versions")
 
 
@@ -153,8 +152,8 @@ class Episodes(UserRows):
         """Episodes from a log: columns with an entry per step that somebody took, in any order.
 
         Everybody who occurs gets a row, in the order of first occurrence, whatever her entries
-        hold. Steps that are missing, given twice, or negative are invalid (state -1); so is a
-        state that two entries disagree on. Steps from ``horizon`` on are left out.
+        hold. A step that is missing has state and action -1; what is given twice, contradicts
+        itself or is no number is -3. Steps from ``horizon`` on are left out.
 
         Args:
             user: who, as integers or text.
@@ -176,108 +175,156 @@ class Episodes(UserRows):
         >>> log.states.tolist()
         [[0, 2, 3], [0, 1, -1]]
         """
-        if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
-            raise InvalidArgument(f"horizon is {horizon!r}, but must be an integer of at least 1")
-        steps = one_column("step", as_codes("step", step))
+        given = {"version": version, "episode": episode, "component": component}
         columns = {
-            "state": as_codes("state", state),
-            "action": as_codes("action", action),
-            "reward": as_numbers("reward", reward),
-            "next_state": as_codes("next_state", next_state),
-        }
-        rows, ids = _rows(user, episode)
-        for name, array in (*columns.items(), ("user", rows)):
-            if one_column(name, array).shape != steps.shape:
-                raise InvalidArgument(
-                    f"{name} has {len(array)} entries, but must have as many as step, {len(steps)}"
-                )
-        n = len(ids)
-        most = max(_MOST_CELLS, _MOST_EMPTY * len(steps))
-        if n * horizon > most:
-            raise InvalidArgument(
-                f"horizon is {horizon!r}, but must be at most {most // max(1, n):,} for so many "
-                f"episodes of {len(steps):,} entries: all of their steps must fit in memory"
-            )
-        states, actions, rewards = _tables(steps, rows, columns, (n, horizon))
-        drawn = None if component is None else _agreed("component", component, rows, n)
-        return cls(states, actions, rewards, _agreed("version", version, rows, n), ids, drawn)
+            "user": user,
+            "step": step,
+            "state": state,
+            "action": action,
+            "reward": reward,
+            "next_state": next_state,
+        } | {name: values for name, values in given.items() if values is not None}
+        names: dict[str, Any] = {name: name for name in given if given[name] is not None}
+        log = LogFormat(horizon=horizon, **names)
+        return log.episodes(log.read(columns))
 
     @classmethod
     def from_frame(
         cls,
         frame: Any,
         *,
-        horizon: int,
+        horizon: int | None = None,
+        spec: FiniteSpace | None = None,
         user: str = "user",
-        step: str = "step",
+        step: str | None = None,
         state: str = "state",
         action: str = "action",
         reward: str = "reward",
-        next_state: str = "next_state",
+        next_state: str | None = "next_state",
         version: str | None = None,
         episode: str | None = None,
         component: str | None = None,
+        time: str | None = None,
+        terminal: str | None = None,
+        states: Sequence[str] | str | None = None,
+        actions: Sequence[str] | str | None = None,
+        end: str | int | None = None,
+        gap: float | timedelta | None = None,
+        sessions: int | None = None,
+        missing_reward: float | None = None,
     ) -> Episodes:
-        """Episodes from a table: :meth:`from_records` with the names of its columns.
+        """Episodes from a table with an entry per step that somebody took, in any order.
 
-        A table is anything whose ``frame[name]`` is a column: a pandas or Polars frame, a
-        structured array, a dictionary.
+        A table is anything whose ``frame[name]`` is a column: a pandas or Polars frame, an Arrow
+        table, a structured array, a dictionary. A column's type is schema: one of text or
+        categories needs a vocabulary, and is refused without. Rules for gaps, ends and missing
+        values are on the page "Learning from existing logs".
 
-        >>> table = {"user": [7, 7], "step": [0, 1], "s": [0, 1], "a": [1, 1], "reward": [0, 1],
-        ...          "next": [1, 0]}
-        >>> Episodes.from_frame(table, horizon=2, state="s", action="a", next_state="next")
-        <Episodes of 1 user, horizon 2>
+        Args:
+            frame: the table.
+            horizon: steps of an episode; not found in the data, because shapes are public.
+            spec: a spec to take horizon and vocabularies from.
+            user: name of the column of ids.
+            state: that of states.
+            action: that of actions.
+            reward: that of rewards.
+            step: name of the column of steps, from 0 ("step" unless there is ``time``).
+            next_state: the state after the action; ``None`` to take that of the next step.
+            version: which policy version was followed; -1 for an episode with different ones.
+            episode: for users with several episodes, each of which gets a row of its own.
+            component: which policy of a mixed one was drawn.
+            time: time stamps or numbers, in place of ``step``: steps are counted in their order.
+            terminal: flags that an episode is over after this step.
+            states: all names of states, in the order of their numbers; ``"schema"`` where the
+                column's type declares them and they are public.
+            actions: the same of actions.
+            end: with ``terminal``, the state in which an episode is over.
+            gap: with ``time``, a session ends where nothing comes for longer; in seconds, or in
+                the unit of a column of numbers.
+            sessions: with ``gap``, everybody gets so many rows, some of them empty: otherwise how
+                many she has depends on when she was active, and is public like all participation.
+            missing_reward: what a missing reward counts as; by default its step does not count.
+
+        >>> table = {"user": [7, 7], "step": [0, 1], "s": ["idle", "busy"], "a": [1, 1],
+        ...          "reward": [0, 1], "next": ["busy", "away"]}
+        >>> log = Episodes.from_frame(table, horizon=2, state="s", action="a", next_state="next",
+        ...                           states=["idle", "busy"])
+        >>> log.states.tolist()
+        [[0, 1, -2]]
         """
+        given = {k: v for k, v in locals().items() if k not in ("cls", "frame", "spec")}
+        log = LogFormat(**format_of(spec, given))
+        return log.episodes(log.read(frame))
 
-        def column(name: str) -> Any:
-            try:
-                return frame[name]
-            except (KeyError, IndexError, ValueError, TypeError) as error:
-                raise InvalidArgument(f"the table has no column {name!r}") from error
-            except Exception as error:
-                # Polars has an error of its own.
-                raise InvalidArgument(f"the column {name!r} cannot be read") from error
+    @classmethod
+    def from_parquet(
+        cls,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        spec: FiniteSpace | None = None,
+        grouped: bool = True,
+        batch: int = 1 << 20,
+        **log: Any,
+    ) -> Iterator[Episodes]:
+        """Episodes from Parquet files, or folders of them, batch by batch.
 
-        return cls.from_records(
-            *(column(name) for name in (user, step, state, action, reward, next_state)),
-            horizon=horizon,
-            version=None if version is None else column(version),
-            episode=None if episode is None else column(episode),
-            component=None if component is None else column(component),
-        )
+        No more than about ``batch`` entries are in memory, and the longest log of one user. Takes
+        what :meth:`from_frame` takes, and needs the extra ``logs``.
+
+        Args:
+            path: a file, a folder, or several.
+            spec: a spec to take horizon and vocabularies from.
+            grouped: whether all entries of a user come one after the other. If not, they are first
+                partitioned by user, in files of a temporary folder that only you can read.
+            batch: entries at a time.
+            **log: see :meth:`from_frame`.
+        """
+        from tacit.core.parquet import batches_of
+
+        made = LogFormat(**format_of(spec, log))
+        return (made.episodes(log, grouped=True) for log in batches_of(path, made, batch, grouped))
 
 
 @dataclass(frozen=True)
 class EpisodesReport:
     """What :func:`validate_episodes` counted. Raw facts about users: not for publication.
 
-    Invalid states are entries that are no state of the space, the last of an episode included;
-    invalid rewards are not finite or outside their range; affected users have any of these.
+    Affected users have anything unknown or invalid. That an episode ends before the horizon, or has
+    a gap, is no mistake by itself: there is nothing to count there.
     """
 
     users: int
     steps: int
-    invalid_states: int
+    ended: int  # steps after the last entry of an episode
+    gaps: int  # steps without an entry before that
+    unknown_states: int  # labels that are not in the vocabulary
+    unknown_actions: int
+    invalid_states: int  # no state of the space, or contradictory; the last one included
     invalid_actions: int
-    invalid_rewards: int
+    invalid_rewards: int  # missing, not finite, or outside their range
     affected_users: int
 
     @property
     def valid(self) -> bool:
-        """Whether nothing invalid was found."""
+        """Whether nothing unknown or invalid was found."""
         return self.affected_users == 0
 
     def __str__(self) -> str:
-        head = f"{self.users:,} episodes, {self.steps:,} steps: "
-        if self.valid:
-            found = "all valid."
-        else:
-            found = (
-                f"{self.affected_users:,} episodes hold {self.invalid_states:,} invalid states, "
-                f"{self.invalid_actions:,} invalid actions and {self.invalid_rewards:,} invalid "
-                "rewards. A statistic leaves them out."
-            )
-        return f"{head}{found} These are raw counts, outside the guarantee: do not publish them."
+        found = "all valid" if self.valid else f"{self.affected_users:,} episodes hold mistakes"
+        names = ("unknown_states", "unknown_actions", "invalid_states", "invalid_actions")
+        counts = {name: getattr(self, name) for name in (*names, "invalid_rewards")}
+        words = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count]
+        more = [
+            f"{count:,} steps {what}"
+            for count, what in ((self.ended, "after an end"), (self.gaps, "in gaps"))
+            if count
+        ]
+        parts = ", ".join([*words, *more])
+        left_out = f" ({parts}; a statistic leaves them out)" if parts else ""
+        return (
+            f"{self.users:,} episodes, {self.steps:,} steps: {found}{left_out}. These are raw "
+            "counts, outside the guarantee: do not publish them."
+        )
 
 
 def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
@@ -292,80 +339,19 @@ def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
             f"episodes have horizon {episodes.horizon}, but must have the space's, {spec.horizon}"
         )
     low, high = min(spec.reward_values), max(spec.reward_values)
-    states = (episodes.states < 0) | (episodes.states >= spec.states)
-    actions = (episodes.actions < 0) | (episodes.actions >= spec.actions)
+    states, actions, rewards = episodes.states, episodes.actions, episodes.rewards
+    # A step without an entry has action -1, no reward, and at most a state that others told of.
+    absent = (actions == INVALID) & np.isnan(rewards)
+    ended = np.logical_and.accumulate(absent[:, ::-1], axis=1)[:, ::-1]
+    nobody_saw = np.pad(absent, ((0, 0), (0, 1)), constant_values=True)
+    unknown_states, unknown_actions = states == UNKNOWN, actions == UNKNOWN
+    bad_states = ((states < 0) | (states >= spec.states)) & ~unknown_states
+    bad_states &= ~(nobody_saw & (states == INVALID))
+    bad_actions = ((actions < 0) | (actions >= spec.actions)) & ~unknown_actions & ~absent
     # Written so that NaN is invalid.
-    rewards = ~((episodes.rewards >= low) & (episodes.rewards <= high))
-    affected = states.any(axis=1) | actions.any(axis=1) | rewards.any(axis=1)
-    return EpisodesReport(
-        users=episodes.users,
-        steps=episodes.actions.size,
-        invalid_states=int(states.sum()),
-        invalid_actions=int(actions.sum()),
-        invalid_rewards=int(rewards.sum()),
-        affected_users=int(affected.sum()),
-    )
-
-
-def _tables(
-    steps: Ints, rows: Ints, columns: dict[str, NDArray[Any]], shape: tuple[int, int]
-) -> tuple[Ints, Ints, Floats]:
-    """States (n, H + 1), actions and rewards (n, H) of entries; what is not known is invalid."""
-    n, horizon = shape
-    within = (steps >= 0) & (steps < horizon)
-    cell = rows[within] * horizon + steps[within]
-    once = np.bincount(cell, minlength=n * horizon) == 1
-    within[within] = once[cell]
-    at = (rows[within], steps[within])
-
-    before = np.full((n, horizon + 1), INVALID, dtype=np.int64)
-    after = np.full((n, horizon + 1), INVALID, dtype=np.int64)
-    actions = np.full((n, horizon), INVALID, dtype=np.int64)
-    rewards = np.full((n, horizon), np.nan)
-    before[at] = columns["state"][within]
-    after[at[0], at[1] + 1] = columns["next_state"][within]
-    actions[at] = columns["action"][within]
-    rewards[at] = columns["reward"][within]
-    # A state is seen by the entry before it and by the one after it; -1 says nothing.
-    known = once.reshape(n, horizon)
-    seen_before = np.pad(known, ((0, 0), (0, 1)))
-    seen_after = np.pad(known, ((0, 0), (1, 0)))
-    states = np.where(seen_before, before, after)
-    states[seen_before & seen_after & (before != after)] = INVALID
-    return states, actions, rewards
-
-
-def _rows(user: ArrayLike, episode: ArrayLike | None) -> tuple[Ints, list[int | str]]:
-    """Which row each entry belongs to, and the ids of the rows, in order of first occurrence."""
-    people = id_column("user", user)
-    if episode is None:
-        keys: list[Any] = people
-    else:
-        episodes = id_column("episode", episode)
-        if len(episodes) != len(people):
-            raise InvalidArgument(
-                f"episode has {len(episodes)} entries, but must have as many as user, {len(people)}"
-            )
-        keys = list(zip(people, episodes, strict=True))
-    places: dict[Any, int] = {}
-    rows = np.fromiter(
-        (places.setdefault(key, len(places)) for key in keys), dtype=np.int64, count=len(keys)
-    )
-    ids = list(places) if episode is None else [key[0] for key in places]
-    return rows, ids
-
-
-def _agreed(name: str, values: ArrayLike | None, rows: Ints, n: int) -> Ints:
-    """The version or component that all entries of a row agree on, else -1."""
-    if values is None:
-        return np.full(n, INVALID, dtype=np.int64)
-    codes = one_column(name, as_codes(name, values))
-    if codes.shape != rows.shape:
-        raise InvalidArgument(
-            f"{name} has {len(codes)} entries, but must have as many as user, {len(rows)}"
-        )
-    low = np.full(n, np.iinfo(np.int64).max)
-    high = np.full(n, np.iinfo(np.int64).min)
-    np.minimum.at(low, rows, codes)
-    np.maximum.at(high, rows, codes)
-    return np.where(low == high, low, INVALID)
+    bad_rewards = ~((rewards >= low) & (rewards <= high)) & ~absent
+    found = (unknown_states, unknown_actions, bad_states, bad_actions, bad_rewards)
+    affected = np.logical_or.reduce([table.any(axis=1) for table in found])
+    tables = (ended, absent & ~ended, *found, affected)
+    counts: list[int] = [episodes.users, actions.size, *(int(table.sum()) for table in tables)]
+    return EpisodesReport(*counts)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import json
 import os
+import time
 from collections.abc import Mapping
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any
@@ -16,6 +19,7 @@ from tacit.privacy.storage import is_state, write_atomic
 
 if TYPE_CHECKING:
     from tacit.core.algorithm import PublicPolicy
+    from tacit.privacy.guarantee import Guarantee
 
 FORMAT = 1
 """That of the files; :mod:`tacit.published`, which imports nothing of ours, has the same number."""
@@ -54,6 +58,57 @@ def write_published(
     if kind is not None:
         stored["kind"] = np.str_(kind)
     stored |= {name: np.array(fact) for name, fact in _FACTS.get().items()} | dict(arrays)
+    held = {name: np.asarray(array) for name, array in stored.items()}
+    stored["hash"] = held["hash"] = np.array(published().digest(held))
+    write_atomic(path, _json(held) if _is_json(path) else _npz(stored), 0o644)
+
+
+def _is_json(path: str | os.PathLike[str]) -> bool:
+    return os.fspath(path).lower().endswith(".json")
+
+
+def _npz(stored: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **stored)
-    write_atomic(path, buffer.getvalue(), 0o644)
+    return buffer.getvalue()
+
+
+def _json(held: dict[str, NDArray[Any]]) -> bytes:
+    """The same arrays as a text, which any language can read."""
+    kinds = {"f": "float", "U": "text"}
+    arrays = {
+        name: {
+            "dtype": kinds.get(array.dtype.kind, "int"),
+            "shape": list(array.shape),
+            "data": (array.astype(np.int64) if array.dtype.kind == "b" else array).ravel().tolist(),
+        }
+        for name, array in held.items()
+    }
+    return json.dumps({"tacit": "policy", "arrays": arrays}, allow_nan=False).encode()
+
+
+def published() -> Any:
+    """What devices read policies with; it knows every kind of them."""
+    return importlib.import_module("tacit.published")
+
+
+def drawing(rng: np.random.Generator | None) -> np.random.Generator:
+    """A generator, where a policy needs one."""
+    if rng is None:
+        raise InvalidArgument("this policy draws its actions: give rng, np.random.default_rng()")
+    return rng
+
+
+def facts_of(algorithm: Any, guarantee: Guarantee | None) -> dict[str, int | str]:
+    """What a published file says of where it comes from, apart from the ledger."""
+    said = {
+        "agent": algorithm.name,
+        "spec": repr(algorithm.spec),
+        "guarantee": None if guarantee is None else guarantee.to_dict(),
+        "simulated": guarantee is not None and guarantee.simulation_only,
+        "users": algorithm.served,
+        "releases": algorithm.releases,
+        "library": f"tacit {importlib.import_module('tacit').__version__}",
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time())),
+    }
+    return {"about": json.dumps(said, sort_keys=True, allow_nan=False)}

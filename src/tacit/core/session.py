@@ -81,6 +81,11 @@ class Waiting:
         arrays = {name: column[:stop] for name, column in self._columns.items()}
         return Block(stop, arrays), self._ids[:stop] if self._ids else None
 
+    def everybody(self) -> tuple[Block, Ids]:
+        """All of them, as one block."""
+        arrays = {name: column[: self.users] for name, column in self._columns.items()}
+        return Block(self.users, arrays), self._ids[: self.users] if self._ids else None
+
     def _write(self, part: Block, user_ids: Ids) -> int:
         """Puts rows behind those who wait, who are no more than before; returns where they end."""
         start, stop = self.users, self.users + part.users
@@ -136,6 +141,7 @@ class Moment:
     def __init__(self, algorithm: Algorithm[Any]) -> None:
         self._algorithm = algorithm
         self.served, self.releases = algorithm.served, algorithm.releases
+        self.rest = algorithm.asked, algorithm.pinned, algorithm.first_version
         self._policies = algorithm.policy, algorithm.greedy_policy
         self.state = _copied(*state_of(algorithm))
 
@@ -145,6 +151,7 @@ class Moment:
         restore(algorithm, *_copied(*self.state))
         algorithm.policy, algorithm.greedy_policy = self._policies
         algorithm.served, algorithm.releases = self.served, self.releases
+        algorithm.asked, algorithm.pinned, algorithm.first_version = self.rest
 
 
 def _copied(meta: dict[str, Any], arrays: Arrays) -> State:
@@ -197,6 +204,13 @@ class Session:
         """No later round begins with the answers of this one."""
         # One line: this is the moment at which a block is through.
         self._round, self.answers, self.seen, self.turn = None, [], releases, None
+
+    def reinstate(self, policy: Any, pin: bool) -> None:
+        """An older policy serves from now on; the questions are about its users."""
+        algorithm = self.algorithm
+        algorithm.reinstate(policy)
+        # One line: all of it or nothing.
+        algorithm.policy, algorithm.pinned, self._round = policy, policy if pin else None, None
 
     def again(self, turn: Turn) -> None:
         """Puts the algorithm back, so that its questions are asked from the first one."""
@@ -268,6 +282,9 @@ class Session:
             "served": algorithm.served if within is None else within.served,
             "releases": algorithm.releases if within is None else within.releases,
             "version": algorithm.policy.version,
+            "first_version": algorithm.first_version,
+            "pinned": algorithm.pinned is not None,
+            "asked": 0 if self.turn is None else self.turn.users,
             "with_ids": self.with_ids,
             "seen": self.seen,
         }
@@ -276,13 +293,17 @@ class Session:
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """The inverse of :meth:`dump`."""
         algorithm = self.algorithm
-        served, waiting = (_count(meta[name], algorithm.users) for name in ("served", "pending"))
+        served, waiting, asked = (
+            _count(meta[name], algorithm.users) for name in ("served", "pending", "asked")
+        )
         releases = _count(meta["releases"], algorithm.schedule.releases)
         answers = revive_answers(meta, arrays)
         restore(algorithm, meta, arrays)
-        algorithm.served, algorithm.releases = served, releases
+        algorithm.served, algorithm.releases, algorithm.asked = served, releases, asked
+        algorithm.first_version = _count(meta["first_version"], MOST_USERS)
         algorithm.policy = algorithm.policy_of(below(arrays, "policy/"), meta["version"])
-        algorithm.greedy_policy = algorithm.policy_of(below(arrays, "greedy/"), meta["version"])
+        algorithm.greedy_policy = algorithm.policy_of(below(arrays, "greedy/"), algorithm.newest)
+        algorithm.pinned = algorithm.policy if meta["pinned"] else None
         self.end_round(_count(meta["seen"], MOST_USERS))
         self.answers, self.with_ids = answers, bool(meta["with_ids"])
         self.waiting.restore(waiting, meta["pending_names"], arrays)

@@ -62,8 +62,22 @@ class FiniteAlgorithm(Algorithm[Any]):
             return {f"mixed/{name}": array for name, array in policy.arrays().items()}
         return {"table": np.array(policy.table() if policy.actions is None else policy.actions)}
 
+    def named(self, policy: AnyPolicy) -> AnyPolicy:
+        """The policy with its number, and with the spec's labels, if it has any."""
+        if self.first_version:
+            policy = policy.as_version(self.newest)
+        return self._labelled(policy)
+
+    def _labelled(self, policy: AnyPolicy) -> AnyPolicy:
+        spec = self.spec
+        labels = getattr(spec, "state_labels", None), getattr(spec, "action_labels", None)
+        return policy if labels == (None, None) else policy.labelled(*labels)
+
     def policy_of(self, arrays: Arrays, version: int) -> Any:
         """The inverse, to the bit."""
+        return self._labelled(self._unnamed(arrays, version))
+
+    def _unnamed(self, arrays: Arrays, version: int) -> AnyPolicy:
         if mixed := below(arrays, "mixed/"):
             return MixedPolicy.of_arrays(mixed, self.spec.actions, version)
         table = arrays["table"]

@@ -8,7 +8,6 @@ place in the block, by public coins: then it is the same for whoever takes that 
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.public_file import write_published
+from tacit.core.public_file import published, write_published
 from tacit.finite.policy import Floats, Ints, Policy
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.reading import read_codes
@@ -73,7 +72,7 @@ class MixedPolicy:
         drawn = None if weights is None else np.array(weights)
         places = None if slots is None else np.array(slots)
         try:
-            chances, places = _published().check_mixed(len(given), drawn, places)
+            chances, places = published().check_mixed(len(given), drawn, places)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         self.__dict__.update(
@@ -129,7 +128,7 @@ class MixedPolicy:
 
     def draw(self, rng: np.random.Generator) -> int:
         """The component that a user follows, drawn once, before her first step."""
-        return int(_published().draw(self.weights, rng))
+        return int(published().draw(self.weights, rng))
 
     def component_of(self, slot: int) -> int:
         """The component that belongs to a place in the block, from 0."""
@@ -143,8 +142,30 @@ class MixedPolicy:
             return np.full(users, -1, dtype=np.int64)
         return np.asarray(self.slots[(first + np.arange(users)) % len(self.slots)], dtype=np.int64)
 
-    def act(self, step: int, state: int, rng: np.random.Generator, component: int) -> int:
-        """The action of a component at a step (from 0) in a state."""
+    def as_version(self, version: int) -> MixedPolicy:
+        """The same policy by another number."""
+        policy = object.__new__(MixedPolicy)
+        parts = tuple(part.as_version(version) for part in self.components)
+        policy.__dict__.update(self.__dict__ | {"components": parts, "version": version})
+        return policy
+
+    def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> MixedPolicy:
+        """The same policy with names of states and actions."""
+        policy = object.__new__(MixedPolicy)
+        parts = tuple(part.labelled(states, actions) for part in self.components)
+        policy.__dict__.update(self.__dict__ | {"components": parts})
+        return policy
+
+    def act(
+        self,
+        step: int,
+        state: int | str,
+        rng: np.random.Generator | None = None,
+        component: int | None = None,
+    ) -> int | str:
+        """The action of a component at a step (from 0) in a state; see :meth:`Policy.act`."""
+        if component is None:
+            raise InvalidArgument("component must be given: draw one for each episode")
         if not 0 <= component < len(self.components):
             raise InvalidArgument(
                 f"component must be in 0..{len(self.components) - 1}, got {component!r}"
@@ -169,20 +190,23 @@ class MixedPolicy:
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
-        arrays = {"n_actions": np.array(self.n_actions)} | self.arrays()
+        labels = self.components[0].label_arrays()
+        arrays = {"n_actions": np.array(self.n_actions)} | self.arrays() | labels
         write_published(path, self.version, arrays, kind="mixed")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MixedPolicy:
         """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
-        published = _published()
+        reader = published()
         try:
-            stored = published.load(path)
-            if not isinstance(stored, published.PublishedMixed):
+            stored = reader.load(path)
+            if not isinstance(stored, reader.PublishedMixed):
                 raise ValueError(f"{os.fspath(path)!r} holds a policy of another kind")
             parts = [Policy(p.probabilities, p.actions, 0, p.n_actions) for p in stored.components]
             drawn = stored.weights if stored.slots is None else None
-            return cls(parts, drawn, stored.version, stored.slots)
+            first = stored.components[0]
+            made = cls(parts, drawn, stored.version, stored.slots)
+            return made.labelled(first.state_labels, first.action_labels)
         except ValueError as error:
             raise CorruptFile(str(error)) from error
 
@@ -244,8 +268,3 @@ def followed(
     where = np.where(inside, states[:, :horizon], 0)
     told = stacked[drawn[:, np.newaxis], np.arange(horizon), where]
     return admitted, np.where(inside & (actions == told), actions, -1)
-
-
-def _published() -> Any:
-    """What devices read policies with; see :mod:`tacit.finite.policy`."""
-    return importlib.import_module("tacit.published")

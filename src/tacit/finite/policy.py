@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.public_file import write_published
+from tacit.core.labels import Labels, checked_labels, code_of
+from tacit.core.public_file import published, write_published
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 
@@ -31,12 +31,16 @@ class Policy:
         actions: (horizon, states), for a deterministic policy, else ``None``.
         version: which policy of its agent it is; episodes name the version they followed.
         n_actions: how many actions there are; needed where only ``actions`` are given.
+        state_labels: the names of states, where they have any.
+        action_labels: the same of actions.
 
     >>> policy = Policy.deterministic([[0, 1], [1, 1]], n_actions=2)
     >>> policy.horizon, policy.states, policy.n_actions
     (2, 2, 2)
-    >>> policy.act(0, 1, np.random.default_rng(0))
+    >>> policy.act(0, 1)
     1
+    >>> policy.labelled(["idle", "busy"], ["wait", "ask"]).act(0, "busy")
+    'ask'
     >>> policy.table()[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
@@ -45,6 +49,8 @@ class Policy:
     actions: Ints | None
     version: int = 0
     n_actions: int = 0
+    state_labels: Labels = None
+    action_labels: Labels = None
 
     def __post_init__(self) -> None:
         probabilities = _frozen(self.probabilities, "probabilities", np.float64, "iuf")
@@ -59,13 +65,16 @@ class Policy:
             n_actions = probabilities.shape[-1] if probabilities.ndim else 0
         if probabilities is not None or actions is None or not _valid(actions, n_actions):
             try:
-                _published().check(probabilities, actions, n_actions)
+                published().check(probabilities, actions, n_actions)
             except ValueError as error:
                 raise InvalidArgument(str(error)) from None
         object.__setattr__(self, "probabilities", probabilities)
         object.__setattr__(self, "actions", actions)
         object.__setattr__(self, "n_actions", n_actions)
         object.__setattr__(self, "version", version)
+        if self.state_labels is not None or self.action_labels is not None:
+            for name, size in (("state_labels", self.states), ("action_labels", n_actions)):
+                object.__setattr__(self, name, checked_labels(name, getattr(self, name), size))
 
     @classmethod
     def deterministic(cls, actions: ArrayLike, n_actions: int, version: int = 0) -> Policy:
@@ -138,7 +147,18 @@ class Policy:
         # It was checked as it was, and other labels are as good.
         policy = object.__new__(Policy)
         kept = {"version": self.version, "n_actions": self.n_actions}
-        vars(policy).update(probabilities=None, actions=new, **kept)
+        names = {"state_labels": self.state_labels, "action_labels": None}
+        vars(policy).update(probabilities=None, actions=new, **kept, **names)
+        return policy
+
+    def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> Policy:
+        """The same policy with names of states and actions."""
+        policy = object.__new__(Policy)
+        names = {
+            "state_labels": checked_labels("states", states, self.states),
+            "action_labels": checked_labels("actions", actions, self.n_actions),
+        }
+        vars(policy).update(vars(self) | names)
         return policy
 
     def as_version(self, version: int) -> Policy:
@@ -149,29 +169,45 @@ class Policy:
         vars(policy).update(vars(self) | {"version": _integer("version", version, 0)})
         return policy
 
-    def act(self, step: int, state: int, rng: np.random.Generator) -> int:
-        """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies."""
+    @overload
+    def act(self, step: int, state: int, rng: np.random.Generator | None = None) -> int: ...
+    @overload
+    def act(self, step: int, state: str, rng: np.random.Generator | None = None) -> int | str: ...
+    def act(self, step: int, state: int | str, rng: np.random.Generator | None = None) -> int | str:
+        """The action at a step (from 0) in a state: by its label where the state is given by one.
+
+        Only a stochastic policy needs ``rng``.
+        """
+        named = isinstance(state, str)
+        code = code_of("state", state, self.state_labels) if isinstance(state, str) else state
         try:
-            return int(_published().choose(self.probabilities, self.actions, step, state, rng))
+            action = published().choose(self.probabilities, self.actions, step, code, rng)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
+        return self.action_labels[action] if named and self.action_labels else int(action)
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
         kind = "probabilities" if self.actions is None else "actions"
-        write_published(
-            path, self.version, {"n_actions": np.array(self.n_actions), kind: self._tables}
-        )
+        arrays = {"n_actions": np.array(self.n_actions), kind: self._tables}
+        write_published(path, self.version, arrays | self.label_arrays())
+
+    def label_arrays(self) -> dict[str, NDArray[Any]]:
+        """The names of states and actions, as a published file has them."""
+        labels = {"state_labels": self.state_labels, "action_labels": self.action_labels}
+        return {name: np.array(texts) for name, texts in labels.items() if texts is not None}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Policy:
         """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
-        published = _published()
+        reader = published()
         try:
-            stored = published.load(path)
-            if not isinstance(stored, published.PublishedPolicy):
+            stored = reader.load(path)
+            if not isinstance(stored, reader.PublishedPolicy):
                 raise ValueError(f"{os.fspath(path)!r} holds a policy of another kind")
-            return cls(stored.probabilities, stored.actions, stored.version, stored.n_actions)
+            labels = stored.state_labels, stored.action_labels
+            tables = stored.probabilities, stored.actions
+            return cls(*tables, stored.version, stored.n_actions, *labels)
         except ValueError as error:
             raise CorruptFile(str(error)) from error
 
@@ -226,8 +262,3 @@ def softmax(logits: Floats) -> Floats:
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities: Floats = weights / weights.sum(axis=-1, keepdims=True)
     return probabilities
-
-
-def _published() -> Any:
-    """What devices read policies with; it knows every kind of them, of which this is one."""
-    return importlib.import_module("tacit.published")

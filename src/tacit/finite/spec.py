@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.labels import Labels, checked_labels
 from tacit.core.sizes import Floats, check_size
 from tacit.privacy.arguments import fitting, flag, positive
 from tacit.privacy.errors import InvalidArgument
@@ -32,11 +34,15 @@ class FiniteSpec:
             chooses others.
         largest_return: what the rewards of an episode add up to at most, where it is known to be
             less than the horizon times the largest reward. Nobody counts for more.
+        state_labels: the public names of states, in the order of their numbers, if they have any.
+        action_labels: the same of actions.
 
     >>> FiniteSpec(states=6, actions=2, horizon=20, stationary=True).reward_values
     (0.0, 1.0)
     >>> FiniteSpec(2, 3, 5, stationary=True, admissible=((0, 2), (1,))).allowed.tolist()
     [[True, False, True], [False, True, False]]
+    >>> FiniteSpec.named(["idle", "busy"], ["wait", "ask"], horizon=5, stationary=True).states
+    2
     """
 
     states: int
@@ -47,6 +53,8 @@ class FiniteSpec:
     start: tuple[float, ...] | None = None
     admissible: tuple[tuple[int, ...], ...] | None = None
     largest_return: float | None = None
+    state_labels: Labels = field(default=None, repr=False)
+    action_labels: Labels = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("states", "actions", "horizon"):
@@ -63,6 +71,17 @@ class FiniteSpec:
         if self.largest_return is not None:
             largest = positive("largest_return", self.largest_return)
             object.__setattr__(self, "largest_return", largest)
+        for name, size in (("state_labels", self.states), ("action_labels", self.actions)):
+            object.__setattr__(self, name, checked_labels(name, getattr(self, name), size))
+
+    @classmethod
+    def named(cls, states: Sequence[str], actions: Sequence[str], **rest: Any) -> Self:
+        """A spec whose states and actions have names; logs and policies then have them too."""
+        labels: dict[str, Any] = {
+            "state_labels": checked_labels("states", states),
+            "action_labels": checked_labels("actions", actions),
+        }
+        return cls(states=len(states), actions=len(actions), **labels, **rest)
 
     @cached_property
     def allowed(self) -> NDArray[np.bool_] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.public_file import write_published
+from tacit.core.public_file import drawing, write_published
 from tacit.core.sizes import check_seed
 from tacit.lq.arguments import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
@@ -25,7 +25,7 @@ class GainPolicy:
     array is a read-only copy.
 
     >>> policy = GainPolicy([[[-0.5, 0.0]], [[-0.25, 0.0]]])
-    >>> policy.act(1, [2.0, 1.0], np.random.default_rng(0)).tolist()
+    >>> policy.act(1, [2.0, 1.0]).tolist()
     [-0.5]
     """
 
@@ -63,7 +63,7 @@ class GainPolicy:
         """Coordinates of a state, n."""
         return int(self.gains.shape[2])
 
-    def act(self, step: int, state: ArrayLike, rng: np.random.Generator) -> Floats:
+    def act(self, step: int, state: ArrayLike, rng: np.random.Generator | None = None) -> Floats:
         """The control at a step (from 0) in a state; ``rng`` is used where there is noise."""
         if isinstance(step, bool) or not isinstance(step, (int, np.integer)):
             raise InvalidArgument(f"step must be an integer, got {step!r}")
@@ -75,7 +75,8 @@ class GainPolicy:
             raise InvalidArgument(f"state must have shape ({self.states},), got {x.shape}")
         control: Floats = self.gains[step] @ x
         if self.noise > 0.0:
-            control = control + self.noise * (2.0 * rng.integers(2, size=self.controls) - 1.0)
+            signs = 2.0 * drawing(rng).integers(2, size=self.controls) - 1.0
+            control = control + self.noise * signs
         return control
 
     def arrays(self) -> dict[str, NDArray[Any]]:

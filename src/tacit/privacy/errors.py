@@ -10,6 +10,10 @@ class TacitError(Exception):
     """Any error that Tacit raises on purpose."""
 
 
+class TacitWarning(UserWarning):
+    """What is allowed, and what a careful reader would ask about."""
+
+
 class InvalidArgument(TacitError, ValueError):
     """An argument is outside what is allowed; the message names it, its value and the range."""
 

@@ -123,7 +123,9 @@ class Sweep:
         """
         labelled = self.labelled(world)
         (_, users, _, _, greedy, *_), *lines = rows(labelled)
-        table = [("", users, "score: middle half\n(95 % interval)", greedy, "runs")]
+        table: list[tuple[str, ...]] = [
+            ("", users, "score: middle half\n(95 % interval)", greedy, "runs")
+        ]
         for line, results in zip(lines, labelled.values(), strict=True):
             table.append((*line[:2], _spread(results), line[4], str(len(results))))
         return table

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from tacit.core.algorithm import Floats, Pace
+from tacit.core.algorithm import Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, State
 from tacit.core.options import OptimismOptions
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.evidence import Evidence
 from tacit.finite.flow import conserved
+from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.curators.gate import Release
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
 
 if TYPE_CHECKING:
@@ -158,6 +160,32 @@ class TabularAlgorithm(FiniteAlgorithm):
         if self.masked and not self.stationary:
             release = conserved(release, self.spec)
         self.evidence.add(release, statistic, users, self._expected)
+
+    # Versions, and what comes after the last user.
+
+    def reinstate(self, policy: Policy) -> None:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        spec, kind = self.spec, isinstance(policy, Policy)
+        sizes = (policy.horizon, policy.states, policy.n_actions) if kind else ()
+        if sizes != (spec.horizon, spec.states, spec.actions):
+            raise InvalidArgument(f"policy must be one of this agent, got {policy!r}")
+        if (policy.actions is not None) != self.deterministic:
+            raise InvalidArgument(f"policy must be as this agent's are, got {policy!r}")
+        # What it was expected to show belongs to another policy.
+        self._expected = None
+
+    def inherit(self, other: Algorithm[Any]) -> None:
+        """The evidence adds up as before, and the first policy is planned from it."""
+        if self.counter != "blocks" or not isinstance(other, TabularAlgorithm):
+            super().inherit(other)
+        assert isinstance(other, TabularAlgorithm)  # noqa: S101
+        meta, arrays = other.evidence.dump()
+        self.evidence.restore(meta, {name: array.copy() for name, array in arrays.items()})
+        self.first_version = other.newest + 1
+        if other.releases:
+            self.policy, self.greedy_policy = map(self.named, self.plan())
+        else:
+            self.policy, self.greedy_policy = map(self.named, (self.policy, self.greedy_policy))
 
     # Choices made before the first user comes.
 

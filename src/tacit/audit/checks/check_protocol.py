@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
 
 from tacit.audit.made_up_users import joined, some_rows, with_ids
-from tacit.audit.trial import Trial
+from tacit.audit.trial import Trial, publish
 from tacit.audit.watched_gate import require_same, snapshot
 from tacit.core.world import Form
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, require
@@ -48,7 +49,7 @@ def check_protocol(trial: Trial) -> None:
     served = int(run(agent, trial.world, trial.seed, progress=False).served[-1])
     everybody = served == trial.users and agent.block_users == 0
     require(everybody, f"tacit.run served {served} of {trial.users} users")
-    agent.publish(trial.folder / "policy")
+    publish(agent, trial.folder / "policy")
     require((trial.folder / "policy").stat().st_size > 0, "publish wrote an empty file")
 
 
@@ -81,6 +82,15 @@ def check_chunks(trial: Trial) -> None:
     late = block.take(slice(0, max(1, trial.first.blocks[1].users // 2)))
     apart, together = trial.make(), trial.make()
     apart.learn(block)
+    if getattr(apart, "masked", False):
+        # They teach it nothing: they are not taken, and it says so.
+        before = snapshot(apart)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            apart.learn(late)
+        require(bool(said), f"{late.users} users of a retired version are lost without a word")
+        require_same(before, snapshot(apart), "users of a retired version:")
+        return
     apart.learn(late)
     together.learn(joined([block, late]))
     require_same(snapshot(apart), snapshot(together), "users of two blocks at once:")

@@ -26,8 +26,8 @@ class Participants:
     exception leaves everybody as she was. Counting may be cut off too, and is then done again: it
     sets numbers and adds nothing.
 
-    ``turned_away`` counts the episodes of users who had spent their budget in other runs, which
-    count as zero. Public, as who took part is.
+    ``kept`` says who of the last block was admitted. ``turned_away`` counts the episodes of users
+    who had spent their budget in other runs, which count as zero. Public, as who took part is.
 
     Attributes:
         news: how often those were counted whom the autosave does not hold yet, a text per block;
@@ -37,6 +37,8 @@ class Participants:
     def __init__(self, limit: int | None, once_per_block: bool) -> None:
         self.turned_away = 0
         self.news: list[bytes] | None = None
+        # Which rows of the last block were admitted; ``None`` where all of them were.
+        self.kept: NDArray[np.bool_] | None = None
         self._limit = limit
         self._once_per_block = once_per_block
         self._key = secrets.token_bytes(16)
@@ -53,6 +55,7 @@ class Participants:
         """The block without the episodes of users beyond their limit."""
         if self._with_ids is not None and self._with_ids != (user_ids is not None):
             raise InvalidArgument("user_ids must be given for every block or for none")
+        self.kept = None
         if user_ids is None:
             self._admitted = Admitted({}, False, self.turned_away)
             return block
@@ -79,7 +82,8 @@ class Participants:
                 turned_away += not keep[row]
             counts = {name: count for name, count in counts.items() if paid[name]}
         self._admitted = Admitted(counts, True, turned_away)
-        return block if keep.all() else block.take(keep)
+        self.kept = None if keep.all() else keep
+        return block if self.kept is None else block.take(keep)
 
     def settle(self, entered: int) -> None:
         """Counts who was admitted, if their block is among the first ``entered``."""
@@ -101,6 +105,11 @@ class Participants:
     def join_by(self, join: Callable[[Sequence[bytes]], Sequence[bool]], key: bytes) -> None:
         """From now on only those count whom ``join`` admits, under their names by ``key``."""
         self._join, self._key = join, key
+
+    def inherit(self, other: Participants) -> None:
+        """Knows whom another one counted, where it may know them: not by a ledger's other key."""
+        if self._join is None:
+            self._key, self._seen = other._key, dict(other._seen)
 
     def dump(self, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Into a save, all of it."""

@@ -1,0 +1,254 @@
+// Reads published policies of Tacit in their JSON form, without dependencies, in browsers and Node.
+//
+//   import { parse } from "./policy.js";
+//   const policy = parse(text);               // what agent.publish("policy.json") wrote
+//   policy.act(step, "idle");                 // or a number, or a vector of numbers
+//   await policy.verify();                    // whether the hash is that of what the file holds
+//
+// A policy that draws takes a function like Math.random as its last argument. A mixed policy is
+// drawn from once per episode: act(step, state, random, policy.draw(random)).
+
+/** A policy of any kind from the text of its file; throws an Error that says what is wrong. */
+export function parse(text) {
+  const held = JSON.parse(text);
+  if (held === null || held.tacit !== "policy") throw new Error("this is no published policy");
+  const arrays = held.arrays;
+  for (const [name, { dtype, shape, data }] of Object.entries(arrays)) {
+    const size = shape.reduce((a, b) => a * b, 1);
+    const type = dtype === "text" ? "string" : "number";
+    if (size !== data.length || data.some((x) => typeof x !== type)) {
+      throw new Error(`${name} does not fit its shape or type`);
+    }
+  }
+  const format = number(arrays, "format");
+  if (format !== 1) throw new Error(`its format is ${format}; this reader reads 1`);
+  const kind = arrays.kind ? arrays.kind.data[0] : "table";
+  const make = { table: table, mixed: mixed, gains: gains, q: values, network: values }[kind];
+  if (!make) throw new Error(`its kind is ${kind}; this reader does not know it`);
+  const policy = make(arrays, kind);
+  policy.kind = kind;
+  policy.version = number(arrays, "version");
+  policy.about = arrays.about ? JSON.parse(arrays.about.data[0]) : {};
+  policy.hash = arrays.hash ? arrays.hash.data[0] : null;
+  policy.verify = async () => policy.hash !== null && (await digest(arrays)) === policy.hash;
+  return policy;
+}
+
+function number(arrays, name) {
+  if (!arrays[name]) throw new Error(`${name} is missing`);
+  return arrays[name].data[0];
+}
+
+function inside(name, value, size) {
+  if (!Number.isInteger(value) || value < 0 || value >= size) {
+    throw new Error(`${name} must be in 0..${size - 1}, got ${value}`);
+  }
+}
+
+function drawing(random) {
+  if (typeof random !== "function") throw new Error("this policy draws: give random, Math.random");
+  return random();
+}
+
+// An index with the probabilities of a row; what has probability zero is never drawn.
+function draw(row, random) {
+  const u = drawing(random);
+  let sum = 0;
+  let last = 0;
+  for (let i = 0; i < row.length; i += 1) {
+    if (row[i] === 0) continue;
+    last = i;
+    sum += row[i];
+    if (u < sum) return i;
+  }
+  return last;
+}
+
+// Tables of finite worlds, by number or by label.
+function table(arrays, _kind, component = 0) {
+  const { actions, probabilities } = arrays;
+  const stored = actions ?? probabilities;
+  const shape = stored.shape.slice(actions ? -2 : -3);
+  const [horizon, states] = shape;
+  const count = number(arrays, "n_actions");
+  const start = component * shape.reduce((a, b) => a * b, 1);
+  const stateLabels = arrays.state_labels?.data ?? null;
+  const actionLabels = arrays.action_labels?.data ?? null;
+  return {
+    stateLabels,
+    actionLabels,
+    act(step, state, random) {
+      const named = typeof state === "string";
+      const code = named ? (stateLabels ?? []).indexOf(state) : state;
+      if (named && code < 0) throw new Error(`state must be a label, got ${state}`);
+      inside("step", step, horizon);
+      inside("state", code, states);
+      const at = step * states + code;
+      const action = actions
+        ? actions.data[start + at]
+        : draw(probabilities.data.slice(start + at * count, start + (at + 1) * count), random);
+      return named && actionLabels ? actionLabels[action] : action;
+    },
+  };
+}
+
+// Several tables, of which a user follows one.
+function mixed(arrays) {
+  const count = (arrays.actions ?? arrays.probabilities).shape[0];
+  const components = Array.from({ length: count }, (_, i) => table(arrays, "table", i));
+  const slots = arrays.slots?.data ?? null;
+  let weights = arrays.weights?.data;
+  if (slots) {
+    weights = new Array(count).fill(0);
+    for (const slot of slots) weights[slot] += 1;
+    weights = weights.map((n) => n / slots.length);
+  }
+  return {
+    components,
+    weights,
+    draw: (random) => draw(weights, random),
+    componentOf(slot) {
+      if (!slots) throw new Error("users draw their components: this policy has no slots");
+      return slots[slot % slots.length];
+    },
+    act(step, state, random, component) {
+      inside("component", component, count);
+      return components[component].act(step, state, random);
+    },
+  };
+}
+
+// Control: u = gains[step] x, and random signs times noise.
+function gains(arrays) {
+  const [horizon, controls, states] = arrays.gains.shape;
+  const noise = number(arrays, "noise");
+  return {
+    act(step, state, random) {
+      inside("step", step, horizon);
+      if (state.length !== states) throw new Error(`state must be a vector of ${states} numbers`);
+      return Array.from({ length: controls }, (_, i) => {
+        const start = (step * controls + i) * states;
+        let sum = 0;
+        for (let j = 0; j < states; j += 1) sum += arrays.gains.data[start + j] * state[j];
+        return noise > 0 ? sum + noise * (2 * Math.floor(2 * drawing(random)) - 1) : sum;
+      });
+    },
+  };
+}
+
+// Values of actions: linear on features, or of a network.
+function values(arrays, kind) {
+  const epsilon = number(arrays, "epsilon");
+  const preference = arrays.preference.data;
+  const of = kind === "network" ? (x) => network(x, arrays) : (x) => linear(x, arrays);
+  return {
+    values: of,
+    act(_step, state, random) {
+      if (epsilon > 0 && drawing(random) < epsilon) {
+        return Math.floor(drawing(random) * preference.length);
+      }
+      const found = of(state);
+      return preference.reduce((best, action) => (found[action] > found[best] ? action : best));
+    },
+  };
+}
+
+function linear(state, arrays) {
+  const [actions, size] = arrays.weights.shape;
+  const phi = features(state, arrays);
+  return Array.from({ length: actions }, (_, a) => {
+    let sum = 0;
+    for (let i = 0; i < size; i += 1) sum += arrays.weights.data[a * size + i] * phi[i];
+    return sum;
+  });
+}
+
+// Monomials of a state, or products of hats or cosines along its coordinates.
+function features(state, arrays) {
+  const kind = arrays.features.data[0];
+  const corner = (kind === "polynomial" ? arrays.scales : arrays.lows).data;
+  if (state.length !== corner.length) {
+    throw new Error(`state must be a vector of ${corner.length} numbers`);
+  }
+  let found = [1];
+  if (kind === "polynomial") {
+    const clip = number(arrays, "clip");
+    const z = state.map((x, i) => Math.min(clip, Math.max(-clip, x / corner[i])));
+    found = monomials(z, number(arrays, "degree"));
+  } else {
+    state.forEach((raw, i) => {
+      const [low, high] = [arrays.lows.data[i], arrays.highs.data[i]];
+      const x = (Math.min(high, Math.max(low, raw)) - low) / (high - low);
+      const points = kind === "grid" ? arrays.shape.data[i] : number(arrays, "degree") + 1;
+      const along = Array.from({ length: points }, (_, k) =>
+        kind === "grid"
+          ? Math.max(0, 1 - Math.abs(x * (points - 1) - k))
+          : Math.cos(Math.PI * k * x),
+      );
+      found = found.flatMap((value) => along.map((factor) => value * factor));
+    });
+  }
+  return state.every(Number.isFinite) ? found : found.map(() => 0);
+}
+
+// All products of up to `degree` coordinates, those of fewer factors first, in the order of indices.
+function monomials(z, degree) {
+  const found = [1];
+  let last = z.map((x, i) => [x, i]);
+  for (let k = 1; k <= degree; k += 1) {
+    found.push(...last.map(([x]) => x));
+    last = last.flatMap(([x, i]) => z.slice(i).map((y, j) => [x * y, i + j]));
+  }
+  return found;
+}
+
+function network(state, arrays) {
+  const sizes = arrays.sizes.data;
+  if (state.length !== sizes[0]) throw new Error(`state must be a vector of ${sizes[0]} numbers`);
+  const theta = arrays.theta.data;
+  let [units, start] = [state, 0];
+  for (let layer = 0; layer + 1 < sizes.length; layer += 1) {
+    const [below, above] = [sizes[layer], sizes[layer + 1]];
+    const bias = start + below * above;
+    const outputs = [];
+    for (let i = 0; i < above; i += 1) {
+      let sum = 0;
+      for (let j = 0; j < below; j += 1) sum += theta[start + i * below + j] * units[j];
+      sum += theta[bias + i];
+      outputs.push(layer + 2 < sizes.length ? Math.max(sum, 0) : sum);
+    }
+    units = outputs;
+    start = bias + above;
+  }
+  return units;
+}
+
+/** The SHA-256 of all arrays but the hash itself, as tacit/published.py defines it. */
+async function digest(arrays) {
+  const parts = [];
+  const encoder = new TextEncoder();
+  const names = Object.keys(arrays).filter((name) => name !== "hash");
+  for (const name of names.sort((a, b) => (a < b ? -1 : 1))) {
+    const { dtype, shape, data } = arrays[name];
+    const kind = { int: "i", float: "f", text: "u" }[dtype];
+    parts.push(encoder.encode(`${name}\0${kind}\0${shape.join(",")}\0`));
+    if (kind === "u") {
+      parts.push(encoder.encode(data.join("\0")));
+    } else {
+      const view = new DataView(new ArrayBuffer(8 * data.length));
+      data.forEach((x, i) => {
+        if (kind === "f") view.setFloat64(8 * i, x, true);
+        else view.setBigInt64(8 * i, BigInt(x), true);
+      });
+      parts.push(new Uint8Array(view.buffer));
+    }
+  }
+  const whole = new Uint8Array(parts.reduce((n, part) => n + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  const found = await globalThis.crypto.subtle.digest("SHA-256", whole);
+  return Array.from(new Uint8Array(found), (b) => b.toString(16).padStart(2, "0")).join("");
+}

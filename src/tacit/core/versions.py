@@ -1,0 +1,113 @@
+"""The life of policies: published, rolled back to, pinned, and gone on from after the last user."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+from tacit.core.desk import Desk
+from tacit.core.public_file import facts_of, publish_with
+from tacit.core.setting import Setting
+from tacit.privacy.arguments import flag
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import Privacy
+from tacit.privacy.owner import alone
+
+
+class Versions(Desk):
+    """What an agent does with policies once they are planned."""
+
+    @alone
+    def publish(
+        self, path: str | os.PathLike[str], *, greedy: bool = False, force: bool = False
+    ) -> None:
+        """Writes the public policy; any device with NumPy can load it, or a JSON reader.
+
+        The file says what is guaranteed to whom, which agent, spec and release of Tacit made it and
+        when, and has a hash of all that it holds (:func:`tacit.published.about`).
+
+        Args:
+            path: of the file; the JSON form if it ends in .json.
+            greedy: the best policy for what is known, in place of the one that serves and explores.
+            force: also if noise is simulated (``noise_seed``) and protects nobody. The file says
+                so.
+
+        With a ledger, the file has the number and the hash of the ledger's last line: it is a
+        witness that an older copy lacks lines (``tacit ledger verify --expect policy.npz``).
+        """
+        curator, guarantee = self._curator, self._curator.guarantee
+        if guarantee is not None and guarantee.simulation_only and not force:
+            raise InvalidArgument(
+                "this agent is a simulation (noise_seed) and its policy protects nobody who was "
+                "real: leave noise_seed out, or give force=True"
+            )
+        facts = facts_of(self._algorithm, guarantee)
+        ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
+        if ledger is not None:
+            facts["ledger_line"], facts["ledger_head"] = ledger.witness
+        algorithm = self._algorithm
+        publish_with(algorithm.greedy_policy if greedy else algorithm.policy, path, facts)
+
+    @alone
+    def roll_back(self, policy: Any, *, pin: bool = False) -> None:
+        """Serves a policy again that this agent published before.
+
+        Its users are counted as its own, under its version. Those who wait followed another one:
+        their block ends early and is released first, so what they teach is not lost. The next
+        release plans and publishes a new policy, unless this one is pinned.
+
+        Args:
+            policy: an older one, as ``tacit.Policy.load("policy-12.npz")``.
+            pin: whether it goes on serving after releases, until :meth:`unpin`.
+        """
+        self._settle()
+        newest = self._algorithm.newest
+        version = getattr(policy, "version", -1)
+        if not 0 <= version <= newest:
+            raise InvalidArgument(
+                f"policy must be one that was published, of version 0 to {newest}, got {policy!r}"
+            )
+        self._algorithm.reinstate(policy)
+        self._close()
+        self._session.reinstate(policy, flag("pin", pin))
+        self._tidy()
+
+    @alone
+    def unpin(self) -> None:
+        """After the next release a new policy serves again."""
+        self._algorithm.pinned = None
+
+    @alone
+    def successor(self, /, users: int, privacy: Privacy | None = None, **serving: Any) -> Self:
+        """The agent for the next users, which begins with all that this one was told.
+
+        What was released is public, so starting from it costs nobody anything. New users pay for
+        what is released of them alone. Whoever took part here with an id is known there: nobody
+        contributes more episodes than declared, in both together. On a ledger of people
+        (:meth:`tacit.Ledger.create_for_people`) that holds for other agents as well.
+
+        Versions are counted on, so users of this agent's policies are told apart. Offered by
+        tabular agents whose blocks are released one by one; others refuse.
+
+        Args:
+            users: how many it is declared for.
+            privacy: its model; the same by default.
+            **serving: ``schedule``, ``seed``, ``noise_seed``, ``ledger``, ``autosave``.
+        """
+        self._settle()
+        old = self._algorithm
+        setting = Setting(
+            old.spec,
+            users,
+            old.privacy if privacy is None else privacy,
+            serving.pop("schedule", "auto"),
+            serving.pop("seed", old.setting.seed),
+        )
+        algorithm = type(old)(setting, old.options)
+        algorithm.inherit(old)
+        names = {"noise_seed", "ledger", "autosave"}
+        if wrong := sorted(set(serving) - names):
+            raise InvalidArgument(f"a successor has no option {', '.join(wrong)}")
+        made: Self = type(self)(algorithm, **serving, known=self._curator.participants)  # type: ignore[call-arg]
+        return made

@@ -1,0 +1,263 @@
+"""Logs as people have them: pandas, Polars, Arrow, dictionaries and Parquet give one result."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tacit
+from tacit.core.episodes import Episodes
+from tacit.finite.spec import FiniteSpec
+from tacit.privacy.errors import InvalidArgument
+
+STATES, ACTIONS = ["idle", "busy", "away"], ["wait", "ask"]
+SPEC = FiniteSpec.named(STATES, ACTIONS, horizon=3, stationary=True)
+MINUTE = datetime.timedelta(minutes=1)
+
+# Two sessions of ann, an hour apart, with bob in between; carl has an unknown state, no reward and
+# a time that is missing.
+NOON = datetime.datetime(2026, 1, 2, 12, 0)
+ROWS = [
+    ("ann", NOON, "idle", "wait", 0.0, False),
+    ("ann", NOON + MINUTE, "busy", "ask", 1.0, False),
+    ("bob", NOON, "away", "ask", 0.5, True),
+    ("ann", NOON + 60 * MINUTE, "busy", "wait", 1.0, False),
+    ("bob", NOON + MINUTE, "idle", "wait", 1.0, False),
+    ("carl", NOON, "asleep", "ask", None, False),
+    ("carl", None, "idle", "ask", 1.0, False),
+    ("carl", NOON + MINUTE, "busy", "jump", 1.0, False),
+]
+NAMES = ("user", "when", "state", "action", "reward", "over")
+LOG = {name: [row[i] for row in ROWS] for i, name in enumerate(NAMES)}
+OPTIONS: dict[str, Any] = {
+    "spec": SPEC,
+    "time": "when",
+    "next_state": None,
+    "terminal": "over",
+    "end": "away",
+    "gap": 30 * MINUTE,
+}
+EXPECTED = {
+    "user_ids": ("ann", "ann", "bob", "carl"),
+    # After bob's terminal step he is away for good; his entry after it is left out.
+    "states": [[0, 1, -1, -1], [1, -1, -1, -1], [2, 2, 2, 2], [-2, 1, -1, -1]],
+    "actions": [[0, 1, -1], [0, -1, -1], [1, -1, -1], [1, -2, -1]],
+}
+
+
+def arrow_table() -> Any:
+    return pa.table(LOG | {"when": pa.array(LOG["when"], pa.timestamp("us"))})
+
+
+def frames() -> dict[str, Any]:
+    categories = pd.DataFrame(LOG)
+    categories["state"] = categories["state"].astype("category")
+    enums = pl.DataFrame(LOG).with_columns(
+        pl.col("state").cast(pl.Enum([*STATES, "asleep"])), pl.col("action").cast(pl.Categorical)
+    )
+    table = arrow_table()
+    coded = table.set_column(2, "state", table["state"].dictionary_encode())
+    zoned = pd.DataFrame(LOG)
+    zoned["when"] = zoned["when"].dt.tz_localize("UTC")
+    return {
+        "lists": LOG,
+        "pandas": pd.DataFrame(LOG),
+        "pandas, objects": pd.DataFrame(LOG).astype({"state": object, "user": object}),
+        "pandas, categories": categories,
+        "pandas, a time zone": zoned,
+        "Polars": pl.DataFrame(LOG),
+        "Polars, enums": enums,
+        "Arrow": table,
+        "Arrow, a batch": table.combine_chunks().to_batches()[0],
+        "Arrow, a dictionary": coded,
+    }
+
+
+@pytest.mark.parametrize("kind", frames())
+def test_every_kind_of_table_gives_the_same_episodes(kind: str) -> None:
+    made = Episodes.from_frame(frames()[kind], **OPTIONS)
+    assert made.user_ids == EXPECTED["user_ids"]
+    assert made.states.tolist() == EXPECTED["states"]
+    assert made.actions.tolist() == EXPECTED["actions"]
+    assert np.array_equal(
+        made.rewards,
+        [[0, 1, np.nan], [1, np.nan, np.nan], [0.5, np.nan, np.nan], [np.nan, 1, np.nan]],
+        equal_nan=True,
+    )
+
+
+def test_validate_tells_ends_gaps_unknown_labels_and_numbers_apart() -> None:
+    report = tacit.validate(Episodes.from_frame(LOG, **OPTIONS), SPEC)
+    assert (report.unknown_states, report.unknown_actions, report.invalid_rewards) == (1, 1, 1)
+    assert (report.ended, report.gaps, report.affected_users) == (1 + 2 + 2 + 1, 0, 1)
+    steps = {"user": [1, 1, 1], "step": [0, 2, 2], "state": [0, 9, 1], "action": [0, 1, 1]}
+    log = Episodes.from_frame(steps | {"reward": [7.0, 1.0, 1.0]}, horizon=5, next_state=None)
+    found = tacit.validate(log, FiniteSpec(3, 2, 5, stationary=True))
+    # Step 1 is a gap, step 2 was given twice, steps 3 and 4 are after the end; 7 is no reward.
+    assert (found.gaps, found.ended) == (1, 2)
+    assert (found.invalid_actions, found.invalid_rewards, found.unknown_states) == (1, 2, 0)
+    assert "do not publish" in str(found)
+
+
+def test_everybody_may_be_given_as_many_sessions() -> None:
+    """How many episodes somebody has is public, so it may have to be the same for everybody."""
+    made = Episodes.from_frame(LOG, **OPTIONS, sessions=2)
+    assert made.states[:, 0].tolist() == [0, 1, 2, -1, -2, -1]
+    one = Episodes.from_frame(LOG, **OPTIONS, sessions=1)
+    assert one.user_ids == ("ann", "bob", "carl")
+    assert one.states[0].tolist() == [0, 1, -1, -1]
+
+
+def test_a_missing_reward_counts_as_what_is_said() -> None:
+    made = Episodes.from_frame(LOG, **OPTIONS, missing_reward=0.25)
+    assert made.rewards[3].tolist()[:2] == [0.25, 1.0]
+    odd = LOG | {"reward": [np.inf, *LOG["reward"][1:]]}
+    assert Episodes.from_frame(odd, **OPTIONS, missing_reward=0.25).rewards[0, 0] == np.inf
+
+
+@pytest.mark.parametrize("kind", [kind for kind in frames() if kind != "lists"])
+def test_text_without_a_vocabulary_is_refused_by_its_type(kind: str) -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"'state' is no number by its type .* states=\[...\]"
+    ):
+        Episodes.from_frame(frames()[kind], horizon=3, time="when", next_state=None)
+
+
+def test_types_are_refused_and_values_never() -> None:
+    """One user's entry changes nobody's fate, whatever it is."""
+    numbers = {name: np.zeros(2, dtype=np.int64) for name in ("step", "state", "action")}
+    numbers |= {"user": np.arange(2), "reward": np.zeros(2), "next_state": np.zeros(2)}
+    with pytest.raises(InvalidArgument, match="'state' is no text by its type"):
+        Episodes.from_frame(numbers, horizon=1, states=STATES)
+    frame = pd.DataFrame(LOG).astype({"when": str})
+    with pytest.raises(InvalidArgument, match="'when' is text by its type"):
+        Episodes.from_frame(frame, **OPTIONS)
+    clean = Episodes.from_frame(LOG, **OPTIONS)
+    for name in ("when", "state", "action", "reward", "over"):
+        for odd in (None, "x", 1, -1.5, {}, object(), float("nan"), 10**400, b"\xff"):
+            changed = LOG | {name: [*LOG[name][:5], odd, *LOG[name][6:]]}
+            made = Episodes.from_frame(changed, **OPTIONS)
+            # When somebody was active may give her another session, unless their number is said.
+            assert made.user_ids[:4] == clean.user_ids
+            assert set(made.user_ids[4:]) <= {"carl"}
+            fixed = Episodes.from_frame(changed, **OPTIONS, sessions=2)
+            assert fixed.user_ids == ("ann", "ann", "bob", "bob", "carl", "carl")
+            assert np.array_equal(made.states[:3], clean.states[:3])
+            assert np.array_equal(made.rewards[:3], clean.rewards[:3], equal_nan=True)
+
+
+def test_what_a_type_declares_is_a_vocabulary_if_one_says_so() -> None:
+    frame = pd.DataFrame(LOG)
+    frame["state"] = pd.Categorical(frame["state"], categories=[*STATES, "asleep", "never"])
+    options = OPTIONS | {"spec": None, "horizon": 3, "actions": ACTIONS, "end": 2}
+    made = Episodes.from_frame(frame, **options, states="schema")
+    assert made.states[3, 0] == 3
+    enums = pl.DataFrame(LOG).with_columns(pl.col("state").cast(pl.Enum([*STATES, "asleep"])))
+    assert Episodes.from_frame(enums, **options, states="schema").states[3, 0] == 3
+    table = arrow_table()
+    coded = table.set_column(2, "state", table["state"].dictionary_encode())
+    assert Episodes.from_frame(coded, **options, states="schema").states[3].tolist()[0] >= 0
+    with pytest.raises(InvalidArgument, match="declares no states"):
+        Episodes.from_frame(pd.DataFrame(LOG), **options, states="schema")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"step": "step"}, "give step or time"),
+        ({"gap": -1}, "gap is -1"),
+        ({"terminal": None}, "end needs terminal"),
+        ({"time": None}, "gap needs time"),
+        ({"end": "gone"}, "end is 'gone', but must be one of 'idle'"),
+        ({"states": ["busy", "idle", "away"]}, "given twice"),
+        ({"spec": None}, "horizon is missing"),
+        ({"states": ["a", "a"], "spec": None, "horizon": 3}, "'a' is there twice"),
+        ({"reward": "rewards"}, "no column 'rewards'"),
+        ({"sessions": 0}, "sessions must be an integer >= 1"),
+        ({"missing_reward": "x"}, "missing_reward is 'x'"),
+    ],
+)
+def test_public_mistakes_are_named(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        Episodes.from_frame(LOG, **(OPTIONS | change))
+
+
+# Parquet.
+
+
+def random_log(rng: np.random.Generator, users: int, shuffled: bool) -> Any:
+    """Users with 1 to 6 entries each."""
+    counts = rng.integers(1, 7, users)
+    user = np.repeat([f"user {i}" for i in range(users)], counts)
+    step = np.concatenate([np.arange(n) for n in counts])
+    n = len(user)
+    table = pa.table(
+        {
+            "user": user,
+            "step": step,
+            "state": rng.choice([*STATES, "asleep"], n),
+            "action": rng.choice(ACTIONS, n),
+            "reward": rng.random(n),
+        }
+    )
+    return table.take(pa.array(rng.permutation(n))) if shuffled else table
+
+
+def by_user(parts: list[Episodes]) -> dict[Any, Any]:
+    return {
+        user: (part.states[i].tolist(), part.actions[i].tolist(), part.rewards[i].tobytes())
+        for part in parts
+        for i, user in enumerate(part.user_ids or ())
+    }
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("batch", [1, 7, 64, 10**6])
+def test_parquet_is_read_batch_by_batch_and_nobody_is_cut(
+    batch: int, shuffled: bool, tmp_path: Path
+) -> None:
+    table = random_log(np.random.default_rng(0), 40, shuffled)
+    (tmp_path / "logs").mkdir()
+    for part, start in enumerate(range(0, len(table), 50)):
+        pq.write_table(table.slice(start, 50), tmp_path / "logs" / f"part {part}.parquet")
+    options: dict[str, Any] = {"spec": SPEC, "next_state": None}
+    parts = [
+        *Episodes.from_parquet(tmp_path / "logs", batch=batch, grouped=not shuffled, **options)
+    ]
+    whole = Episodes.from_frame(table, **options)
+    assert sum(part.users for part in parts) == whole.users == 40
+    assert by_user(parts) == by_user([whole])
+    if batch == 7 and not shuffled:
+        assert max(part.users for part in parts) <= 7
+
+
+def test_wrong_files_are_named(tmp_path: Path) -> None:
+    pq.write_table(random_log(np.random.default_rng(0), 3, False), tmp_path / "x.parquet")
+    with pytest.raises(InvalidArgument, match="no column 'next_state'"):
+        next(Episodes.from_parquet(tmp_path / "x.parquet", spec=SPEC))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidArgument, match=r"no \.parquet file"):
+        Episodes.from_parquet(tmp_path / "empty", spec=SPEC)
+    with pytest.raises(InvalidArgument, match="a log has no colour"):
+        Episodes.from_parquet(tmp_path / "x.parquet", spec=SPEC, colour="red")
+
+
+def test_nothing_of_pandas_polars_or_arrow_is_loaded_by_us() -> None:
+    code = (
+        "import sys, tacit\n"
+        "log = {n: [0] for n in ('user', 'step', 'state', 'action', 'reward', 'next_state')}\n"
+        "tacit.Episodes.from_frame(log, horizon=1)\n"
+        "print([m for m in ('pandas', 'polars', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

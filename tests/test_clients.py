@@ -1,0 +1,277 @@
+"""The JSON form of policies: Python with and without NumPy, and JavaScript, act alike."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import published
+from tacit.continuous.features import Fourier, Grid, Polynomial
+from tacit.continuous.network_policy import NetworkPolicy
+from tacit.continuous.policy import QPolicy
+from tacit.finite.mixed_policy import MixedPolicy
+from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
+from tacit.lq.policy import GainPolicy
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+
+CLIENTS = Path(__file__).parents[1] / "clients"
+VECTORS = CLIENTS / "vectors.json"
+STATES = ["idle", "busy", "away", "très loin"]
+H, S, A, D = 3, 4, 3, 2
+
+
+def plain() -> Any:
+    spec = importlib.util.spec_from_file_location("plain", CLIENTS / "python" / "policy.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Given:
+    """A generator that draws what it is given."""
+
+    def __init__(self, uniforms: list[float]) -> None:
+        self._left = [*uniforms]
+
+    def random(self) -> float:
+        return self._left.pop(0)
+
+    def integers(self, high: int, size: int | None = None) -> Any:
+        if size is None:
+            return int(self.random() * high)
+        return np.array([int(self.random() * high) for _ in range(size)])
+
+
+def policies() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    table = Policy.deterministic(rng.integers(0, A, (H, S)), A, version=3)
+    chances = rng.dirichlet(np.ones(A) / 2, (H, S))
+    chances[:, 0] = [0.0, 1.0, 0.0]
+    drawn = Policy.stochastic(chances, version=4)
+    others = [Policy.deterministic(rng.integers(0, A, (H, S)), A) for _ in range(3)]
+    lows, highs = (-1.0, 0.0), (1.0, 2.0)
+    maps = [Grid(lows, highs, (4, 3)), Fourier(lows, highs, 2), Polynomial((1.0, 2.0), 2.0, 3)]
+    sizes = (D, 8, A)
+    theta = rng.normal(size=sum((a + 1) * b for a, b in itertools.pairwise(sizes)))
+    return {
+        "table": table,
+        "labels": table.labelled(STATES, ["wait", "ask", "tell"]),
+        "drawn": drawn,
+        "mixed": MixedPolicy(others, [0.5, 0.25, 0.25], version=5),
+        "slots": MixedPolicy(others, slots=[0, 0, 1, 2], version=5).labelled(STATES, None),
+        "gains": GainPolicy(rng.normal(size=(H, 2, D)), version=6),
+        "noisy gains": GainPolicy(rng.normal(size=(H, 2, D)), noise=0.5, version=6),
+        **{
+            f"values on {type(m).__name__}": QPolicy(m, rng.normal(size=(A, m.size)), 0.1, 7)
+            for m in maps
+        },
+        "network": NetworkPolicy.of(theta, sizes, 0.0, 8),
+    }
+
+
+def asked(name: str, policy: Any, n: int) -> list[list[Any]]:
+    """Steps, states, uniform numbers and components."""
+    rng = np.random.default_rng([len(name), n])
+    finite = isinstance(policy, (Policy, MixedPolicy))
+    questions = []
+    for i in range(n):
+        state: Any = int(rng.integers(S)) if finite else rng.normal(0, 1.5, D).tolist()
+        if finite and i % 2 and name in ("labels", "slots"):
+            state = STATES[state]
+        component = int(rng.integers(3)) if isinstance(policy, MixedPolicy) else None
+        questions.append([int(rng.integers(H)), state, rng.random(4).tolist(), component])
+    return questions
+
+
+def answers(policy: Any, questions: list[list[Any]]) -> list[Any]:
+    found = []
+    for step, state, uniforms, component in questions:
+        more = [] if component is None else [component]
+        found.append(policy.act(step, state, Given(uniforms), *more))
+    return [action.tolist() if isinstance(action, np.ndarray) else action for action in found]
+
+
+def text_of(policy: Any, folder: Path) -> str:
+    policy.publish(folder / "policy.json")
+    return (folder / "policy.json").read_text()
+
+
+def vectors(folder: Path, n: int = 12) -> list[dict[str, Any]]:
+    """What other readers can be tested with: files, questions and the right answers."""
+    return [
+        {
+            "name": name,
+            "policy": text_of(policy, folder),
+            "asked": (questions := asked(name, policy, n)),
+            "actions": answers(published.load(folder / "policy.json"), questions),
+        }
+        for name, policy in policies().items()
+    ]
+
+
+def node(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    program = shutil.which("node")
+    if program is None:
+        pytest.skip("there is no node: the reader in JavaScript was NOT tested")
+    done = subprocess.run(
+        [program, CLIENTS / "js" / "check.mjs"],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def same(name: str, one: list[Any], two: list[Any]) -> None:
+    if "gains" in name:
+        np.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-12)
+    else:
+        assert one == two, name
+
+
+def test_javascript_acts_alike_on_ten_thousand_states(tmp_path: Path) -> None:
+    cases = vectors(tmp_path, 10_000)
+    for case, read in zip(cases, node(cases), strict=True):
+        same(case["name"], case["actions"], read["actions"])
+        assert read["right"], "the hash"
+
+
+def test_python_without_numpy_acts_alike_on_ten_thousand_states(tmp_path: Path) -> None:
+    reader = plain()
+    for name, policy in policies().items():
+        text = text_of(policy, tmp_path)
+        if not isinstance(policy, (Policy, MixedPolicy)):
+            with pytest.raises(ValueError, match="reads tables"):
+                reader.parse(text)
+            continue
+        questions = asked(name, policy, 10_000)
+        read = reader.parse(text)
+        found = [
+            read.act(step, state, Given(uniforms).random, component)
+            for step, state, uniforms, component in questions
+        ]
+        assert found == answers(published.load(tmp_path / "policy.json"), questions), name
+
+
+def test_both_forms_hold_the_same(tmp_path: Path) -> None:
+    for name, policy in policies().items():
+        policy.publish(tmp_path / "policy.npz")
+        policy.publish(tmp_path / "policy.json")
+        one, two = (published.about(tmp_path / f"policy.{form}") for form in ("npz", "json"))
+        assert one == two, name
+        assert len(one["hash"]) == 64
+        questions = asked(name, policy, 50)
+        both = [published.load(tmp_path / f"policy.{form}") for form in ("npz", "json")]
+        assert answers(both[0], questions) == answers(both[1], questions)
+
+
+def test_the_vectors_for_other_readers_are_right(tmp_path: Path) -> None:
+    """Written by ``python -m tests.test_clients``."""
+    stored = json.loads(VECTORS.read_text())
+    for case, read in zip(stored, node(stored), strict=True):
+        same(case["name"], case["actions"], read["actions"])
+    for case, made in zip(stored, vectors(tmp_path), strict=True):
+        assert case["policy"] == made["policy"], case["name"]
+        same(case["name"], case["actions"], made["actions"])
+
+
+def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
+    text = text_of(policies()["labels"], tmp_path)
+    held = json.loads(text)
+    held["arrays"]["actions"]["data"][0] = (held["arrays"]["actions"]["data"][0] + 1) % A
+    (tmp_path / "changed.json").write_text(json.dumps(held))
+    with pytest.raises(CorruptFile, match="hash is not that of what it holds"):
+        Policy.load(tmp_path / "changed.json")
+    with pytest.raises(ValueError, match="it was changed"):
+        plain().load(tmp_path / "changed.json")
+    case = {"policy": json.dumps(held), "asked": []}
+    assert not node([case])[0]["right"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "{}",
+        '{"tacit": "policy"}',
+        '{"tacit": "policy", "arrays": {"format": {"dtype": "int", "shape": [], "data": [NaN]}}}',
+        '{"tacit": "policy", "arrays": {"format": {"dtype": "int", "shape": [2], "data": [1]}}}',
+        '{"tacit": "policy", "arrays": {"format": {"dtype": "int", "shape": [], "data": ["1"]}}}',
+        '{"tacit": "policy", "arrays": {"format": {"dtype": "int", "shape": [], "data": [1.5]}}}',
+        '{"tacit": "policy", "arrays": []}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+    ],
+)
+def test_damaged_texts_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text(text)
+    with pytest.raises(ValueError, match="no published policy"):
+        published.load(tmp_path / "bad.json")
+
+
+# What a file says of itself.
+
+
+def test_an_agents_file_says_where_it_comes_from(tmp_path: Path) -> None:
+    spec = FiniteSpec.named(STATES, ["wait", "ask"], horizon=H, stationary=True)
+    privacy = tacit.JointDP(epsilon=1.0, delta=1e-6)
+    agent = tacit.UCBVI(spec, 1000, privacy, ledger=tmp_path / "ledger")
+    agent.publish(tmp_path / "policy.json")
+    said = published.about(tmp_path / "policy.json")
+    assert said["agent"] == "ucbvi"
+    assert said["library"] == f"tacit {tacit.__version__}"
+    assert said["spec"] == repr(spec)
+    assert tacit.Guarantee.from_dict(said["guarantee"]) == agent.guarantee
+    assert (said["simulated"], said["state_labels"], said["version"]) == (False, STATES, 0)
+    assert said["ledger_head"] in (tmp_path / "ledger").read_text().splitlines()[-1]
+    assert said["date"].endswith("Z")
+    read = Policy.load(tmp_path / "policy.json")
+    assert read.act(0, "busy") == agent.policy.act(0, "busy")
+    assert read.act(0, "busy") in ("wait", "ask")
+
+
+def test_a_simulation_is_published_by_force_alone(tmp_path: Path) -> None:
+    world = tacit.tabular.riverswim(states=3, horizon=4)
+    agent = tacit.UCBVI(world.spec, 1000, tacit.JointDP(1.0, 1e-6), noise_seed=0)
+    with pytest.raises(InvalidArgument, match="this agent is a simulation"):
+        agent.publish(tmp_path / "policy.npz")
+    assert not (tmp_path / "policy.npz").exists()
+    agent.publish(tmp_path / "policy.npz", greedy=True, force=True)
+    said = published.about(tmp_path / "policy.npz")
+    assert said["simulated"]
+    assert said["guarantee"]["simulation_only"]
+
+
+def test_only_what_draws_needs_a_generator(tmp_path: Path) -> None:
+    for name, policy in policies().items():
+        policy.publish(tmp_path / "policy.npz")
+        state: Any = 1 if isinstance(policy, (Policy, MixedPolicy)) else [0.1, 0.2]
+        more = {"component": 0} if isinstance(policy, MixedPolicy) else {}
+        for one in (policy, published.load(tmp_path / "policy.npz")):
+            if name in ("drawn", "noisy gains") or name.startswith("values"):
+                with pytest.raises(ValueError, match="draws its actions: give rng"):
+                    one.act(0, state, **more)
+            else:
+                one.act(0, state, **more)
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as made:
+        VECTORS.write_text(json.dumps(vectors(Path(made)), indent=1) + "\n")
