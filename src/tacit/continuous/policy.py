@@ -19,7 +19,7 @@ from tacit.privacy.statistic import Floats, Ints
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22
 # Saves hold numbers only.
-_CODES = {"code": 0, "grid": 1, "polynomial": 2, "fourier": 3}
+_CODES = dict(code=0, grid=1, polynomial=2, fourier=3, quadrature=4, nystroem=5)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

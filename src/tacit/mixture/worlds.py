@@ -9,7 +9,9 @@ import numpy as np
 
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.finite.world import model_of
+from tacit.mixture.sampled_world import currents as currents
 from tacit.mixture.world import MixtureWorld
+from tacit.numerics.simplex import helmert
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
@@ -304,14 +306,9 @@ class _MixtureTable(MixtureWorld):
 def _simplex(d: int) -> dict[str, Any]:
     """What agents know of d weights that add up to 1.
 
-    They are at most 1 from the middle of the simplex, (d,), in its directions, (d, d - 1), whose
-    orthonormal basis is Helmert's: column j is (1, .., 1, -j, 0, ..), normalised, with j ones.
+    They are at most 1 from the middle of the simplex, (d,), in its directions, (d, d - 1).
     """
-    basis = np.triu(np.ones((d, d - 1)))
-    j = np.arange(1, d)
-    basis[j, j - 1] = -j
-    directions = basis / np.sqrt(j * (j + 1.0))
-    return {"center": np.full(d, 1.0 / d), "directions": directions, "radius": 1.0}
+    return {"center": np.full(d, 1.0 / d), "directions": helmert(d), "radius": 1.0}
 
 
 # Mixtures of base models.
@@ -426,5 +423,5 @@ def _at_least_2(name: str, value: int) -> int:
     return int(value)
 
 
-WORLDS = ("hard_mixture", "keyboard", "mixture_of_models")
+WORLDS = ("currents", "hard_mixture", "keyboard", "mixture_of_models")
 """The names of worlds that a command line knows."""
