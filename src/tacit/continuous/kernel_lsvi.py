@@ -174,8 +174,8 @@ class KernelLSVI(BoxAlgorithm):
     def _fitting(self, ridge: float) -> Floats:
         """From values at the points to weights, by ridge regression, (m, points)."""
         at, n = self._at, len(self._at)
-        fit: Floats = np.linalg.solve(at.T @ at / n + ridge * np.eye(at.shape[1]), at.T / n)
-        return fit
+        matrix = at.T @ at / n + ridge * np.eye(at.shape[1])
+        return np.asarray(np.linalg.solve(matrix, at.T / n), dtype=np.float64)
 
     def _iterated(
         self,
@@ -196,13 +196,13 @@ class KernelLSVI(BoxAlgorithm):
         top = half / (1.0 - self.discount)
         Q: Floats = np.zeros(rewards.shape)
         for _ in range(math.ceil(math.log(1e-3) / math.log(max(self.discount, 0.1)))):
-            V = Q.max(axis=1)
-            v = smooth @ V
+            V: Floats = Q.max(axis=1)
+            v: Floats = smooth @ V
             ahead = np.clip(V[:, np.newaxis] + moves @ v, V.min(), V.max())
             squares = noise["moves"] ** 2 * float(v @ v) + (half * noise["rewards"]) ** 2
             spread = float(V.var()) + half**2
             width = bonus * np.sqrt(squares * length + spread * leverage)
-            Q = np.clip(rewards + self.discount * ahead + width, -top, top)
+            Q = np.clip(rewards + self.discount * ahead + width, -top, top).astype(np.float64)
         return Q
 
     # Choices made before the first user comes.

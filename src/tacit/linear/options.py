@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tacit.core.options import TheoryOptions
-from tacit.privacy.arguments import positive
+from tacit.privacy.arguments import checked_number, positive
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class LinearOptions(TheoryOptions):
             doubled (``"determinant"``) or some direction's precision has (``"rayleigh"``).
         gram_noise: noise of equal size in all directions of the Frobenius norm, or i.i.d. on the
             upper ``"triangle"`` as in the papers.
+        misspecification: how far, in total variation, the world may be from every linear model; it
+            widens the bonus.
         weight_bound: for the theory, a bound on the length of regression weights of values and
             rewards in [-1, 1]; the spec's, or sqrt(d) as the papers assume, by default.
         constants: the practical constants.
@@ -72,6 +74,7 @@ class LinearOptions(TheoryOptions):
     weights: Literal["auto", "variance", "none"] = "auto"
     switching: Literal["auto", "schedule", "determinant", "rayleigh"] = "auto"
     gram_noise: Literal["frobenius", "triangle"] = "frobenius"
+    misspecification: float = 0.0
     weight_bound: float | None = None
     constants: LinearConstants = LinearConstants()
 
@@ -84,6 +87,9 @@ class LinearOptions(TheoryOptions):
             value = getattr(self, name)
             if value not in allowed and not (value == "auto" and name != "gram_noise"):
                 raise InvalidArgument(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        checked_number(
+            "misspecification", self.misspecification, "in [0, 1]", lambda d: 0.0 <= d <= 1.0
+        )
         if self.weight_bound is not None:
             positive("weight_bound", self.weight_bound)
         super().__post_init__()

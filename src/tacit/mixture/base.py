@@ -27,6 +27,7 @@ from tacit.finite.algorithm import WayAlgorithm
 from tacit.mixture.estimate import MixtureModel, PublicFeatures, Rows, WidthRule
 from tacit.mixture.regularisers import FixedRidge, NoiseRidge, NoiseShift, Regulariser
 from tacit.numerics.block_sums import BlockSums
+from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.models import JointDP, Privacy
@@ -92,6 +93,8 @@ class MixtureOptions(TheoryOptions):
             policies), or ``"auto"``, which says in ``why`` what it chose.
         stationary: one vector of weights for all steps (the world's own by default), or one each.
         growth: the number of users served grows by at most this factor from block to block.
+        misspecification: how far, in total variation, the world may be from every mixture; it
+            widens the bonus of regressions.
         regulariser: see :mod:`tacit.mixture.regularisers`; chosen by bonus and privacy if ``None``.
         constants: the practical constants.
     """
@@ -99,6 +102,7 @@ class MixtureOptions(TheoryOptions):
     statistic: Literal["auto", "model", "values", "counts"] = "auto"
     stationary: bool | None = None
     growth: float | None = None
+    misspecification: float = 0.0
     regulariser: Regulariser | None = None
     constants: MixtureConstants = MixtureConstants()
 
@@ -110,6 +114,9 @@ class MixtureOptions(TheoryOptions):
             )
         if self.regulariser is not None and not callable(self.regulariser):
             raise InvalidArgument(f"regulariser must be callable, got {self.regulariser!r}")
+        checked_number(
+            "misspecification", self.misspecification, "in [0, 1]", lambda d: 0.0 <= d <= 1.0
+        )
         self._settle(MixtureConstants, self.growth)
 
     @property

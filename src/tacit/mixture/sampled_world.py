@@ -119,7 +119,7 @@ class Sea:
         dy, dx = np.array([-1, 0, 1, 0]), np.array([0, 1, 0, -1])
         y = (states // self.columns + dy[headings] * strides) % self.rows
         x = (states % self.columns + dx[headings] * strides) % self.columns
-        moved: Ints = y * self.columns + x
+        moved: Ints = (y * self.columns + x).astype(np.int64)
         return moved
 
     def distance(self, states: Ints, to: Ints) -> Floats:

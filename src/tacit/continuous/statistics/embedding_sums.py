@@ -29,8 +29,8 @@ class EmbeddingSums(Statistic):
     ``gram`` (A, m, m), ``moves`` (A, m, m) with weight a, and ``rewards`` (A, m) with weight b.
 
     Clip. With y = (z, a d / sqrt 2, b r / sqrt 2), there is a sum of y y' over the steps with each
-    action, and Y is all of them. A user's Y is scaled back to Frobenius norm ``clip``; what is released is
-    part of it, with every product that is not on the diagonal counted twice, as in Y.
+    action, and Y is all of them. A user's Y is scaled back to Frobenius norm ``clip``; what is
+    released is part of it, with every product that is not on the diagonal counted twice, as in Y.
 
     Sensitivity. Y stays positive semi-definite when it is scaled back, so two users' are at no
     obtuse angle: |Y - Y'|^2 <= |Y|^2 + |Y'|^2 <= 2 clip^2, and clip^2 against zero. What is
