@@ -2,7 +2,8 @@
 
 ``python -m research.misspecification`` runs every dial on seeds 0 to 9, each in the world of its
 seed, with the bonus as it is, with the bonus told the distance, and with an agent that knows no
-features. It prints a table and stores the numbers of all runs as ``research/misspecification.json``.
+features. It prints tables and stores the numbers of all runs as
+``research/misspecification.json``.
 """
 
 from __future__ import annotations
