@@ -2,7 +2,8 @@
 
 Beside it are its non-private twin, which it should come close to as epsilon grows, and non-private
 LSVI-UCB, which its paper says it beats. Every run has a world of its own; see
-:mod:`~research.linear_comparison` for its rivals at one budget.
+:mod:`~research.linear_comparison` for its rivals at one budget. Behind a name stands what is asked
+of users.
 """
 
 from __future__ import annotations
@@ -65,6 +66,11 @@ def job(world: str, users: int, key: Key) -> Job:
 def name(key: Key) -> str:
     """What a key is called."""
     return key if isinstance(key, str) else f"ε = {key:g}"
+
+
+def asks(world: str, key: Key) -> str:
+    """What is asked of users."""
+    return str(job(world, WORLDS[world], key).agent(0).statistic_kind)
 
 
 class Measured(ByWorld[Key]):
@@ -155,7 +161,8 @@ def paint(path: Path, measured: Measured) -> None:
             above.set(title=world, ylabel="regret of all users so far")
             ends = []
             for key, runs in results.items():
-                ends += _draw_regret(above, _curves(runs, relative=True), name(key), PENS[key])
+                label = f"{name(key)}: {asks(world, key)}"
+                ends += _draw_regret(above, _curves(runs, relative=True), label, PENS[key])
             labels += [(above, ends), (below, _draw_budgets(below, measured, world))]
             below.set(ylabel=f"regret of all {short(measured.users[world])} users")
         for axes, ends in labels:
@@ -196,7 +203,9 @@ def table(measured: Measured) -> str:
             spread([run.greedy_users_to_90 for run in results]),
         ]
 
-    return measured.table(("regret", "times its twin's", "users to 90 %", "greedy"), name, cells)
+    heads = ("regret", "times its twin's", "users to 90 %", "greedy")
+    asked = {key: " / ".join(dict.fromkeys(asks(world, key) for world in WORLDS)) for key in PENS}
+    return measured.table(heads, lambda key: f"{name(key)}: {asked[key]}", cells)
 
 
 main = figure_main(__spec__, __doc__, measure, paint, [table, what_holds], NUMBERS)

@@ -67,7 +67,7 @@ CLOSE = 2.0
 # A count of runs as uneven as seen that is more probable than this may be chance.
 SIGNIFICANT = 0.05
 # What the paper's algorithm asks of users.
-PAPERS = "Gram with GOE noise, values"
+PAPERS = "Gram (GOE), values"
 # Points of a curve that has a value per user.
 _POINTS = 200
 STORED = Path(__file__).with_suffix(".json")
@@ -153,7 +153,7 @@ class Line(AgentLine):
         if self.paper:
             return PAPERS
         kind = self.job(world, users).agent(0).statistic_kind
-        return "Gram, values" if kind == "targets" else str(kind)
+        return PAPERS if kind == "targets" else str(kind)
 
 
 OURS = Line("DP-LSVI-UCB++", "LSVIUCBPlusPlus", Pen("#0072B2", "o"))
@@ -378,9 +378,9 @@ def paint(path: Path, measured: Measured) -> None:
         footnote(
             panels[0],
             "Behind a name stands what is asked of users. Paper: its Algorithm 1 with known "
-            "rewards and a release per user, noise at its printed size, drawn anew for every "
-            "release; its label is what is proven for it, not what is claimed. Corrected: with "
-            f"the budget of all others.\n{LITERAL}",
+            "rewards and a release per user; printed: its noise at its size, drawn anew\n"
+            "for every release, and what is proven for it; corrected: with the budget of all "
+            f"others. {LITERAL.partition(': ')[0]}:\n{LITERAL.partition(': ')[2]}",
         )
         for axes, labels in zip(panels, ends, strict=True):
             label_ends(axes, labels)

@@ -180,13 +180,20 @@ Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues
 
 
 def features(state: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
-    """The features of a state by one of three maps; zeros where the state is not finite.
+    """The features of a state by one of five maps; zeros where the state is not finite.
 
     ``"grid"``: weights of multilinear interpolation on a regular grid from ``lows`` to ``highs``
     with ``shape`` points. ``"polynomial"``: all monomials up to ``degree`` of coordinates over
     ``scales``, clipped at ``clip``. ``"fourier"``: products of cosines up to ``degree``.
+    ``"quadrature"`` and ``"nystroem"``: those of a kernel of ``lengthscale``, see
+    :func:`kernel_features`.
     """
     kind = str(stored["features"])
+    if kind in ("quadrature", "nystroem"):
+        lows, highs = stored["lows"], stored["highs"]
+        x = (np.clip(np.nan_to_num(state), lows, highs) - lows) / (highs - lows)
+        values = kernel_features(x, stored)
+        return values if np.isfinite(state).all() else np.zeros_like(values)
     if kind == "polynomial":
         degree, dimension = int(stored["degree"]), len(state)
         clip = float(stored["clip"])
@@ -209,6 +216,44 @@ def features(state: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> NDA
                 along = np.maximum(0.0, 1.0 - np.abs(position * (points - 1) - np.arange(points)))
             values = (values[:, np.newaxis] * along).ravel()
     return values if np.isfinite(state).all() else np.zeros_like(values)
+
+
+def kernel_features(x: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """A kernel's features of a point of the unit cube.
+
+    Quadrature: waves whose frequencies are the ``nodes`` of a Gauss-Hermite rule along each
+    coordinate, cosines of one of each pair w, -w and then their sines. Nystroem: K^(-1/2) k(x),
+    with the kernel's values at the ``centres``; of a Matern kernel of some ``smoothness``.
+    """
+    scale = float(stored["lengthscale"])
+    if str(stored["features"]) == "quadrature":
+        roots, weights = np.polynomial.hermite.hermgauss(int(stored["nodes"]))
+        along = list(zip(roots * math.sqrt(2.0) / scale, weights / math.sqrt(math.pi), strict=True))
+        cosines, sines = [], []
+        for nodes in itertools.product(along, repeat=len(x)):
+            w = [0.0 if abs(node) < 1e-12 else node for node, _ in nodes]
+            first = next((node for node in w if node), 0.0)
+            size = math.sqrt((2.0 if first else 1.0) * math.prod(weight for _, weight in nodes))
+            phase = float(np.dot(w, x))
+            if first >= 0.0:
+                cosines.append(size * math.cos(phase))
+                sines += [size * math.sin(phase)] if first else []
+        return np.array(cosines + sines)
+    lows, highs, smoothness = stored["lows"], stored["highs"], float(stored["smoothness"])
+    at = (np.clip(stored["centres"], lows, highs) - lows) / (highs - lows)
+
+    def kernel(here: NDArray[np.float64]) -> NDArray[np.float64]:
+        distance = np.sqrt(((here[:, np.newaxis] - at) ** 2).sum(axis=-1)) / scale
+        if math.isinf(smoothness):
+            return np.asarray(np.exp(-0.5 * distance**2))
+        r = math.sqrt(2.0 * smoothness) * distance
+        factor = {0.5: 1.0, 1.5: 1.0 + r, 2.5: 1.0 + r + r**2 / 3.0}[smoothness]
+        return np.asarray(factor * np.exp(-r))
+
+    values, vectors = np.linalg.eigh(kernel(at))
+    root = (vectors / np.sqrt(np.maximum(values, 0.0) + 1e-9 * len(at))) @ vectors.T
+    features: NDArray[np.float64] = kernel(x[np.newaxis])[0] @ root
+    return features
 
 
 def network(
@@ -557,6 +602,8 @@ def _check_features(stored: dict[str, NDArray[Any]], actions: int, most_bytes: i
         size = (
             (degree + 1) ** dimension if kind == "fourier" else _monomials(dimension, degree, count)
         )
+    elif kind in ("quadrature", "nystroem"):
+        size = _check_kernel(stored, kind, dimension, count)
     else:
         raise ValueError(f"its features are {kind!r}; this loader does not know them")
     if kind == "polynomial":
@@ -573,6 +620,23 @@ def _check_features(stored: dict[str, NDArray[Any]], actions: int, most_bytes: i
         raise ValueError(
             f"acting would take {needed} bytes, more than {most_bytes} (see most_bytes)"
         )
+
+
+def _check_kernel(stored: dict[str, NDArray[Any]], kind: str, dimension: int, most: int) -> int:
+    """How many features a kernel's map has, or some number above ``most``."""
+    if not _number(stored, "lengthscale") > 0.0:
+        raise ValueError("lengthscale must be positive")
+    if kind == "quadrature":
+        nodes = _whole(stored, "nodes")
+        if not 1 <= nodes <= min(most, 100):
+            raise ValueError("nodes must be in 1..100, and no more than there are weights")
+        return int(nodes**dimension)
+    _check_numbers("centres", stored["centres"], 2)
+    if stored["centres"].shape[1] != dimension or len(stored["centres"]) > 1024:
+        raise ValueError("centres must be at most 1024 points with as many numbers as a state")
+    if stored["smoothness"].shape or float(stored["smoothness"]) not in (0.5, 1.5, 2.5, math.inf):
+        raise ValueError("smoothness must be 0.5, 1.5, 2.5 or infinite")
+    return len(stored["centres"])
 
 
 def _monomials(dimension: int, degree: int, most: int) -> int:

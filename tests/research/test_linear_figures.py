@@ -1,12 +1,14 @@
 """Linear agents compared, over budgets and on held-out worlds: numbers, words, tables, pictures."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tacit
-from research import linear_budgets, linear_comparison, linear_held_out
+from research import linear_budgets, linear_comparison, linear_held_out, paper_switching
 from research.jobs import Job, Run, run_jobs
 from research.linear_comparison import Verdict, myopic_loss
 from research.linear_held_out import Case, Row
@@ -16,6 +18,7 @@ from tacit.simulation.result import Result
 from tacit.simulation.seeds import SeedFailed
 from tests.research.commands import TableChecks
 
+DOCS = Path(__file__).parents[2] / "docs"
 PNG = b"\x89PNG\r\n\x1a\n"
 SMALL = Job("simplex:states=4,actions=3,horizon=3", "LSVIUCB", tacit.NonPrivate(), 20)
 
@@ -131,7 +134,7 @@ class TestComparison:
 
     def test_the_papers_noise_is_named_by_what_is_proven(self):
         words = linear_comparison.what_holds(self.measured())
-        assert "with noise for epsilon 1, epsilon 0.012 is proven for these 2 releases" in words
+        assert "printed size, a release per user, epsilon 0.012 is proven" in words
         assert linear_comparison.proven(self.measured(), "two_state") == "ε = 0.012"
 
     def test_it_is_drawn_with_a_row_per_line(self, tmp_path, monkeypatch):
@@ -140,22 +143,56 @@ class TestComparison:
         assert (tmp_path / "a.png").read_bytes().startswith(PNG)
         rows = linear_comparison.table(self.measured()).splitlines()
         assert len(rows) == 2 + len(linear_comparison.LINES)
-        assert rows[-1] == "| as printed | 1,000 [1,000, 1,000] | not reached |"
+        asks = "Gram (GOE), values"
+        assert rows[-2] == f"| paper, printed | {asks} | 1,000 [1,000, 1,000] | not reached |"
 
     def test_known_rewards_are_enough_where_the_myopic_policy_is_best(self):
         assert myopic_loss("two_state:seed=4") == 0.0
         assert 0.12 < myopic_loss("simplex:seed=4") < 1.0
 
-    def test_as_printed_is_for_known_rewards_and_all_others_are_not(self):
+    def test_the_paper_knows_rewards_and_all_others_do_not(self):
         for line in linear_comparison.LINES:
-            spec = line.job("two_state", 1_000).agent(0).spec
-            assert (spec.known_rewards is not None) == line.printed
+            known = "known_rewards=True" in line.job("two_state", 1_000).world
+            assert known == line.paper
+
+    def test_the_papers_run_is_its_algorithm_at_the_printed_noise(self):
+        job = linear_comparison.PRINTED.job("two_state:horizon=3", 300)
+        found, run = job.paper_result(1), job.run(1)
+        assert found.printed
+        # The largest noise there is: nothing is scaled down to fewer releases.
+        assert found.constants["gram_noise"] == pytest.approx(
+            np.sqrt(2 * 3 * 300 / found.constants["rho"])
+        )
+        assert run.result.regret[-1] == pytest.approx(found.regret[-1])
+        assert (run.result.users, run.releases) == (300, 300)
+
+    def test_lines_say_what_they_ask(self):
+        asked = {line: line.asks("two_state", 1_000) for line in linear_comparison.LINES}
+        assert asked[linear_comparison.OURS] == "counts"
+        assert asked[linear_comparison.TWIN] == "features"
+        assert asked[linear_comparison.VALUES] == asked[linear_comparison.PRINTED]
+
+    def test_the_documentation_shows_what_is_stored(self):
+        stored = json.loads(linear_comparison.STORED.read_text())
+        assert linear_comparison.markdown(stored) in (DOCS / "linear.md").read_text()
 
     def test_private_agents_have_one_budget(self):
-        lines = [line for line in linear_comparison.LINES if line.private and not line.printed]
+        lines = [line for line in linear_comparison.LINES if line.private and not line.paper]
         budgets = {line.job("simplex", 1_000).agent(0).guarantee.epsilon for line in lines}
-        assert len(lines) == 4
+        assert len(lines) == 5
         assert budgets == {1.0}
+
+
+class TestSwitching:
+    def test_the_documentation_shows_what_is_stored(self):
+        rows = paper_switching.markdown(list(paper_switching.stored().values()))
+        assert rows in (DOCS / "papers" / "sahu_linear_2025.md").read_text()
+
+    def test_switches_are_counted(self):
+        row = paper_switching.measure("two_state", 100, 1)
+        assert row["bound"] == pytest.approx(10 * 20 * np.log2(100))
+        assert row["switches"]["printed"] == [0]
+        assert 0 < row["switches"]["practical, not private"][0] < row["bound"]
 
 
 class TestBudgets:

@@ -4,7 +4,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Polynomial
+from tacit.continuous.gusts import gusts
+from tacit.continuous.kernel_maps import Nystroem, Quadrature
 from tacit.continuous.policy import QPolicy
+from tacit.continuous.simulated_spec import SimulatedSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, CartPoleWorld, VectorWorld
 from tacit.continuous.worlds import cartpole, line, plane, trap
@@ -26,13 +29,17 @@ __all__ = [
     "Fourier",
     "Grid",
     "InputPerturbation",
+    "Nystroem",
     "OutputPerturbation",
     "Polynomial",
     "PrivatePolicyEvaluation",
     "QPolicy",
+    "Quadrature",
+    "SimulatedSpec",
     "VectorWorld",
     "cartpole",
     "from_gymnasium",
+    "gusts",
     "line",
     "plane",
     "trap",

@@ -19,7 +19,8 @@ from tacit.privacy.statistic import Floats, Ints
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22
 # Saves hold numbers only.
-_CODES = {"code": 0, "grid": 1, "polynomial": 2, "fourier": 3}
+_KINDS = ("code", "grid", "polynomial", "fourier", "quadrature", "nystroem")
+_CODES = {kind: code for code, kind in enumerate(_KINDS)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

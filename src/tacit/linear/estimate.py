@@ -45,6 +45,9 @@ class LinearModel(Protocol):
     def precision(self) -> Floats:
         """Precision matrices (L, d, d): how well each direction of features is known."""
 
+    def misfit(self, step: int) -> Floats:
+        """By how much errors of 1 in all targets move a prediction at most, (S, A)."""
+
 
 @dataclass(frozen=True)
 class Sums:

@@ -167,6 +167,13 @@ class SumModel:
             self._probabilities[at] = distributions(raw)
         return self._probabilities[at]
 
+    def misfit(self, step: int) -> Floats:
+        """sqrt(n phi' Lambda^-1 phi); n is the trace of the Gram in mean squares of features."""
+        at = min(step, len(self.inverse) - 1)
+        squares = max(float((self._features**2).sum(axis=1).mean()), 1e-12)
+        n = max(float(np.trace(self._sums.gram[at])), 0.0) / squares
+        return np.asarray(np.sqrt(n * self.lengths(at)[0])).reshape(self._shape)
+
     def precision(self) -> Floats:
         """Regularised Grams in units of their ridge."""
         return positive_part(self._sums.gram) / self.ridge + np.eye(self._dimension)

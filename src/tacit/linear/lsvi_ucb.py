@@ -98,6 +98,8 @@ class LSVIUCB(LinearAlgorithm):
                     release = yield question
                     answer = release["targets"], float(np.max(release.std["targets"]))
                 means, widths = model.next_values(h, asked, answer)
+                if self.options.misspecification > 0.0:
+                    widths = widths + self._missed(model, h, asked)
                 variances[h] = next_variance(dict(zip(names, means, strict=False)), means[-1])
             for name, mean, width in zip(names, means, widths, strict=False):
                 sums = rewards + mean + _SIGNS[name] * (reward_widths + width)
@@ -109,6 +111,18 @@ class LSVIUCB(LinearAlgorithm):
             self.weigh_by(variances)
         self.q_values = Q["optimistic"]
         return Q["optimistic"], Q["greedy"]
+
+    def _missed(self, model: LinearModel, step: int, values: Floats) -> Floats:
+        """What the best linear model, and the regression on what it misses, may be off by.
+
+        Let every row of P be within e of a linear model's, in total variation. Then P V is within
+        e R of linear, R the range of V, and n such errors b_i move a prediction by
+        |phi' Lambda^-1 sum phi_i b_i| <= e R sqrt(n phi' Lambda^-1 phi), by Cauchy and Schwarz.
+        """
+        spread = values.max(axis=1) - values.min(axis=1)
+        each = 1.0 + model.misfit(step)
+        missed: Floats = self.options.misspecification * spread[:, np.newaxis, np.newaxis] * each
+        return missed
 
     @property
     def value_functions(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tacit.core.options import OptimismOptions
+from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class LinearOptions(OptimismOptions):
             doubled (``"determinant"``) or some direction's precision has (``"rayleigh"``).
         gram_noise: noise of equal size in all directions of the Frobenius norm, or i.i.d. on the
             upper ``"triangle"`` as in the papers.
+        misspecification: how far, in total variation, the world may be from every linear model; it
+            widens the bonus.
         constants: the practical constants.
     """
 
@@ -69,6 +72,7 @@ class LinearOptions(OptimismOptions):
     weights: Literal["auto", "variance", "none"] = "auto"
     switching: Literal["auto", "schedule", "determinant", "rayleigh"] = "auto"
     gram_noise: Literal["frobenius", "triangle"] = "frobenius"
+    misspecification: float = 0.0
     constants: LinearConstants = LinearConstants()
 
     def __post_init__(self) -> None:
@@ -80,6 +84,9 @@ class LinearOptions(OptimismOptions):
             value = getattr(self, name)
             if value not in allowed and not (value == "auto" and name != "gram_noise"):
                 raise InvalidArgument(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        checked_number(
+            "misspecification", self.misspecification, "in [0, 1]", lambda d: 0.0 <= d <= 1.0
+        )
         super().__post_init__()
         self._settle(LinearConstants, self.growth)
 

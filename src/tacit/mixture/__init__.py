@@ -1,5 +1,7 @@
 """Linear mixture MDPs: transitions that mix known features by unknown weights."""
 
+from tacit.mixture.sampled_spec import SampledSpec
+from tacit.mixture.sampled_world import SampledWorld, currents
 from tacit.mixture.spec import MixtureSpec
 from tacit.mixture.world import MixtureWorld
 from tacit.mixture.worlds import hard_mixture, keyboard, mixture_from_tabular, mixture_of_models
@@ -7,6 +9,9 @@ from tacit.mixture.worlds import hard_mixture, keyboard, mixture_from_tabular, m
 __all__ = [
     "MixtureSpec",
     "MixtureWorld",
+    "SampledSpec",
+    "SampledWorld",
+    "currents",
     "hard_mixture",
     "keyboard",
     "mixture_from_tabular",

@@ -27,6 +27,7 @@ from tacit.finite.algorithm import WayAlgorithm
 from tacit.mixture.estimate import MixtureModel, PublicFeatures, Rows
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import positive_part
+from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.privacy.sizing import users_above_noise
@@ -91,12 +92,15 @@ class MixtureOptions(OptimismOptions):
             ``"auto"``, which says in ``why`` what it chose.
         stationary: one vector of weights for all steps (the world's own by default), or one each.
         growth: the number of users served grows by at most this factor from block to block.
+        misspecification: how far, in total variation, the world may be from every mixture; it
+            widens the bonus of regressions.
         constants: the practical constants.
     """
 
     statistic: Literal["auto", "model", "values", "counts"] = "auto"
     stationary: bool | None = None
     growth: float | None = None
+    misspecification: float = 0.0
     constants: MixtureConstants = MixtureConstants()
 
     def __post_init__(self) -> None:
@@ -105,6 +109,9 @@ class MixtureOptions(OptimismOptions):
             raise InvalidArgument(
                 f"statistic must be auto, model, values or counts, got {self.statistic!r}"
             )
+        checked_number(
+            "misspecification", self.misspecification, "in [0, 1]", lambda d: 0.0 <= d <= 1.0
+        )
         self._settle(MixtureConstants, self.growth)
 
 

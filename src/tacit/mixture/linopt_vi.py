@@ -84,7 +84,9 @@ class LinOptVI(MixtureAlgorithm):
             rows = rows.first(self.spec.horizon - 1)
         rows = rows.pooled() if self.stationary else rows
         how = self.regularised, self.width_scale
-        return RegressionModel(self.public, rows, self.reward_estimate(), *how, targeted)
+        model = RegressionModel(self.public, rows, self.reward_estimate(), *how, targeted)
+        model.missed = self.options.misspecification
+        return model
 
     def reward_estimate(self) -> RewardEstimate:
         """Rewards as they are known, or regressed on their features."""
@@ -144,6 +146,7 @@ class Regression:
         self._scale, self._bound = scale, bound
         self.matrix = regularised(rows.gram[row], self._noise[0], len(rows.gram))
         self.inverse = np.linalg.inv(self.matrix)
+        self.samples = max(float(np.trace(rows.gram[row])), 0.0)  # at most so many: |x| <= 1
         self.weights: Floats = self.inverse @ rows.cross[row]
 
     def width(self, inputs: Floats, variance: float) -> Floats:
@@ -195,6 +198,7 @@ class RegressionModel:
         targeted: bool,
     ) -> None:
         self._public, self._targeted, self._rewards = public, targeted, rewards
+        self.missed = 0.0  # how far the world may be from every mixture, in total variation
         self._estimated: dict[int, Floats] = {}
         bound = public.radius if targeted else public.radius * public.scale
         self.fits = [
@@ -234,8 +238,22 @@ class RegressionModel:
                 mean = base[j] + inputs[j] @ fit.weights
                 width = fit.width(inputs[j], _MODEL_VARIANCE * half**2)
             means.append(np.clip(mean + middles[j], value.min(), value.max()))
+            if self.missed > 0.0 and j < wide:
+                width = width + self._misfit(fit, inputs[j], half)
             widths.append(width)
         return np.array(means), np.array(widths)
+
+    def _misfit(self, fit: Regression, inputs: Floats, half: float) -> Floats:
+        """What the nearest mixture, and the regression on what it misses, may be off by.
+
+        Let every row of P be within e of a mixture's, in total variation. Then P V is within
+        2 e half of it, and n errors b_i of next states, |b_i| <= sqrt(2) e, move a prediction by
+        |x' Lambda^-1 sum x_i b_i| <= sqrt(2) e sqrt(n x' Lambda^-1 x), by Cauchy and Schwarz.
+        """
+        leverage = np.maximum(np.einsum("...k,kl,...l->...", inputs, fit.inverse, inputs), 0.0)
+        moved = np.sqrt(2.0 * fit.samples * leverage)
+        missed: Floats = self.missed * (2.0 * half + moved)
+        return missed
 
     def probabilities(self, step: int) -> Floats:
         """See :class:`~tacit.mixture.estimate.MixtureModel`."""

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
+from tacit.finite.misspecified import misspecified
 from tacit.finite.world import model_of
+from tacit.mixture.sampled_world import currents as currents
 from tacit.mixture.world import MixtureWorld
+from tacit.numerics.simplex import helmert
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
@@ -120,6 +123,7 @@ def mixture_of_models(
     horizon: int = 10,
     seed: int = 0,
     known_rewards: bool = True,
+    misspecification: float = 0.0,
 ) -> MixtureWorld:
     """A few models of the world that everybody knows, and weights of them that nobody knows.
 
@@ -149,6 +153,10 @@ def mixture_of_models(
     good. Nothing else leads there, and what is left of the probabilities is drawn from
     Dirichlet(.1) on the other states.
 
+    With ``misspecification`` every row of transitions is so far, in total variation, from the
+    mixture (:func:`~tacit.finite.misspecified.misspecified`); the criterion is for the world before
+    that.
+
     >>> world = mixture_of_models()
     >>> world.baseline_value < 0.5 * world.optimal_value
     True
@@ -173,16 +181,19 @@ def mixture_of_models(
     rewards = np.zeros((1, S, A))
     rewards[:, goal] = 1.0
     name = f"mixture_of_models:dimension={d},states={S},actions={A},horizon={H},seed={seed}"
-    return MixtureWorld(
+    far = f",misspecification={float(misspecification)}" if misspecification else ""
+    world = MixtureWorld(
         models,
         weights[np.newaxis],
         rewards,
         H,
         reward_features=np.repeat(np.eye(S)[:, np.newaxis], A, axis=1),
         known_rewards=known,
-        name=name + _named(known),
+        name=name + _named(known) + far,
         **_simplex(d),
     )
+    world._become(misspecified(world.model, misspecification, seed))
+    return world
 
 
 def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> MixtureWorld:
@@ -304,14 +315,9 @@ class _MixtureTable(MixtureWorld):
 def _simplex(d: int) -> dict[str, Any]:
     """What agents know of d weights that add up to 1.
 
-    They are at most 1 from the middle of the simplex, (d,), in its directions, (d, d - 1), whose
-    orthonormal basis is Helmert's: column j is (1, .., 1, -j, 0, ..), normalised, with j ones.
+    They are at most 1 from the middle of the simplex, (d,), in its directions, (d, d - 1).
     """
-    basis = np.triu(np.ones((d, d - 1)))
-    j = np.arange(1, d)
-    basis[j, j - 1] = -j
-    directions = basis / np.sqrt(j * (j + 1.0))
-    return {"center": np.full(d, 1.0 / d), "directions": directions, "radius": 1.0}
+    return {"center": np.full(d, 1.0 / d), "directions": helmert(d), "radius": 1.0}
 
 
 # Mixtures of base models.
@@ -426,5 +432,5 @@ def _at_least_2(name: str, value: int) -> int:
     return int(value)
 
 
-WORLDS = ("hard_mixture", "keyboard", "mixture_of_models")
+WORLDS = ("currents", "hard_mixture", "keyboard", "mixture_of_models")
 """The names of worlds that a command line knows."""

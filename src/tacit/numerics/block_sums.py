@@ -15,10 +15,11 @@ class BlockSums:
     """Weighted sums of the parts of releases, and the variances of their noise.
 
     A block of n users has signal n and noise s, so the best linear combination weights it by
-    n / s^2. Without noise all weigh the same.
+    n / s^2. Without noise all weigh the same, and if ``plain``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, plain: bool = False) -> None:
+        self.plain = plain
         self.top = 0.0
         self.parts: dict[str, Floats] = {}
         self.variances: dict[str, Floats] = {}
@@ -31,7 +32,7 @@ class BlockSums:
         users: int,
     ) -> None:
         """Adds a block: its sums by name, their noise (by part or row), and that of weight 1."""
-        weight = users / unit**2 if unit > 0.0 else 1.0
+        weight = users / unit**2 if unit > 0.0 and not self.plain else 1.0
         for name, part in parts.items():
             self.parts[name] = self.parts.get(name, np.zeros(1)) + weight * part
             variance = (weight * np.asarray(noise[name], dtype=np.float64)) ** 2

@@ -1,0 +1,110 @@
+"""How often DP-LSVI-UCB++ replaces its policy, beside the d H log K of its paper.
+
+``python -m research.paper_switching`` counts switches of the paper's Algorithm 1, printed and
+corrected, and of the practical agent with the same test (``switching="determinant"``), with a
+release per user without privacy and at the releases of its schedule with it. It prints a table and
+stores the numbers of all runs as ``research/paper_switching.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tacit
+from research.command_lines import Parser, whole
+from research.jobs import DELTA, RUNS, Job, spread
+from research.linear_comparison import EPSILON, PaperJob
+from tacit.privacy.storage import write_atomic
+from tacit.registry import build_world
+
+STORED = Path(__file__).with_suffix(".json")
+WORLDS = ("two_state", "simplex")
+EPISODES = (100, 1_000, 10_000, 100_000)
+# A release per user without privacy takes a second for some hundred of them.
+MOST_EVERY = 1_000
+
+_TEST = (("switching", "determinant"), ("statistic", "features"))
+
+
+def jobs(world: str, users: int) -> dict[str, Job]:
+    """What is counted there, by name."""
+    joint, known = tacit.JointDP(EPSILON, DELTA), f"{world}:known_rewards=True"
+    found: dict[str, Job] = {
+        name: PaperJob(known, "paper", joint, users, (("printed", name == "printed"),))
+        for name in ("printed", "corrected")
+    }
+    found["practical, private"] = Job(world, "LSVIUCBPlusPlus", joint, users, _TEST)
+    if users <= MOST_EVERY:
+        every = (*_TEST, ("schedule", "every"))
+        found["practical, not private"] = Job(
+            world, "LSVIUCBPlusPlus", tacit.NonPrivate(), users, every
+        )
+    return found
+
+
+def bound(world: str, users: int) -> float:
+    """D H log2 K."""
+    spec: Any = build_world(world).spec
+    return float(spec.dimension * spec.horizon * math.log2(users))
+
+
+def measure(world: str, users: int, runs: int) -> dict[str, Any]:
+    """All runs of a row."""
+    counted = {
+        name: [job.run(seed).switches for seed in range(runs)]
+        for name, job in jobs(world, users).items()
+    }
+    return {"world": world, "users": users, "bound": bound(world, users), "switches": counted}
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """As the documentation shows them.
+
+    >>> row = {"world": "w", "users": 100, "bound": 66.4, "switches": {"printed": [0, 0]}}
+    >>> print(markdown([row]).splitlines()[-1])
+    | w | 100 | 66 | 0 [0, 0] | not run | not run | not run |
+    """
+    names = ("printed", "corrected", "practical, private", "practical, not private")
+    lines = [
+        f"| world | K | d H log2 K | {' | '.join(names)} |",
+        "|---|---:|---:" + "|---:" * 4 + "|",
+    ]
+    for row in rows:
+        cells = [
+            spread(row["switches"][name]) if name in row["switches"] else "not run"
+            for name in names
+        ]
+        sizes = f"{row['users']:,} | {row['bound']:,.0f}"
+        lines.append(f"| {row['world']} | {sizes} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def stored() -> dict[str, dict[str, Any]]:
+    """All rows that were run, by world and K."""
+    found = json.loads(STORED.read_text()) if STORED.exists() else {}
+    names = [f"{world}, {users}" for world in WORLDS for users in EPISODES]
+    return {name: found[name] for name in names if name in found}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs, prints and stores."""
+    parser = Parser(prog="python -m research.paper_switching", description=__doc__)
+    parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every row")
+    given = parser.parse_args(arguments)
+    for world in WORLDS:
+        for users in EPISODES:
+            name = f"{world}, {users}"
+            rows = stored() | {name: measure(world, users, given.runs)}
+            write_atomic(STORED, (json.dumps(rows, indent=1) + "\n").encode(), 0o644)
+            print(name, flush=True)
+    print(markdown(list(stored().values())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""How users move among features: what a kernel MDP is regressed on, for every value function."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.continuous.statistics.steps import Steps, parts_of, steps_of
+from tacit.privacy.arguments import positive
+from tacit.privacy.bounds.balls import ACUTE, ball
+from tacit.privacy.budget import Relation
+from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
+
+if TYPE_CHECKING:
+    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.spec import BoxSpec
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingSums(Statistic):
+    """Sums over a user's steps, by action, of z z', z d' and z r, with z the features of the state.
+
+    d = z(s') - z(s) is how far the step goes among features, and r the reward in [-1, 1], from its
+    middle in halves of its range. A step after which the episode ended does not count. Parts:
+    ``gram`` (A, m, m), ``moves`` (A, m, m) with weight a, and ``rewards`` (A, m) with weight b.
+
+    Clip. With y = (z, a d / sqrt 2, b r / sqrt 2), there is a sum of y y' over the steps with each
+    action, and Y is all of them. A user's Y is scaled back to Frobenius norm ``clip``; what is
+    released is part of it, with every product that is not on the diagonal counted twice, as in Y.
+
+    Sensitivity. Y stays positive semi-definite when it is scaled back, so two users' are at no
+    obtuse angle: |Y - Y'|^2 <= |Y|^2 + |Y'|^2 <= 2 clip^2, and clip^2 against zero. What is
+    released is no longer than Y, and no farther apart. Users who stay where they are, each for an
+    action of her own, with rewards at the middle, attain it: then d = 0 and r = 0.
+    """
+
+    spec: BoxSpec
+    features: FeatureMap
+    clip: float
+    moving: float = 2.0  # a
+    paying: float = 1.0  # b
+
+    def __post_init__(self) -> None:
+        for name in ("clip", "moving", "paying"):
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
+        object.__setattr__(self, "name", "embedding sums")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``gram``, ``moves`` and ``rewards``."""
+        A, m = self.spec.actions, self.features.size
+        return Layout(
+            (
+                Part("gram", (A, m, m), symmetric=True),
+                Part("moves", (A, m, m), weight=self.moving),
+                Part("rewards", (A, m), weight=self.paying),
+            )
+        )
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        return ball(self.clip, relation, ACUTE)
+
+    def vectors(self, block: Block) -> Floats:
+        """One dense vector per user."""
+        m = self.features.size
+        vectors = np.zeros((block.users, self.layout.size))
+        numbers = self.spec.actions * (2 * m + 1) ** 2 + self.spec.horizon * 4 * m
+        for rows, part in parts_of(block, numbers):
+            vectors[rows] = self._sums(steps_of(part, self.spec))
+        return vectors
+
+    def _sums(self, steps: Steps) -> Floats:
+        A, m = self.spec.actions, self.features.size
+        at = self.features(steps.states)
+        low, high = self.spec.reward_range
+        r = (2.0 * steps.rewards - low - high) / (high - low)
+        a, b = self.moving / math.sqrt(2.0), self.paying / math.sqrt(2.0)
+        here = at[:, :-1]
+        y = np.concatenate([here, a * (at[:, 1:] - here), b * r[..., np.newaxis]], axis=-1)
+        valid = steps.valid & ~steps.ended
+        Y = np.empty((len(y), A, 2 * m + 1, 2 * m + 1))
+        for action in range(A):
+            own = y * ((steps.actions == action) & valid)[..., np.newaxis]
+            Y[:, action] = own.swapaxes(1, 2) @ own
+        length = np.sqrt((Y**2).sum(axis=(1, 2, 3)))
+        good = np.isfinite(length)
+        factor = np.where(good, self.clip / np.maximum(np.where(good, length, 1.0), self.clip), 0.0)
+        Y = np.where(good[:, np.newaxis, np.newaxis, np.newaxis], Y, 0.0)
+        Y *= factor[:, np.newaxis, np.newaxis, np.newaxis]
+        sums = {
+            "gram": Y[:, :, :m, :m],
+            "moves": Y[:, :, :m, m : 2 * m] / a,
+            "rewards": Y[:, :, :m, 2 * m] / b,
+        }
+        return self.layout.pack(sums, users=len(Y))
