@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from tacit.simulation.result import Result
     from tacit.simulation.run import run
     from tacit.simulation.seeds import run_seeds
+    from tacit.which_agent import agent
 
     # For type checkers; at run time the names of agents join, see _public_names.
     __all__ = [
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
         "TacitError",
         "VectorEpisodes",
         "WrongKey",
+        "agent",
         "audit_agent",
         "audit_counter",
         "audit_linear",
@@ -130,6 +132,7 @@ _LAZY = {
     "Policy": "tacit.finite.policy:Policy",
     "Result": "tacit.simulation.result:Result",
     "VectorEpisodes": "tacit.core.vector_episodes:VectorEpisodes",
+    "agent": "tacit.which_agent:agent",
     "audit_agent": "tacit.audit.audit_agent:audit_agent",
     "audit_counter": "tacit.audit.mechanisms:audit_counter",
     "audit_linear": "tacit.audit.mechanisms:audit_linear",

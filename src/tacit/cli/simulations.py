@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tacit.cli import options
+from tacit.cli.output import say
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -49,6 +50,13 @@ def simulate(
     if plot is not None:
         made.plot(plot)
     return made
+
+
+def say_chosen(made: Comparison) -> None:
+    """Says which agents were chosen by rule, and why."""
+    chosen = {entry.agent.text: entry.agent.why for entry in made.entries if entry.agent.why}
+    for name, why in chosen.items():
+        say(f"Chosen: {name}; {why}.")
 
 
 def say_files(plot: str | None, save: str | None) -> None:
