@@ -79,7 +79,6 @@ ROWS = (
     Row(f"{FEATURES}riverswim", 1.0, 1e-6, 60_000, ("concurrent_psrl", "lsvi_ucb")),
     Row(f"{_RANDOM}30", 1.0, 1e-6, 100_000, _THREE),
     Row(f"{_RANDOM}80", 1.0, 1e-6, 100_000, _THREE),
-    Row(f"{_RANDOM}200", 1.0, 1e-6, 100_000, _THREE),
     Row("two_state", 1.0, 1e-6, 5_000, ("lsvi_ucb", "concurrent_psrl")),
     Row("simplex", 10.0, 1e-6, 400, ("linear_posterior", "lsvi_ucb")),
     Row("simplex", None, 0.0, 200, ("linear_posterior", "lsvi_ucb")),
@@ -87,6 +86,7 @@ ROWS = (
     Row("keyboard", 1.0, 1e-6, 3_000, ("linopt_vi", "mixture_posterior")),
     Row("hard_mixture", 10.0, 1e-6, 2_000, ("mixture_posterior", "linopt_vi")),
     Row("hard_mixture", None, 0.0, 1_000, ("mixture_posterior", "linopt_vi")),
+    Row(f"{_RANDOM}200", 1.0, 1e-6, 100_000, ("policy_improvement", "concurrent_psrl")),
 )
 
 
