@@ -3,7 +3,7 @@
 ``python -m research.fewer_users_linear`` runs every row on seeds 0 to 9, each in the world of its
 seed; constants were chosen on seeds 500 to 519. It prints a table and stores the numbers of all
 runs as ``research/fewer_users_linear.json``, row by row. ``--only TEXT`` runs the rows whose name
-has that text and leaves the others as they are stored.
+has that text. What is stored is not run again unless ``--again`` is given.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ def _job(world: str, kind: str, **options: Any) -> Job:
     return Job(world, kind, joint(1.0), 1, tuple(options.items()))
 
 
+# Worlds for which other agents are taken.
+_FEW = {1.0: 5_000, 10.0: 1_000, 0.1: 50_000}
 LINEAR = (
     Case(
         "linear",
@@ -86,8 +88,9 @@ LINEAR = (
         "linear",
         "simplex, 100 states, per step",
         _job("simplex:states=100", "LinearPosterior", stationary=False),
-        {1.0: 5_000},
+        {1.0: 5_000, 10.0: 1_500, 0.1: 50_000},
     ),
+    Case("linear", "two_state, by LSVIUCB", _job("two_state", "LSVIUCB"), _FEW),
 )
 MIXTURE = (
     Case(
@@ -102,6 +105,7 @@ MIXTURE = (
         _job("hard_mixture:per_step=True", "MixturePosterior"),
         {1.0: 9_000, 10.0: 5_000, 0.1: 80_000, 0.0: 4_000},
     ),
+    Case("mixture", "mixture_of_models, by LinOptVI", _job("mixture_of_models", "LinOptVI"), _FEW),
 )
 
 
@@ -188,11 +192,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m research.fewer_users_linear", description=__doc__)
     parser.add_argument("--only", default="", help="rows whose name has this text")
     parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every row")
+    parser.add_argument("--again", action="store_true", help="run what is stored as well")
     given = parser.parse_args(arguments)
     for case in CASES:
         for epsilon in case.users:
             name = case.name(epsilon)
-            if given.only not in name:
+            if given.only not in name or (name in stored() and not given.again):
                 continue
             row = measure(case, epsilon, given.runs)
             print(f"{name}: {words(row['users_to_90'])}", flush=True)

@@ -240,7 +240,10 @@ def test_an_agent_can_have_a_budget_of_its_own(fake):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("fakes", "agent is 'fakes', but must be one of .*derived, fake.*did you mean 'fake'"),
+        (
+            "fakes",
+            "agent is 'fakes', but must be auto or one of .*derived, fake.*did you mean 'fake'",
+        ),
         ("fake:colour=1", "no option 'colour'; it takes schedule=auto, .*; and privacy, epsilon"),
         ("fake:users=3", "no option 'users'"),
         ("fake:seed=3", "no option 'seed'"),

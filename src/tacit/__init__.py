@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tacit.simulation.result import Result
     from tacit.simulation.run import run
     from tacit.simulation.seeds import run_seeds
+    from tacit.which_agent import agent
 
     # For type checkers; at run time the names of agents join, see _public_names.
     __all__ = [
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
         "TacitWarning",
         "VectorEpisodes",
         "WrongKey",
+        "agent",
         "audit_agent",
         "audit_counter",
         "audit_linear",
@@ -140,6 +142,7 @@ _LAZY = {
     "Recommendation": "tacit.finite.recommendation:Recommendation",
     "Result": "tacit.simulation.result:Result",
     "VectorEpisodes": "tacit.core.vector_episodes:VectorEpisodes",
+    "agent": "tacit.which_agent:agent",
     "audit_agent": "tacit.audit.audit_agent:audit_agent",
     "audit_counter": "tacit.audit.mechanisms:audit_counter",
     "audit_linear": "tacit.audit.mechanisms:audit_linear",

@@ -15,7 +15,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path, PurePath
@@ -42,6 +42,10 @@ GYM = ("gym", "gymnasium")
 
 WORLD_FILES = (".toml", ".json")
 """How the names of files that describe a world end."""
+
+AUTO = "auto"
+"""For an agent: the one of :data:`tacit.which_agent.RULES`."""
+_AUTO_TARGET = "tacit.which_agent:agent"
 
 # What a run decides, and not the text that names an agent; and files that belong to real users.
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "ledger", "autosave")
@@ -360,10 +364,11 @@ def register_agent(name: str, target: str) -> None:
 
 def agent_entry(name: str) -> NamedMaker:
     """What an agent's name stands for."""
-    if (target := _agent_target(name) or _dotted(name)) is not None:
+    target = _AUTO_TARGET if name == AUTO else _agent_target(name) or _dotted(name)
+    if target is not None:
         return NamedMaker(name, target, _GIVEN)
     raise InvalidArgument(
-        f"agent is {name!r}, but must be one of {', '.join(names := agent_names())}"
+        f"agent is {name!r}, but must be {AUTO} or one of {', '.join(names := agent_names())}"
         f"{hint(name, names)}; or the dotted path of a class, as my_module.MyAgent"
     )
 
@@ -388,6 +393,18 @@ class AgentChoice:
     # what the text sets of ``privacy``, ``epsilon`` and ``delta``, so that agents
     # under different models can be compared
     budget: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""  # in words, where it was not named
+
+    def settled(self, spec: Any, users: int, privacy: Any) -> AgentChoice:
+        """Itself; of :data:`AUTO` the agent for a spec and a budget, with the reason."""
+        if self.target != _AUTO_TARGET:
+            return self
+        from tacit.which_agent import choose
+
+        chosen = choose(spec, users, privacy)
+        rest = _parts(self.text)[1]
+        found = choose_agent(f"{chosen.agent}:{rest}" if rest else chosen.agent)
+        return replace(found, why=chosen.why)
 
     @property
     def batch(self) -> bool:
@@ -429,7 +446,8 @@ class AgentChoice:
 def choose_agent(text: str) -> AgentChoice:
     """The agent of a text, as ``ucbvi`` or ``ucbvi:stationary=true,bonus=theory``.
 
-    Besides the agent's own options a text may set ``privacy``, ``epsilon`` and ``delta``.
+    Besides the agent's own options a text may set ``privacy``, ``epsilon`` and ``delta``. Which
+    agent :data:`AUTO` is depends on spec and budget; see :meth:`AgentChoice.settled`.
     """
     kind, rest = _parts(text)
     entry = agent_entry(kind)
@@ -450,7 +468,7 @@ def _parts(text: str) -> tuple[str, str]:
 
 
 def _checked_name(name: str) -> str:
-    if not name.isidentifier() or name in GYM:
+    if not name.isidentifier() or name in (*GYM, AUTO):
         raise InvalidArgument(f"name is {name!r}, but must be a word that is still free")
     return name
 

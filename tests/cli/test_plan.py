@@ -70,7 +70,7 @@ def test_plans_for_people_say_what_is_uncertain():
     words = " ".join(planned("--world", "two_coins", *BUDGET).stdout.split())
     assert "users to 90 %, median of 5 runs 300" in words
     assert "noise of a count, standard deviation 7.5" in words
-    assert "Chosen: as scripted." in words
+    assert "It chose: as scripted." in words
     words = " ".join(planned("--world", "two_coins", *BUDGET, "--users", 1000).stdout.split())
     assert "the number is uncertain" in words
     never = planned("--world", "two_coins", *BUDGET, "--users", 1000, agent="scripted:never=0")
@@ -96,3 +96,31 @@ def test_plans_refuse_what_makes_no_sense(arguments, words):
 def test_sizes_name_their_worlds():
     sizes = Sizes(3, 2, 4)
     assert sizes.world(7).name == f"{sizes.name},seed=7"
+
+
+def test_a_plan_chooses_its_agent_and_says_how_few_could_suffice():
+    given = ("--world", "riverswim:states=3,horizon=6", "--epsilon", 10, "--delta", "1e-3")
+    more = ("--seeds", 1, "--users", 5000)
+    made = content(call("plan", *given, *more, "--json"))
+    assert made["agent"] == "concurrent_psrl"
+    assert made["chosen"].startswith("finite world, joint DP: ")
+    assert 1 <= made["least_users"] < made["oracle_users"] < made["users_to_90_median"]
+    # Without privacy it is another one.
+    assert made["non_private_users_to_90_median"] < made["oracle_users"]
+    words = " ".join(call("plan", *given, *more).stdout.split())
+    assert "You have 5,000 users; this needs about" in words
+    least = f"no private method can do it with fewer than {made['least_users']} (actions in any"
+    assert least in words
+    assert f"a design that knew the world would take about {made['oracle_users']}" in words
+    words = " ".join(call("plan", *given, "--seeds", 1, "--privacy", "none").stdout.split())
+    assert "how few could suffice is not known: no limit is known of what is not private" in words
+
+
+def test_a_plan_for_a_batch_chooses_it():
+    given = ("--world", "line:horizon=10", *BUDGET, "--seeds", 1, "--users", 40)
+    made = content(call("plan", *given, "--json"))
+    assert (made["agent"], made["batch"], made["least_users"]) == (
+        "fitted_functional_q",
+        True,
+        None,
+    )

@@ -17,7 +17,15 @@ from tests.cli.calls import BUDGET, content, run, without_times
 def test_one_object_with_hand_computed_values():
     made = content(run(*BUDGET, "--seeds", 3, "--json"))
     assert list(made) == [
-        *("world", "agent", "users", "optimal_value", "baseline_value", "reference_value"),
+        *(
+            "world",
+            "agent",
+            "chosen",
+            "users",
+            "optimal_value",
+            "baseline_value",
+            "reference_value",
+        ),
         *("guarantee", "runs", "users_to_90_median", "greedy_users_to_90_median"),
         *("score_median", "greedy_score_median", "seconds"),
     ]

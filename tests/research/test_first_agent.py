@@ -13,7 +13,8 @@ def test_a_run_says_what_was_learnt_and_what_it_means(tmp_path, capsys, monkeypa
     assert main([f"--output={picture}", "--users=100000"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    assert "ucbvi on riverswim:states=6,horizon=20: 100,000 users" in text
+    assert "Chosen: concurrent_psrl: finite world, joint DP: " in text
+    assert "concurrent_psrl on riverswim:states=6,horizon=20: 100,000 users" in text
     assert "Guarantee: Simulation only" in text
     assert "(1, 1e-06)-joint differential privacy" in text
     assert "of 100,000 users the policy was within 10 % of the best, for good" in text
@@ -21,23 +22,24 @@ def test_a_run_says_what_was_learnt_and_what_it_means(tmp_path, capsys, monkeypa
 
 
 def test_the_private_agent_of_the_demo_learns():
-    result = learn(tacit.JointDP(1.0, 1e-6), 200_000)
+    result, _ = learn(tacit.JointDP(1.0, 1e-6), 200_000)
     assert result.users_to_90 is not None
-    assert result.users_to_90 <= 20_000
+    assert result.users_to_90 <= 4_000
     assert result.guarantee is not None
     assert result.guarantee.simulation_only
 
 
 def test_words_without_success_promise_none():
-    few = learn(tacit.JointDP(1.0, 1e-6), 1)
-    plain = learn(tacit.NonPrivate(), 1_000)
+    few, chosen = learn(tacit.JointDP(1.0, 1e-6), 1)
+    plain, _ = learn(tacit.NonPrivate(), 1_000)
+    assert "1 user is too few for any private method at this budget" in chosen
     assert few.users_to_90 is None
     assert "1 user did not suffice" in words(few, plain)
     assert "for good" not in words(few, plain)
 
 
 def test_pure_privacy_has_no_exception():
-    result = learn(tacit.JointDP(1.0, 0.0), 10_000)
+    result, _ = learn(tacit.JointDP(1.0, 0.0), 10_000)
     assert words(result, result).endswith("more than 2.72 times as likely.")
 
 

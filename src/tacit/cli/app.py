@@ -135,7 +135,7 @@ def tacit(
 ) -> None:
     """Reinforcement learning that learns from people without revealing them.
 
-    Try: tacit run --world riverswim --agent ucbvi --epsilon 1 --delta 1e-6
+    Try: tacit run --world riverswim --epsilon 1 --delta 1e-6
     """
     if print_version:
         version.version_command()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tacit.cli import options
 from tacit.cli.output import print_json, print_table, say
-from tacit.cli.simulations import say_files, say_rebuilt, simulate
+from tacit.cli.simulations import say_chosen, say_files, say_rebuilt, simulate
 
 if TYPE_CHECKING:
     from tacit.simulation.compare import Comparison
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 HELP = (
     "Run several agents or budgets on one world: one table, and one plot with bands.\n\n"
     "Each --agent is combined with each --epsilon. An agent can have a model and a budget of its "
-    "own, as ucbvi:privacy=none or ldpob:privacy=local,epsilon=4.\n\n"
+    "own, as ucbvi:privacy=none or ldpob:privacy=local,epsilon=4; auto is the one that tacit run "
+    "takes by itself.\n\n"
     "\b\nExamples:\n"
-    "  tacit compare --world riverswim --agent ucbvi --agent pucb \\\n"
+    "  tacit compare --world riverswim --agent auto --agent ucbvi --agent pucb \\\n"
     "      --agent ucbvi:privacy=none --epsilon 1 --delta 1e-6 --plot agents.png\n"
     "  tacit compare --world grid --agent ucbvi --delta 1e-6 \\\n"
     "      --epsilon 0.1 --epsilon 1 --epsilon 10"
@@ -71,6 +72,7 @@ def _show(made: Comparison) -> None:
     )
     titles, *table = rows(made.labelled())
     print_table(titles, table)
+    say_chosen(made)
     if gained_nothing := [entry.label for entry in made.entries if entry.agent.batch]:
         say(
             f"Served users gained nothing from {', '.join(gained_nothing)}: a batch agent learns "

@@ -36,9 +36,14 @@ World = Annotated[
     str, asked(_NAMED, "A world of tacit list, a .toml or .json file, or gym:ID,horizon=...")
 ]
 Agent = Annotated[
-    str, asked(_NAMED, "An agent of tacit list, with its options, as ucbvi:stationary=true")
+    str,
+    asked(
+        _NAMED,
+        "An agent of tacit list, with its options, as ucbvi:stationary=true; auto is chosen by "
+        "what is known of the world and by the budget, and says why.",
+    ),
 ]
-Agents = Annotated[list[str], asked(_NAMED, "An agent; give it several times.")]
+Agents = Annotated[list[str], asked(_NAMED, "An agent, or auto; give it several times.")]
 OptionalWorld = Annotated[str | None, asked(_NAMED, "The world; or else its sizes.")]
 Privacy = Annotated[
     str,

@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 HELP = (
     "How many users a budget needs, before any real user is touched.\n\n"
     "Runs the agent on simulated users of your world, or of random worlds of its sizes, and says "
-    "how many users it took, how noisy each count is, and what privacy costs. Without --users it "
-    "tries ten times as many until it is enough.\n\n"
+    "how many users it took, how noisy each count is, and what privacy costs; and beside it how "
+    "few users could suffice. Without --users it tries ten times as many until it is enough. "
+    "Without --agent it takes the one that tacit run would.\n\n"
     "\b\nExamples:\n"
-    "  tacit plan --world riverswim --agent ucbvi --epsilon 1 --delta 1e-6\n"
+    "  tacit plan --world riverswim --epsilon 1 --delta 1e-6\n"
     "  tacit plan --states 10 --actions 4 --horizon 14 \\\n"
     "      --agent ucbvi --epsilon 0.5 --delta 1e-7"
 )
 
 
 def plan_command(
-    agent: options.Agent = "ucbvi",
+    agent: options.Agent = "auto",
     world: options.OptionalWorld = None,
     states: Annotated[str | None, asked("S", "Number of states, without --world.")] = None,
     actions: Annotated[str | None, asked("A", "Number of actions, without --world.")] = None,
@@ -87,6 +88,8 @@ def _show(made: Plan) -> None:
     from tacit.simulation.compare import number_words, privacy_words, users_words
 
     say(f"{made.agent} on {made.world}: {privacy_words(made.privacy)}")
+    if made.chosen:
+        say(f"Chosen: {made.agent}; {made.chosen}.")
     least, most = (users_words(end) for end in made.spread)
     plain = made.to_dict()["non_private_users_to_90_median"]
     print_table(
@@ -104,7 +107,8 @@ def _show(made: Plan) -> None:
         ],
     )
     if made.why:
-        say(f"Chosen: {made.why}.")
+        say(f"It chose: {made.why}.")
+    say(_forecast(made))
     if made.random:
         say(
             "These are random worlds of your sizes. One in which reward is hard to find takes more "
@@ -122,3 +126,22 @@ def _show(made: Plan) -> None:
             f"{made.users:,} users are fewer than ten times the median, so the number is "
             "uncertain: a longer run may show that it was not for good.",
         )
+
+
+def _forecast(made: Plan) -> str:
+    """What there is, what it takes, and what it would take at least."""
+    from tacit.simulation.compare import users_words
+
+    have = f"You have {made.users:,} users; " if made.given else ""
+    needed = made.users_to_90
+    words = f"this needs about {users_words(needed)}"
+    if needed is None:
+        words = "this needs more" if made.given else f"this needs more than {made.users:,}"
+    text = f"{have}{words}; "
+    least, oracle = made.limits.least, made.limits.oracle
+    if least is None:
+        return f"{text}how few could suffice is not known: {made.limits.why}."
+    text += f"no private method can do it with fewer than {least:,} ({made.limits.why})"
+    if oracle is not None:
+        text += f", and a design that knew the world would take about {oracle:,}"
+    return f"{text}."

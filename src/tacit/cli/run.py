@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tacit.cli import options
 from tacit.cli.output import known, print_json, print_table, say
-from tacit.cli.simulations import say_files, say_rebuilt, simulate
+from tacit.cli.simulations import say_chosen, say_files, say_rebuilt, simulate
 
 if TYPE_CHECKING:
     from tacit.simulation.compare import Comparison
@@ -16,11 +16,13 @@ HELP = (
     "Reports how many users it took until newcomers get 90 % of what is possible, the regret of "
     "all users, and what was proven about their privacy. The noise of a simulation has a known "
     "seed, so it protects nobody, and the guarantee says so.\n\n"
+    "Without --agent it takes the best one for the world's family and the budget, and says why; "
+    "tacit show agent auto has the rules.\n\n"
     "\b\nExamples:\n"
-    "  tacit run --world riverswim --agent ucbvi --epsilon 1 --delta 1e-6\n"
+    "  tacit run --world riverswim --epsilon 1 --delta 1e-6\n"
     "  tacit run --world grid:side=4 --agent ucbvi:stationary=false \\\n"
     "      --privacy none --users 1e5 --seeds 10 --json\n"
-    "  tacit run --world gym:FrozenLake-v1,horizon=20 --agent ucbvi \\\n"
+    "  tacit run --world gym:FrozenLake-v1,horizon=20 \\\n"
     "      --epsilon 1 --delta 1e-6 --plot regret.png"
 )
 
@@ -29,7 +31,7 @@ _MANY_SEEDS = 12
 
 def run_command(
     world: options.World,
-    agent: options.Agent = "ucbvi",
+    agent: options.Agent = "auto",
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
@@ -65,6 +67,7 @@ def _show(made: Comparison) -> None:
     first = results[0]
     headline = served_words(results, made.entries[0].label)
     say(f"{headline}: served users gained nothing" if batch else headline)
+    say_chosen(made)
     titles, *_ = rows({})
     table = [(str(result.seed), *rows({"": [result]})[1][1:-1]) for result in results]
     if len(table) > _MANY_SEEDS:

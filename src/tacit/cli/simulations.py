@@ -48,6 +48,13 @@ def simulate(
     return made
 
 
+def say_chosen(made: Comparison) -> None:
+    """Says which agents were chosen by rule, and why."""
+    chosen = {entry.agent.text: entry.agent.why for entry in made.entries if entry.agent.why}
+    for name, why in chosen.items():
+        say(f"Chosen: {name}; {why}.")
+
+
 def say_files(plot: str | None, save: str | None) -> None:
     """Says which files were written."""
     for what, path in (("The picture is", plot), ("The results are in", save)):

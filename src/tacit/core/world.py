@@ -122,5 +122,5 @@ class AnyAgent(Protocol):
     def guarantee(self) -> Guarantee | None:
         """What is proven for its users."""
 
-    def learn(self, data: Data) -> None:
+    def learn(self, data: Data) -> object:
         """Takes the block of users that the current policy served, and publishes the next one."""

@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,10 @@ class Contender:
     label: str
     agent: AgentChoice
     privacy: Privacy
+
+    def settled(self, spec: Any, users: int) -> Contender:
+        """With the agent for this spec and budget, where none was named."""
+        return replace(self, agent=self.agent.settled(spec, users, self.privacy))
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Comparison:
                 {
                     "label": entry.label,
                     "agent": entry.agent.text,
+                    "chosen": entry.agent.why or None,
                     "privacy": privacy_dict(entry.privacy),
                     **summary(results),
                 }
@@ -76,6 +81,7 @@ class Comparison:
         return {
             "world": self.world,
             "agent": entry["agent"],
+            "chosen": entry["chosen"],
             **{key: whole[key] for key in ("users", *WORLD_VALUES)},
             **{key: entry[key] for key in ("guarantee", "runs", *_MEDIANS)},
             "seconds": self.seconds,
@@ -130,6 +136,7 @@ def compare(
     labels = [entry.label for entry in entries]
     if twice := sorted({label for label in labels if labels.count(label) > 1}):
         raise InvalidArgument(f"{twice[0]!r} is there twice")
+    entries = tuple(entry.settled(world.spec, users) for entry in entries)
     for entry in entries:
         entry.agent.build(world.spec, users, entry.privacy, seeds[0])
     start = time.perf_counter()

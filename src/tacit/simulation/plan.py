@@ -6,6 +6,8 @@ random. That is a stand-in, and a world in which reward is hard to find takes mo
 What is declared for more users has more releases and a little more noise, and "90 % for good" means
 little at the end of a run. So, unless a number of users is given, it is multiplied by ten until the
 runs are ten times as long as the median run took.
+
+Beside it stands how few users could suffice: :mod:`tacit.simulation.limits`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.registry import AgentChoice
 from tacit.simulation.compare import check_world, privacy_dict, recipe
+from tacit.simulation.limits import Limits, limits
 from tacit.simulation.progress import Progress
 from tacit.simulation.result import Result, median
 from tacit.simulation.run import run
@@ -78,6 +81,9 @@ class Plan:
     # whether the agent learns from one batch of users, whom a fixed behaviour serves. Then the
     # users needed are those of the smallest batch tried whose policy is good
     batch: bool = False
+    given: bool = False  # whether that many users were asked about
+    chosen: str = ""  # why it is this agent, where none was named
+    limits: Limits = Limits(None, None, "not asked for")  # noqa: RUF009  (frozen)
 
     @property
     def users_to_90(self) -> float | None:
@@ -115,6 +121,7 @@ class Plan:
         return {
             "world": self.world,
             "agent": self.agent,
+            "chosen": self.chosen or None,
             "random_worlds": self.random,
             "privacy": privacy_dict(self.privacy),
             "users": self.users,
@@ -130,6 +137,9 @@ class Plan:
             "score_median": median(r.score for r in self.results),
             "greedy_score_median": median(r.greedy_score for r in self.results),
             "price": self.price,
+            "least_users": self.limits.least,
+            "oracle_users": self.limits.oracle,
+            "limits": self.limits.why,
             "runs": len(self.results),
             "why": self.why,
             "seconds": self.seconds,
@@ -150,7 +160,8 @@ def plan(
 ) -> Plan:
     """Simulates what an agent will need; see :func:`tacit.simulation.compare.compare`.
 
-    Without ``users``, as many as it takes are tried, up to ``most``.
+    Without ``users``, as many as it takes are tried, up to ``most``. An agent that was not named is
+    chosen for every number that is tried, and without privacy on its own.
     """
     instance_of("agent", agent, AgentChoice)
     instance_of("privacy", privacy, (JointDP, LocalDP, NonPrivate))
@@ -163,43 +174,62 @@ def plan(
         check_world(world)
     start = time.perf_counter()
 
-    def simulate(model: Privacy, declared: int) -> tuple[tuple[Result, ...], Any]:
+    first = world.world(seeds[0]) if isinstance(world, Sizes) else world
+    maker = world.world if isinstance(world, Sizes) else recipe(world, text, workers)
+
+    def simulate(model: Privacy, declared: int) -> _Tried:
         """All runs, and the agent of the first one, which is asked for its noise."""
-        first = world.world(seeds[0]) if isinstance(world, Sizes) else world
-        made = agent.build(first.spec, declared, model, seeds[0])
+        choice = agent.settled(first.spec, declared, model)
+        made = choice.build(first.spec, declared, model, seeds[0])
         alone = run(made, first, seeds[0], progress)
-        maker = world.world if isinstance(world, Sizes) else recipe(world, text, workers)
-        description = agent.describe(declared, model)
+        description = choice.describe(declared, model)
         others = run_seeds(description, maker, seeds[1:], workers=workers, progress=progress)
-        return (alone, *others), made
+        return _Tried(choice, (alone, *others), made, declared)
 
-    batch = agent.batch
-
-    def search(model: Privacy) -> tuple[tuple[Result, ...], Any, int]:
+    def search(model: Privacy) -> _Tried:
+        batch = agent.settled(first.spec, users or most, model).batch
         for declared in [users] if users is not None else _tries(most, batch):
-            results, made = simulate(model, declared)
-            if _settled(results, declared, batch):
+            tried = simulate(model, declared)
+            if tried.settled:
                 break
-        return results, made, declared
+        return tried
 
-    results, made, declared = search(privacy)
-    baseline = results
+    found = search(privacy)
+    baseline = found.results
     if privacy.private:
-        baseline = search(NonPrivate())[0] if batch else simulate(NonPrivate(), declared)[0]
-    noise = getattr(made, "noise_std", None)
+        plain = NonPrivate()
+        baseline = (search(plain) if found.choice.batch else simulate(plain, found.users)).results
+    noise = getattr(found.made, "noise_std", None)
     return Plan(
         world=world.name,
-        agent=agent.label,
+        agent=found.choice.label,
         privacy=privacy,
-        users=declared,
-        results=results,
+        users=found.users,
+        results=found.results,
         baseline=baseline,
         noise_std=None if noise is None else float(noise),
-        why=str(getattr(made, "why", "")),
+        why=str(getattr(found.made, "why", "")),
         seconds=time.perf_counter() - start,
         random=isinstance(world, Sizes),
-        batch=batch,
+        batch=found.choice.batch,
+        given=users is not None,
+        chosen=found.choice.why,
+        limits=limits(first, privacy),
     )
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """Runs with one number of users: of which agent, and that of the first run."""
+
+    choice: AgentChoice
+    results: tuple[Result, ...]
+    made: Any
+    users: int
+
+    @property
+    def settled(self) -> bool:
+        return _settled(self.results, self.users, self.choice.batch)
 
 
 def _tries(most: int, batch: bool) -> list[int]:

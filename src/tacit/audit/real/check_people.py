@@ -63,14 +63,15 @@ def _run(trial: real.RealTrial, options: dict[str, Any], ids: list[Any]) -> list
     agent, pool = trial.make(**options), trial.pool
     privacy, at = agent.privacy, 0
     cuts: list[tuple[int, int]] = []
+    given: list[Block] = []
     with WatchedGate().open() as gate, real.drawing(quiet=True) as draws:
         while at < pool.users and agent.block_users:
             cuts.append((at, min(pool.users, at + agent.block_users)))
+            given.append(_seated(pool.take(slice(*cuts[-1])), agent.policy))
             at = real.serve(agent, pool, ids, *cuts[-1])
     who = [ids[start:end] for start, end in cuts]
     kept = own.counted(who, privacy.episodes_per_user, bool(privacy.disjoint))
-    pairs = zip(cuts, kept, strict=True)
-    expected = [pool.take(slice(*cut)).take(rows) for cut, rows in pairs]
+    expected = [block.take(rows) for block, rows in zip(given, kept, strict=True)]
     if privacy.local:
         by_block = [draws[start:end] for start, end in cuts]
         return _reported(trial, gate, expected, by_block, privacy)
@@ -79,6 +80,13 @@ def _run(trial: real.RealTrial, options: dict[str, Any], ids: list[Any]) -> list
         found += _rows(number, expected[number], admitted)
     answers = answers_of(gate, draws)
     return found + [w for a in answers for w in a.wrong] + _paid(answers, who, kept, privacy)
+
+
+def _seated(block: Block, policy: Any) -> Block:
+    """Users with the policies of their places in the block, where a mixed one has slots."""
+    if getattr(policy, "slots", None) is None:
+        return block
+    return Block(block.users, block.arrays | {"components": policy.placed(0, block.users)})
 
 
 def _rows(number: int, expected: Block, admitted: Block) -> list[str]:
