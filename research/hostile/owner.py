@@ -144,8 +144,7 @@ _WORDS = {
     "save, ids beside": "the same, ids in a file of their own",
     "load": "an exception at every line of `load`",
     "load, ids beside": "the same, ids in a file of their own",
-    "families": f"an exception at a random line of `learn`, and 4 threads, in {len(FAMILIES)} kinds "
-    "of agents",
+    "families": f"an exception at random lines of `learn`, and 4 threads; {len(FAMILIES)} agents",
     "signals": "real signals whose handler raises, in `learn`, `save` and `load`",
     "term": "SIGTERM, turned into an exit that saves, in processes",
     "memory": "memory at its limit in `learn`",
