@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from research.hostile import ledgers
+from research.hostile.owner_families import FAMILIES, families
 from research.hostile.owner_faults import disk, memory, power
 from research.hostile.owner_lines import lines
 from research.hostile.owner_run import Tally
@@ -35,8 +36,8 @@ from tacit.privacy.curators import id_files
 
 STORED = Path(__file__).parents[1] / "hostile_owner.json"
 
-_LINES, _SIGNALS, _TERMS, _KILLS = 250, 2_500, 50, 30  # in one part
-SIGNALS, TERMS, KILLS, ROUNDS = 100_000, 500, 300, 200
+_LINES, _SIGNALS, _TERMS, _KILLS, _TIMES = 250, 2_500, 50, 30, 20  # in one part
+SIGNALS, TERMS, KILLS, ROUNDS, TIMES = 100_000, 500, 300, 200, 200
 """In all."""
 _STREAM: dict[str, Any] = {"ids": False, "counter": "binary tree"}
 
@@ -59,6 +60,7 @@ def everything(rounds: int, stride: int) -> dict[str, Callable[[], Tally]]:
         "stream": at("learn", **_STREAM),
         "save": at("save"),
         "load": at("load"),
+        "families": lambda: families(rounds),
         "signals": lambda: signals(500 * rounds),
         "term": lambda: terminated(5 * rounds // 2),
         "memory": lambda: memory(rounds // 4),
@@ -97,6 +99,7 @@ def parts() -> dict[str, Part]:
         "save, ids beside": at("save", beside=True),
         "load": at("load"),
         "load, ids beside": at("load", beside=True),
+        "families": seeded(families, _TIMES, TIMES),
         "signals": seeded(signals, _SIGNALS, SIGNALS),
         "term": seeded(terminated, _TERMS, TERMS),
         "memory": lambda n: (memory(ROUNDS // 4), True),
@@ -132,6 +135,42 @@ def store(names: list[str]) -> None:
             print(json.dumps({"what": name} | stored[name]), flush=True)
 
 
+_WORDS = {
+    "threads": "2, 4 and 8 threads on one agent, 200 blocks each",
+    "learn": "an exception at every line of `learn`",
+    "learn, ids beside": "the same, ids in a file of their own",
+    "stream": "the same, blocks summed by a counter",
+    "save": "an exception at every line of `save`",
+    "save, ids beside": "the same, ids in a file of their own",
+    "load": "an exception at every line of `load`",
+    "load, ids beside": "the same, ids in a file of their own",
+    "families": f"an exception at random lines of `learn`, and 4 threads; {len(FAMILIES)} agents",
+    "signals": "real signals whose handler raises, in `learn`, `save` and `load`",
+    "term": "SIGTERM, turned into an exit that saves, in processes",
+    "memory": "memory at its limit in `learn`",
+    "disk": "a system call that fails (full or broken disk), each in turn",
+    "power": "the power fails before each system call",
+    "people": "kills of one of four processes on one ledger of people",
+}
+
+
+def table() -> list[str]:
+    """What is stored, as the page has it."""
+    stored = json.loads(STORED.read_text())
+    rows = [
+        "| what came | times | blocks through | lost | runs lost | users twice | unpaid | wrong |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, words in _WORDS.items():
+        if (row := stored.get(name)) is not None:
+            times = row["hit"] or row["tried"] * (1 if name == "power" else 200)
+            more = "" if row["done"] else " so far"
+            found = (row[key] for key in ("lost_runs", "users_twice", "unpaid", "wrong_receipts"))
+            blocks = f"{row['blocks']:,} | {row['lost_blocks']:,}"
+            rows.append(f"| {words} | {times:,}{more} | {blocks} | {' | '.join(map(str, found))} |")
+    return rows
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -140,7 +179,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200, help="of a run of threads, and the rest")
     parser.add_argument("--stride", type=int, default=1, help="every so many lines or calls")
     parser.add_argument("--beside", action="store_true", help="ids are in a file of their own")
+    parser.add_argument("--table", action="store_true", help="what is stored, for the page")
     options = parser.parse_args()
+    if options.table:
+        print("\n".join(table()))
+        return
     if options.store:
         store(options.what)
         return

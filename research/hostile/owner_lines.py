@@ -115,7 +115,7 @@ def lines(
         error, how = errors[tally.tried % 2], HOW[tally.tried % 3]
         with folder_of() as folder:
             found, reached = one_line(
-                what, place, error, how, Run(folder, 12, ids=ids, counter=counter)
+                what, place, error, how, Run(folder, 8, ids=ids, counter=counter)
             )
         tally.add(found)
         tally.tried += 1
