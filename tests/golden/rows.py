@@ -183,9 +183,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "linopt_vi:growth=1.3",
         "linopt_po:statistic=counts",
     ),
-    "lq": (
-        "certainty_equivalence:schedule=geometric:growth=1.3,first=10",
-    ),
+    "lq": ("certainty_equivalence:schedule=geometric:growth=1.3,first=10",),
     "continuous": (
         "functional_q:batch=10",
         "functional_q:protect=rewards",
