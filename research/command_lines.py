@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -51,6 +52,11 @@ class Parser(argparse.ArgumentParser):
         """A flag for a small part of everything."""
         self.add_argument("--quick", action="store_true", help="a small part of it, as a test")
 
+    def add_store(self) -> None:
+        """A flag for those who write the pages."""
+        words = "keep what pages show, in research/, for the test that compares them"
+        self.add_argument("--store", action="store_true", help=words)
+
     def written(self, write: Callable[[], None]) -> None:
         """Writes what goes to ``--output``, or refuses it."""
         try:
@@ -66,6 +72,18 @@ class Parser(argparse.ArgumentParser):
 def parser_of(module: ModuleSpec, about: str) -> Parser:
     """For a module, with the first line of what it says about itself."""
     return Parser(f"python -m {module.name}", about.partition("\n")[0])
+
+
+def stored_file(module: str) -> Path:
+    """Where a module of this folder keeps the tables that pages show."""
+    return Path(__file__).with_name(f"{module.rpartition('.')[2]}.json")
+
+
+def store(module: str, tables: Mapping[str, Any]) -> None:
+    """Puts tables, as they are printed and with what they were made of, beside those stored."""
+    path = stored_file(module)
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(known | dict(tables), indent=1, allow_nan=False) + "\n")
 
 
 def figure_main(
@@ -95,11 +113,15 @@ def figure_main(
         parser.add_numbers(numbers)
         if quick:
             parser.add_quick()
+        parser.add_store()
         given: dict[str, Any] = vars(parser.parse_args(arguments))
-        output = given.pop("output")
+        output, keep = given.pop("output"), given.pop("store")
         measured = measure(**given)
         parser.written(lambda: paint(output, measured))
-        print(*(say(measured) for say in words), f"The picture is {output}.", sep="\n\n")
+        texts = {say.__name__: say(measured) for say in words}
+        if keep:
+            store(module.name, {name: {**given, "text": text} for name, text in texts.items()})
+        print(*texts.values(), f"The picture is {output}.", sep="\n\n")
         return 0
 
     return main

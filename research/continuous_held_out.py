@@ -26,8 +26,8 @@ from tacit.core.permuted import PermutedWorld
 from tacit.papers.wang_public_code import STATED, Code, public_code
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import agent_entry
-from tacit.simulation.compare import median, privacy_dict
-from tacit.simulation.result import WORLD_VALUES, Result
+from tacit.simulation.compare import privacy_dict
+from tacit.simulation.result import WORLD_VALUES, Result, median
 from tacit.simulation.seeds import noise_seed
 
 Floats = NDArray[np.float64]

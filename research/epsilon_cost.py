@@ -17,9 +17,9 @@ import numpy as np
 
 import tacit
 from research.command_lines import Parser, png, whole
-from tacit.simulation.compare import median
 from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
 from tacit.simulation.plots import _short as short
+from tacit.simulation.result import median
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from itertools import permutations
 from typing import Any
 
 from research.jobs import DELTA, Job
-from research.tables import Case, Row, Table, joint, model_words, tables_main
+from research.tables import Case, Row, Table, agent_words, joint, model_words, tables_main
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.simulation.plots import _short as short
 
@@ -86,7 +86,7 @@ def agents() -> Table:
             for epsilon in place.users:
                 jobs = place.job(agent, joint(epsilon)), place.job(agent, NonPrivate())
                 limit = place.limits[epsilon] if agent == "LSVIUCB" else None
-                rows.append(Case((place.label, agent, f"{epsilon:g}"), *jobs, limit))
+                rows.append(Case((place.label, agent_words(agent), f"{epsilon:g}"), *jobs, limit))
     return Table(
         "Users to 90 % under joint DP",
         ("world", "agent", "ε"),
@@ -110,7 +110,7 @@ def local() -> Table:
     ]
     rows += [
         Case(
-            (place.label, agent, "auto", f"{epsilon:g}"),
+            (place.label, agent_words(agent), "auto", f"{epsilon:g}"),
             place.job(agent, LocalDP(epsilon, DELTA)),
             place.job(agent, NonPrivate()),
         )

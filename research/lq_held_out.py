@@ -21,8 +21,9 @@ from research.jobs import DELTA, RUNS, WORKERS, Job, Run, _with, _world, run_job
 from research.tables import ColumnTable, columns_main, joint, model_words
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.registry import agent_entry, world_entry
-from tacit.simulation.compare import median, privacy_dict
+from tacit.simulation.compare import privacy_dict
 from tacit.simulation.plots import _short as short
+from tacit.simulation.result import median
 from tacit.simulation.seeds import noise_seed
 
 CERTAIN = "certainty_equivalence"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from research.jobs import DELTA, Job
-from research.tables import Case, Table, joint, model_words, tables_main
+from research.tables import Case, Table, agent_words, joint, model_words, tables_main
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.simulation.plots import _short as short
 
@@ -84,7 +84,7 @@ def agents() -> Table:
 
 def local() -> Table:
     """Local DP: the value-free regression against the baseline."""
-    rows = []
+    rows, theirs_words = [], agent_words("LDPUCRLVTR")
     for place in PLACES:
         for epsilon in LOCAL_USERS:
             privacy = LocalDP(epsilon, DELTA)
@@ -93,7 +93,7 @@ def local() -> Table:
             plain = place.job("LinOptVI", NonPrivate())
             rows += [
                 Case((place.label, "LinOptVI", f"{epsilon:g}"), ours, plain, rival=theirs),
-                Case((place.label, "LDPUCRLVTR", f"{epsilon:g}"), theirs, plain, rival=ours),
+                Case((place.label, theirs_words, f"{epsilon:g}"), theirs, plain, rival=ours),
             ]
     declared = [f"{short(users)} at ε = {epsilon:g}" for epsilon, users in LOCAL_USERS.items()]
     return Table(

@@ -18,16 +18,28 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from research.command_lines import parser_of
+import tacit
+from research.command_lines import parser_of, store
 from research.jobs import DELTA, PROCESSES, RUNS, WORKERS, Job, Run, run_jobs, spread
+from tacit.core.texts import shown
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
-from tacit.simulation.compare import median, privacy_dict
+from tacit.simulation.compare import privacy_dict
+from tacit.simulation.result import median
 
 
 def joint(epsilon: float) -> JointDP:
     """The budget of a row."""
     return JointDP(epsilon, DELTA)
+
+
+def agent_words(kind: str) -> str:
+    """An agent for a cell: one that is rebuilt from memory says after whom.
+
+    >>> agent_words("LSVIUCB"), agent_words("AdaptiveLSVIUCB")
+    ('LSVIUCB', 'AdaptiveLSVIUCB (after Ngo et al.)')
+    """
+    return shown(kind, getattr(tacit, kind).after)
 
 
 def model_words(privacy: Privacy) -> str:
@@ -312,6 +324,7 @@ def table_main(
             "--only", nargs="+", choices=list(names), default=list(names), help="some tables only"
         )
         parser.add_quick()
+        parser.add_store()
         given = parser.parse_args(arguments)
         start = time.perf_counter()
         texts, values = [], {}
@@ -319,6 +332,8 @@ def table_main(
             print(text, end="\n\n", flush=True)
             texts.append(text)
             values[name] = rows
+            if given.store:
+                store(module.name, {name: {"runs": given.runs, "text": text, "rows": rows}})
         if given.output is not None:
             seconds = time.perf_counter() - start
             content = {"runs": given.runs, "seconds": seconds, "tables": values}

@@ -51,7 +51,7 @@ def test_a_comparison_for_people():
     assert outcome.exit_code == 0
     words = " ".join(outcome.stdout.split())
     assert "two_coins:best=1.0: 10,000 users, median of 2 runs, optimal value 1," in words
-    assert "(1, 1e-06)-JDP" in words
+    assert "1e-06)-JDP" in words
     assert "Simulation only" in words
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import tacit
 from tacit import Guarantee
-from tacit.simulation.compare import load_results, median, summary
-from tacit.simulation.result import Result
+from tacit.simulation.compare import load_results, summary
+from tacit.simulation.result import Result, median
 from tests.cli.calls import BUDGET, content, run, without_times
 
 
@@ -18,7 +18,7 @@ def test_one_object_with_hand_computed_values():
     assert list(made) == [
         *("world", "agent", "users", "optimal_value", "baseline_value", "reference_value"),
         *("guarantee", "runs", "users_to_90_median", "greedy_users_to_90_median"),
-        *("score_median", "seconds"),
+        *("score_median", "greedy_score_median", "seconds"),
     ]
     # Seed k serves (k + 1) blocks of 100 users at half of the value, and all others well.
     expected = [
@@ -27,8 +27,11 @@ def test_one_object_with_hand_computed_values():
             "regret": 0.5 * 100 * (seed + 1),
             "users_to_90": 100 * (seed + 1),
             "greedy_users_to_90": 100 * seed,
+            "served_value": 1.0 - 0.5 * 100 * (seed + 1) / 10_000,
             "final_value": 1.0,
             "score": 1.0,
+            "greedy_value": 1.0,
+            "greedy_score": 1.0,
         }
         for seed in range(3)
     ]
@@ -117,8 +120,11 @@ def test_people_get_a_table_the_guarantee_and_a_sentence():
     outcome = run(*BUDGET, "--seeds", 2)
     assert (outcome.exit_code, outcome.stderr) == (0, "")
     words = " ".join(outcome.stdout.split())
-    assert "scripted on two_coins:best=1.0: 10,000 users" in words
-    assert "median 150 50 1" in words
+    assert (
+        "scripted on two_coins:best=1.0: 10,000 users got 0.9925 each, the last of them 1" in words
+    )
+    assert "possible 1, without learning 0.5" in words
+    assert "median 150 1 0.0075 50 1" in words
     assert "Simulation only: the noise seed is known and noise is drawn in floating point" in words
     assert "After 150 users, those who come get 90 % of what is possible, for good." in words
     words = " ".join(run("--privacy", "none", users="150").stdout.split())

@@ -22,6 +22,8 @@ _RESULT = (
     *("greedy_users_to_90", "final_value", "optimal_value", "baseline_value", "reference_value"),
     *("score", "releases"),
 )
+# What the recordings call so is of the greedy policy.
+_NAMED = {"final_value": "greedy_value", "score": "greedy_score"}
 
 
 def experiment(name: str) -> ModuleType:
@@ -37,7 +39,7 @@ def experiment(name: str) -> ModuleType:
 
 def result_data(result: Any) -> dict[str, Any]:
     """What is reproducible of a result."""
-    return {name: getattr(result, name) for name in _RESULT}
+    return {name: getattr(result, _NAMED.get(name, name)) for name in _RESULT}
 
 
 def _run_data(run: Any) -> list[Any]:

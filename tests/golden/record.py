@@ -262,7 +262,7 @@ class Recording:
         """What ``tacit.run`` reports of another agent."""
         result = tacit.run(self.agent(), self.world, seed=0, progress=False)
         hashes["result"] = digest(result_data(result))
-        numbers["final value"] = result.final_value
+        numbers["final value"] = result.greedy_value
         numbers["value"] = float(result.values[-1])
         numbers["users to 90 %"] = -1 if result.users_to_90 is None else result.users_to_90
 

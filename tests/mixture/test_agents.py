@@ -152,7 +152,7 @@ def made(world: Any = UNKNOWN, users: int = 240, cls: Any = LinOptVI, **options:
         ({"world": HARD}, "counts", "few next states inform"),
         ({"world": HARD, "privacy": NonPrivate()}, "model", "every transition"),
         ({"world": HARD, "privacy": LOCAL}, "model", "every transition"),
-        ({"world": HARD, "cls": LinOptPO}, "model", "every transition"),
+        ({"world": HARD, "cls": LinOptPO}, "counts", "few next states inform"),
         ({"world": HARD, "statistic": "values"}, "values", "as asked"),
         ({"statistic": "counts"}, "counts", "as asked"),
         ({"cls": LDPUCRLVTR, "privacy": LOCAL}, "values", "as asked"),
@@ -208,9 +208,6 @@ def test_known_rewards_are_not_asked_for() -> None:
         ({"statistic": "sums"}, "auto, model, values or counts"),
         ({"privacy": LOCAL, "autosave": "somewhere"}, "belong to JointDP"),
         # What does not go together.
-        ({"cls": LinOptPO, "statistic": "counts"}, "needs a deterministic policy"),
-        ({"cls": LinOptPO, "privacy": PURE}, "needs Gaussian noise: delta > 0"),
-        ({"cls": LinOptPO, "privacy": BITS}, "needs Gaussian noise"),
         ({"statistic": "model", "privacy": PURE}, "needs Gaussian noise: delta > 0"),
         ({"statistic": "values", "privacy": LAPLACE}, "Gaussian mechanism under LocalDP"),
         ({"statistic": "values", "privacy": BITS}, "Gaussian mechanism under LocalDP"),
@@ -399,7 +396,7 @@ def test_what_is_not_saved_is_found(mutant: Any) -> None:
 class NoTruncation(LinOptVIAlgorithm):
     """Optimism without end: every step adds its whole width."""
 
-    def optimistic_values(self, model: Any, policy: Any) -> tuple[Floats, Floats]:
+    def optimistic_values(self, model: Any) -> tuple[Floats, Floats]:
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         Q, asked, V = np.zeros((H, S, A)), np.zeros((H, S)), np.zeros(S)
         for h in reversed(range(H)):
@@ -602,6 +599,7 @@ def test_a_save_of_another_agent_is_refused_and_stays_loadable(other: Any, tmp_p
         (LinOptVI, "counts"),
         (LinOptPO, "model"),
         (LinOptPO, "values"),
+        (LinOptPO, "counts"),
     ],
 )
 def test_a_killed_process_resumes_from_its_autosave(
@@ -638,6 +636,7 @@ def learnt(world: MixtureWorld, cls: Any, users: int, privacy: Any, **options: A
         (LinOptVI, "counts", 100_000),
         (LinOptPO, "model", 5_000),
         (LinOptPO, "values", 5_000),
+        (LinOptPO, "counts", 100_000),
     ],
 )
 def test_private_agents_learn(cls: Any, statistic: str, users: int) -> None:

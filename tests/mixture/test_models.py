@@ -61,7 +61,7 @@ def random_world(
 
 
 class PlainLoops:
-    """LinOptVI (or the evaluation of a policy) without privacy, one episode after the other."""
+    """LinOptVI (and the evaluation of a policy) without privacy, one episode after the other."""
 
     def __init__(self, agent: Any, ridge: float) -> None:
         self.spec, self.agent, self.ridge = agent.spec, agent, ridge
@@ -141,7 +141,7 @@ class PlainLoops:
         width = 0.3 * agent.scale * math.sqrt(0.25 * leverage)
         return float(v @ np.linalg.solve(matrix, cross)), width
 
-    def q_values(self, policy: Floats | None = None) -> tuple[Floats, Floats, Floats]:
+    def q_values(self) -> tuple[Floats, Floats, Floats]:
         """Optimistic Q, greedy Q, and the values that the next users are asked about."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         Q, greedy, asked = np.zeros((H, S, A)), np.zeros((H, S, A)), np.zeros((H, S))
@@ -155,9 +155,32 @@ class PlainLoops:
                 rest = self.next_value(h, s, a, G)[0] if h < H - 1 else 0.0
                 Q[h, s, a] = min(max(r + r_width + min(mean + width, V.max()), 0.0), H - h)
                 greedy[h, s, a] = min(max(r + rest, 0.0), H - h)
-            V = Q[h].max(axis=1) if policy is None else (policy[h] * Q[h]).sum(axis=1)
-            G = greedy[h].max(axis=1)
+            V, G = Q[h].max(axis=1), greedy[h].max(axis=1)
         return Q, greedy, asked
+
+    def chances(self, h: int, s: int, a: int) -> Floats:
+        """Estimated next states: the nearest distribution, by halving the number to subtract."""
+        _, w = self.fitted(None if self.agent.stationary else h)
+        units = 1.0 if self.agent.statistic_kind == "values" else self.size
+        raw = self.p0[s, a] + (w / units) @ self.x[s, a]
+        raw = raw / raw.sum()
+        low, high = raw.min() - 1.0, raw.max()
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (middle, high) if np.maximum(raw - middle, 0).sum() > 1 else (low, middle)
+        return np.maximum(raw - low, 0.0)
+
+    def q_in_one_world(self, best: Floats, policy: Floats) -> Floats:
+        """Q of a policy where bonuses are what make ``best`` the values of the best policy."""
+        H, S, A = best.shape
+        Q, V = np.zeros((H, S, A)), np.zeros(S)
+        for h in reversed(range(H)):
+            after = best[h + 1].max(axis=1) if h < H - 1 else np.zeros(S)
+            for s, a in np.ndindex(S, A):
+                q = best[h, s, a] + self.chances(h, s, a) @ (V - after)
+                Q[h, s, a] = min(max(q, 0.0), H - h)
+            V = (policy[h] * Q[h]).sum(axis=1)
+        return Q
 
 
 @pytest.fixture
@@ -204,7 +227,7 @@ def test_q_values_are_those_of_plain_loops(kind: Any, statistic: str, ridge: flo
 
 @pytest.mark.parametrize("statistic", ["model", "values"])
 def test_policy_optimisation_is_that_of_plain_loops(statistic: str, ridge: float) -> None:
-    """Two mirror steps from a policy that takes all actions alike."""
+    """Two mirror steps in the world of which the best policy has the values of LinOptVI."""
     world, eta = random_world(9, known=False), 0.3
     agent = LinOptPO(
         world.spec,
@@ -213,6 +236,7 @@ def test_policy_optimisation_is_that_of_plain_loops(statistic: str, ridge: float
         statistic=statistic,
         schedule="fixed:size=12",
         eta=eta,
+        error=1e-9,
         steps=2,
     )
     plain, rng = PlainLoops(agent, ridge), np.random.default_rng(0)
@@ -221,12 +245,18 @@ def test_policy_optimisation_is_that_of_plain_loops(statistic: str, ridge: float
         block = world.simulate(agent.policy, 12, rng, "episodes").block()
         plain.add(block, asked)
         agent.learn(block)
-        for _ in range(2):
-            Q, _, asked = plain.q_values(policy)
-            policy = policy * np.exp(eta * Q)
+        best, _, asked = plain.q_values()
+        np.testing.assert_allclose(agent.q_values, best, atol=1e-9)
+        for step in range(2):
+            Q = plain.q_in_one_world(best, policy)
+            policy = policy * np.exp(eta * 1.1**step * Q)
             policy /= policy.sum(axis=2, keepdims=True)
-        np.testing.assert_allclose(agent.q_values, Q, atol=1e-9)
+        np.testing.assert_allclose(agent.table, policy, atol=1e-9)
         np.testing.assert_allclose(agent.policy.table(), policy, atol=1e-9)
+        greedy = np.asarray(agent.greedy_policy.actions)
+        assert greedy.shape == (3, 4)
+    optimum = plain.q_in_one_world(best, np.eye(2)[best.argmax(axis=2)])
+    np.testing.assert_allclose(optimum, best, atol=1e-9)
 
 
 @pytest.mark.parametrize("statistic", ["model", "values", "counts"])

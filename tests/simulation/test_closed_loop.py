@@ -187,7 +187,7 @@ def test_regret_is_distributed_as_step_by_step() -> None:
             results.append(run(agent, world, seed=seed, progress=False))
         single = {"simulate", "learn"} if kind is StepByStep else {"simulate and learn"}
         assert set(results[0].seconds) == {"total", "evaluate", *single}
-        return np.array([[r.regret[users // 2], r.regret[-1], r.final_value] for r in results])
+        return np.array([[r.regret[users // 2], r.regret[-1], r.greedy_value] for r in results])
 
     mine, other = regrets(UCBVI, 0), regrets(StepByStep, runs)
     for column in range(mine.shape[1]):

@@ -181,8 +181,27 @@ def test_regret_and_losses_by_hand():
     shifted = make_result(reference_value=-1.0, served=[0, 10, 100], values=[0.5, 0.75, 1.0])
     assert shifted.losses.tolist() == [0.25, 0.125, 0.0]
     assert (result.users, result.releases) == (100, 2)
-    assert result.final_value == 0.9
-    assert result.score == pytest.approx(0.8)
+
+
+def test_headlines_are_about_the_policies_that_served() -> None:
+    """The last release, and the greedy policy beside it, served nobody."""
+    result = make_result()
+    assert result.served_value == pytest.approx((10 * 0.5 + 90 * 0.75) / 100)
+    assert (result.final_value, result.score) == (0.75, 0.5)
+    assert result.greedy_value == 0.9
+    assert result.greedy_score == pytest.approx(0.8)
+    assert result.regret[-1] == pytest.approx(100 * (1.0 - result.served_value))
+    head, *rest = str(result).splitlines()
+    assert head.startswith("UCBVI on coins: 100 users got 0.725 each, the last of them 0.75")
+    assert not any("0.9" in line for line in [head, *rest] if "greedy" not in line)
+    assert "served 0.725, greedy 0.9" in repr(result)
+    summary = result.to_dict()["summary"]
+    assert [summary[name] for name in ("served_value", "final_value", "greedy_value")] == [
+        *(pytest.approx(0.725), 0.75, 0.9)
+    ]
+    # One block, as of a batch agent: users had what they would have had anyway.
+    batch = make_result(served=[0, 100], values=[0.5, 1.0], greedy_values=[0.5, 1.0])
+    assert (batch.final_value, batch.score, batch.greedy_score) == (0.5, 0.0, 1.0)
 
 
 def test_a_world_with_nothing_to_gain_has_no_score():
@@ -201,7 +220,7 @@ def test_an_optimum_that_nobody_knows(unknown, tmp_path):
     assert np.isnan(result.losses).all()
     assert np.isnan(result.regret[1:]).all()
     assert (result.users_to_90, result.greedy_users_to_90) == (None, None)
-    assert result.final_value == 0.9
+    assert (result.final_value, result.greedy_value) == (0.75, 0.9)
     assert "the optimum is not known" in str(result)
     assert "nan" not in str(result)
     result.save(tmp_path / "result.json")
@@ -233,7 +252,7 @@ def test_a_run_serves_everybody_and_reports_what_was_served(form):
     assert result.users == agent.users == 1000
     assert agent.counts.sum() == 1000
     assert result.values[0] == pytest.approx(0.5)
-    assert result.final_value == 0.9
+    assert result.greedy_value == 0.9
     assert result.greedy_users_to_90 is not None
     assert set(result.values[1:].tolist()) <= set(MEANS)
     by_hand = sum(
@@ -630,8 +649,8 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path):
 
 def test_the_summary_says_what_matters():
     text = str(make_result())
-    assert text.startswith("UCBVI on coins: 100 users, 2 releases, seed 1\n")
-    for words in ("(1, 1e-06)-JDP", "0.9 of 1", "27.5", "not reached"):
+    assert text.startswith("UCBVI on coins: 100 users got 0.725 each")
+    for words in ("(1, 1e-06)-JDP", "0.9 in the end", "27.5", "not reached", "2 releases, seed 1"):
         assert words in text
     assert "none" in str(make_result(guarantee=None))
 

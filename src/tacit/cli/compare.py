@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tacit.cli import options
 from tacit.cli.output import print_json, print_table, say
-from tacit.cli.simulations import say_files, simulate
+from tacit.cli.simulations import say_files, say_rebuilt, simulate
 
 if TYPE_CHECKING:
     from tacit.simulation.compare import Comparison
@@ -48,7 +48,7 @@ def compare_command(
         if epsilon and private and "epsilon" not in choice.budget:
             several = epsilon
         for one in several:
-            label = choice.text if len(several) == 1 else f"{choice.text}, epsilon {one}"
+            label = choice.label if len(several) == 1 else f"{choice.label}, epsilon {one}"
             model = options.chosen_privacy(choice, privacy, one, delta)
             lines.append((label, choice, model))
     made = simulate(world, lines, users, (seed, seeds), workers, plot, save)
@@ -71,5 +71,11 @@ def _show(made: Comparison) -> None:
     )
     titles, *table = rows(made.labelled())
     print_table(titles, table)
+    if gained_nothing := [entry.label for entry in made.entries if entry.agent.batch]:
+        say(
+            f"Served users gained nothing from {', '.join(gained_nothing)}: a batch agent learns "
+            "for those who come later, by its greedy policy."
+        )
+    say_rebuilt(entry.agent for entry in made.entries)
     if any(results[0].guarantee is not None for results in made.results):
         say("Simulation only: the noise has a known seed and protects nobody.")

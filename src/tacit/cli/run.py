@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tacit.cli import options
 from tacit.cli.output import known, print_json, print_table, say
-from tacit.cli.simulations import say_files, simulate
+from tacit.cli.simulations import say_files, say_rebuilt, simulate
 
 if TYPE_CHECKING:
     from tacit.simulation.compare import Comparison
@@ -47,7 +47,7 @@ def run_command(
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
     made = simulate(
-        world, [(choice.text, choice, model)], users, (seed, seeds), workers, plot, save
+        world, [(choice.label, choice, model)], users, (seed, seeds), workers, plot, save
     )
     if as_json:
         print_json(made.run_dict())
@@ -58,14 +58,13 @@ def run_command(
 
 def _show(made: Comparison) -> None:
     """A row per seed, the guarantee, and what it means for users."""
-    from tacit.simulation.compare import median, rows
+    from tacit.simulation.compare import rows
+    from tacit.simulation.result import median, served_words
 
-    results = made.results[0]
+    results, batch = made.results[0], made.entries[0].agent.batch
     first = results[0]
-    say(
-        f"{made.entries[0].label} on {made.world}: {made.users:,} users, optimal value "
-        f"{first.optimal_value:.4g}, without learning {first.baseline_value:.4g}",
-    )
+    headline = served_words(results, made.entries[0].label)
+    say(f"{headline}: served users gained nothing" if batch else headline)
     titles, *_ = rows({})
     table = [(str(result.seed), *rows({"": [result]})[1][1:-1]) for result in results]
     if len(table) > _MANY_SEEDS:
@@ -73,12 +72,13 @@ def _show(made: Comparison) -> None:
     if len(results) > 1:
         table.append(("median", *rows({"": results})[1][1:-1]))
     print_table(("seed", *titles[1:-1]), table)
+    say_rebuilt([made.entries[0].agent])
     if first.guarantee is None:
         say("Not private: nothing is guaranteed to the users.")
     else:
         say(f"Guarantee: {first.guarantee}")
-    if made.entries[0].agent.batch:
-        say(_batch_words(median(known(result.score) for result in results), made.users))
+    if batch:
+        say(_batch_words(median(known(result.greedy_score) for result in results), made.users))
     else:
         say(_run_words(median(result.users_to_90 for result in results), made.users))
 
@@ -90,7 +90,7 @@ def _batch_words(score: float | None, users: int) -> str:
     )
     if score is None:
         return words
-    return f"{words} The policy learnt from them has a score of {score:.3f}."
+    return f"{words} The greedy policy, learnt from them, has a score of {score:.3f}."
 
 
 def _run_words(needed: float | None, users: int) -> str:

@@ -77,6 +77,8 @@ class Algorithm(ABC, Generic[Plan]):
     Options: ClassVar[type[Any]] = NoOptions
     batch: ClassVar[bool] = False
     """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
+    after: ClassVar[str] = ""
+    """Whose algorithm it is rebuilt from memory after, where their text was not at hand."""
     refuses: ClassVar[Mapping[str, str]] = {}
     """Options of its kin, or of serving, that mean nothing to it, each with the reason."""
 

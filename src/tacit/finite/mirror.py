@@ -1,19 +1,59 @@
-"""Mirror steps: how policy optimisation improves a stochastic policy."""
+"""Mirror steps: how policy optimisation improves a stochastic policy.
+
+Between two releases the private model does not change, so steps on it are post-processing and cost
+nothing. In a fixed world with values cut to [0, steps left], M steps pi <- pi exp(eta Q_pi), with
+Q_pi evaluated anew each time and eta at least as large as in the step before, leave the policy at
+most
+
+    (H ln A / eta + H^2) / M
+
+below the best one from uniform probabilities: values never fall from step to step, because
+expectations of larger values are larger and so are cuts of them; <pi* - pi, Q_pi> is at most
+(KL(pi*, pi) - KL(pi*, next)) / eta + (value of next - value of pi), and both telescope (eta in the
+bound is the first one). The steps end when this optimisation error is below a share of the release's statistical width: how much the
+best policy expects of its bonuses. So regret is that of the widths, but for a constant.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit.core.algorithm import Floats
+from tacit.core.asks import Arrays, State
 from tacit.core.options import OptimismOptions
 from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.policy import Policy, softmax
+from tacit.finite.mixed_policy import AnyPolicy
+from tacit.finite.policy import Policy
 from tacit.privacy.arguments import positive, whole_number
+
+# No action is less likely than this before the steps of a release: nothing that was learnt from
+# less is held against it for ever.
+_FLOOR = 1e-3
+# How much larger each step is than the one before: what is nearly a tie is soon decided.
+_GROWTH = 1.1
+
+
+class Optimistic(NamedTuple):
+    """An optimistic world: what is estimated, and what is added for not knowing."""
+
+    transitions: Floats  # P(s' | s, a), (L, S, A, S), with one row for all steps or one per step
+    rewards: Floats  # r(s, a), (L, S, A), with its own L
+    bonus: Floats  # b_h(s, a), (H, S, A)
+
+    def best(self, horizon: int) -> tuple[Floats, Floats]:
+        """Values (S,) of the best policy at the first step, and what it expects of bonuses."""
+        value, width = np.zeros((2, self.rewards.shape[1]))
+        for h in range(horizon - 1, -1, -1):
+            P, r = (array[min(h, len(array) - 1)] for array in self[:2])
+            left = horizon - h
+            q = np.clip(r + P @ value + self.bonus[h], 0.0, left)
+            chosen = q.argmax(axis=1)[:, np.newaxis]
+            widths = np.clip(np.maximum(self.bonus[h], 0.0) + P @ width, 0.0, left)
+            value, width = (np.take_along_axis(x, chosen, 1)[:, 0] for x in (q, widths))
+        return value, width
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,47 +61,97 @@ class MirrorOptions(OptimismOptions):
     """Options of policy optimisation.
 
     Attributes:
-        eta: step size, ln(A) / 2 by default.
-        steps: mirror steps per release, 15 by default.
+        eta: size of the first mirror step of a release; each next one is a tenth larger.
+        error: steps end when the optimisation error is below this share of the statistical width;
+        steps: or after so many of them per release.
     """
 
-    eta: float | None = None
-    steps: int | None = None
+    eta: float = 1.0
+    error: float = 0.05
+    steps: int = 2000
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.eta is not None:
-            positive("eta", self.eta)
-        if self.steps is not None:
-            whole_number("steps", self.steps)
+        positive("eta", self.eta)
+        positive("error", self.error)
+        whole_number("steps", self.steps)
 
 
 class MirrorAlgorithm(FiniteAlgorithm):
-    """An algorithm that multiplies each action's probability by exp(eta Q), again and again."""
+    """An algorithm that multiplies each action's probability by exp(eta Q), again and again.
 
-    deterministic = False
+    Who follows a policy is at each step in one state and acts once, so it is all the same to a
+    user, in distribution, whether actions are drawn on the way or for all steps and states at
+    once. With privacy they are drawn once per release: a block's policy is deterministic, and its
+    users are asked about what it can reach alone, as those of value iteration are. Without, that
+    saves nothing, and the stochastic policy serves.
+    """
+
     options: MirrorOptions
+    table: Floats
+    """The stochastic policy (H, S, A), of which ``policy`` is a draw."""
+    steps_taken: int = 0
+    """Mirror steps of the last release."""
+
+    def _first_policies(self) -> tuple[AnyPolicy, Policy]:
+        A = self.spec.actions
+        self.table = np.full((self.spec.horizon, self.spec.states, A), 1.0 / A)
+        if self.draws:
+            return super()._first_policies()
+        return self.stochastic_policy, self.stochastic_policy
 
     @property
-    def steps(self) -> int:
-        """Mirror steps per release."""
-        return self.options.steps or 15
+    def draws(self) -> bool:
+        """Whether a draw serves: with privacy, and wherever counts are along the policy."""
+        return bool(self.privacy.private or getattr(self, "statistic_kind", None) == "counts")
 
     @property
-    def eta(self) -> float:
-        """The step size."""
-        if self.options.eta is not None:
-            return self.options.eta
-        return math.log(self.spec.actions) / 2.0
+    def stochastic_policy(self) -> Policy:
+        """What is optimised, and what any one user follows, in distribution."""
+        return Policy.stochastic(self.table, version=self.releases)
 
-    def improved(self, evaluate: Callable[[Floats], Floats]) -> Policy:
-        """The current policy after its mirror steps, given what evaluates (H, S, A) tables."""
-        # Nothing that was learnt from less is held against an action for ever.
-        logits = np.log(np.maximum(self.policy.table(), 1e-3))
-        for _ in range(self.steps):
-            logits = logits + self.eta * evaluate(softmax(logits))
-        return Policy.stochastic(softmax(logits), version=self.releases)
+    def improved(self, world: Optimistic) -> Policy:
+        """The policy after its mirror steps in an optimistic world, or with privacy a draw."""
+        from tacit.finite.mirror_loops import mirror_steps
+
+        options, H, S = self.options, self.spec.horizon, self.spec.states
+        start = np.full(S, 1.0 / S) if self.spec.start is None else np.array(self.spec.start)
+        value, width = world.best(H)
+        # A little more than rounding errors, where there is nothing left to learn.
+        allowed = options.error * float(start @ width) + 1e-9 * H
+        table = np.maximum(self.table, _FLOOR)
+        self.table = table / table.sum(axis=-1, keepdims=True)
+        rows = np.minimum(np.arange(H), len(world.rewards) - 1)
+        self.steps_taken = mirror_steps(
+            np.ascontiguousarray(world.transitions),
+            world.rewards[rows] + world.bonus,
+            start,
+            float(start @ value) - allowed,
+            options.eta,
+            _GROWTH,
+            options.steps,
+            self.table,
+            np.empty(table.shape),
+        )
+        if not self.draws:
+            return self.stochastic_policy
+        reached, drawn = self.table.cumsum(axis=-1), self.rng.random((H, S, 1))
+        actions = (drawn >= reached[..., :-1]).sum(axis=-1)
+        return Policy.deterministic(actions, self.spec.actions, version=self.releases)
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
-        return super().identity() | {"eta": self.eta, "steps": self.steps}
+        given = {name: getattr(self.options, name) for name in ("eta", "error", "steps")}
+        return super().identity() | given
+
+    # Save and resume.
+
+    def state(self) -> State:
+        """What the family has, and the stochastic policy."""
+        meta, arrays = super().state()  # type: ignore[safe-super]  # the family's
+        return meta | {"steps": self.steps_taken}, arrays | {"mirror": np.array(self.table)}
+
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`state`."""
+        self.table, self.steps_taken = np.array(arrays["mirror"]), int(meta["steps"])
+        super().restore(meta, arrays)  # type: ignore[safe-super]

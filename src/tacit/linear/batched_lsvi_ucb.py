@@ -1,4 +1,4 @@
-"""LSVI-UCB in batches of equal size, after Luyo et al."""
+"""LSVI-UCB in batches of equal size, after Luyo et al., from memory."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ class BatchedOptions(LinearOptions):
 
 
 class BatchedLSVIUCB(LSVIUCB):
-    """Private LSVI-UCB with batches fixed in advance (Luyo et al. 2021).
+    """After Luyo et al. 2021, from memory: private LSVI-UCB with batches fixed in advance.
 
     Idea: as :class:`~tacit.linear.lsvi_ucb.LSVIUCB`; a policy serves a batch of users, all batches
     are of one size, and sums are released after each.
 
     Private statistics and guarantee: those of :class:`~tacit.linear.lsvi_ucb.LSVIUCB`.
 
-    Deviations from the paper: a user's sums are released once with the whole budget, where the
-    paper releases all sums again after every batch and splits the budget over the releases; noise
-    is calibrated exactly.
+    Deviations from the paper: it is rebuilt from memory, not from the text. A user's sums are
+    released once with the whole budget, where the paper releases all sums
+    again after every batch and splits the budget over the releases; noise is calibrated exactly.
     """
 
     name = "batched_lsvi_ucb"
+    after = "Luyo et al."
     # Weights that decay by a factor per batch would forget all but a few batches of one size.
     asks_again = False
     Options = BatchedOptions

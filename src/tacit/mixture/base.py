@@ -5,7 +5,7 @@ There are three ways to ask, of which ``statistic="auto"`` chooses one:
 
 * ``"model"``: a regression on next states themselves, which serves every value function,
 * ``"values"``: the papers' value-targeted regression, with the value function of the user's block,
-* ``"counts"``: counts along the block's own policy (sparse worlds, deterministic policies).
+* ``"counts"``: counts along the block's own policy (sparse worlds).
 
 All ask every user once, with the whole budget; sums over blocks are post-processing.
 """
@@ -87,8 +87,8 @@ class MixtureOptions(OptimismOptions):
     """Options of mixture algorithms.
 
     Attributes:
-        statistic: what is asked of users: ``"model"``, ``"values"``, ``"counts"`` (deterministic
-            policies), or ``"auto"``, which says in ``why`` what it chose.
+        statistic: what is asked of users: ``"model"``, ``"values"``, ``"counts"`` or
+            ``"auto"``, which says in ``why`` what it chose.
         stationary: one vector of weights for all steps (the world's own by default), or one each.
         growth: the number of users served grows by at most this factor from block to block.
         constants: the practical constants.
@@ -127,9 +127,7 @@ class MixtureAlgorithm(WayAlgorithm):
         given = options.stationary
         self.stationary = spec.stationary_transitions if given is None else given
         self.public = PublicFeatures.of(spec)  # along directions in which weights are unknown
-        self.statistic_kind, self._reason = choose_kind(
-            options, setting.privacy, self.public, self.deterministic
-        )
+        self.statistic_kind, self._reason = choose_kind(options, setting.privacy, self.public)
         per_step = self.statistic_kind != "model" or not self.stationary
         self.pooled = not per_step and spec.stationary_rewards
         self.way: Way = way(WAYS[self.statistic_kind])(self)
@@ -239,20 +237,18 @@ class MixtureAlgorithm(WayAlgorithm):
 
 
 def choose_kind(
-    options: MixtureOptions, privacy: Privacy, public: PublicFeatures, deterministic: bool
+    options: MixtureOptions, privacy: Privacy, public: PublicFeatures
 ) -> tuple[str, str]:
     """What is asked, and why."""
     asked = options.statistic
-    if asked == "counts" and not deterministic:
-        raise InvalidArgument("statistic='counts' needs a deterministic policy: see LinOptVI")
     if asked != "auto":
         return asked, "as asked"
-    if privacy.needs_l1 and deterministic:
+    if privacy.needs_l1:
         return "counts", "of these only counts have a sensitivity in the 1-norm"
     informs = public.informs.sum(axis=-1)
     sparse = float(informs[informs > 0].mean()) <= _SPARSE if informs.any() else True
     many = public.free > 2 * public.features.shape[0]
-    if privacy.joint and deterministic and (sparse or many):
+    if privacy.joint and (sparse or many):
         reason = "few next states inform on the weights" if sparse else "there are many weights"
         return "counts", f"{reason}, and a policy reaches one action in each state"
     return "model", "every transition informs on all weights, for every value function"

@@ -205,3 +205,8 @@ class CountModel:
             square = np.maximum(((x @ inverse) * x).sum(axis=-1), 0.0)
             widths.append(self._scale * np.sqrt(square))
         return np.array(means), np.array(widths)
+
+    def probabilities(self, step: int) -> Floats:
+        """See :class:`~tacit.mixture.estimate.MixtureModel`."""
+        weights = self.fits[min(step, len(self.fits) - 1)][1]
+        return np.asarray(self._public.mean + np.matmul(weights, self._public.features))

@@ -137,3 +137,6 @@ class MixtureModel(Protocol):
         self, step: int, values: Floats, wide: int | None = None
     ) -> tuple[Floats, Floats]:
         """Expected next values (j, S, A) of (j, S); widths, perhaps of the first ``wide`` alone."""
+
+    def probabilities(self, step: int) -> Floats:
+        """The estimated transitions (S, A, S); rows need not be distributions."""

@@ -1,4 +1,4 @@
-"""LDP-UCRL-VTR: value-targeted regression on local reports, after Liao et al."""
+"""LDP-UCRL-VTR: value-targeted regression on local reports, after Liao et al., from memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LDPUCRLVTROptions(MixtureOptions):
 
 
 class LDPUCRLVTR(LinOptVI):
-    """The local baseline: value-targeted regression with a shift (Liao, He and Gu 2021).
+    """After Liao, He and Gu 2021, from descriptions: value-targeted regression with a shift.
 
     Idea: each device adds noise to the sums of its own value-targeted regression; the server adds
     reports, shifts the Gram matrix until it is positive definite for sure, and plans
@@ -40,6 +40,7 @@ class LDPUCRLVTR(LinOptVI):
     """
 
     name = "ldp_ucrl_vtr"
+    after = "Liao et al."
     Options = LDPUCRLVTROptions
     refuses: ClassVar = {
         "statistic": "it has a statistic of its own",

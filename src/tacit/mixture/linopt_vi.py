@@ -100,17 +100,15 @@ class LinOptVI(MixtureAlgorithm):
 
     def plan(self) -> tuple[Policy, Policy]:
         """The best policies by optimistic values and by estimated ones (line 12)."""
-        optimistic, greedy = self.optimistic_values(self.model(), None)
+        optimistic, greedy = self.optimistic_values(self.model())
         return self.best(optimistic), self.best(greedy)
 
-    def optimistic_values(
-        self, model: MixtureModel, policy: Floats | None
-    ) -> tuple[Floats, Floats]:
-        """Optimistic and greedy action values (H, S, A): of the best policy, or of ``policy``.
+    def optimistic_values(self, model: MixtureModel) -> tuple[Floats, Floats]:
+        """Optimistic and greedy action values (H, S, A) of the best policy.
 
         Lines 3 to 11, from V = 0 after the last step: Q = r + P V + both widths, cut to
-        [0, H - h], and V = max_a Q, or <Q, policy>. What adds to r and to P V keeps to their
-        ranges. The values V of the next step are what the next users are asked about.
+        [0, H - h], and V = max_a Q. What adds to r and to P V keeps to their ranges. The values
+        V of the next step are what the next users are asked about.
         """
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         q_values, greedy = np.empty((H, S, A)), np.empty((H, S, A))
@@ -125,9 +123,7 @@ class LinOptVI(MixtureAlgorithm):
             above = np.minimum(means[0] + spread[0], values[0].max())
             q_values[h] = np.clip(rewards + widths + above, 0.0, H - h)
             greedy[h] = np.clip(rewards + means[1], 0.0, H - h)
-            best = q_values[h].max(axis=1)
-            own = best if policy is None else (policy[h] * q_values[h]).sum(axis=1)
-            values = np.array([own, greedy[h].max(axis=1)])
+            values = np.array([q_values[h].max(axis=1), greedy[h].max(axis=1)])
         self.q_values, self.values_asked = q_values, asked
         return q_values, greedy
 
@@ -226,7 +222,7 @@ class RegressionModel:
         for j, value in enumerate(values):
             half = max(float(np.abs(centred[j]).max()), 1e-9)
             if j >= wide:
-                mean = self._probabilities(at) @ centred[j]
+                mean = self.probabilities(step) @ centred[j]
                 width = np.zeros(mean.shape)
             elif self._targeted:
                 # Inputs and targets were divided by the same scale, so weights are coordinates.
@@ -241,8 +237,9 @@ class RegressionModel:
             widths.append(width)
         return np.array(means), np.array(widths)
 
-    def _probabilities(self, at: int) -> Floats:
-        """The estimated model (S, A, S); rows need not be distributions."""
+    def probabilities(self, step: int) -> Floats:
+        """See :class:`~tacit.mixture.estimate.MixtureModel`."""
+        at = min(step, len(self.fits) - 1)
         if at not in self._estimated:
             units = self._public.scale if self._targeted else 1.0
             along = np.matmul(units * self.fits[at].weights, self._public.features)

@@ -23,7 +23,7 @@ from tacit.privacy.models import Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.registry import AgentChoice, build_world
 from tacit.simulation.progress import Progress
-from tacit.simulation.result import WORLD_VALUES, Result, or_none
+from tacit.simulation.result import WORLD_VALUES, Result, median, or_none
 from tacit.simulation.run import require, run
 from tacit.simulation.seeds import WorldMaker, run_seeds, seed_list
 
@@ -105,7 +105,9 @@ class Comparison:
         write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), 0o644)
 
 
-_MEDIANS = ("users_to_90_median", "greedy_users_to_90_median", "score_median")
+_MEDIANS = (
+    *("users_to_90_median", "greedy_users_to_90_median", "score_median", "greedy_score_median"),
+)
 
 
 def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
@@ -205,21 +207,6 @@ def _run(
 # Summaries.
 
 
-def median(values: Iterable[float | None]) -> float | None:
-    """The median, where ``None`` stands for infinity, or ``None`` if it is infinite.
-
-    >>> median([3, None, 5]), median([3, None]), median([3, 4, 5, None])
-    (5, None, 4.5)
-    """
-    ordered = sorted(math.inf if value is None else value for value in values)
-    if not ordered:
-        return None
-    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-    if not math.isfinite(middle):
-        return None
-    return int(middle) if middle == int(middle) and isinstance(ordered[0], int) else middle
-
-
 def summary(results: Sequence[Result]) -> dict[str, Any]:
     """The runs of one entry and their medians, as plain values."""
     guarantee = results[0].guarantee
@@ -229,6 +216,7 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
         "users_to_90_median": median(result.users_to_90 for result in results),
         "greedy_users_to_90_median": median(result.greedy_users_to_90 for result in results),
         "score_median": median(or_none(result.score) for result in results),
+        "greedy_score_median": median(or_none(result.greedy_score) for result in results),
     }
 
 
@@ -239,16 +227,22 @@ def run_summary(result: Result) -> dict[str, Any]:
         "regret": float(result.regret[-1]),
         "users_to_90": result.users_to_90,
         "greedy_users_to_90": result.greedy_users_to_90,
+        "served_value": or_none(result.served_value),
         "final_value": result.final_value,
         "score": or_none(result.score),
+        "greedy_value": result.greedy_value,
+        "greedy_score": or_none(result.greedy_score),
     }
 
 
 def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
-    """A table of medians for people: a row per label, below a row of titles."""
-    table: list[tuple[str, ...]] = [
-        ("", "users to 90 %", "greedy", "score", "regret/user", "guarantee")
-    ]
+    """A table of medians for people: a row per label, below a row of titles.
+
+    First what served users got: how many came before 90 %, the score of the last, regret. Then
+    the same of the greedy policy, which served nobody.
+    """
+    titles = ("users\nto 90 %", "score", "regret\n/user", "greedy\nto 90 %", "greedy\nscore")
+    table: list[tuple[str, ...]] = [("", *titles, "guarantee")]
     for label, results in summaries.items():
         guarantee = results[0].guarantee
         regret = median(float(result.regret[-1]) / max(1, result.users) for result in results)
@@ -256,9 +250,10 @@ def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
             (
                 label,
                 users_words(median(result.users_to_90 for result in results)),
-                users_words(median(result.greedy_users_to_90 for result in results)),
                 number_words(median(or_none(result.score) for result in results)),
                 number_words(regret),
+                users_words(median(result.greedy_users_to_90 for result in results)),
+                number_words(median(or_none(result.greedy_score) for result in results)),
                 "none" if guarantee is None else guarantee.short.partition(" per ")[0],
             )
         )

@@ -20,9 +20,9 @@ from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.registry import AgentChoice
-from tacit.simulation.compare import check_world, median, privacy_dict, recipe
+from tacit.simulation.compare import check_world, privacy_dict, recipe
 from tacit.simulation.progress import Progress
-from tacit.simulation.result import Result
+from tacit.simulation.result import Result, median
 from tacit.simulation.run import run
 from tacit.simulation.seeds import run_seeds, seed_list
 from tacit.tabular.worlds import random_mdp
@@ -128,6 +128,7 @@ class Plan:
             "non_private_users_to_90_median": _needed(self.baseline, self.batch),
             "batch": self.batch,
             "score_median": median(r.score for r in self.results),
+            "greedy_score_median": median(r.greedy_score for r in self.results),
             "price": self.price,
             "runs": len(self.results),
             "why": self.why,
@@ -188,7 +189,7 @@ def plan(
     noise = getattr(made, "noise_std", None)
     return Plan(
         world=world.name,
-        agent=agent.text,
+        agent=agent.label,
         privacy=privacy,
         users=declared,
         results=results,

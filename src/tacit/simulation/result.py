@@ -4,6 +4,9 @@ Release r is the policy that is published after ``served[r]`` users; release 0 i
 first user. It serves block r, the users up to ``served[r + 1]``. The last release comes after the
 last user and serves nobody. All values are exact expectations in the simulated world, which no
 agent ever sees.
+
+Headlines are about the policies that served users. The greedy policy, which an agent publishes
+beside them and which served nobody, has figures of its own, under its name.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -103,8 +106,10 @@ class Result:
     ...     baseline_value=0.5, reference_value=0.0)
     >>> result.regret.tolist(), result.greedy_users_to_90, result.users_to_90
     ([0.0, 5.0, 27.5], 10, None)
-    >>> result.score
-    1.0
+    >>> result.served_value, result.final_value, result.greedy_value
+    (0.725, 0.75, 1.0)
+    >>> result.score, result.greedy_score
+    (0.5, 1.0)
     """
 
     agent: str
@@ -208,15 +213,34 @@ class Result:
         return users is not None and self.users >= 10 * users
 
     @property
+    def served_value(self) -> float:
+        """What a user got on average, over all that were served; NaN if nobody was."""
+        users = np.diff(self.served)
+        return float(np.average(self.values[:-1], weights=users)) if len(users) else math.nan
+
+    @property
     def final_value(self) -> float:
-        """Value of the last greedy policy: what is deployed after the run."""
+        """Value of the policy that served the last block: what the last users got."""
+        return float(self.values[-2:][0])
+
+    @property
+    def greedy_value(self) -> float:
+        """Value of the last greedy policy, which served nobody: for those who come later."""
         return float(self.greedy_values[-1])
 
     @property
     def score(self) -> float:
+        """What the last users got, between the baseline, 0, and the optimum, 1; NaN if unknown."""
+        return self._score(self.final_value)
+
+    @property
+    def greedy_score(self) -> float:
         """The last greedy policy between the baseline, 0, and the optimum, 1; NaN if unknown."""
+        return self._score(self.greedy_value)
+
+    def _score(self, value: float) -> float:
         gap = self.optimal_value - self.baseline_value
-        return (self.final_value - self.baseline_value) / gap if gap > 0 else math.nan
+        return (value - self.baseline_value) / gap if gap > 0 else math.nan
 
     def _losses(self, values: Floats) -> Floats:
         gap = self.optimal_value - self.reference_value
@@ -230,37 +254,33 @@ class Result:
     __hash__ = None  # type: ignore[assignment]  # equal by content, which is large
 
     def __repr__(self) -> str:
-        return f"<Result of {self.agent} on {self.world}, {self.users:,} users, seed {self.seed}>"
+        return (
+            f"<Result of {self.agent} on {self.world}, {self.users:,} users, seed {self.seed}, "
+            f"served {self.served_value:.4g}, greedy {self.greedy_value:.4g}>"
+        )
 
     def __str__(self) -> str:
         guarantee = "none" if self.guarantee is None else self.guarantee.short
-        rows, regret = {"guarantee": guarantee}, self.regret[-1]
-        if math.isnan(self.optimal_value):
-            rows["value"] = (
-                f"{self.final_value:.4g} after the last release (without learning "
-                f"{self.baseline_value:.4g}; the optimum is not known)"
-            )
-        else:
+        greedy = f"{self.greedy_value:.4g} in the end, served to nobody"
+        rows, regret = {"greedy policy": greedy}, self.regret[-1]
+        if not math.isnan(self.optimal_value):
+            rows["greedy policy"] += f" (score {self.greedy_score:.3f})"
             rows |= {
-                "value": (
-                    f"{self.final_value:.4g} of {self.optimal_value:.4g} after the last release "
-                    f"(score {self.score:.3f}; without learning {self.baseline_value:.4g})"
-                ),
                 "regret": f"{regret:,.4g}, or {regret / max(1, self.users):.4g} per user",
                 "users to 90 %": (
                     f"{_or_never(self.users_to_90)} (greedy policy: "
                     f"{_or_never(self.greedy_users_to_90)})"
                 ),
             }
+        rows["guarantee"] = guarantee
         if self.users_to_90 is not None and not self.settled:
             rows["users to 90 %"] += "; the run is shorter than 10 times that"
         if "total" in self.seconds:
             rows["time"] = f"{self.seconds['total']:.3g} s"
-        head = (
-            f"{self.agent} on {self.world}: {self.users:,} users, {self.releases:,} releases, "
-            f"seed {self.seed}"
+        rows["run"] = f"{self.releases:,} releases, seed {self.seed}"
+        return "\n".join(
+            [served_words([self]), *(f"  {name:<14}{text}" for name, text in rows.items())]
         )
-        return "\n".join([head, *(f"  {name:<14}{text}" for name, text in rows.items())])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: what was measured, and for readers what follows from it."""
@@ -277,8 +297,11 @@ class Result:
             "summary": {
                 "users": self.users,
                 "releases": self.releases,
+                "served_value": or_none(self.served_value),
                 "final_value": self.final_value,
                 "score": or_none(self.score),
+                "greedy_value": self.greedy_value,
+                "greedy_score": or_none(self.greedy_score),
                 "regret": or_none(float(self.regret[-1])),
                 "users_to_90": self.users_to_90,
                 "settled": self.settled,
@@ -335,6 +358,41 @@ class Result:
         from tacit.simulation.plots import plot_result
 
         plot_result(self, path)
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """The median, where ``None`` stands for infinity, or ``None`` if it is infinite.
+
+    >>> median([3, None, 5]), median([3, None]), median([3, 4, 5, None])
+    (5, None, 4.5)
+    """
+    ordered = sorted(math.inf if value is None else value for value in values)
+    if not ordered:
+        return None
+    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    if not math.isfinite(middle):
+        return None
+    return int(middle) if middle == int(middle) and isinstance(ordered[0], int) else middle
+
+
+def served_words(results: Sequence[Result], label: str | None = None) -> str:
+    """The headline of runs of one agent on one world: what served users got, by medians."""
+    first = results[0]
+    got, last, score = (
+        median(or_none(getattr(result, name)) for result in results)
+        for name in ("served_value", "final_value", "score")
+    )
+    known = f"possible {first.optimal_value:.4g}, "
+    if math.isnan(first.optimal_value):
+        known = "the optimum is not known, "
+    what = f"{label or first.agent} on {first.world}: {first.users:,} users"
+    if got is None or last is None:
+        return what
+    scored = "" if score is None else f" (score {score:.3f})"
+    return (
+        f"{what} got {got:.4g} each, the last of them {last:.4g}{scored}; "
+        f"{known}without learning {first.baseline_value:.4g}"
+    )
 
 
 def _digest(content: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from tacit.core.permuted import PermutedWorld
+from tacit.core.texts import shown
 from tacit.core.world import AnyAgent, ClosedLoop, ServedPart, World
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.closed_loop import play
@@ -140,7 +141,8 @@ def _exchangeable(world: World) -> bool:
 
 
 def _name(agent: AnyAgent) -> str:
-    return str(getattr(agent, "name", type(agent).__name__))
+    name = str(getattr(agent, "name", type(agent).__name__))
+    return shown(name, str(getattr(agent, "after", "")))
 
 
 class _Values:

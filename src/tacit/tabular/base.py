@@ -163,9 +163,6 @@ class TabularAlgorithm(FiniteAlgorithm):
 
     def _choose_counter(self) -> str:
         counter, joint = self.options.counter, self.privacy.joint
-        if joint and counter == "auto" and not self.deterministic:
-            # Blocks that no policy masks forget: later ones add noise to what they do not visit.
-            return "auto"
         # Reports and exact sums add up as they are: without JointDP a counter gains nothing.
         return "blocks" if counter == "auto" or not joint else counter
 

@@ -1,4 +1,4 @@
-"""LDPOB: the optimistic learner of Garcelon, Perchet, Pike-Burke and Pirotta (2021), a baseline."""
+"""LDPOB: a baseline after Garcelon, Perchet, Pike-Burke and Pirotta (2021), from memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALPHA = 2.0
 
 
 class LDPOB(ThreeCounts):
-    """The first optimistic learner under local DP: every device reports noisy counts of its own.
+    """After Garcelon et al. 2021, from memory: every device reports noisy counts of its own.
 
     Idea: add up the reports. With c_r, c_n, c_p, c_1 bounds on the noise in a reward sum, in the
     visits of a cell, in all its transitions together and in a single one, divide by counts that
@@ -65,6 +65,7 @@ class LDPOB(ThreeCounts):
     """
 
     name = "ldpob"
+    after = "Garcelon et al."
     refuses: ClassVar = {
         **ThreeCounts.refuses,
         "ledger": "only JointDP has secrets",

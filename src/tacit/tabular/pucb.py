@@ -1,4 +1,4 @@
-"""PUCB: the optimistic learner of Vietri, Balle, Krishnamurthy and Wu (2020), as a baseline."""
+"""PUCB: a baseline after Vietri, Balle, Krishnamurthy and Wu (2020), rebuilt from memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PUCBOptions(ThreeCountsOptions):
 
 
 class PUCB(ThreeCounts):
-    """The first optimistic learner under joint DP: Hoeffding bonuses on three private counters.
+    """After Vietri et al. 2020, from memory: Hoeffding bonuses on three private counters.
 
     Idea: count visits, rewards and transitions of every step with private counters. With E a bound
     on all their noise, a cell is unknown, and worth all it could be, until its noisy count n
@@ -63,6 +63,7 @@ class PUCB(ThreeCounts):
     """
 
     name = "pucb"
+    after = "Vietri et al."
     Options = PUCBOptions
     refuses: ClassVar = {**ThreeCounts.refuses, "stationary": "it counts every step of its own"}
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from tacit.core.algorithm import Floats
 from tacit.finite.mirror import MirrorAlgorithm, MirrorOptions
 from tacit.finite.policy import Policy
 from tacit.tabular.base import TabularOptions
@@ -22,10 +19,12 @@ class UCBPO(MirrorAlgorithm, UCBVI):
     """Optimistic policy optimisation: mirror steps towards better actions.
 
     Idea: evaluate the current stochastic policy in the optimistic world of :class:`UCBVI`, then
-    multiply each action's probability by exp(eta Q). The paper makes one such step per episode;
-    here a release is followed by ``steps`` of them, which is post-processing and costs nothing.
+    multiply each action's probability by exp(eta Q), until the policy is worth what the best one
+    is in that world, but for a share of the release's statistical width. The paper makes one step
+    per episode; steps after a release are post-processing and cost nothing.
 
-    Private statistics: those of UCBVI. The policy is stochastic, so counts cannot be masked by it.
+    Private statistics: those of UCBVI, along a draw of the policy that serves the block; see
+    :class:`~tacit.finite.mirror.MirrorAlgorithm`.
 
     Guarantee: that of its curator; see ``guarantee``.
     """
@@ -38,15 +37,4 @@ class UCBPO(MirrorAlgorithm, UCBVI):
         """Mirror steps in the optimistic world; the greedy policy is that of UCBVI."""
         # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
         _, greedy = super().plan()
-        return self.improved(self._evaluate), greedy
-
-    def _evaluate(self, policy: Floats) -> Floats:
-        """Optimistic Q of the policy, in the world that the last plan was made for."""
-        P, r, b = self._world
-        horizon, last = self.spec.horizon, len(r) - 1
-        q_values, value = np.empty(policy.shape), np.zeros(policy.shape[1])
-        for h in range(horizon - 1, -1, -1):
-            at = min(h, last)
-            q_values[h] = np.clip(r[at] + P[at] @ value + b[h], 0.0, horizon - h)
-            value = (policy[h] * q_values[h]).sum(axis=1)
-        return q_values
+        return self.improved(self._world), greedy

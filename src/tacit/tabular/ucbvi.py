@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from tacit.core.algorithm import Floats
 from tacit.core.asks import Ask, Asks
+from tacit.finite.mirror import Optimistic
 from tacit.finite.policy import Policy
 from tacit.tabular.base import TabularAlgorithm
-
-
-class Optimistic(NamedTuple):
-    """An optimistic world: what is estimated, and what is added for not knowing."""
-
-    transitions: Floats  # P(s' | s, a), (L, S, A, S), with one row for all steps or one per step
-    rewards: Floats  # r(s, a), (L, S, A)
-    bonus: Floats  # b_h(s, a), (H, S, A)
 
 
 class UCBVI(TabularAlgorithm):
