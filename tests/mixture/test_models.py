@@ -247,9 +247,9 @@ def test_policy_optimisation_is_that_of_plain_loops(statistic: str, ridge: float
         agent.learn(block)
         best, _, asked = plain.q_values()
         np.testing.assert_allclose(agent.q_values, best, atol=1e-9)
-        for _ in range(2):
+        for step in range(2):
             Q = plain.q_in_one_world(best, policy)
-            policy = policy * np.exp(eta * Q)
+            policy = policy * np.exp(eta * 1.1**step * Q)
             policy /= policy.sum(axis=2, keepdims=True)
         np.testing.assert_allclose(agent.table, policy, atol=1e-9)
         np.testing.assert_allclose(agent.policy.table(), policy, atol=1e-9)

@@ -2,14 +2,15 @@
 
 Between two releases the private model does not change, so steps on it are post-processing and cost
 nothing. In a fixed world with values cut to [0, steps left], M steps pi <- pi exp(eta Q_pi), with
-Q_pi evaluated anew each time, leave the policy at most
+Q_pi evaluated anew each time and eta at least as large as in the step before, leave the policy at
+most
 
     (H ln A / eta + H^2) / M
 
 below the best one from uniform probabilities: values never fall from step to step, because
 expectations of larger values are larger and so are cuts of them; <pi* - pi, Q_pi> is at most
-(KL(pi*, pi) - KL(pi*, next)) / eta + (value of next - value of pi), and both telescope. The steps
-end when this optimisation error is below a share of the release's statistical width: how much the
+(KL(pi*, pi) - KL(pi*, next)) / eta + (value of next - value of pi), and both telescope (eta in the
+bound is the first one). The steps end when this optimisation error is below a share of the release's statistical width: how much the
 best policy expects of its bonuses. So regret is that of the widths, but for a constant.
 """
 
@@ -31,6 +32,8 @@ from tacit.privacy.arguments import positive, whole_number
 # No action is less likely than this before the steps of a release: nothing that was learnt from
 # less is held against it for ever.
 _FLOOR = 1e-3
+# How much larger each step is than the one before: what is nearly a tie is soon decided.
+_GROWTH = 1.1
 
 
 class Optimistic(NamedTuple):
@@ -58,7 +61,7 @@ class MirrorOptions(OptimismOptions):
     """Options of policy optimisation.
 
     Attributes:
-        eta: step size of the mirror steps.
+        eta: size of the first mirror step of a release; each next one is a tenth larger.
         error: steps end when the optimisation error is below this share of the statistical width;
         steps: or after so many of them per release.
     """
@@ -125,6 +128,7 @@ class MirrorAlgorithm(FiniteAlgorithm):
             start,
             float(start @ value) - allowed,
             options.eta,
+            _GROWTH,
             options.steps,
             self.table,
             np.empty(table.shape),

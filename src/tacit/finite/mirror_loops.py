@@ -14,12 +14,14 @@ def mirror_steps(
     start: Floats,
     enough: float,
     eta: float,
+    growth: float,
     most: int,
     policy: Floats,
     q_values: Floats,
 ) -> int:
     """Multiplies ``policy`` (H, S, A) by exp(eta Q) until it is worth ``enough``; counts steps.
 
+    eta is multiplied by ``growth`` from step to step.
     Q is that of the policy so far in the world of ``transitions`` (L, S, A, S) with L = 1 or H,
     which pays ``paid`` (H, S, A), cut to [0, steps left]; what a policy is worth is the mean over
     ``start`` of its value. The policy is left as the last evaluation saw it, with its ``q_values``.
@@ -58,4 +60,5 @@ def mirror_steps(
                     total += policy[h, state, action]
                 for action in range(n_actions):
                     policy[h, state, action] /= total
+        eta *= growth
     return step
