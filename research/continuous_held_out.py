@@ -22,21 +22,23 @@ from numpy.typing import NDArray
 import tacit
 from research.jobs import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
 from research.tables import ColumnTable, columns_main
+from tacit.core.permuted import PermutedWorld
+from tacit.papers.wang_public_code import STATED, Code, public_code
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import agent_entry
 from tacit.simulation.compare import privacy_dict
-from tacit.simulation.result import Result, median
+from tacit.simulation.result import WORLD_VALUES, Result, median
 from tacit.simulation.seeds import noise_seed
 
 Floats = NDArray[np.float64]
 
-FITTED, ONLINE, PRINTED = "fitted_functional_q", "functional_q", "printed_functional_q"
+FITTED, ONLINE, PRINTED = "fitted_functional_q", "functional_q", "public_code"
 OUTPUT, INPUT = "output_perturbation", "input_perturbation"
 EVALUATION, DEEP = "private_policy_evaluation", "deep_q"
 NAMES = {
     FITTED: "FittedFunctionalQ",
     ONLINE: "FunctionalQ",
-    PRINTED: "PrintedFunctionalQ",
+    PRINTED: "Algorithm 1, public code",
     OUTPUT: "OutputPerturbation",
     EVALUATION: "PolicyEvaluation",
     INPUT: "InputPerturbation, rewards only",
@@ -91,6 +93,43 @@ class BoxJob(Job):
         agent = self.agent(seed)
         result = tacit.run(agent, _world(self.world), seed, progress=False)
         return Run(result, agent.releases, agent.releases, self.kind)
+
+
+@dataclass(frozen=True)
+class CodeJob(BoxJob):
+    """Algorithm 1 of Wang and Hegde, as their public code has it: no agent, and no guarantee."""
+
+    def run(self, seed: int) -> Run:
+        """One run, with the users and labels that agents have."""
+        world: Any = _world(self.world)
+        rng = np.random.default_rng(np.random.SeedSequence([1, seed]))
+        found = public_code(
+            world,
+            users=self.users,
+            labels=tuple(PermutedWorld.draw(world, rng).permutation),
+            seed=seed,
+            noise_seed=noise_seed(seed),
+            **dict(self.options),
+        )
+        greedy = found.more["greedy"].tolist()
+        result = Result(
+            agent=self.kind,
+            world=world.name,
+            privacy=repr(self.privacy),
+            seed=seed,
+            served=list(range(self.users + 1)),
+            values=[*found.values.tolist(), greedy[-1]],
+            greedy_values=[greedy[0], *greedy],
+            **{name: getattr(world, name) for name in WORLD_VALUES},
+            guarantee=None,
+            seconds={},
+        )
+        return Run(result, self.users, self.users, self.kind)
+
+
+def printed_job(users: int, **options: Any) -> CodeJob:
+    """It on line, where nothing is private."""
+    return CodeJob("line", PRINTED, PLAIN, users, tuple(sorted(options.items())))
 
 
 def score(result: Result, value: float | None = None) -> float:
@@ -311,9 +350,9 @@ def paper() -> Table:
             if kind != DEEP or has_jax():
                 rows[NAMES[kind], budget_cell(privacy)] = at(kind, privacy)
     for claimed, sigma in (("0.9, 1e-4", 0.32), ("0.45, 1e-4", 0.74)):
-        for settings in ("code", "paper"):
+        for settings, code in (("code", Code()), ("paper", STATED)):
             label = f"as printed, σ = {sigma:g}, settings of the {settings}", f"claimed {claimed}"
-            rows[label] = at(PRINTED, PLAIN, sigma=sigma, settings=settings)
+            rows[label] = printed_job(PAPER_USERS, sigma=sigma, code=code)
     first = True
     cases = []
     for cells, job in rows.items():

@@ -26,10 +26,10 @@ from research.continuous_held_out import (
     NAMES,
     ONLINE,
     OUTPUT,
-    PLAIN,
     PRINTED,
     BoxJob,
     has_jax,
+    printed_job,
 )
 from research.jobs import NUMBERS, RUNS, WORKERS, footnote, label_panels, run_jobs, sized
 from tacit.privacy.models import JointDP
@@ -73,8 +73,7 @@ class Line:
     def job(self, epsilon: float, users: int) -> BoxJob:
         """It with so many users. As printed, all numbers of users are one run."""
         if self.kind == PRINTED:
-            options = (("sigma", CLAIMS[epsilon]),)
-            return BoxJob("line", PRINTED, PLAIN, users, options)
+            return printed_job(users, sigma=CLAIMS[epsilon])
         return BoxJob("line", self.kind, JointDP(epsilon, DELTA), users)
 
 

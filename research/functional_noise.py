@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.command_lines import figure_main
-from research.continuous_held_out import PAPER_USERS, PLAIN, PRINTED, BoxJob
+from research.continuous_held_out import PAPER_USERS, BoxJob, printed_job
 from research.jobs import NUMBERS, RUNS, WORKERS, ByJob, footnote, label_panels, run_jobs, sized
+from tacit.papers.wang_public_code import STATED
 from tacit.simulation.figures import PALE, EndLabel, Pen, drawing
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def panels(users: int = PAPER_USERS) -> tuple[Panel, ...]:
         f"New paths every {BATCH} steps (J = T/B = {rounds})": {"resets": rounds},
         "As the paper states it: J = T/B, other settings": {
             "resets": rounds,
-            "settings": "paper",
+            "code": STATED,
         },
     }
     return tuple(
@@ -79,7 +80,7 @@ def panels(users: int = PAPER_USERS) -> tuple[Panel, ...]:
 def _job(users: int, sigma: float, options: Mapping[str, Any]) -> BoxJob:
     # Without noise resets change nothing, so that one run serves for all panels.
     given = options if sigma else {**options, "resets": None}
-    return BoxJob("line", PRINTED, PLAIN, users, (("sigma", sigma), *sorted(given.items())))
+    return printed_job(users, sigma=sigma, **given)
 
 
 class Measured(ByJob[Sequence[Panel], BoxJob]):

@@ -92,7 +92,6 @@ AGENTS: dict[str, tuple[str, ...]] = {
         "output_perturbation",
         "private_policy_evaluation",
         "deep_q:steps=6",
-        "printed_functional_q",
         *FAMILY_OPTIONS["continuous"],
     ),
 }
@@ -210,8 +209,6 @@ OTHERS: tuple[Row, ...] = (
     row("lsvi_ucb:schedule=every,switching=determinant", WORLDS["linear"], 40, "joint"),
     row("lsvi_ucb:switching=determinant", WORLDS["linear"], 200, "none"),
     row("lsvi_ucb:switching=rayleigh", WORLDS["linear"], 200, "none"),
-    row("printed_functional_q:settings=paper,sigma=0.74", WORLDS["continuous"], 20, "none"),
-    row("printed_functional_q:resets=3", WORLDS["continuous"], 20, "none"),
     row("deep_q:steps=4,hidden=8,target_every=2", "plane:horizon=6", 40, "joint"),
     # Other worlds.
     row("ucbvi", "grid:side=3,horizon=6", 2_000, "joint"),

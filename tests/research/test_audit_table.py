@@ -17,9 +17,6 @@ from research.audit_table import MODELS, OPTIONS, Row, agents, audited, family
 from tacit.cli.audit import maker
 from tacit.registry import agent_names, build_world, choose_agent
 
-# Claims nothing, and so takes no model.
-PRINTED = "printed_functional_q"
-
 
 @pytest.fixture(autouse=True)
 def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +44,7 @@ def test_the_page_has_every_agent_and_counts_its_audits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [agent for agent in agents() if agent != PRINTED])
+@pytest.mark.parametrize("agent", agents())
 def test_every_private_agent_passes(agent: str) -> None:
     rows = [audited(agent, model) for model in MODELS]
     made = [row for row in rows if row.refused is None]
@@ -69,11 +66,6 @@ def test_every_private_agent_passes(agent: str) -> None:
                 "1-norm",
             )
             assert any(word in row.refused for word in words), row.refused
-
-
-def test_what_claims_nothing_takes_no_model() -> None:
-    rows = [audited(PRINTED, model) for model in MODELS]
-    assert all(row.refused is not None and "no guarantee" in row.refused for row in rows)
 
 
 @pytest.mark.parametrize("agent", ["pucb", "input_perturbation", "private_policy_evaluation"])

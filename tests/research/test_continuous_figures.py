@@ -24,6 +24,7 @@ from research.continuous_held_out import (
     BoxJob,
     Case,
     Row,
+    printed_job,
 )
 from research.figure_names import FIGURES
 from research.jobs import Run
@@ -117,6 +118,8 @@ class TestHeldOut(TableChecks):
         for make in TABLES.values():
             for case in make().cases:
                 for job in case.jobs.values():
+                    if job.kind == PRINTED:
+                        continue
                     agent = job.agent(0)
                     private = not isinstance(job.privacy, tacit.NonPrivate)
                     assert (agent.guarantee is not None) == private
@@ -125,8 +128,7 @@ class TestHeldOut(TableChecks):
         cases = [case for case in continuous_held_out.paper().cases if "printed" in case.cells[0]]
         assert len(cases) == 4
         assert all(case.cells[1].startswith("claimed") for case in cases)
-        assert {case.jobs["own"].agent(0).guarantee for case in cases} == {None}
-        sigmas = {(case.cells[1], case.jobs["own"].agent(0).sigma) for case in cases}
+        sigmas = {(case.cells[1], dict(case.jobs["own"].options)["sigma"]) for case in cases}
         assert sigmas == {("claimed 0.9, 1e-4", 0.32), ("claimed 0.45, 1e-4", 0.74)}
 
     def test_deep_q_is_left_out_where_it_is_not_installed(self, monkeypatch):
@@ -156,25 +158,28 @@ class TestNoise:
     def test_paths_are_new_as_often_as_the_titles_say(self):
         one, episodes, rounds, paper = functional_noise.panels(100)
         for panel, resets in ((one, 1), (episodes, None), (rounds, 79)):
-            assert panel.jobs[0.4].agent(0).resets == resets
-            assert panel.jobs[0.4].agent(0).settings.optimiser == "rmsprop"
+            assert dict(panel.jobs[0.4].options) == {"sigma": 0.4, "resets": resets}
         assert "79" in rounds.title
-        agent = paper.jobs[0.4].agent(0)
-        assert (agent.resets, agent.settings.optimiser, agent.settings.every) == (79, "sgd", 64)
+        options = dict(paper.jobs[0.4].options)
+        assert (options["resets"], options["code"].rmsprop, options["code"].every) == (
+            79,
+            False,
+            64,
+        )
 
     def test_sigma_is_that_of_the_line(self):
         for panel in functional_noise.panels(10):
             for sigma, job in panel.jobs.items():
-                assert job.agent(0).sigma == sigma
-                assert job.agent(0).guarantee is None
+                assert dict(job.options)["sigma"] == sigma
+        assert functional_noise.panels(3)[1].jobs[0.2].run(0).result.guarantee is None
 
     def test_without_noise_there_is_one_run_for_all_resets(self):
         panels = functional_noise.panels(10)
         assert len({panel.jobs[0.0] for panel in panels[:3]}) == 1
         assert len({job for panel in panels for job in panel.jobs.values()}) == 18
         # And indeed resets do not matter then.
-        job = BoxJob("line", PRINTED, PLAIN, 4, (("sigma", 0.0), ("resets", 3)))
-        same = BoxJob("line", PRINTED, PLAIN, 4, (("sigma", 0.0), ("resets", None)))
+        job = printed_job(4, sigma=0.0, resets=3)
+        same = printed_job(4, sigma=0.0, resets=None)
         assert job.run(0).result.values.tolist() == same.run(0).result.values.tolist()
 
     def test_returns_are_those_of_users_one_by_one(self):
@@ -216,13 +221,13 @@ class TestBaselines:
     def test_budgets_are_for_all_but_the_printed_algorithm(self):
         for epsilon, sigma in functional_baselines.CLAIMS.items():
             for line_ in functional_baselines.lines():
-                agent = line_.job(epsilon, 50).agent(0)
                 if line_.kind == PRINTED:
-                    assert (agent.guarantee, agent.sigma) == (None, sigma)
+                    assert dict(line_.job(epsilon, 50).options) == {"sigma": sigma}
                     assert "no guarantee" in line_.words
-                else:
-                    assert agent.guarantee.epsilon == pytest.approx(epsilon)
-                    assert agent.guarantee.delta == 1e-4
+                    continue
+                agent = line_.job(epsilon, 50).agent(0)
+                assert agent.guarantee.epsilon == pytest.approx(epsilon)
+                assert agent.guarantee.delta == 1e-4
                 if line_.kind == INPUT:
                     assert "rewards only" in line_.words
                     assert "rewards" in agent.guarantee.unit

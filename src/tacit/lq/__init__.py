@@ -5,7 +5,14 @@ from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import LQSpec
 from tacit.lq.statistics import TrajectorySums
 from tacit.lq.world import Ball, LQWorld, Point, Sphere, TruncatedGaussian, UniformBall
-from tacit.lq.worlds import dosing, double_integrator, from_control, random_system, to_control
+from tacit.lq.worlds import (
+    dosing,
+    double_integrator,
+    from_control,
+    random_system,
+    thermostat,
+    to_control,
+)
 
 __all__ = [
     "Ball",
@@ -22,5 +29,6 @@ __all__ = [
     "double_integrator",
     "from_control",
     "random_system",
+    "thermostat",
     "to_control",
 ]

@@ -1,7 +1,7 @@
 """Linear-quadratic worlds as environments of Gymnasium.
 
 Importing this module registers the built-in worlds: ``tacit/Dosing-v0``,
-``tacit/DoubleIntegrator-v0`` and ``tacit/RandomSystem-v0``.
+``tacit/DoubleIntegrator-v0``, ``tacit/RandomSystem-v0`` and ``tacit/Thermostat-v0``.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class LQEnv(EpisodeEnv[Floats, Floats]):
 _NAMES = {
     "Dosing": "dosing",
     "DoubleIntegrator": "double_integrator",
+    "Thermostat": "thermostat",
     "RandomSystem": "random_system",
 }
 make_env, register_envs = family_envs(__name__, LQEnv, worlds, _NAMES)

@@ -160,6 +160,47 @@ def double_integrator(horizon: int = 20, step: float = 0.3, noise: float = 0.1) 
     )
 
 
+def thermostat(horizon: int = 5) -> LQWorld:
+    """A room is brought to the temperature that its users like; they are all cautious.
+
+    It is as Assumption 1 of Chowdhury, Zhou and Shroff (2021) has it, with C_A = C_B = .6,
+    C_w = .1 and gamma = .5: |(A, B)| <= 1, the pair is controllable, |x_1| <= 1,
+    C_A + gamma C_B + C_w <= 1, so that no state is longer than 1; and the optimal gains of all
+    systems with |(A, B)| <= 1 are below gamma, which the paper needs and does not assume.
+
+    State:
+        The distance of the temperature from what is liked: 1 or -1 at first. A = .6, and the noise
+        is uniform in [-.1, .1].
+    Actions:
+        How much is heated, or cooled. B = .6.
+    Reward:
+        Minus distance^2 + 1.5 control^2.
+    Optimum:
+        -1.3875 at the default, where no control has -1.571. Agents know that the norm of (A, B) is
+        at most 1 and that of gains at most .5.
+    Source:
+        Invented for this library, for the orders of that paper's bounds.
+
+    >>> world = thermostat()
+    >>> round(world.optimal_value, 4), round(world.baseline_value, 4)
+    (-1.3875, -1.571)
+    """
+    H = check_size("horizon", horizon)
+    check_bytes("values over the horizon", (H + 1, 1, 1))
+    return LQWorld(
+        A=[[0.6]],
+        B=[[0.6]],
+        Q=[[1.0]],
+        R=[[1.5]],
+        horizon=H,
+        noise=UniformBall(0.1),
+        start=Sphere(1.0, (0.0,)),
+        norm_bound=1.0,
+        gain_bound=0.5,
+        name=f"thermostat:horizon={H}",
+    )
+
+
 # Systems of control engineers.
 
 
@@ -253,5 +294,5 @@ def _held(A: Floats, B: Floats, step: float) -> tuple[Floats, Floats]:
     return moved[:n, :n], moved[:n, n:]
 
 
-WORLDS = ("dosing", "double_integrator", "random_system")
+WORLDS = ("dosing", "double_integrator", "random_system", "thermostat")
 """The names of worlds that a command line knows."""

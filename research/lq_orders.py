@@ -1,0 +1,376 @@
+"""Private-OFU-RL in a world of its own assumptions: the orders of its regret, and when it helps.
+
+The algorithm is that of Chowdhury, Zhou and Shroff (2021), corrected, from :mod:`tacit.papers`: its
+counters, radius, confidence set and search. In ``thermostat`` all of its Assumption 1 is true, and
+first states are as long as each other, so that one policy is optimistic for everybody. It plans
+when the users have grown by a twentieth, where the paper plans for every user; regret is exact.
+
+While the set holds a system that needs no control, the most favourable system is that one, and
+nobody is controlled: regret is linear. Only then the orders of the bound begin. ``widths`` says how
+many users that takes, whatever they do.
+
+``tacit figure lq-orders`` stores its runs in ``research/lq_orders.json`` and uses what is there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from research.command_lines import figure_main
+from tacit.lq import dosing, thermostat
+from tacit.numerics.compiled import Floats, compiled
+from tacit.papers import chowdhury_lq_2021 as paper
+from tacit.papers.tree_loops import tree_nodes
+from tacit.privacy.noise import Noise
+from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
+from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import _short_ticks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from tacit.lq.world import LQWorld
+
+STORED = Path(__file__).with_suffix(".json")
+DELTA, FAILURE, GROWTH, RUNS = 1e-6, 0.1, 1.05, 10
+EPSILONS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+SHOWN = (1.0, 10.0, 100.0)
+# By name: the world, gamma, and how many users come.
+PLACES: Mapping[str, tuple[LQWorld, float, int]] = {
+    "thermostat": (thermostat(), 0.5, 3 * 10**6),
+    "dosing": (dosing(), 1.0, 10**6),
+}
+_PART = 50_000  # users who are drawn at once
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One run: users served after each plan, and what it lost."""
+
+    served: Floats
+    regret: Floats
+    losses: Floats  # of the policy that served the last of them, in units of no control
+    inside: bool  # whether the truth was in every set
+
+    def at(self, users: Sequence[int]) -> list[float]:
+        """The regret of the first so many users; a straight line between two plans."""
+        found: list[float] = np.interp(users, [0, *self.served], [0, *self.regret]).tolist()
+        return found
+
+    @property
+    def helped(self) -> int | None:
+        """How many came before somebody lost less than half of what no control loses."""
+        place = np.flatnonzero(self.losses < 0.5)
+        return int(self.served[place[0] - 1]) if place.size else None
+
+
+@compiled
+def _serve(
+    true: Floats,
+    starts: Floats,
+    noise: Floats,
+    gains: Floats,
+    gamma: float,
+    gram: Floats,
+    cross: Floats,
+) -> None:
+    """Users one after another, all by the same gains."""
+    x = np.empty((2, starts.shape[1]))
+    for k in range(len(starts)):
+        x[:] = starts[k]
+        paper._roll_out(true, noise[k], gains, gamma, x, gram, cross)
+
+
+def cost_of(world: LQWorld, gains: Floats) -> float:
+    """What gains cost on average, exactly."""
+    spec = world.spec
+    P, later = np.zeros_like(world.A), 0.0
+    for K in gains[::-1]:
+        later += float((P * spec.noise_covariance).sum())
+        closed = world.A + world.B @ K
+        P = world.Q + K.T @ world.R @ K + closed.T @ P @ closed
+    return float((P * spec.start_moment).sum()) + later
+
+
+def run(
+    world: LQWorld,
+    users: int,
+    epsilon: float | None,
+    gamma: float,
+    seed: int,
+    growth: float = GROWTH,
+) -> Curve:
+    """Private-OFU-RL, corrected, or OFU-RL with a ridge where ``epsilon`` is ``None``."""
+    spec = world.spec
+    levels = (epsilon or 1.0, DELTA, FAILURE, False, Noise(seed))
+    sizes = paper.Sizes(users, spec.horizon, spec.states, spec.controls, gamma, *levels)
+    made = paper.Ridge(sizes) if epsilon is None else paper.Counters(sizes)
+    S, bound, level = spec.norm_bound, spec.noise_bound, made.level
+    beta = paper.radius(sizes, level, bound, S)
+    shift = S * math.sqrt(level.lambda_max) + level.nu
+    of = paper.Constants(beta, False, FAILURE, level.lambda_min, shift, bound, S, gamma)
+    known = spec.noise_covariance, spec.state_cost, spec.control_cost
+    system = paper.System(np.ascontiguousarray(world.theta), *(np.array(part) for part in known))
+    learner, rng = paper.Learner(spec.horizon, system, of, seed), np.random.default_rng([seed, 1])
+    none, served, regret, inside = world.optimal_value - world.baseline_value, 0, 0.0, True
+    rows: list[tuple[float, float, float]] = []
+    while served < users:
+        count = min(max(1, int(served * (growth - 1.0))), users - served)
+        Hk, Lk = made.regularize(served, min(_PART, count))
+        inside &= learner.plan(np.array(spec.start_moment), Hk[0], Lk[0])[1]
+        loss = world.optimal_value + cost_of(world, learner.gains)
+        for first in range(0, count, _PART):
+            part = min(_PART, count - first)
+            if first:
+                made.regularize(served + first, part)
+            sums = learner.gram, learner.cross
+            _serve(system.true, *paper._users(world, part, rng), learner.gains, gamma, *sums)
+        served, regret = served + count, regret + loss * count
+        rows.append((served, regret, loss / none))
+    found: Floats = np.array(rows).T
+    return Curve(found[0], found[1], found[2], inside)
+
+
+# How wide the proven set is.
+
+
+def widths(world: LQWorld, gamma: float, epsilon: float, users: int) -> dict[str, float]:
+    """Half the width of the set where it is widest, in units of |(A, B)|, at best.
+
+    ``any users``: the trace of the sums is at most K H (1 + gamma^2), so that their least
+    eigenvalue is at most that over n + d. ``own users``: as all but the first are served who get no
+    control, in the direction that they tell most of. ``noise alone``: the root mean square of what
+    the noise of both counters does to the estimate, with the first of these sums.
+    """
+    spec = world.spec
+    levels = (epsilon, DELTA, FAILURE, False, Noise(0))
+    sizes = paper.Sizes(users, spec.horizon, spec.states, spec.controls, gamma, *levels)
+    made = paper.Counters(sizes)
+    beta = paper.radius(sizes, made.level, spec.noise_bound, spec.norm_bound)
+    true, p, nodes = float(np.linalg.norm(world.theta)), sizes.rows, tree_nodes(users - 1)
+    most = users * spec.horizon * (1.0 + gamma**2) / p
+    moment, own = np.array(spec.start_moment), np.zeros_like(world.A)
+    for _ in range(spec.horizon):
+        own, moment = own + moment, world.A @ moment @ world.A.T + spec.noise_covariance
+    best = users * float(np.linalg.eigvalsh(own)[-1])
+    gram, cross = made.scales
+    noise = math.sqrt(nodes * spec.states * p) * math.hypot(cross, gram * true / math.sqrt(p))
+    shifted = 3.0 * made.level.lambda_min
+    return {
+        "any users": beta / math.sqrt(most + shifted) / true,
+        "own users": beta / math.sqrt(best + shifted) / true,
+        "noise alone": noise / most / true,
+    }
+
+
+# What is stored.
+
+
+def points(place: str) -> list[int]:
+    """Numbers of users at which regrets are noted."""
+    most = PLACES[place][2]
+    return [*(round(10**power) for power in np.arange(2.0, math.log10(most), 0.25)), most]
+
+
+def label(epsilon: float | None) -> str:
+    """Of a budget.
+
+    >>> label(None), label(0.3)
+    ('not private', 'epsilon 0.3')
+    """
+    return "not private" if epsilon is None else f"epsilon {epsilon:g}"
+
+
+def load() -> dict[str, Any]:
+    """What was stored."""
+    found: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
+    return found
+
+
+def measure(runs: int = RUNS, again: int = 0) -> dict[str, Any]:
+    """Runs what is not stored yet, or all of it, and stores it."""
+    found = {} if again else load()
+    wanted = [("thermostat", None), *(("thermostat", e) for e in EPSILONS), ("dosing", 1.0)]
+    for place, epsilon in wanted:
+        world, gamma, users = PLACES[place]
+        rows = found.setdefault(place, {}).setdefault(label(epsilon), [])
+        for seed in range(len(rows), runs):
+            curve = run(world, users, epsilon, gamma, seed)
+            rows.append(
+                {
+                    "regret": [float(f"{value:.6g}") for value in curve.at(points(place))],
+                    "last loss": float(f"{curve.losses[-1]:.4g}"),
+                    "worst loss": float(f"{curve.losses.max():.4g}"),
+                    "helped": curve.helped,
+                    "inside": curve.inside,
+                }
+            )
+            STORED.write_text(json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def regrets(found: Mapping[str, Any], place: str, epsilon: float | None) -> Floats:
+    """A row per run, a column per number of users."""
+    rows: Floats = np.array([row["regret"] for row in found[place][label(epsilon)]])
+    return rows
+
+
+def helped(found: Mapping[str, Any], place: str, epsilon: float | None) -> float:
+    """The median of how many users came before it helped; infinite where it did not."""
+    rows = found[place][label(epsilon)]
+    return float(np.median([math.inf if r["helped"] is None else r["helped"] for r in rows]))
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Of a line through points on logarithmic axes."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def order_of_users(found: Mapping[str, Any], epsilon: float | None) -> float:
+    """The order of the regret in K, from four times the users on before whom nothing was learnt."""
+    x, y = points("thermostat"), np.median(regrets(found, "thermostat", epsilon), axis=0)
+    some = [i for i, users in enumerate(x) if users >= 4.0 * helped(found, "thermostat", epsilon)]
+    return slope([x[i] for i in some], [y[i] for i in some])
+
+
+def order_of_epsilon(found: Mapping[str, Any]) -> float:
+    """The order of the last regret in epsilon, over budgets that it helped long before."""
+    most = PLACES["thermostat"][2]
+    some = [e for e in EPSILONS if 4.0 * helped(found, "thermostat", e) <= most]
+    last = [float(np.median(regrets(found, "thermostat", e)[:, -1])) for e in some]
+    return slope(some, last)
+
+
+# In words.
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Regrets in ``thermostat``, in Markdown."""
+    at = [*(10**power for power in range(3, 7)), PLACES["thermostat"][2]]
+    heads = ["thermostat", *(f"K = {short(k)}" for k in at), "helps from", "order in K", "covered"]
+    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    for epsilon in (None, *reversed(EPSILONS)):
+        middle = np.median(regrets(found, "thermostat", epsilon), axis=0)
+        rows = found["thermostat"][label(epsilon)]
+        some = [f"{middle[points('thermostat').index(k)]:,.0f}" for k in at]
+        held = f"{sum(row['inside'] for row in rows)} of {len(rows)}"
+        order = f"{order_of_users(found, epsilon):.2f}"
+        first = f"{helped(found, 'thermostat', epsilon):,.0f}"
+        lines.append(f"| {' | '.join([label(epsilon), *some, first, order, held])} |")
+    return "\n".join(lines)
+
+
+def width_table() -> str:
+    """Half widths, in Markdown."""
+    at = [10**power for power in range(3, 9)]
+    heads = ["half width, in |(A, B)|", *(f"K = {short(k)}" for k in at)]
+    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    for place, (world, gamma, _) in PLACES.items():
+        rows = [widths(world, gamma, 1.0, k) for k in at]
+        for name in rows[0]:
+            cells = (f"{row[name]:.2g}" for row in rows)
+            lines.append(f"| {place}, {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def words(found: Mapping[str, Any]) -> str:
+    """What was seen, in sentences."""
+    rows = found["dosing"]["epsilon 1"]
+    last, worst = (float(np.median([row[name] for row in rows])) for name in _LOSSES)
+    first, users = helped(found, "dosing", 1.0), PLACES["dosing"][2]
+    came = "it does not help anybody" if math.isinf(first) else f"it helps from {first:,.0f} users"
+    return (
+        f"Order in epsilon: {order_of_epsilon(found):.2f}.\n"
+        f"Dosing, epsilon 1, {len(rows)} runs of {users:,} users: {came}; the last policy loses "
+        f"{last:.2g} times what no control does, the worst {worst:.2g} times; the truth was in "
+        f"every set of {sum(row['inside'] for row in rows)} runs."
+    )
+
+
+_LOSSES = "last loss", "worst loss"
+
+
+# The picture.
+
+PENS = {None: Pen("#222222", "X"), 1.0: Pen("#0072B2", "o"), 10.0: Pen("#E69F00", "v")}
+PENS |= {100.0: Pen("#009E73", "D")}
+
+
+def paint(path: Path, found: Mapping[str, Any]) -> None:
+    """Regret by users, by epsilon, and how wide the set is."""
+    runs = len(found["thermostat"]["not private"])
+    with drawing(
+        path,
+        "Private-OFU-RL where its assumptions are true",
+        f"Corrected, thermostat. Lines: medians of {runs} runs; bands: 10th to 90th percentile. "
+        "δ = 1e-6. Numbers: slopes on logarithmic axes.",
+        panels=3,
+        size=(17, 5.6),
+        sharey=False,
+    ) as (by_users, by_budget, by_width):
+        labels = [_draw(by_users, found, epsilon) for epsilon in (None, *SHOWN)]
+        x = points("thermostat")
+        world = PLACES["thermostat"][0]
+        none = [k * (world.optimal_value - world.baseline_value) for k in x]
+        by_users.plot(x, none, ":", color=PALE, lw=1.3)
+        labels.append(EndLabel(x[-1], none[-1], "no control", PALE))
+        by_users.set(title="Regret; the bound: 1/2", xlabel="users K", ylabel="regret, in costs")
+        last = np.stack([regrets(found, "thermostat", e)[:, -1] for e in EPSILONS])
+        end = _band(by_budget, EPSILONS, last, Pen("#0072B2", "o"), "")
+        by_budget.set(
+            title=f"Regret of {short(x[-1])} users: {order_of_epsilon(found):.2f}; the bound: -1/2",
+            xlabel="epsilon",
+        )
+        ends = _widths(by_width)
+        for axes in (by_users, by_budget, by_width):
+            axes.set(xscale="log", yscale="log")
+            _short_ticks(axes.xaxis)
+        for axes, some in ((by_users, labels), (by_budget, [end]), (by_width, ends)):
+            label_ends(axes, some)
+
+
+def _draw(axes: Axes, found: Mapping[str, Any], epsilon: float | None) -> EndLabel:
+    name = "not private" if epsilon is None else f"ε = {epsilon:g}"
+    rows = regrets(found, "thermostat", epsilon).T
+    text = f"{name}  {order_of_users(found, epsilon):.2f}"
+    return _band(axes, points("thermostat"), rows, PENS[epsilon], text)
+
+
+def _band(axes: Axes, x: Sequence[float], rows: Floats, pen: Pen, text: str) -> EndLabel:
+    low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=1)
+    axes.fill_between(list(x), low, high, color=pen.colour, alpha=0.15, lw=0)
+    marks: dict[str, Any] = {"marker": pen.marker, "ms": 5, "mec": "white", "mew": 0.6}
+    axes.plot(list(x), middle, color=pen.colour, **marks)
+    return EndLabel(float(x[-1]), float(middle[-1]), text, pen.colour)
+
+
+def _widths(axes: Axes) -> list[EndLabel]:
+    x = [round(10**power) for power in np.arange(3.0, 8.01, 0.25)]
+    labels = []
+    for place, colour in (("thermostat", "#0072B2"), ("dosing", "#D55E00")):
+        world, gamma, _ = PLACES[place]
+        for name, dash in (("any users", "-"), ("noise alone", "--")):
+            y = [widths(world, gamma, 1.0, users)[name] for users in x]
+            axes.plot(x, y, dash, color=colour)
+            labels.append(EndLabel(x[-1], y[-1], f"{place}, {name}", colour))
+    axes.axhline(1.0, color=PALE, ls=":", lw=1.3)
+    axes.set(title="Half the set's width, in |(A, B)|, ε = 1", xlabel="users K")
+    return labels
+
+
+NUMBERS = {"runs": (1, RUNS, "seeds of every line"), "again": (0, 0, "1 to run all anew")}
+main = figure_main(
+    __spec__, __doc__, measure, paint, [table, lambda _: width_table(), words], NUMBERS, quick=False
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
