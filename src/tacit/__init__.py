@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from tacit.core.episodes import Episodes
     from tacit.core.episodes import validate_episodes as validate
     from tacit.core.kinds import AgentKind
+    from tacit.core.monitor import monitor
     from tacit.core.receipt import Receipt
     from tacit.core.vector_episodes import VectorEpisodes
     from tacit.finite.learn_offline import learn_offline
@@ -120,6 +121,7 @@ if TYPE_CHECKING:
         "local",
         "lq",
         "mixture",
+        "monitor",
         "papers",
         "run",
         "run_seeds",
@@ -155,6 +157,7 @@ _LAZY = {
     "linear": "tacit.linear",
     "lq": "tacit.lq",
     "mixture": "tacit.mixture",
+    "monitor": "tacit.core.monitor:monitor",
     "papers": "tacit.papers",
     "run": "tacit.simulation.run:run",
     "run_seeds": "tacit.simulation.seeds:run_seeds",

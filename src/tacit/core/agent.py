@@ -20,6 +20,7 @@ from tacit.core.algorithm import Algorithm
 from tacit.core.columns import as_numbers
 from tacit.core.desk import DATA
 from tacit.core.episodes import Episodes
+from tacit.core.monitor import Record
 from tacit.core.receipt import Receipt
 from tacit.core.rounds import NotRecorded, RecordedGate, Round
 from tacit.core.session import Ids, Moment, Session
@@ -139,6 +140,11 @@ class Agent(Versions):
     def guarantee(self) -> Guarantee | None:
         """What is proven for every user; ``None`` without privacy."""
         return self._curator.guarantee
+
+    @property
+    def record(self) -> Record:
+        """What releases told of each version; :func:`tacit.monitor` reads it."""
+        return self._session.record
 
     @property
     def block_users(self) -> int:

@@ -140,7 +140,9 @@ class Desk(Uncopyable):
         gate = Gate(curator, self._stream, number, algorithm.privacy)
         early = session.round.run(gate, session.answers, resumed=resumed)
         turn.answered = True
+        told = algorithm.policy.version, turn.users, session.round.asked, session.answers
         algorithm.advance(turn.users)
+        session.record.hear(*told, running=self._stream is not None)
         session.end_round(curator.releases)
         return early
 

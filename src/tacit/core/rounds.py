@@ -29,6 +29,7 @@ class Round:
 
     def __init__(self, algorithm: Algorithm[Any]) -> None:
         self._asks: Asks | None = algorithm.asks()
+        self.asked: list[Statistic] = []
         # Up to its first question an algorithm changes nothing of what it knows.
         self._first = next(self._asks)
 
@@ -65,6 +66,7 @@ class Round:
                             raise
                         return None if resumed and isinstance(error, BudgetExceeded) else error
                 told += 1
+                self.asked.append(ask.statistic)
                 answer = answers[told - 1]
                 ask = asks.send(replace(answer, public=public) if public else answer)
         except StopIteration:

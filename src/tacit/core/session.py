@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.core.algorithm import Algorithm
 from tacit.core.asks import Arrays, State, below
+from tacit.core.monitor import Record
 from tacit.core.rounds import Round, dump_answers, restore, revive_answers, state_of
 from tacit.privacy.arguments import MOST_USERS
 from tacit.privacy.curators.gate import Release
@@ -182,6 +183,7 @@ class Session:
         answers: those of the round in progress.
         seen: how many releases were taken in, or lost, before this round.
         turn: the block that is in the gate, if one is.
+        record: what releases told of each version; see :mod:`tacit.core.monitor`.
     """
 
     def __init__(self, algorithm: Algorithm[Any]) -> None:
@@ -191,6 +193,7 @@ class Session:
         self.answers: list[Release] = []
         self.seen = 0
         self.turn: Turn | None = None
+        self.record = Record()
         self._round: Round | None = None
 
     @property
@@ -288,7 +291,7 @@ class Session:
             "with_ids": self.with_ids,
             "seen": self.seen,
         }
-        return meta | facts, arrays
+        return meta | facts, arrays | self.record.dump()
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """The inverse of :meth:`dump`."""
@@ -306,6 +309,7 @@ class Session:
         algorithm.pinned = algorithm.policy if meta["pinned"] else None
         self.end_round(_count(meta["seen"], MOST_USERS))
         self.answers, self.with_ids = answers, bool(meta["with_ids"])
+        self.record.restore(below(arrays, "monitor/"))
         self.waiting.restore(waiting, meta["pending_names"], arrays)
 
 

@@ -22,6 +22,7 @@ from tacit.privacy.statistic import Ints
 _METHODS = {
     "returns": "tacit.tabular.pessimistic_improvement:PessimisticImprovement",
     "counts": "tacit.tabular.pessimistic_vi:PessimisticVI",
+    "features": "tacit.linear.pessimistic_lsvi:PessimisticLSVI",
 }
 
 
@@ -31,7 +32,7 @@ def learn_offline(
     privacy: Privacy,
     behaviour: Policy | Literal["uniform", "unknown"],
     *,
-    method: Literal["returns", "counts"] = "returns",
+    method: Literal["returns", "counts", "features"] = "returns",
     confidence: float = 0.95,
     judged: float = 0.5,
     seed: int = 0,
@@ -50,8 +51,9 @@ def learn_offline(
         privacy: JointDP with delta > 0, or NonPrivate.
         behaviour: what the users of the log were served; see
             :class:`~tacit.finite.offline.OfflineOptions`.
-        method: ``"returns"`` (:class:`tacit.PessimisticImprovement`) or ``"counts"``
-            (:class:`tacit.PessimisticVI`).
+        method: ``"returns"`` (:class:`tacit.PessimisticImprovement`), ``"counts"``
+            (:class:`tacit.PessimisticVI`), or for specs of linear MDPs ``"features"``
+            (:class:`tacit.PessimisticLSVI`).
         confidence: with which probability, over users and noise, all intervals hold.
         judged: the share of users who judge.
         seed: of the split and of ties; public.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,6 +130,21 @@ class ReturnSums(LoopSums):
         if checked_relation(relation) is Relation.ZERO_OUT:
             return longest + self.weight * k
         return 2.0 * longest + self.weight * min(2 * k, self.size)
+
+    def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
+        """First visits of each state, where they are asked for."""
+        if self.weight == 0.0:
+            return {}
+        S = self.cells.shape[1]
+        state = np.zeros(self.size, dtype=np.int64)
+        _, states, _ = np.nonzero(self.cells >= 0)
+        state[self.cells[self.cells >= 0]] = states
+        noise = float(np.max(release.std["visits"]))
+        found: Floats = np.bincount(state, release["visits"], minlength=S).astype(np.float64)
+        return {
+            "partial": (np.ones(()), np.zeros(())),
+            "visits": (found, noise * np.sqrt(np.bincount(state, minlength=S))),
+        }
 
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.finite.return_loops import sum_returns

@@ -203,6 +203,21 @@ class VisitCounts(LoopSums):
         np.add.at(of_rewards, cells[kept], sums[kept])
         return of_cells, of_rewards
 
+    def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
+        """Rewards of all steps that count, and visits of each state."""
+        noise = {name: float(np.max(std)) for name, std in release.std.items()}
+        states, S = self.where[1], self.states
+        cells = np.bincount(states, minlength=S)
+        moved = release["transitions"].reshape(self.size, S).sum(axis=1)
+        partial = self.cap is not None and self.cap < self.horizon
+        return ({"partial": (np.ones(()), np.zeros(()))} if partial else {}) | {
+            "rewards": (release["rewards"].sum(), noise["rewards"] * np.sqrt(self.size)),
+            "visits": (
+                np.bincount(states, moved, minlength=S),
+                noise["transitions"] * np.sqrt(S * cells),
+            ),
+        }
+
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.finite.visit_loops import count_visits
 

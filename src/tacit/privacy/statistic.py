@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -276,6 +276,14 @@ class Statistic(ABC):
         users who differ in these arrays alone.
         """
         return None
+
+    def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
+        """What a release of it tells of its users as a whole: sums, and the noise's deviations.
+
+        ``rewards``, of all steps that count; ``visits``, of each state; ``partial``, if some of a
+        user's valid steps do not count. Nothing by default.
+        """
+        return {}
 
     @property
     def group_size(self) -> int:

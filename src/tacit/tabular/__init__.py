@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tacit.tabular.real_worlds import incentives, skill_teaching
 from tacit.tabular.sparse_world import SparseWorld
 from tacit.tabular.sparse_worlds import icu_sepsis, sparse_mdp
 from tacit.tabular.world import TabularWorld, load_world
@@ -26,9 +27,11 @@ __all__ = [
     "grid",
     "health_coach",
     "icu_sepsis",
+    "incentives",
     "load_world",
     "random_mdp",
     "riverswim",
+    "skill_teaching",
     "sparse_mdp",
 ]
 

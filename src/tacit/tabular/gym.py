@@ -30,6 +30,7 @@ from tacit.finite.world import UNSTREAMED, FiniteWorld
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.tabular import worlds
+from tacit.tabular.sparse_world import SparseWorld
 from tacit.tabular.world import TabularWorld
 
 Floats = NDArray[np.float64]
@@ -216,11 +217,14 @@ def from_gymnasium(
     optimal_value: float | None = None,
     evaluation_users: int = 1000,
     **kwargs: Any,
-) -> ImportedWorld | SampledWorld:
+) -> ImportedWorld | SampledWorld | SparseWorld:
     """An environment with finitely many observations and actions, as a world.
 
     Environments that expose their table of transitions (``env.unwrapped.P``, as FrozenLake, Taxi
-    and CliffWalking do) become an :class:`ImportedWorld` with exact values. The others become a
+    and CliffWalking do) become an :class:`ImportedWorld` with exact values. Those that expose it as
+    arrays (``env.unwrapped.dynamics`` with ``tx_mat`` and ``r_mat`` (S, A, S), ``d_0`` (S,) and
+    perhaps ``admissible_actions``, as ICU-Sepsis does) become a
+    :class:`~tacit.tabular.SparseWorld`, if rewards are in [0, 1]. The others become a
     :class:`SampledWorld`, whose values are estimates.
 
     Where a table gives one transition several rewards, the reward is drawn independently of the
@@ -250,6 +254,8 @@ def from_gymnasium(
     if _has_table(env):
         model, offset, scale = _import_table(env.unwrapped, horizon)
         return ImportedWorld(model, name, offset, scale)
+    if (arrays := _dynamics(env)) is not None:
+        return _from_dynamics(arrays, horizon, name)
     if reward_range is None:
         raise InvalidArgument(
             "reward_range must be given: the environment has no table of transitions and rewards"
@@ -285,6 +291,40 @@ def _has_table(env: gymnasium.Env[Any, Any]) -> bool:
         and isinstance(getattr(inner, "P", None), Mapping)
         and hasattr(inner, "initial_state_distrib")
         and not getattr(inner, "fickle_passenger", False)
+    )
+
+
+def _dynamics(env: gymnasium.Env[Any, Any]) -> Mapping[str, Any] | None:
+    """The arrays of an environment that has them, if its wrappers are its own or transparent."""
+    inner: Any = env
+    package = type(env.unwrapped).__module__.partition(".")[0]
+    while isinstance(inner, gymnasium.Wrapper):
+        own = type(inner).__module__.partition(".")[0] == package
+        if not own and type(inner) not in _TRANSPARENT:
+            return None
+        inner = inner.env
+    arrays = getattr(inner, "dynamics", None)
+    if not isinstance(arrays, Mapping) or not {"tx_mat", "r_mat", "d_0"} <= set(arrays):
+        return None
+    S, A = env.observation_space.n, env.action_space.n  # type: ignore[attr-defined]
+    return arrays if np.shape(arrays["tx_mat"]) == (S, A, S) else None
+
+
+def _from_dynamics(arrays: Mapping[str, Any], horizon: int, name: str) -> SparseWorld:
+    P, rewards = np.asarray(arrays["tx_mat"]), np.asarray(arrays["r_mat"], dtype=np.float64)
+    S, A = P.shape[:2]
+    allowed = np.ones((S, A), dtype=bool)
+    if "admissible_actions" in arrays:
+        allowed[:] = False
+        for state, actions in enumerate(arrays["admissible_actions"]):
+            allowed[state, list(actions)] = True
+    source, action = np.nonzero(allowed)
+    rows, target = np.nonzero(P[source, action])
+    source, action = source[rows], action[rows]
+    paid = np.broadcast_to(rewards, P.shape)[source, action, target]
+    probability = P[source, action, target].astype(np.float64)
+    return SparseWorld(
+        S, A, horizon, source, action, target, probability, paid, arrays["d_0"], name=name
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.core.algorithm import Floats
 from tacit.core.asks import Arrays, Ask, Asks, State
-from tacit.finite.offline import OfflineAlgorithm, OfflineOptions
+from tacit.finite.offline import OfflineOptions
+from tacit.finite.offline_plans import PlannedOffline
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import InvalidArgument
 
@@ -22,7 +24,7 @@ _KNOWN = 2.0
 _MOST_COUNTS = 1 << 22
 
 
-class PessimisticVI(OfflineAlgorithm):
+class PessimisticVI(PlannedOffline):
     """Plans in the world that the counts surely leave, near what people do, and judges the plan.
 
     Idea: count where actions led and what they paid. Plan backwards as if every action were worth
@@ -56,7 +58,6 @@ class PessimisticVI(OfflineAlgorithm):
             )
         self.transitions, self.rewards = np.zeros((F, S, A, S)), np.zeros((F, S, A))
         self.noise = np.zeros(2)  # standard deviations of one count, and of one sum of rewards
-        self._plans: dict[float, Floats] = {}
 
     @property
     def _steps(self) -> range:
@@ -79,11 +80,16 @@ class PessimisticVI(OfflineAlgorithm):
         self.transitions = release["transitions"].reshape(self.transitions.shape)
         self.rewards = release["rewards"].reshape(self.rewards.shape)
         self.noise = np.array([np.max(release.std[name]) for name in ("transitions", "rewards")])
+        self._changed()
+
+    def _changed(self) -> None:
         self._plans = {}
+        vars(self).pop("model", None)
 
     # How it plans.
 
-    def _model(self) -> tuple[Floats, Floats, Floats, Any]:
+    @cached_property
+    def model(self) -> tuple[Floats, Floats, Floats, Any]:
         """P and r of what is known, visits, and which cells are known."""
         from tacit.numerics.projection import project
 
@@ -95,44 +101,26 @@ class PessimisticVI(OfflineAlgorithm):
         n = np.where(known, n, 1.0)
         return P, np.clip(self.rewards / n, 0.0, 1.0), n, known
 
-    def tilted(self, beta: float) -> Floats:
-        """The best policy at a price of R / beta for each unit of relative entropy, (H, S, A)."""
-        if beta not in self._plans:
-            self._plans[beta] = self._plan(beta)
-        return self._plans[beta]
+    def lower_values(self, step: int, after: Floats, left: float) -> Floats:
+        """Means less their widths; nothing where nothing is known."""
+        P, r, n, known = self.model
+        f, caution = min(step, len(P) - 1), self.options.constants.caution
+        mean, possible = P[f] @ after, P[f] > 0
+        # Counts that are 0 in the model were projected: their noise is gone.
+        square = possible @ after**2 - 2 * mean * (possible @ after) + possible.sum(2) * mean**2
+        share = 0.25 * left**2 / self.spec.horizon
+        sampling = n[f] * np.maximum(P[f] @ after**2 - mean**2 + share, 0.0)
+        noise = self.noise[0] ** 2 * np.maximum(square, 0.0) + self.noise[1] ** 2
+        width = caution * np.sqrt(noise + sampling) / n[f]
+        lower: Floats = np.where(known[f], np.clip(r[f] + mean - width, 0.0, left), 0.0)
+        return lower
 
-    def _plan(self, beta: float) -> Floats:
-        P, r, n, known = self._model()
-        H, R, caution = self.spec.horizon, self.spec.most_return, self.options.constants.caution
-        after, table = np.zeros(self.spec.states), np.empty((H, *self.allowed.shape))
-        for h in range(H - 1, -1, -1):
-            f, left = min(h, len(P) - 1), min(R, (H - h) * max(self.spec.reward_values))
-            mean, possible = P[f] @ after, P[f] > 0
-            # Counts that are 0 in the model were projected: their noise is gone.
-            square = possible @ after**2 - 2 * mean * (possible @ after) + possible.sum(2) * mean**2
-            sampling = n[f] * np.maximum(P[f] @ after**2 - mean**2 + 0.25 * left**2 / H, 0.0)
-            noise = self.noise[0] ** 2 * np.maximum(square, 0.0) + self.noise[1] ** 2
-            width = caution * np.sqrt(noise + sampling) / n[f]
-            values = np.where(known[f], np.clip(r[f] + mean - width, 0.0, left), 0.0)
-            b = self.behaviour[min(h, len(self.behaviour) - 1)]
-            table[h] = self.tilt(values, beta)[min(h, len(self.behaviour) - 1)]
-            # The value with its price: the mean, and beyond it what the tilt earns.
-            entropy = np.log(np.divide(table[h], b, out=np.ones_like(b), where=table[h] > 0))
-            after = np.maximum((table[h] * (values - R / beta * entropy)).sum(axis=1), 0.0)
-        return table
-
-    def moment(self, table: Floats) -> float:
-        """In the model, from its first states on, or the worst of them if those are not known."""
-        P, _, _, known = self._model()
-        after = np.ones(self.spec.states)
-        for h in range(self.spec.horizon - 1, -1, -1):
-            f = min(h, len(P) - 1)
-            b = self.behaviour[min(h, len(self.behaviour) - 1)]
-            square = np.divide(table[h] ** 2, b, out=np.zeros_like(b), where=b > 0)
-            ahead = np.where(known[f], P[f] @ after, 1.0)
-            after = np.minimum((square * ahead).sum(axis=1), 1e100)
-        start = self.spec.start
-        return float(after.max() if start is None else np.array(start) @ after)
+    def expected(self, step: int, after: Floats) -> Floats:
+        """Of cells that are known; others lead nowhere, and count as 1."""
+        P, _, _, known = self.model
+        f = min(step, len(P) - 1)
+        ahead: Floats = np.where(known[f], P[f] @ after, 1.0)
+        return ahead
 
     # Save and resume.
 
@@ -144,4 +132,5 @@ class PessimisticVI(OfflineAlgorithm):
     def restore_learnt(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`learnt_state`."""
         self.transitions, self.rewards = arrays["transitions"], arrays["rewards"]
-        self.noise, self._plans = arrays["noise"], {}
+        self.noise = arrays["noise"]
+        self._changed()

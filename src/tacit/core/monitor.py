@@ -1,0 +1,237 @@
+"""Monitoring for free: what releases that were paid for say of each version of a policy.
+
+Nothing here asks anybody anything. A :class:`Record` keeps, of every release, the few public
+numbers that its statistic reads off it (:meth:`tacit.Statistic.monitored`), and :func:`monitor`
+makes returns, occupancies and drifts of them, with standard errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.privacy.arguments import instance_of
+from tacit.privacy.statistic import Floats
+
+if TYPE_CHECKING:
+    from tacit.core.asks import Arrays
+    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.statistic import Statistic
+
+# More versions than these are not kept: the oldest go.
+_MOST = 1000
+_NUMBERS = ("version", "users", "horizon", "rewards", "rewards_noise", "partial", "running")
+
+
+@dataclass
+class Record:
+    """Public sums of each version's users; of the last thousand versions."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def hear(
+        self,
+        version: int,
+        users: int,
+        asked: Sequence[Statistic],
+        answers: Sequence[Release],
+        running: bool,
+    ) -> None:
+        """Takes in the answers about a version's users; ``running`` sums have all users before."""
+        told: dict[str, tuple[Any, Any]] = {}
+        horizon = math.nan
+        for statistic, answer in zip(asked, answers, strict=False):
+            told |= statistic.monitored(answer)
+            horizon = getattr(statistic, "horizon", horizon)
+        if not told:
+            return
+        none = (math.nan, math.nan)
+        rewards, visits = told.get("rewards", none), told.get("visits", (np.zeros(0), np.zeros(0)))
+        row: dict[str, Any] = {
+            "version": int(version),
+            "users": int(users),
+            "horizon": float(horizon),
+            "rewards": float(rewards[0]),
+            "rewards_noise": float(rewards[1]),
+            "visits": np.asarray(visits[0], dtype=np.float64),
+            "visits_noise": np.asarray(visits[1], dtype=np.float64),
+            "partial": "partial" in told,
+            "running": bool(running),
+        }
+        # After a crash the same answers are heard again.
+        kept = [
+            old
+            for old in self.rows
+            if old["version"] < row["version"] and len(old["visits"]) == len(row["visits"])
+        ]
+        self.rows = [*kept[1 - _MOST :], row]
+
+    def dump(self) -> Arrays:
+        """For a save."""
+        if not self.rows:
+            return {}
+        columns = {n: np.array([row[n] for row in self.rows]) for n in _NUMBERS}
+        for name in ("visits", "visits_noise"):
+            columns[name] = np.stack([row[name] for row in self.rows])
+        return {f"monitor/{name}": column for name, column in columns.items()}
+
+    def restore(self, columns: Mapping[str, Any]) -> None:
+        """The inverse of :meth:`dump`."""
+        count = len(columns["version"]) if columns else 0
+        self.rows = [{name: columns[name][i] for name in columns} for i in range(count)]
+
+
+@dataclass(frozen=True)
+class Monitoring:
+    """What is known of each version from releases: public, and free.
+
+    Attributes:
+        versions: numbers of the versions, oldest first.
+        users: how many followed each.
+        returns: mean return of a user; NaN where no release tells.
+        return_errors: their standard errors: noise, and at most so much by sampling.
+        partial: whether only some of a user's steps are asked for (a cap), so that this is no
+            more than a part of the return, and occupancies are of those steps.
+        occupancy: visits of each state by a user, (versions, S).
+        occupancy_errors: their standard errors, by noise and by sampling.
+        return_drift: by how many standard errors the return changed since the version before.
+        occupancy_drift: how far occupancies moved since the version before: about standard normal
+            if they did not. A new policy moves them too.
+    """
+
+    versions: tuple[int, ...]
+    users: tuple[int, ...]
+    returns: Floats
+    return_errors: Floats
+    partial: tuple[bool, ...]
+    occupancy: Floats
+    occupancy_errors: Floats
+    return_drift: Floats
+    occupancy_drift: Floats
+
+    def columns(self) -> dict[str, list[Any]]:
+        """A row per version, as lists by name; occupancies are ``state 0``, ``state 1``, ..."""
+        found: dict[str, list[Any]] = {
+            "version": list(self.versions),
+            "users": list(self.users),
+            "return": self.returns.tolist(),
+            "return_error": self.return_errors.tolist(),
+            "partial": list(self.partial),
+            "return_drift": self.return_drift.tolist(),
+            "occupancy_drift": self.occupancy_drift.tolist(),
+        }
+        return found | {f"state {s}": row.tolist() for s, row in enumerate(self.occupancy.T)}
+
+    def frame(self) -> Any:
+        """:meth:`columns` as a pandas frame, or as they are where pandas is not installed."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            return self.columns()
+        return pandas.DataFrame(self.columns())
+
+    def plot(self, path: str) -> None:
+        """Draws returns with two standard errors, and occupancies, by users served."""
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib.figure import Figure
+
+        served = np.cumsum(self.users)
+        figure = Figure(figsize=(8.0, 5.0), layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True)
+        above.errorbar(served, self.returns, 2.0 * self.return_errors, fmt="o-", capsize=3)
+        above.set_ylabel("return of a user")
+        above.set_title(
+            "From releases that were paid for; bars are two standard errors", fontsize=9
+        )
+        shown: Any = np.argsort(-self.occupancy.mean(axis=0))[:8] if len(served) else []
+        for state in shown:
+            below.plot(served, self.occupancy[:, state], "o-", label=f"state {state}", ms=3)
+        below.set_xlabel("users served")
+        below.set_ylabel("visits of a user")
+        if len(shown):
+            below.legend(fontsize=7, ncols=4)
+        figure.savefig(path, dpi=150)
+
+    def __str__(self) -> str:
+        lines = ["version    users     return +- error   drift   moved"]
+        for i, version in enumerate(self.versions):
+            lines.append(
+                f"{version:7} {self.users[i]:8,} {self.returns[i]:10.4g} +- "
+                f"{self.return_errors[i]:<7.3g} {self.return_drift[i]:6.1f}  "
+                f"{self.occupancy_drift[i]:6.1f}"
+            )
+        return "\n".join(lines)
+
+
+def monitor(agent: Any) -> Monitoring:
+    """What releases say of every version that an agent published so far; it costs nothing.
+
+    Returns and occupancies are there for agents that count visits
+    (:class:`~tacit.finite.visits.VisitCounts`), under joint and local DP and without; occupancies
+    alone where returns are summed by state (:class:`~tacit.finite.return_sums.ReturnSums`); other
+    statistics say nothing here, and their agents have no rows.
+
+    >>> import tacit
+    >>> world = tacit.tabular.riverswim(4, 6)
+    >>> agent = tacit.UCBVI(world.spec, 20_000, tacit.JointDP(1.0, 1e-6), noise_seed=0)
+    >>> _ = tacit.run(agent, world, progress=False)
+    >>> found = tacit.monitor(agent)
+    >>> found.versions[:3], len(found.returns) == agent.releases
+    ((0, 1, 2), True)
+    """
+    from tacit.core.agent import Agent
+
+    instance_of("agent", agent, Agent)
+    return _monitoring(_separate(agent.record.rows))
+
+
+def _separate(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Sums of single versions: of running ones, what was added. Their noises may add up."""
+    found: list[dict[str, Any]] = []
+    for before, row in zip([None, *rows], rows, strict=False):
+        mine = dict(row)
+        if row["running"] and before is not None:
+            for name in ("rewards", "visits"):
+                mine[name] = row[name] - before[name]
+                mine[f"{name}_noise"] = row[f"{name}_noise"] + before[f"{name}_noise"]
+        found.append(mine)
+    return found
+
+
+def _monitoring(rows: Sequence[Mapping[str, Any]]) -> Monitoring:
+    users = np.array([row["users"] for row in rows], dtype=np.float64)
+    n = np.maximum(users, 1.0)
+    horizon = np.array([row["horizon"] for row in rows], dtype=np.float64)
+    returns = np.array([row["rewards"] for row in rows], dtype=np.float64) / n
+    noise = np.array([row["rewards_noise"] for row in rows], dtype=np.float64) / n
+    # What lies in [0, H] with mean m varies by at most m (H - m).
+    inside = np.clip(returns, 0.0, horizon)
+    errors = np.sqrt(noise**2 + inside * (horizon - inside) / n)
+    size = max((len(row["visits"]) for row in rows), default=0)
+    shape = (len(rows), size)
+    visits = np.array([row["visits"] for row in rows], dtype=np.float64).reshape(shape)
+    spread = np.array([row["visits_noise"] for row in rows], dtype=np.float64).reshape(shape)
+    occupancy, limits = visits / n[:, np.newaxis], horizon[:, np.newaxis]
+    within = np.clip(occupancy, 0.0, limits)
+    wide = np.sqrt((spread / n[:, np.newaxis]) ** 2 + within * (limits - within) / n[:, np.newaxis])
+    drift, moved = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    for i in range(1, len(rows)):
+        gap = math.hypot(errors[i], errors[i - 1])
+        drift[i] = (returns[i] - returns[i - 1]) / gap if gap > 0 else np.nan
+        both = wide[i] ** 2 + wide[i - 1] ** 2
+        known = both > 0
+        if known.any():
+            squares = (occupancy[i] - occupancy[i - 1])[known] ** 2 / both[known]
+            count = int(known.sum())
+            moved[i] = (float(squares.sum()) - count) / math.sqrt(2.0 * count)
+    versions = tuple(int(row["version"]) for row in rows)
+    people = tuple(int(u) for u in users)
+    some = tuple(bool(row["partial"]) for row in rows)
+    return Monitoring(versions, people, returns, errors, some, occupancy, wide, drift, moved)

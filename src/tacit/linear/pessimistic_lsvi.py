@@ -1,0 +1,134 @@
+"""Pessimistic least squares on a log, where a few features decide what happens."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.core.algorithm import Floats
+from tacit.core.asks import Arrays, Ask, Asks, State
+from tacit.finite.offline import OfflineOptions
+from tacit.finite.offline_plans import PlannedOffline
+from tacit.linear.estimate import LinearWidths, Sums
+from tacit.linear.features import SumModel
+from tacit.linear.spec import LinearSpec
+from tacit.linear.statistics import FeatureSums
+from tacit.privacy.arguments import instance_of
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
+
+
+class PessimisticLSVI(PlannedOffline):
+    """Plans in the linear model that a log surely leaves, near what people do, and judges the plan.
+
+    Idea: as :class:`tacit.PessimisticVI`, with regressions on features in place of counts: what
+    one state teaches is used in all that look alike.
+
+    Private statistics: :class:`~tacit.linear.statistics.FeatureSums` of the first block, once,
+    after :class:`~tacit.finite.action_counts.ActionCounts` where today's behaviour is unknown;
+    :class:`~tacit.finite.weighted_returns.WeightedReturns` of the second block.
+
+    Guarantee: that of its curator; see ``guarantee``. Users are in one of the two blocks.
+
+    Deviations from the paper: PEVI of Jin, Yang and Wang (2021, "Is pessimism provably efficient
+    for offline RL?") with the practical widths of :class:`tacit.LSVIUCB`, noise included, and at a
+    price for leaving today's policy; what is proven of the result is its interval.
+
+    Cost: O(H S^2 A) per plan. It serves nobody: those it learns from were served before, and gain
+    nothing.
+    """
+
+    name = "pessimistic_lsvi"
+    spec: LinearSpec
+
+    def __init__(self, setting: Setting, options: OfflineOptions) -> None:
+        instance_of("spec", setting.spec, LinearSpec)
+        longest = float(np.linalg.norm(setting.spec.features, axis=2).max())
+        self.features: Floats = setting.spec.features / max(longest, 1.0)
+        super().__init__(setting, options)
+        L, d, S = self.sums_asked().rows, self.features.shape[2], self.spec.states
+        self.gram, self.following = np.zeros((L, d, d)), np.zeros((L, d, S))
+        self.rewards, self.noises = np.zeros((L, d)), np.zeros(3)
+
+    # What is asked.
+
+    def sums_asked(self) -> FeatureSums:
+        """Features, what followed them and what they paid, by step or of all steps together."""
+        unknown = self.spec.known_rewards is None
+        return FeatureSums(
+            self.features,
+            self.spec.horizon,
+            pooled=self.spec.stationary,
+            reward=1.0 if unknown else 0.0,
+        )
+
+    def learn(self) -> Asks:
+        """Sums of features, with the whole budget."""
+        statistic = self.sums_asked()
+        release = yield Ask(statistic)
+        self.gram, self.following = statistic.gram_of(release["gram"]), release["next"]
+        if statistic.reward > 0.0:
+            self.rewards = release["rewards"]
+        names = ("next", "gram", "rewards")
+        self.noises = np.array([float(np.max(release.std.get(name, 0.0))) for name in names])
+        self._changed()
+
+    def _changed(self) -> None:
+        self._plans = {}
+        vars(self).pop("model", None)
+
+    # How it plans.
+
+    @cached_property
+    def model(self) -> SumModel:
+        """The regressions; widths are as large as caution has it."""
+        spec, caution = self.spec, self.options.constants.caution
+        following, gram, rewards = self.noises.tolist()
+        sums = Sums(self.gram, self.following, self.rewards, following, gram, rewards)
+        return SumModel(
+            self.features,
+            sums.pooled() if spec.stationary_transitions else sums,
+            sums.pooled() if spec.stationary_rewards else sums,
+            LinearWidths(scale=caution, bias=min(1.0, 2.0 * caution), ridge=1.0),
+            spec.horizon,
+        )
+
+    def lower_values(self, step: int, after: Floats, left: float) -> Floats:
+        """Means less their widths."""
+        means, widths = self.model.next_values(step, after[np.newaxis])
+        rewards, of_rewards = self._rewards(step)
+        width = np.sqrt(widths[0] ** 2 + of_rewards**2)
+        lower: Floats = np.clip(rewards + means[0] - width, 0.0, left)
+        return lower
+
+    def _rewards(self, step: int) -> tuple[Floats, Any]:
+        known = self.spec.known_rewards
+        if known is not None:
+            return known[min(step, len(known) - 1)], 0.0
+        means, widths = self.model.rewards(step)
+        return np.clip(means, 0.0, max(self.spec.reward_values)), widths
+
+    def expected(self, step: int, after: Floats) -> Floats:
+        """As predicted, and at least 1: moments are never less."""
+        if not math.isfinite(float(after.max())):
+            return np.full(self.allowed.shape, 1e100)
+        means, _ = self.model.next_values(step, after[np.newaxis])
+        ahead: Floats = np.maximum(means[0], 1.0)
+        return ahead
+
+    # Save and resume.
+
+    def learnt_state(self) -> State:
+        """All sums."""
+        names = ("gram", "following", "rewards", "noises")
+        return {}, {name: np.array(getattr(self, name)) for name in names}
+
+    def restore_learnt(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`learnt_state`."""
+        for name in ("gram", "following", "rewards", "noises"):
+            setattr(self, name, arrays[name])
+        self._changed()

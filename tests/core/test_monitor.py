@@ -1,0 +1,126 @@
+"""Monitoring: equal to what releases hold, honest about its errors, kept by saves, and free."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
+from tacit.core.monitor import Record
+from tacit.finite.model import policy_values
+from tacit.finite.visits import VisitCounts
+
+WORLD = tacit.tabular.riverswim(4, 6)
+
+
+def served(kind=tacit.UCBVI, privacy=None, users=4000, world=WORLD, **options):
+    privacy = NonPrivate() if privacy is None else privacy
+    agent = kind(world.spec, users, privacy, noise_seed=3, **options)
+    rng, blocks = np.random.default_rng(0), []
+    while agent.block_users:
+        data = world.simulate(agent.policy, agent.block_users, rng)
+        blocks.append((agent.policy, data))
+        agent.learn(data)
+    return agent, blocks
+
+
+def test_without_noise_it_is_what_users_got() -> None:
+    agent, blocks = served(stationary=False, schedule="fixed:size=1000")
+    found = tacit.monitor(agent)
+    assert found.versions == (0, 1, 2, 3)
+    assert found.users == (1000,) * 4
+    for i, (_, data) in enumerate(blocks):
+        assert found.returns[i] == pytest.approx(data.rewards.sum() / 1000)
+        visits = np.bincount(data.states[:, :-1].ravel(), minlength=4) / 1000
+        assert found.occupancy[i] == pytest.approx(visits)
+    assert np.isnan(found.return_drift[0])
+    assert found.partial == (False,) * 4
+
+
+def test_capped_steps_are_said_to_be_a_part() -> None:
+    agent, blocks = served(users=1000)
+    found = tacit.monitor(agent)
+    for i, (_, data) in enumerate(blocks):
+        assert found.returns[i] <= data.rewards.sum() / found.users[i] + 1e-9
+        full = found.returns[i] == pytest.approx(data.rewards.sum() / found.users[i])
+        assert found.partial[i] or full
+
+
+@pytest.mark.parametrize(
+    ("privacy", "options"),
+    [
+        (JointDP(1.0, 1e-6), {}),
+        (JointDP(1.0, 1e-6), {"counter": "square root"}),
+        (LocalDP(8.0, 1e-6), {}),
+    ],
+)
+def test_errors_are_as_large_as_they_say(privacy, options) -> None:
+    """Of the true value: 5 versions, none off by 5 standard errors (3e-6 if they are normal)."""
+    agent, blocks = served(
+        privacy=privacy, users=50_000, stationary=False, schedule="fixed:size=10000", **options
+    )
+    found = tacit.monitor(agent)
+    values = [policy_values(WORLD.model, policy)[0, 0] for policy, _ in blocks]
+    errors = (found.returns - values) / found.return_errors
+    assert np.abs(errors).max() < 5.0
+    assert (found.return_errors > 0).all()
+    assert found.occupancy.sum(axis=1) == pytest.approx(
+        6.0, abs=6 * 4 * found.occupancy_errors.max()
+    )
+
+
+def test_returns_by_state_tell_where_people_are() -> None:
+    world = tacit.tabular.sparse_mdp(states=12, actions=4, horizon=4)
+    agent, _ = served(tacit.PolicyImprovement, users=500, world=world, statistic="returns")
+    found = tacit.monitor(agent)
+    assert len(found.versions) == agent.releases
+    assert np.isnan(found.returns).all()
+    assert found.occupancy.shape == (agent.releases, 12)
+    assert (found.occupancy <= 1.0 + 1e-9).all()  # first visits
+
+
+def test_a_save_keeps_it_and_it_costs_nothing(tmp_path) -> None:
+    budget, ledger = JointDP(1.0, 1e-6), tmp_path / "budget.ledger"
+    agent = tacit.UCBVI(
+        WORLD.spec, 3000, budget, ledger=ledger, noise_seed=0, schedule="fixed:size=1000"
+    )
+    rng = np.random.default_rng(0)
+    agent.learn(WORLD.simulate(agent.policy, 1000, rng))
+    agent.learn(WORLD.simulate(agent.policy, 1000, rng))
+    before = tacit.monitor(agent)
+    agent.save(tmp_path / "state")
+    spent = tacit.Ledger.open(ledger).head
+    fresh = tacit.UCBVI(WORLD.spec, 3000, budget, noise_seed=0, schedule="fixed:size=1000")
+    again = fresh.load(tmp_path / "state", ledger=ledger)
+    assert (tacit.monitor(again).returns == before.returns).all()
+    again.learn(WORLD.simulate(again.policy, 1000, rng))
+    assert tacit.monitor(again).versions == (0, 1, 2)
+    assert (tacit.monitor(again).returns[:2] == before.returns).all()
+    charges = [e for e in tacit.Ledger.open(ledger).entries if e.event == "charge"]
+    assert len(charges) == 3
+    assert spent != tacit.Ledger.open(ledger).head
+
+
+def test_frame_and_plot(tmp_path) -> None:
+    agent, _ = served(privacy=JointDP(1.0, 1e-6), schedule="fixed:size=1000")
+    found = tacit.monitor(agent)
+    columns = found.columns()
+    assert list(columns)[:4] == ["version", "users", "return", "return_error"]
+    assert {len(column) for column in columns.values()} == {4}
+    frame = found.frame()
+    assert list(frame["version"]) == [0, 1, 2, 3]
+    found.plot(str(tmp_path / "monitor.png"))
+    assert (tmp_path / "monitor.png").read_bytes()[:4] == b"\x89PNG"
+    assert len(str(found).splitlines()) == 5
+    with pytest.raises(InvalidArgument, match="agent must be"):
+        tacit.monitor("agent")
+
+
+def test_what_is_heard_twice_counts_once_and_old_versions_go() -> None:
+    record, counts = Record(), VisitCounts(2, 2, 3)
+    zeros = {"transitions": np.zeros((counts.size, 2)), "rewards": np.ones(counts.size)}
+    answer = tacit.Release(0, "x", zeros, {"transitions": 0.0, "rewards": 0.0}, 5, None)
+    for version in (0, 1, 1, *range(2, 1200)):
+        record.hear(version, 5, [counts], [answer], running=False)
+    assert [row["version"] for row in record.rows] == list(range(200, 1200))
