@@ -76,14 +76,15 @@ def whole_users(parts: Iterable[Entries]) -> Iterator[Entries]:
         cut = int(other[-1]) + 1 if len(other) else 0
         if cut or (held and held[-1]["user"][-1] != user[0]):
             head = {name: column[:cut] for name, column in part.items()}
-            yield _joined([*held, head])
+            yield joined([*held, head])
             held = []
         held.append({name: column[cut:] for name, column in part.items()} if cut else part)
     if held:
-        yield _joined(held)
+        yield joined(held)
 
 
-def _joined(parts: list[Entries]) -> Entries:
+def joined(parts: list[Entries]) -> Entries:
+    """Entries one after the other."""
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -104,7 +105,7 @@ def _partitioned(files: list[str], log: LogFormat, batch: int) -> Iterator[Entri
             if os.path.exists(name):
                 whole = [log.read(table) for table in _tables(name)]
                 order = _by_user(np.concatenate([part["user"] for part in whole]))
-                yield {kind: column[order] for kind, column in _joined(whole).items()}
+                yield {kind: column[order] for kind, column in joined(whole).items()}
                 os.remove(name)
 
 
