@@ -377,7 +377,7 @@ MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
     (SameVersion, {}, r"^protocol: versions of published policies must increase"),
     (RaisesOnValues, {}, r"^hostile users: .*rewards must be finite"),
     (WarnsOnValues, {}, r"^hostile users: .*a state is out of range"),
-    (ChangedByRefusals, {}, r"^refusals: .*refused, and yet came changed"),
+    (ChangedByRefusals, {}, r"^chunks: users of a retired version: came differ"),
     (ForgetsTies, {}, r"^resume: "),
     (ForgetsWaiting, {}, r"^resume: right after loading, block_users"),
     (NoiseReplayed, {}, r"^real resume: .*the same noise twice"),

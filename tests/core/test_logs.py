@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,12 @@ import pytest
 
 import tacit
 from tacit.core.episodes import Episodes
+from tacit.core.logs import LogFormat
+from tacit.core.parquet import partition_by_user
 from tacit.finite.spec import FiniteSpec
+from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.exact import grid_total
 
 STATES, ACTIONS = ["idle", "busy", "away"], ["wait", "ask"]
 SPEC = FiniteSpec.named(STATES, ACTIONS, horizon=3, stationary=True)
@@ -239,6 +244,112 @@ def test_parquet_is_read_batch_by_batch_and_nobody_is_cut(
     assert by_user(parts) == by_user([whole])
     if batch == 7 and not shuffled:
         assert max(part.users for part in parts) <= 7
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_compiled_layout_is_that_of_the_slow_one(seed: int) -> None:
+    """Doubles, gaps, contradictions, late and negative steps."""
+    rng, n = np.random.default_rng(seed), 60
+    log = {
+        "user": np.sort(rng.integers(0, 9, n)),
+        "step": rng.integers(-1, 6, n),
+        "state": rng.integers(-1, 4, n),
+        "action": rng.integers(0, 2, n),
+        "reward": rng.random(n),
+        "over": rng.random(n) < 0.1,
+    }
+    if seed % 2:
+        log["next_state"] = rng.integers(0, 2, n)
+    made = LogFormat(
+        horizon=4, next_state="next_state" if seed % 2 else None, terminal="over", end=1
+    )
+    fast, slow = (made.episodes(made.read(log), grouped=grouped) for grouped in (True, False))
+    assert np.array_equal(fast.states, slow.states)
+    assert np.array_equal(fast.actions, slow.actions)
+    assert np.array_equal(fast.rewards, slow.rewards, equal_nan=True)
+    assert fast.user_ids == slow.user_ids
+
+
+# Blocks that nobody holds.
+
+
+def sorted_files(folder: Path, table: Any, files: int) -> Path:
+    """The same log, sorted by user, in several files."""
+    folder.mkdir()
+    pq.write_table(table, folder / "log.parquet")
+    partition_by_user(folder / "log.parquet", folder / "sorted", files=files)
+    return folder / "sorted"
+
+
+@pytest.mark.parametrize("batch", [3, 10**6])
+def test_files_are_summed_as_their_users_are(batch: int, tmp_path: Path) -> None:
+    table = random_log(np.random.default_rng(1), 60, shuffled=True)
+    path = sorted_files(tmp_path / "logs", table, 4)
+    assert len(list(path.iterdir())) == 4
+    whole = Episodes.from_frame(table, spec=SPEC, next_state=None).block()
+    statistics = [
+        VisitCounts(3, 2, 3, pooled=True, cap=1),
+        VisitCounts(3, 2, 3),
+        VisitCounts(3, 2, 3, pooled=True),
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        for executor in (None, threads):
+            options: dict[str, Any] = {"executor": executor, "batch": batch, "next_state": None}
+            block = Episodes.parquet_block(path, spec=SPEC, **options)
+            assert block.users == whole.users == 60
+            for statistic in statistics:
+                assert np.allclose(statistic.total(block), statistic.total(whole))
+                exact = [grid_total(statistic, data, 1.0, 2.0**-20) for data in (block, whole)]
+                assert np.abs(exact[0] - exact[1]).max() <= 60
+
+
+def test_a_real_curator_takes_files_and_enforces_episodes(tmp_path: Path) -> None:
+    """Three episodes of a user: the first two count, wherever the batches end."""
+    log = {
+        "user": np.repeat(np.arange(10), 6),
+        "session": np.tile(np.repeat([0, 1, 2], 2), 10),
+        "step": np.tile([0, 1], 30),
+        "state": np.zeros(60, dtype=np.int64),
+        "action": np.zeros(60, dtype=np.int64),
+        "reward": np.ones(60),
+        "next_state": np.zeros(60, dtype=np.int64),
+    }
+    pq.write_table(pa.table(log), tmp_path / "log.parquet")
+    options: dict[str, Any] = {"horizon": 2, "episode": "session", "batch": 7}
+    block = Episodes.parquet_block(tmp_path / "log.parquet", episodes_per_user=2, **options)
+    assert block.users == 20
+    statistic = VisitCounts(1, 1, 2, pooled=True)
+    assert statistic.layout.unpack(statistic.total(block))["rewards"] == 40
+    curator = tacit.JointDP(1e6, 1e-6, episodes_per_user=2).curator()
+    curator.add(block)
+    assert curator.release(statistic)["rewards"][0] == pytest.approx(40, abs=1)
+    with pytest.raises(InvalidArgument, match="up to 2 episodes of a user, but 1 were declared"):
+        tacit.JointDP(1.0, 1e-6).curator().add(block)
+
+
+def test_an_agent_learns_from_files(tmp_path: Path) -> None:
+    table = random_log(np.random.default_rng(2), 50, shuffled=False)
+    path = sorted_files(tmp_path / "logs", table, 2)
+    block = Episodes.parquet_block(path, spec=SPEC, next_state=None)
+    agent = tacit.UCBPO(SPEC, 50, tacit.JointDP(1.0, 1e-6), schedule="fixed:size=50")
+    assert agent.learn(block).counted == 50
+    assert (agent.releases, agent.policy.version) == (1, 1)
+
+
+def test_users_who_are_in_two_places_are_noticed(tmp_path: Path) -> None:
+    table = random_log(np.random.default_rng(3), 12, shuffled=False)
+    for name, order in (("twice", [0, 1, 0]), ("back", [1, 0])):
+        half = len(table) // 2
+        parts = [table.slice(0, half), table.slice(half)]
+        pq.write_table(pa.concat_tables([parts[i] for i in order]), tmp_path / f"{name}.parquet")
+        with pytest.raises(InvalidArgument, match="not sorted by user"):
+            Episodes.parquet_block(tmp_path / f"{name}.parquet", spec=SPEC, next_state=None)
+    ordered = table.sort_by("user")
+    for name in ("a", "b"):
+        pq.write_table(ordered, tmp_path / f"{name}.parquet")
+    both = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    with pytest.raises(InvalidArgument, match="does not begin after the last user"):
+        Episodes.parquet_block(both, spec=SPEC, next_state=None)
 
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:

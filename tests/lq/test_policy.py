@@ -73,7 +73,7 @@ def test_published_file_holds_plain_arrays_for_everybody(tmp_path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o644
     with np.load(path, allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
-    assert set(arrays) == {"format", "kind", "version", "gains", "noise"}
+    assert set(arrays) == {"format", "kind", "version", "gains", "noise", "hash"}
     assert str(arrays["kind"]) == "gains"
     assert int(arrays["version"]) == 7
     again = GainPolicy.from_arrays(arrays, int(arrays["version"]))

@@ -1,4 +1,4 @@
-"""The command line: ``tacit run``, ``compare``, ``plan``, ``audit``, ``ledger`` and others.
+"""The command line: ``tacit learn``, ``run``, ``plan``, ``audit``, ``ledger`` and others.
 
 What is asked for goes to standard output: tables for people, or with ``--json`` one JSON object.
 Progress and mistakes go to standard error. A mistake is one line and exit code 2, an interruption
@@ -27,10 +27,12 @@ from tacit.cli import (
     compare,
     doctor,
     figure,
+    learn,
     ledger,
     names,
     plan,
     plot,
+    policy,
     report,
     run,
     show,
@@ -144,6 +146,7 @@ def tacit(
 
 
 # In the order of the help.
+app.command("learn", help=learn.HELP)(learn.learn_command)
 app.command("run", help=run.HELP)(run.run_command)
 app.command("compare", help=compare.HELP)(compare.compare_command)
 app.command("sweep", help=sweep.HELP)(sweep.sweep_command)
@@ -157,6 +160,7 @@ app.command("show", help=show.HELP)(show.show_command)
 app.command("figure", help=figure.HELP)(figure.figure_command)
 app.command("doctor", help=doctor.HELP)(doctor.doctor_command)
 app.command("version", help=version.HELP)(version.version_command)
+app.add_typer(policy.app, name="policy")
 app.add_typer(ledger.app, name="ledger")
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -30,8 +31,9 @@ from tacit.core.columns import (
 )
 from tacit.core.logs import LogFormat, format_of
 from tacit.core.typed_columns import UNKNOWN
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Floats
+from tacit.privacy.statistic import Block, FiledBlock, Floats
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -283,6 +285,39 @@ class Episodes(UserRows):
 
         made = LogFormat(**format_of(spec, log))
         return (made.episodes(log, grouped=True) for log in batches_of(path, made, batch, grouped))
+
+    @classmethod
+    def parquet_block(
+        cls,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        spec: FiniteSpace | None = None,
+        episodes_per_user: int = 1,
+        executor: Executor | None = None,
+        batch: int = 1 << 20,
+        **log: Any,
+    ) -> FiledBlock:
+        """All episodes of Parquet files as one block, summed batch by batch and never held.
+
+        A curator takes it (:meth:`tacit.Curator.add`), and an agent as the users of one block. Sums
+        of files may be computed anywhere, and pass the gate once. Entries must be sorted by user,
+        over all files: that makes sure, without a list of ids, that nobody counts for more than
+        ``episodes_per_user``. :func:`tacit.core.parquet.partition_by_user` sorts what is not.
+
+        Args:
+            path: a file, a folder, or several.
+            spec: a spec to take horizon and vocabularies from.
+            episodes_per_user: further ones of a user do not count.
+            executor: any of :mod:`concurrent.futures`, Dask's included: a job for each file.
+            batch: entries in memory at a time, and the longest log of one user.
+            **log: see :meth:`from_frame`.
+        """
+        from tacit.core.parquet import filed_block
+
+        made = LogFormat(**format_of(spec, log))
+        whole_number("batch", batch)
+        most = whole_number("episodes_per_user", episodes_per_user)
+        return filed_block(path, made, batch, most, executor)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ What a log *is* (which columns, which vocabulary, how long an episode is) is sai
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -95,13 +95,14 @@ class LogFormat:
         named = {item.name: getattr(self, item.name) for item in fields(self)}
         return {kind: name for kind, name in named.items() if kind in _READ and name is not None}
 
-    def read(self, frame: Any) -> Entries:
+    def read(self, frame: Any, only: Container[str] | None = None) -> Entries:
         """The entries of a table, as arrays; only types and lengths are refused."""
         if not hasattr(frame, "__getitem__") and hasattr(frame, "__arrow_c_stream__"):
             from tacit.core.parquet import arrow
 
             frame = arrow().table(frame)
-        raw = {kind: _column(frame, name) for kind, name in self.columns.items()}
+        named = {k: name for k, name in self.columns.items() if only is None or name in only}
+        raw = {kind: _column(frame, name) for kind, name in named.items()}
         states, actions = self.vocabulary("states", raw), self.vocabulary("actions", raw)
         log: Entries = {}
         for kind, column in raw.items():
@@ -119,7 +120,7 @@ class LogFormat:
                 log[kind] = self._rewards(one_column(name, as_numbers(name, values_of(column))))
             else:
                 log[kind] = one_column(name, as_codes(name, values_of(column)))
-        of = "time" if "time" in log else "step"
+        of = next(kind for kind in ("time", "step", "user") if kind in log)
         for kind, array in log.items():
             if len(array) != len(log[of]):
                 raise InvalidArgument(
@@ -131,8 +132,8 @@ class LogFormat:
     def vocabulary(self, option: str, raw: dict[str, Any]) -> Labels:
         """The labels of states or actions, given or declared by the type of their column."""
         given: Any = getattr(self, option)
-        if given != "schema":
-            labels: Labels = given
+        if given != "schema" or option.removesuffix("s") not in raw:
+            labels: Labels = None if given == "schema" else given
             return labels
         kind = option.removesuffix("s")
         return declared_labels(self.columns[kind], raw[kind], option)
@@ -146,6 +147,11 @@ class LogFormat:
         """The episodes of entries; ``grouped`` if those of a user come one after the other."""
         from tacit.core.episodes import Episodes
 
+        columns, ids = self.columns_of(log, grouped)
+        return Episodes(**columns, user_ids=ids)
+
+    def columns_of(self, log: Entries, grouped: bool) -> tuple[Entries, list[int | str]]:
+        """The columns of episodes, a row for each, and whose they are."""
         rows, ids = (_grouped_rows if grouped else _rows)(log["user"], log.get("episode"))
         steps: Ints
         if "time" in log:
@@ -161,13 +167,24 @@ class LogFormat:
                 f"many episodes of {len(steps):,} entries: all of their steps must fit in memory"
             )
         ends, after = self._ends(log, rows, steps, n)
-        states, actions, rewards = _tables(log, rows, steps, ends, self.horizon)
+        make = _tables if not grouped else _compiled_tables
+        states, actions, rewards = make(log, rows, steps, ends, self.horizon)
         if after is not None:
             over = np.arange(self.horizon + 1) > ends[:, np.newaxis]
             states = np.where(over, after, states)
-        versions = _agreed(log.get("version"), rows, n)
-        drawn = _agreed(log["component"], rows, n) if "component" in log else None
-        return Episodes(states, actions, rewards, versions, ids, drawn)
+        columns: Entries = {"states": states, "actions": actions, "rewards": rewards}
+        columns["versions"] = _agreed(log.get("version"), rows, n)
+        if "component" in log:
+            columns["components"] = _agreed(log["component"], rows, n)
+        return columns, ids
+
+    def whose(self, log: Entries) -> list[int | str]:
+        """Whose the episodes of grouped entries are, by the columns that tell."""
+        rows, ids = _grouped_rows(log["user"], log.get("episode"))
+        if "time" not in log:
+            return ids
+        gap = None if self.gap is None else float(self.gap)  # type: ignore[arg-type]
+        return _sessions(rows, ids, log["time"], gap, self.sessions)[2]
 
     def _ends(self, log: Entries, rows: Ints, steps: Ints, n: int) -> tuple[Ints, int | None]:
         """The last step of each episode by its terminal flag, and the state that follows it."""
@@ -265,6 +282,25 @@ def _tables(
     seen_after = np.pad(known, ((0, 0), (1, 0)))
     states = np.where(seen_before, before, after)
     states[seen_before & seen_after & (before != after)] = UNREADABLE
+    return states, actions, rewards
+
+
+def _compiled_tables(
+    log: Entries, rows: Ints, steps: Ints, ends: Ints, horizon: int
+) -> tuple[Ints, Ints, Floats]:
+    """The same, faster, once the loop is compiled."""
+    from tacit.core.log_loops import lay_out
+
+    n = len(ends)
+    states = np.full((n, horizon + 1), INVALID, dtype=np.int64)
+    actions = np.full((n, horizon), INVALID, dtype=np.int64)
+    rewards = np.full((n, horizon), np.nan)
+    given = np.zeros((n, horizon), dtype=np.uint8)
+    after = log.get("next_state", np.zeros(0, dtype=np.int64))
+    what = (log["state"], log["action"], log["reward"], after)
+    flat = [np.ascontiguousarray(array) for array in (rows, steps, ends, *what)]
+    everything: tuple[Any, ...] = (*flat, UNREADABLE, given, states, actions, rewards)
+    lay_out(*everything)
     return states, actions, rewards
 
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tacit.core.columns import check_ids
 from tacit.core.logs import Entries, LogFormat
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.statistic import Block, FiledBlock
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -53,16 +57,18 @@ def batches_of(path: Paths, log: LogFormat, batch: int, grouped: bool) -> Iterat
     return _partitioned(files, log, batch)
 
 
-def _entries(files: Iterable[str], log: LogFormat, batch: int) -> Iterator[Entries]:
+def _entries(
+    files: Iterable[str], log: LogFormat, batch: int, only: set[str] | None = None
+) -> Iterator[Entries]:
     pa = arrow()
-    names = sorted(set(log.columns.values()))
+    names = sorted(only or set(log.columns.values()))
     for name in files:
         with pa.parquet.ParquetFile(name) as file:
             missing = [column for column in names if column not in file.schema_arrow.names]
             if missing:
                 raise InvalidArgument(f"{name!r} has no column {missing[0]!r}")
             for table in file.iter_batches(batch_size=batch, columns=names):
-                yield log.read(table)
+                yield log.read(table, only)
 
 
 def whole_users(parts: Iterable[Entries]) -> Iterator[Entries]:
@@ -76,17 +82,136 @@ def whole_users(parts: Iterable[Entries]) -> Iterator[Entries]:
         cut = int(other[-1]) + 1 if len(other) else 0
         if cut or (held and held[-1]["user"][-1] != user[0]):
             head = {name: column[:cut] for name, column in part.items()}
-            yield _joined([*held, head])
+            yield joined([*held, head])
             held = []
         held.append({name: column[cut:] for name, column in part.items()} if cut else part)
     if held:
-        yield _joined(held)
+        yield joined(held)
 
 
-def _joined(parts: list[Entries]) -> Entries:
+def joined(parts: list[Entries]) -> Entries:
+    """Entries one after the other."""
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def filed_block(
+    path: Paths, log: LogFormat, batch: int, most: int, executor: Executor | None
+) -> FiledBlock:
+    """All episodes of sorted files as one block that nobody holds."""
+    pieces = [Piece(name, log, batch, most) for name in files_of(path)]
+    # Ids and their order are public: what is wrong with them is said before anybody pays.
+    found = list((map if executor is None else executor.map)(Piece.count, pieces))
+    last: list[Any] = []
+    for piece, (_, ends) in zip(pieces, found, strict=True):
+        if ends and last and not last[-1] < ends[0]:
+            raise InvalidArgument(f"{piece.file!r} does not begin after the last user{_SORTED}")
+        last = ends or last
+    return FiledBlock(sum(users for users, _ in found), pieces, most, executor)
+
+
+_SORTED = ": files must be sorted by user, one after the other; see partition_by_user"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file whose entries are sorted by user, as blocks of whole users.
+
+    Sorted means that nobody is in two places: so nobody counts for more than ``most`` episodes, and
+    that is checked whenever it is read.
+    """
+
+    file: str
+    log: LogFormat
+    batch: int
+    most: int
+
+    def __call__(self) -> Iterator[Block]:
+        """Some users at a time."""
+        before: Any = None
+        for part in whole_users(_entries([self.file], self.log, self.batch)):
+            before = self._sorted(part["user"], before)[-1]
+            columns, ids = self.log.columns_of(part, grouped=True)
+            block = Block(len(ids), columns)
+            kept = self._kept(ids)
+            yield block if kept is None else block.take(kept)
+
+    def count(self) -> tuple[int, list[Any]]:
+        """How many episodes it has, and the first and the last user."""
+        users, ends = 0, list[Any]()
+        # Steps are needed only where they tell sessions apart.
+        names = {self.log.columns[k] for k in ("user", "episode", "time") if k in self.log.columns}
+        simple = self.log.time is None
+        for part in whole_users(_entries([self.file], self.log, self.batch, names)):
+            people = self._sorted(part["user"], ends[-1] if ends else None)
+            ends = [ends[0] if ends else people[0], people[-1]]
+            if simple and "episode" not in part:
+                users += len(people)
+                continue
+            ids = self.log.whose(part)
+            kept = self._kept(ids)
+            users += len(ids) if kept is None else int(kept.sum())
+        return users, ends
+
+    def _sorted(self, user: Any, before: Any) -> Any:
+        """The different users of a part, which come after one another and after ``before``."""
+        people = user[np.flatnonzero(np.append(True, user[1:] != user[:-1]))]
+        if people.dtype.kind == "O":
+            check_ids(people.tolist(), self.log.user, "must hold")
+        right = bool(np.all(people[1:] > people[:-1])) and (before is None or before < people[0])
+        if not right:
+            raise InvalidArgument(f"{self.file!r} is not sorted by user{_SORTED}")
+        return people
+
+    def _kept(self, ids: list[int | str]) -> Any:
+        """Who is within her first episodes; ``None`` if everybody is."""
+        who = np.array([*ids, None], dtype=object)[:-1] if ids and isinstance(ids[0], str) else ids
+        array = np.asarray(who)
+        if len(array) <= self.most or not bool(np.any(array[self.most :] == array[: -self.most])):
+            return None
+        kept = np.ones(len(array), dtype=bool)
+        kept[self.most :] = array[self.most :] != array[: -self.most]
+        return kept
+
+
+def partition_by_user(
+    path: Paths, folder: str | os.PathLike[str], *, user: str = "user", files: int = 16
+) -> list[str]:
+    """Sorts Parquet files of any order into others, of which each has some of the users, sorted.
+
+    They are ranges of ids, in the order of their names: what :meth:`tacit.Episodes.parquet_block`
+    reads. Raw data, mode 0700. A file must fit in memory: ``files`` says how many there are.
+    """
+    pa = arrow()
+    import pyarrow.compute as pc
+
+    whole_number("files", files)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = [pa.parquet.read_table(name, columns=[user])[user] for name in files_of(path)]
+    people = pc.unique(pa.chunked_array([c for column in found for c in column.chunks])).sort()
+    cuts = [people[i * len(people) // files] for i in range(files)] if len(people) else []
+    made = []
+    for number, low in enumerate(cuts):
+        high = cuts[number + 1] if number + 1 < len(cuts) else None
+        parts = []
+        for name in files_of(path):
+            with pa.parquet.ParquetFile(name) as file:
+                for table in file.iter_batches():
+                    inside = pc.greater_equal(table[user], low)
+                    if high is not None:
+                        inside = pc.and_(inside, pc.less(table[user], high))
+                    parts.append(table.filter(inside))
+        # Stable: entries of a user keep their order.
+        whole = pa.Table.from_batches(parts)
+        order = pc.sort_indices(
+            whole.append_column("#", pa.array(np.arange(len(whole)))),
+            sort_keys=[(user, "ascending"), ("#", "ascending")],
+        )
+        if len(whole):
+            made.append(os.path.join(folder, f"part-{number:05d}.parquet"))
+            pa.parquet.write_table(whole.take(order), made[-1])
+    return made
 
 
 def _partitioned(files: list[str], log: LogFormat, batch: int) -> Iterator[Entries]:
@@ -104,7 +229,7 @@ def _partitioned(files: list[str], log: LogFormat, batch: int) -> Iterator[Entri
             if os.path.exists(name):
                 whole = [log.read(table) for table in _tables(name)]
                 order = _by_user(np.concatenate([part["user"] for part in whole]))
-                yield {kind: column[order] for kind, column in _joined(whole).items()}
+                yield {kind: column[order] for kind, column in joined(whole).items()}
                 os.remove(name)
 
 

@@ -94,7 +94,6 @@ class PessimisticLSVI(PlannedOffline):
             sums.pooled() if spec.stationary_transitions else sums,
             sums.pooled() if spec.stationary_rewards else sums,
             LinearWidths(scale=caution, bias=min(1.0, 2.0 * caution), ridge=1.0),
-            spec.horizon,
         )
 
     def lower_values(self, step: int, after: Floats, left: float) -> Floats:

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -155,13 +156,8 @@ def grid_total(statistic: Statistic, block: Block, share: float, step: float) ->
     """
     total = np.zeros(statistic.layout.size, dtype=np.int64)
     if isinstance(block, StreamedBlock):
-        users = 0
-        for part in block.parts():
-            total += grid_total(statistic, part, share, step)
-            users += part.users
-        if users != block.users:
-            raise InvalidArgument(f"a block of {block.users} users has parts of {users}")
-        return total
+        of = partial(_grid_part, statistic, share, step)
+        return np.asarray(block.sums(of, total), dtype=np.int64)
     if block.aggregate:
         return _rounded(share * gate_total(statistic, block) / step)
     users = chunk_users(block)
@@ -169,6 +165,10 @@ def grid_total(statistic: Statistic, block: Block, share: float, step: float) ->
         chunk = block.take(slice(start, start + users))
         total += _rounded(share * gate_total(statistic, chunk) / step)
     return total
+
+
+def _grid_part(statistic: Statistic, share: float, step: float, part: Block) -> Ints:
+    return grid_total(statistic, part, share, step)
 
 
 def chunk_users(block: Block) -> int:

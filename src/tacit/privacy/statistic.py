@@ -19,10 +19,11 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +36,7 @@ from tacit.privacy.symmetric import pack, packed_size, unpack
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Numbers: TypeAlias = Floats | Ints
 
 WHOLE_EPISODE = "one user's whole episode"
 """What almost every statistic protects."""
@@ -130,6 +132,69 @@ class StreamedBlock(Block):
     def sealed(self) -> Block:
         """Itself: there is nothing yet that anybody could write to."""
         return self
+
+    def sums(self, of: Callable[[Block], Numbers], zero: Numbers) -> Numbers:
+        """What ``of`` makes of its parts, added up; they must have as many users as it has."""
+        return self._whole([sum_of_piece(self.parts, of, zero)], zero)
+
+    def _whole(self, found: Iterable[tuple[int, Numbers]], zero: Numbers) -> Numbers:
+        users, total = 0, zero
+        for of_them, part in found:
+            users, total = users + of_them, total + part
+        if users != self.users:
+            raise InvalidArgument(f"a block of {self.users} users has parts of {users}")
+        return total
+
+
+class FiledBlock(StreamedBlock):
+    """A block of real users that is read from files, piece by piece, whenever it is summed.
+
+    Every part has a row for each episode, and is clipped like any other block: so a curator takes
+    it in real runs too. Sums of pieces add up, wherever they were computed, and pass the gate once.
+    Who made it has seen to it that nobody has more than ``episodes_per_user`` episodes in it.
+
+    Attributes:
+        pieces: one for each job; each yields blocks of some users, the same ones every time.
+        executor: any of :mod:`concurrent.futures` to do the jobs, or ``None``.
+        episodes_per_user: of nobody there are more.
+    """
+
+    pieces: Sequence[Callable[[], Iterator[Block]]]
+
+    def __init__(
+        self,
+        users: int,
+        pieces: Sequence[Callable[[], Iterator[Block]]],
+        episodes_per_user: int,
+        executor: Executor | None = None,
+    ) -> None:
+        super().__init__(users, lambda: (part for piece in pieces for part in piece()))
+        for name, value in (
+            ("pieces", tuple(pieces)),
+            ("executor", executor),
+            ("episodes_per_user", episodes_per_user),
+        ):
+            object.__setattr__(self, name, value)
+
+    executor: Executor | None
+    episodes_per_user: int
+
+    def sums(self, of: Callable[[Block], Numbers], zero: Numbers) -> Numbers:
+        """See :class:`StreamedBlock`; by the executor, if there is one."""
+        if self.executor is None:
+            return super().sums(of, zero)
+        jobs = [self.executor.submit(sum_of_piece, piece, of, zero) for piece in self.pieces]
+        return self._whole((job.result() for job in jobs), zero)
+
+
+def sum_of_piece(
+    piece: Callable[[], Iterator[Block]], of: Callable[[Block], Numbers], zero: Numbers
+) -> tuple[int, Numbers]:
+    """How many users a piece has, and what ``of`` makes of its parts, added up."""
+    users, total = 0, zero
+    for part in piece():
+        users, total = users + part.users, total + of(part)
+    return users, total
 
 
 @dataclass(frozen=True)
@@ -336,13 +401,9 @@ class Statistic(ABC):
     def total(self, block: Block) -> Floats:
         """The sum over a block's users: raw, and only ever seen by the curator."""
         if isinstance(block, StreamedBlock):
-            users, total = 0, np.zeros(self.layout.size)
-            for part in block.parts():
-                total += gate_total(self, part)
-                users += part.users
-            if users != block.users:
-                raise InvalidArgument(f"a block of {block.users} users has parts of {users}")
-            return total
+            return np.asarray(
+                block.sums(partial(gate_total, self), np.zeros(self.layout.size)), dtype=np.float64
+            )
         if block.aggregate:
             return np.asarray(self.aggregate(block), dtype=np.float64)
         size = self.layout.size

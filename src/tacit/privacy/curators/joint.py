@@ -60,7 +60,14 @@ from tacit.privacy.ledger import Terms
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import NoiseSource, safe_scale
 from tacit.privacy.owner import alone
-from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic, gate_total
+from tacit.privacy.statistic import (
+    WHOLE_EPISODE,
+    Block,
+    FiledBlock,
+    Floats,
+    Statistic,
+    gate_total,
+)
 
 Numbers: TypeAlias = Floats | NDArray[np.int64]
 
@@ -143,7 +150,9 @@ class JointCurator(Curator):
 
     def _add(self, block: Block, user_ids: UserIds) -> int:
         instance_of("block", block, Block)
-        if block.aggregate and not self._source.simulation:
+        if isinstance(block, FiledBlock):
+            self._check_filed(block)
+        elif block.aggregate and not self._source.simulation:
             raise InvalidArgument(
                 "nothing clips an aggregate block: it is for simulations (give noise_seed), "
                 "real users come one by one"
@@ -153,6 +162,15 @@ class JointCurator(Curator):
         if user_ids is None and self.privacy.separate_blocks:
             raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
         return super()._add(block, user_ids)
+
+    def _check_filed(self, block: FiledBlock) -> None:
+        """Whose users come without ids: it has seen to it itself that nobody comes too often."""
+        most = self.privacy.episodes_per_user
+        if block.episodes_per_user > most:
+            raise InvalidArgument(
+                f"a block of files has up to {block.episodes_per_user} episodes of a user, but "
+                f"{most} were declared"
+            )
 
     def _prepare(self, number: int, users: int, admitted: int) -> None:
         """Makes room for a block which is not in yet, and opens its account."""

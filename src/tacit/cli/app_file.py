@@ -1,0 +1,201 @@
+"""The file of an app: which log, which agent, which budget, and where its files are."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.privacy.errors import InvalidArgument, TacitError
+
+if TYPE_CHECKING:
+    from tacit.core.agent import Agent
+    from tacit.core.episodes import Episodes
+    from tacit.core.logs import LogFormat
+    from tacit.finite.spec import FiniteSpec
+    from tacit.privacy.models import JointDP
+    from tacit.registry import AgentChoice
+
+_BATCH = 1 << 20
+_TABLES = {
+    "world": ("states", "actions", "horizon", "stationary", "reward_values", "start", "admissible"),
+    "agent": ("name", "users", "schedule"),
+    "privacy": ("epsilon", "delta", "episodes_per_user"),
+    "files": ("state", "ledger", "policy", "report"),
+}
+
+
+@dataclass(frozen=True)
+class App:
+    """What a file of an app says, checked."""
+
+    folder: Path
+    spec: FiniteSpec
+    choice: AgentChoice
+    users: int
+    schedule: str
+    privacy: JointDP
+    log: LogFormat
+    logs: Path
+    grouped: bool
+    files: Mapping[str, Path]
+
+    def agent(self, *, files: bool = True) -> Agent:
+        """The agent: a new one at the first start, else the one that was there."""
+        from tacit.registry import NamedMaker
+
+        make = NamedMaker(self.choice.text, self.choice.target).make
+        options = dict(self.choice.options) | {"schedule": self.schedule}
+        state, ledger = self.files["state"], self.files["ledger"]
+        if not files:
+            made: Agent = make(self.spec, self.users, self.privacy, **options)
+            return made
+        if state.exists():
+            made = make(self.spec, self.users, self.privacy, **options)
+            return made.load(state, ledger=ledger, autosave=state)
+        kept = {"ledger": ledger, "autosave": state}
+        made = make(self.spec, self.users, self.privacy, **options, **kept)
+        return made  # noqa: RET504
+
+    def log_files(self) -> list[str]:
+        """The log's files, in the order of their names."""
+        if not self.logs.exists():
+            raise InvalidArgument(f"[log] path: there is no {os.fspath(self.logs)!r}")
+        if self.logs.is_file():
+            return [os.fspath(self.logs)]
+        kinds = (".parquet", ".csv")
+        inside = (p for p in self.logs.rglob("*") if p.is_file() and p.suffix.lower() in kinds)
+        return sorted(map(os.fspath, inside))
+
+    def episodes(self, name: str) -> Iterator[Episodes]:
+        """The episodes of one file, batch by batch."""
+        from tacit.core.csv_logs import csv_batches
+        from tacit.core.parquet import batches_of
+
+        if name.lower().endswith(".csv"):
+            parts = csv_batches([name], self.log, _BATCH, self.grouped)
+        else:
+            parts = batches_of(name, self.log, _BATCH, self.grouped)
+        return (self.log.episodes(part) for part in parts)
+
+
+def read_app(path: str) -> App:
+    """Reads and checks the file of an app; every mistake names the table and the key."""
+    try:
+        with open(path, "rb") as file:
+            held = tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{path!r} is no TOML: {error}") from None
+    unknown = sorted(set(held) - {*_TABLES, "log"})
+    if unknown:
+        raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {_words()}")
+    folder = Path(path).resolve().parent
+    tables = {name: _table(held, name) for name in (*_TABLES, "log")}
+    spec = _spec(tables["world"])
+    choice, users, schedule = _agent(tables["agent"])
+    log, logs, grouped = _log(tables["log"], spec)
+    files = {
+        kind: folder / _text(f"[files] {kind}", tables["files"].get(kind, default))
+        for kind, default in _FILES.items()
+        if kind in tables["files"] or default
+    }
+    budget = _privacy(tables["privacy"])
+    return App(folder, spec, choice, users, schedule, budget, log, folder / logs, grouped, files)
+
+
+_FILES = {"state": "agent.state", "ledger": "budget.ledger", "policy": "policy.npz", "report": ""}
+
+
+def _words() -> str:
+    return ", ".join(f"[{name}]" for name in (*_TABLES, "log"))
+
+
+def _table(held: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = held.get(name, {})
+    if not isinstance(found, dict) or (name not in held and name != "files"):
+        raise InvalidArgument(f"the table [{name}] is missing; an app's file has {_words()}")
+    if name != "log":
+        wrong = sorted(set(found) - {*_TABLES[name]})
+        if wrong:
+            allowed = ", ".join(_TABLES[name])
+            raise InvalidArgument(f"[{name}] has no key {wrong[0]!r}; it has {allowed}")
+    return dict(found)
+
+
+def _needed(table: str, held: Mapping[str, Any], key: str) -> Any:
+    if key not in held:
+        raise InvalidArgument(f"[{table}] {key} is missing")
+    return held[key]
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidArgument(f"{name} is {value!r}, but must be a text")
+    return value
+
+
+def _spec(held: dict[str, Any]) -> FiniteSpec:
+    from tacit.finite.spec import FiniteSpec
+
+    sizes: dict[str, Any] = {}
+    for key in ("states", "actions"):
+        given = _needed("world", held, key)
+        if isinstance(given, list):
+            sizes |= {key: len(given), f"{key[:-1]}_labels": tuple(given)}
+        else:
+            sizes[key] = given
+    rest = {key: held[key] for key in held if key not in sizes}
+    for key in ("reward_values", "start"):
+        if key in rest:
+            rest[key] = tuple(rest[key]) if isinstance(rest[key], list) else rest[key]
+    _needed("world", held, "horizon")
+    rest.setdefault("stationary", True)
+    try:
+        return FiniteSpec(**sizes, **rest)
+    except TacitError as error:
+        raise InvalidArgument(f"[world] {error}") from None
+
+
+def _agent(held: dict[str, Any]) -> tuple[AgentChoice, int, str]:
+    from tacit.privacy.arguments import whole_number
+    from tacit.registry import choose_agent
+
+    users = whole_number("[agent] users", _needed("agent", held, "users"))
+    choice = choose_agent(_text("[agent] name", held.get("name", "ucbvi")))
+    if choice.budget:
+        raise InvalidArgument("[agent] name: the budget belongs to [privacy]")
+    return choice, users, _text("[agent] schedule", held.get("schedule", "auto"))
+
+
+def _privacy(held: dict[str, Any]) -> JointDP:
+    from tacit.privacy.models import JointDP
+
+    for key in ("epsilon", "delta"):
+        _needed("privacy", held, key)
+    try:
+        return JointDP(**held)
+    except TacitError as error:
+        raise InvalidArgument(f"[privacy] {error}") from None
+
+
+def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
+    from tacit.core.logs import LogFormat, format_of
+    from tacit.privacy.arguments import flag
+
+    path = _text("[log] path", _needed("log", held, "path"))
+    grouped = flag("[log] grouped", held.pop("grouped", False))
+    del held["path"]
+    allowed = [item.name for item in fields(LogFormat)]
+    wrong = sorted(set(held) - {*allowed})
+    if wrong:
+        raise InvalidArgument(f"[log] has no key {wrong[0]!r}; it has {', '.join(allowed)}")
+    # TOML has no word for nothing.
+    if held.get("next_state") == "":
+        held["next_state"] = None
+    try:
+        return LogFormat(**format_of(spec, held)), path, grouped
+    except TacitError as error:
+        raise InvalidArgument(f"[log] {error}") from None

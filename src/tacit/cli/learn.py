@@ -1,0 +1,164 @@
+"""``tacit learn``: from logs and a small file to a published policy, night after night."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli import options
+from tacit.cli.output import print_json, say
+from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitWarning
+
+if TYPE_CHECKING:
+    from tacit.cli.app_file import App
+    from tacit.core.agent import Agent
+    from tacit.core.receipt import Receipt
+
+HELP = (
+    "Learn from logs: Parquet or CSV files and a small TOML file in, a published policy, a ledger "
+    "and a report out.\n\n"
+    "Run it every night: it goes on from where it was, reads the files that are new, and says "
+    "where everybody went. --dry-run says what it would do, and touches nothing. The page "
+    "docs/production.md has the file, key by key.\n\n"
+    "\b\nExamples:\n  tacit learn app.toml --dry-run\n  tacit learn app.toml"
+)
+
+
+def learn_command(
+    file: Annotated[str, typer.Argument(metavar="APP.toml", help="The file of the app.")],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Learns from what is new, and publishes."""
+    from tacit.cli.app_file import read_app
+
+    app = read_app(file)
+    for kind, path in app.files.items():
+        options.check_writable(f"[files] {kind}", os.fspath(path))
+    known = _known(app)
+    new = [name for name in app.log_files() if _name(app, name) not in known]
+    if dry_run:
+        _show_plan(app, known, new, as_json)
+        return
+    agent = app.agent()
+    told = [_learn_file(app, agent, name, as_json) for name in new]
+    policy = app.files["policy"]
+    agent.publish(policy)
+    if "report" in app.files:
+        _report(app)
+    content = {
+        "policy": os.fspath(policy),
+        "version": agent.policy.version,
+        "users": agent.served,
+        "waiting": agent.taken - agent.served,
+        "left": app.users - agent.taken,
+        "files": told,
+    }
+    if as_json:
+        print_json(content)
+        return
+    say(
+        f"{policy.name}: version {content['version']} after {content['users']:,} users; "
+        f"{content['waiting']:,} wait for their block, {content['left']:,} may still come."
+    )
+    say(str(agent.guarantee))
+
+
+def _learn_file(app: App, agent: Agent, name: str, quiet: bool) -> dict[str, Any]:
+    """All episodes of one file; it is noted when their state is on disk."""
+    totals: dict[str, Any] = {}
+    for episodes in app.episodes(name):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TacitWarning)  # the receipt says the same
+            receipt = agent.learn(episodes)
+        _add(totals, receipt)
+    agent.save(app.files["state"])
+    _note(app, name, totals)
+    if not quiet:
+        words = ", ".join(f"{count:,} {what}" for what, count in totals.items() if count)
+        say(f"{_name(app, name)}: {words or 'nobody'}")
+    return {"file": _name(app, name)} | totals
+
+
+def _add(totals: dict[str, Any], receipt: Receipt) -> None:
+    for what, count in asdict(receipt).items():
+        if what not in ("version", "published"):
+            totals[what] = totals.get(what, 0) + count
+
+
+# Which files were learnt from: a line for each, beside the state.
+
+
+def _journal(app: App) -> Path:
+    state = app.files["state"]
+    return state.with_name(f"{state.name}.files")
+
+
+def _name(app: App, name: str) -> str:
+    return os.path.relpath(name, app.folder)
+
+
+def _known(app: App) -> set[str]:
+    path = _journal(app)
+    if not path.exists():
+        return set()
+    try:
+        return {str(json.loads(line)["file"]) for line in path.read_text().splitlines()}
+    except (ValueError, KeyError, TypeError):
+        raise CorruptFile(f"{os.fspath(path)!r} does not say which files were read") from None
+
+
+def _note(app: App, name: str, totals: dict[str, Any]) -> None:
+    descriptor = os.open(_journal(app), os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "a") as file:
+        file.write(json.dumps({"file": _name(app, name)} | totals) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+# What would be done, and the report.
+
+
+def _show_plan(app: App, known: set[str], new: list[str], as_json: bool) -> None:
+    agent = app.agent(files=False)
+    content = {
+        "agent": app.choice.text,
+        "users": app.users,
+        "epsilon": app.privacy.epsilon,
+        "delta": app.privacy.delta,
+        "resumes": app.files["state"].exists(),
+        "learnt": len(known),
+        "new": [_name(app, name) for name in new],
+        "blocks": agent.schedule.releases,
+        "first_block": agent.schedule.blocks[0],
+        "why": agent.why,
+        "guarantee": agent.guarantee.to_dict() if agent.guarantee else None,
+        "files": {kind: os.fspath(path) for kind, path in app.files.items()},
+    }
+    if as_json:
+        print_json(content)
+        return
+    how = "goes on from its saved state" if content["resumes"] else "begins"
+    say(f"{app.choice.text} for {app.users:,} users {how}. Chosen: {agent.why}.")
+    say(f"A block has at least {content['first_block']:,} users; then a policy is published.")
+    say(f"{len(known)} files were learnt from, {len(new)} are new: {', '.join(content['new'])}")
+    say(f"It would promise: {agent.guarantee}")
+
+
+def _report(app: App) -> None:
+    if importlib.util.find_spec("tacit.cli.report") is None:
+        raise InvalidArgument("[files] report: this installation writes no reports")
+    ledger, policy, output = (os.fspath(app.files[kind]) for kind in ("ledger", "policy", "report"))
+    importlib.import_module("tacit.cli.report").report_command(
+        ledger, policy=[policy], output=output, delta=None, expect=""
+    )

@@ -1,0 +1,44 @@
+"""Logs in CSV files: texts, of which numbers are made where a column has to be one."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+
+from tacit.core.logs import Entries, LogFormat
+from tacit.core.parquet import joined, whole_users
+from tacit.privacy.errors import InvalidArgument
+
+
+def csv_batches(
+    files: Sequence[str], log: LogFormat, batch: int, grouped: bool
+) -> Iterator[Entries]:
+    """Entries of whole users; all of them at once, unless they are grouped by user."""
+    parts = itertools.chain.from_iterable(_entries(name, log, batch) for name in files)
+    if grouped:
+        yield from whole_users(parts)
+    elif whole := list(parts):
+        yield joined(whole)
+
+
+def _entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
+    """The rows of one file; an empty field is a missing value."""
+    with open(name, encoding="utf-8-sig", errors="replace", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader, [])
+        places = {}
+        for column in set(log.columns.values()):
+            if column not in header:
+                raise InvalidArgument(f"{name!r} has no column {column!r}")
+            places[column] = header.index(column)
+        while rows := list(itertools.islice(reader, batch)):
+            width = len(header)
+            full = [row + [""] * (width - len(row)) for row in rows if row]
+            table = {
+                column: [row[place] or None for row in full] for column, place in places.items()
+            }
+            users = table[log.user]
+            # Somebody without an id is nobody: her rows are all of one person.
+            table[log.user] = [user or "" for user in users]
+            yield log.read(table)

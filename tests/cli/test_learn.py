@@ -1,0 +1,212 @@
+"""``tacit learn`` and ``tacit policy``: from logs to a policy, night after night."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tacit
+from tacit import published
+from tests.cli.calls import call, content, one_line
+
+STATES, ACTIONS, H = ["new", "idle", "busy"], ["wait", "ask"], 3
+APP = """
+[world]
+states = ["new", "idle", "busy"]
+actions = ["wait", "ask"]
+horizon = 3
+
+[agent]
+name = "ucbvi"
+users = 100000
+schedule = "fixed:size=50"
+
+[privacy]
+epsilon = 1.0
+delta = 1e-7
+
+[log]
+path = "logs"
+next_state = ""
+version = "version"
+
+[files]
+policy = "out.npz"
+"""
+
+
+def night(folder: Path, name: str, policy: Any, users: int, seed: int) -> None:
+    """The sessions of a night, as text states in a Parquet or a CSV file."""
+    rng, rows = np.random.default_rng(seed), []
+    for user in range(users):
+        state = "new"
+        for step in range(H):
+            action = policy.act(step, state)
+            entry = (f"{seed}-{user}", step, state, action, int(rng.integers(2)), policy.version)
+            rows.append(entry)
+            state = str(rng.choice(STATES))
+    names = ("user", "step", "state", "action", "reward", "version")
+    columns = {column: [row[i] for row in rows] for i, column in enumerate(names)}
+    (folder / "logs").mkdir(exist_ok=True)
+    path = folder / "logs" / name
+    if name.endswith(".csv"):
+        lines = [",".join(names), *(",".join(map(str, row)) for row in rows)]
+        path.write_text("\n".join(lines) + "\n")
+    else:
+        pq.write_table(pa.table(columns), path)
+
+
+def first_policy() -> Any:
+    spec = tacit.tabular.base.FiniteSpec.named(STATES, ACTIONS, horizon=H, stationary=True)
+    return tacit.UCBVI(spec, 100_000, tacit.JointDP(1.0, 1e-7), schedule="fixed:size=50").policy
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    path = tmp_path / "app.toml"
+    path.write_text(APP)
+    night(tmp_path, "day 1.parquet", first_policy(), 120, seed=1)
+    return path
+
+
+def test_nights_go_on_where_they_were(app: Path) -> None:
+    folder = app.parent
+    planned = content(call("learn", app, "--dry-run", "--json"))
+    assert planned["new"] == ["logs/day 1.parquet"]
+    assert (planned["resumes"], planned["first_block"]) == (False, 50)
+    assert sorted(p.name for p in folder.iterdir()) == ["app.toml", "logs"], "nothing was touched"
+    told = content(call("learn", app, "--json"))
+    (file,) = told["files"]
+    assert (file["users"], file["counted"], file["retired"]) == (120, 120, 0)
+    assert (told["version"], told["users"], told["left"]) == (1, 120, 99_880)
+    # The second night, in CSV, with two who were there before; the first file is not read again.
+    policy = tacit.Policy.load(folder / "out.npz")
+    night(folder, "day 2.csv", policy, 40, seed=2)
+    night(folder, "day 3.csv", policy, 30, seed=3)
+    told = content(call("learn", app, "--json"))
+    assert [file["file"] for file in told["files"]] == ["logs/day 2.csv", "logs/day 3.csv"]
+    assert [file["waiting"] for file in told["files"]] == [40, 0]
+    assert [file["counted"] for file in told["files"]] == [0, 30]
+    assert (told["version"], told["users"]) == (2, 190)
+    # A straggler's file, of an old version.
+    night(folder, "day 4.parquet", policy, 5, seed=4)
+    outcome = call("learn", app)
+    assert outcome.exit_code == 0, outcome.stderr
+    assert "5 retired" in outcome.stdout
+    assert "(1, 1e-07)-joint differential privacy" in " ".join(outcome.stdout.split())
+    assert content(call("learn", app, "--json"))["files"] == []
+    said = published.about(folder / "out.npz")
+    assert (said["version"], said["state_labels"]) == (2, STATES)
+    assert len(tacit.Ledger.open(folder / "budget.ledger").head) == 64
+
+
+def test_a_night_that_died_is_given_again(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the release, before the file was noted: nobody counts twice."""
+    import tacit.cli.learn as module
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_note", die)
+        assert call("learn", app).exit_code == 130
+    told = content(call("learn", app, "--json"))
+    (file,) = told["files"]
+    # They followed version 0, and version 1 is out: nobody is taken, and nobody pays twice.
+    assert (file["counted"], file["retired"], told["users"]) == (0, 120, 120)
+
+
+MISTAKES = {
+    "no file": (None, "'no.toml': No such file"),
+    "no TOML": (("[world]", "[world"), "is no TOML"),
+    "unknown table": (("[files]", "[filez]"), "has no table [filez]"),
+    "no privacy": (("[privacy]\nepsilon = 1.0\ndelta = 1e-7", ""), "table [privacy] is missing"),
+    "no epsilon": (("epsilon = 1.0", ""), "[privacy] epsilon is missing"),
+    "wrong epsilon": (("epsilon = 1.0", "epsilon = -1"), "[privacy] epsilon is -1"),
+    "unknown key": (("schedule", "shedule"), "[agent] has no key 'shedule'"),
+    "unknown agent": (('"ucbvi"', '"ucbiv"'), "did you mean 'ucbvi'"),
+    "a budget twice": (('"ucbvi"', '"ucbvi:epsilon=1"'), "the budget belongs to [privacy]"),
+    "no users": (("users = 100000", "users = 0"), "[agent] users must be an integer >= 1"),
+    "no horizon": (("horizon = 3", ""), "[world] horizon is missing"),
+    "labels twice": (('"idle"', '"new"'), "[world] state_labels must be different"),
+    "unknown log key": (('version = "version"', 'colour = "x"'), "[log] has no key 'colour'"),
+    "no log": (('path = "logs"', 'path = "nologs"'), "[log] path: there is no"),
+    "two orders": (('next_state = ""', 'time = "t"\nstep = "s"'), "[log] give step or time"),
+    "no folder": (('"out.npz"', '"no/such/out.npz"'), "[files] policy is"),
+    "a missing column": (('version = "version"', 'version = "v"'), "has no column 'v'"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line(mistake: str, app: Path) -> None:
+    change, words = MISTAKES[mistake]
+    if change is None:
+        assert words in one_line(call("learn", "no.toml"))
+        return
+    text = app.read_text()
+    assert change[0] in text
+    app.write_text(text.replace(change[0], change[1], 1))
+    assert words in one_line(call("learn", app))
+
+
+# Policies.
+
+
+def files_of(folder: Path) -> list[Path]:
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, (H, 3))
+    other = actions.copy()
+    other[1, 2] = 1 - other[1, 2]
+    paths = []
+    for name, table in (("one.npz", actions), ("same.json", actions), ("other.npz", other)):
+        tacit.Policy.deterministic(table, 2).labelled(STATES, ACTIONS).publish(folder / name)
+        paths.append(folder / name)
+    return paths
+
+
+def test_policies_are_compared_by_what_they_do(tmp_path: Path) -> None:
+    one, same, other = files_of(tmp_path)
+    assert "act alike" in call("policy", "diff", one, same).stdout
+    outcome = call("policy", "diff", one, other, "--json")
+    assert outcome.exit_code == 1
+    (cell,) = json.loads(outcome.stdout)["cells"]
+    assert (cell["step"], cell["state"]) == (1, "busy")
+    assert {cell["first"], cell["second"]} == set(ACTIONS)
+    shown = call("policy", "diff", one, other)
+    assert (shown.exit_code, shown.stderr) == (1, "")
+    assert "differ in 1 of 9 steps and states" in shown.stdout
+    gains = tacit.lq.policy.GainPolicy(np.ones((1, 1, 1)))
+    gains.publish(tmp_path / "gains.npz")
+    tacit.lq.policy.GainPolicy(np.zeros((1, 1, 1))).publish(tmp_path / "zero.npz")
+    assert call("policy", "diff", tmp_path / "gains.npz", tmp_path / "gains.npz").exit_code == 0
+    differ = call("policy", "diff", tmp_path / "gains.npz", tmp_path / "zero.npz")
+    assert (differ.exit_code, "differ: gains" in differ.stdout) == (1, True)
+    assert call("policy", "diff", one, tmp_path / "gains.npz").exit_code == 1
+
+
+def test_a_policy_is_shown_and_verified(app: Path, tmp_path: Path) -> None:
+    assert call("learn", app).exit_code == 0
+    path, ledger = tmp_path / "out.npz", tmp_path / "budget.ledger"
+    shown = call("policy", "show", path)
+    assert shown.exit_code == 0
+    for words in ("ucbvi", "new, idle, busy", f"tacit {tacit.__version__}", "(1, 1e-07)-joint"):
+        assert words in " ".join(shown.stdout.split())
+    assert content(call("policy", "show", path, "--json"))["ledger_line"] >= 1
+    assert "well" in call("policy", "verify", path, "--ledger", ledger).stdout
+    one, *_ = files_of(tmp_path)
+    assert "had no ledger" in one_line(call("policy", "verify", one, "--ledger", ledger), code=1)
+    lines = ledger.read_text().splitlines(keepends=True)
+    ledger.write_text("".join(lines[:-1]))
+    assert call("policy", "verify", path, "--ledger", ledger).exit_code == 1
+    data = bytearray(path.read_bytes())
+    data[data.index(b"actions.npy") + 300] ^= 1
+    path.write_bytes(data)
+    assert "no published policy" in one_line(call("policy", "verify", path), code=1)
+    assert "no published policy" in one_line(call("policy", "show", path))
+    assert "No such file" in one_line(call("policy", "show", tmp_path / "none.npz"))
