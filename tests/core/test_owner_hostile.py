@@ -23,7 +23,6 @@ from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import steady_repr
 from tacit.privacy.errors import Busy, InvalidArgument
 
-
 ROOT = Path(__file__).parents[2]
 
 
