@@ -39,7 +39,7 @@ STORED = Path(__file__).parents[1] / "hostile_owner.json"
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 _LINES, _SIGNALS, _TERMS, _KILLS, _TIMES = 250, 2_500, 50, 30, 20  # in one part
-SIGNALS, TERMS, KILLS, ROUNDS, TIMES = 100_000, 500, 300, 200, 200
+SIGNALS, TERMS, KILLS, ROUNDS, TIMES = 100_000, 500, 300, 200, 100
 """In all."""
 _STREAM: dict[str, Any] = {"ids": False, "counter": "binary tree"}
 
@@ -121,17 +121,22 @@ def _killed(kills: int, seed: int) -> Tally:
     return tally
 
 
+def _stored() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
+    return found
+
+
 def store(names: list[str]) -> None:
     """Does what is missing, part by part."""
     for name, part in parts().items():
         while name in names or not names:
-            stored = json.loads(STORED.read_text()) if STORED.exists() else {}
-            before = stored.get(name, {"parts": 0, "done": False} | asdict(Tally()))
+            before = _stored().get(name, {"parts": 0, "done": False} | asdict(Tally()))
             if before["done"]:
                 break
             tally = Tally(**{key: before[key] for key in asdict(Tally())})
             found, done = part(before["parts"])
             tally.add(found)
+            stored = _stored()  # others may have stored something meanwhile
             stored[name] = {"parts": before["parts"] + 1, "done": done} | asdict(tally)
             STORED.write_text(json.dumps(stored, indent=1) + "\n")
             print(json.dumps({"what": name} | stored[name]), flush=True)
@@ -159,7 +164,7 @@ _WORDS = {
 
 def table() -> list[str]:
     """What is stored, as the page has it."""
-    stored = json.loads(STORED.read_text())
+    stored = _stored()
     rows = [_HEADER, "|---|---|---|---|---|---|---|---|"]
     for name, words in _WORDS.items():
         if (row := stored.get(name)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import resource
@@ -82,43 +83,60 @@ def calls(before: Callable[[str], None]) -> Iterator[None]:
 
 
 def disk(*, stride: int = 1) -> Tally:
-    """The n-th call of the system fails, with a full or a broken disk, for every n."""
-    tally, place = Tally(), 1
-    while True:
-        number, how = (28, 5)[tally.tried % 2], HOW[tally.tried // 2 % 3]
-        left = [place]
+    """The n-th call of the system fails in learn, save and load, for every n: full, and broken."""
+    tally = Tally()
+    for what in ("learn", "save", "load"):
+        place, reached = 1, True
+        while reached:
+            for number in (errno.ENOSPC, errno.EIO):
+                with folder_of() as folder:
+                    run = Run(folder, 12, ids=bool(tally.tried // 2 % 2))
+                    with run.overheard():
+                        reached = _failing(run, what, place, number, HOW[tally.tried % 3])
+                    tally.add(run.tally)
+                tally.tried += 1
+                tally.hit += reached
+            place += stride
+    return tally
 
-        def failing(name: str, left: list[int] = left, number: int = number) -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                raise OSError(number, os.strerror(number))
 
-        with folder_of() as folder:
-            run = Run(folder, 12, ids=bool(tally.tried % 2))
-            with run.overheard():
-                agent = run.make(files=True)
-                run.learn(agent, 0, 2)
-                taken, before = None, agent.taken
-                try:
-                    with calls(failing):
-                        run.learn(agent, 2, 8)
-                except OSError as error:
-                    taken = getattr(error, "users_taken", None)
-                if taken is not None and taken != agent.taken - before:
-                    run.tally.wrong_receipts += 1
-                where = f"call {place} fails, {how}"
-                try:
-                    agent = run.go_on(agent, how)
-                    run.finish(agent)
-                    tally.add(run.judge(agent, where))
-                except Exception as wrong:
-                    tally.lost_runs += 1
-                    tally.note(f"{where}: {type(wrong).__name__}: {wrong}")
-        tally.tried += 1
-        tally.hit += left[0] <= 0
-        place += stride
-        if left[0] > 0:
-            return tally
+def _failing(run: Run, what: str, place: int, number: int, how: str) -> bool:
+    """One call that fails, and the run to its end; whether there were so many calls."""
+    agent, left = run.make(files=True), [place]
+    run.learn(agent, 0, 2)
+    if what == "load":
+        agent.save(run.folder / "state")
+        fresh = run.make(files=False)
+
+    def failing(name: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise OSError(number, os.strerror(number))
+
+    taken, before = None, agent.taken
+    try:
+        with calls(failing):
+            if what == "learn":
+                run.learn(agent, 2, 8)
+            elif what == "save":
+                agent.save(run.folder / "state")
+            else:
+                fresh.load(run.folder / "state", **run.files)
+    except OSError as error:
+        taken = getattr(error, "users_taken", None)
+    if taken is not None and taken != agent.taken - before:
+        run.tally.wrong_receipts += 1
+    where = f"{what}, call {place} fails, {how}"
+    try:
+        if what == "load":
+            agent = fresh if fresh.taken else run.load(run.folder / "state")
+        agent = run.go_on(agent, how)
+        run.finish(agent)
+        run.judge(agent, where)
+    except Exception as wrong:
+        run.tally.lost_runs += 1
+        run.tally.note(f"{where}: {type(wrong).__name__}: {wrong}")
+    return left[0] <= 0
 
 
 class Disk:
