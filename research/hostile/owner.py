@@ -104,7 +104,7 @@ def parts() -> dict[str, Part]:
         "families": seeded(families, _TIMES, TIMES),
         "signals": seeded(signals, _SIGNALS, SIGNALS),
         "term": seeded(terminated, _TERMS, TERMS),
-        "memory": lambda n: (memory(ROUNDS // 4), True),
+        "memory": lambda n: (memory(ROUNDS // 2), True),
         "disk": lambda n: (disk(), True),
         "power": lambda n: (power(), True),
         "people": seeded(_killed, _KILLS, KILLS),

@@ -22,13 +22,13 @@ def memory(times: int, seed: int = 0) -> Tally:
     """Little memory is left, somewhere in ``learn``; then there is enough again."""
     tally, rng = Tally(), random.Random(seed)  # noqa: S311
     page, most = resource.getpagesize(), resource.getrlimit(resource.RLIMIT_AS)
-    while tally.hit < times:
+    while tally.hit < times or tally.tried < min(times, 8):
         tally.tried += 1
         with folder_of() as folder:
             # Columns beyond what the allocator keeps for itself.
             run = Run(folder, 150, ids=bool(tally.tried % 2), size=50)
             with run.overheard():
-                agent = run.make(files=True)
+                agent, again = run.make(files=True), 0
                 while agent.taken < run.users:
                     before = agent.taken
                     some = min(rng.randint(1, 12), run.users - before)
@@ -36,7 +36,10 @@ def memory(times: int, seed: int = 0) -> Tally:
                     wide = {"pad": np.ones((some, 100_000))} | dict(users_of(before, some).arrays)
                     data = Block(some, wide)
                     now = int(Path("/proc/self/statm").read_text().split()[0]) * page
-                    limit = now + rng.randrange(1 << 16, 48 << 20)
+                    # More each time, so that it is not always the same line that has too little.
+                    most_free = rng.choice((48 << 20, 600 << 20))
+                    limit = now + rng.randrange(1 << 16, most_free) * (1 + again)
+                    again += 1
                     resource.setrlimit(resource.RLIMIT_AS, (limit, most[1]))
                     taken = None
                     try:
@@ -51,6 +54,7 @@ def memory(times: int, seed: int = 0) -> Tally:
                         resource.setrlimit(resource.RLIMIT_AS, most)
                     if taken is not None and taken != agent.taken - before:
                         run.tally.wrong_receipts += 1
+                    again *= agent.taken == before
                 tally.add(run.judge(agent, "memory"))
         if tally.tried > 20 * times:
             tally.note("memory was never short")
