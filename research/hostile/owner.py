@@ -15,6 +15,7 @@ the end of a ``with`` statement and the word ``try`` itself, where CPython handl
 
 ``--store`` does all of it in parts, and writes what was found to ``research/hostile_owner.json``
 after each. Called again it goes on with the part behind the last one; ``--what`` chooses.
+``--table`` puts what is stored into ``docs/operations.md``.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ from research.hostile.owner_signals import signals, terminated, threads
 from tacit.privacy.curators import id_files
 
 STORED = Path(__file__).parents[1] / "hostile_owner.json"
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 _LINES, _SIGNALS, _TERMS, _KILLS, _TIMES = 250, 2_500, 50, 30, 20  # in one part
-SIGNALS, TERMS, KILLS, ROUNDS, TIMES = 100_000, 500, 300, 200, 200
+SIGNALS, TERMS, KILLS, ROUNDS, TIMES = 100_000, 500, 300, 200, 100
 """In all."""
 _STREAM: dict[str, Any] = {"ids": False, "counter": "binary tree"}
 
@@ -102,7 +104,7 @@ def parts() -> dict[str, Part]:
         "families": seeded(families, _TIMES, TIMES),
         "signals": seeded(signals, _SIGNALS, SIGNALS),
         "term": seeded(terminated, _TERMS, TERMS),
-        "memory": lambda n: (memory(ROUNDS // 4), True),
+        "memory": lambda n: (memory(ROUNDS // 2), True),
         "disk": lambda n: (disk(), True),
         "power": lambda n: (power(), True),
         "people": seeded(_killed, _KILLS, KILLS),
@@ -119,22 +121,28 @@ def _killed(kills: int, seed: int) -> Tally:
     return tally
 
 
+def _stored() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
+    return found
+
+
 def store(names: list[str]) -> None:
     """Does what is missing, part by part."""
     for name, part in parts().items():
         while name in names or not names:
-            stored = json.loads(STORED.read_text()) if STORED.exists() else {}
-            before = stored.get(name, {"parts": 0, "done": False} | asdict(Tally()))
+            before = _stored().get(name, {"parts": 0, "done": False} | asdict(Tally()))
             if before["done"]:
                 break
             tally = Tally(**{key: before[key] for key in asdict(Tally())})
             found, done = part(before["parts"])
             tally.add(found)
+            stored = _stored()  # others may have stored something meanwhile
             stored[name] = {"parts": before["parts"] + 1, "done": done} | asdict(tally)
             STORED.write_text(json.dumps(stored, indent=1) + "\n")
             print(json.dumps({"what": name} | stored[name]), flush=True)
 
 
+_HEADER = "| what came | times | blocks through | lost | runs lost | users twice | unpaid | wrong |"
 _WORDS = {
     "threads": "2, 4 and 8 threads on one agent, 200 blocks each",
     "learn": "an exception at every line of `learn`",
@@ -156,11 +164,8 @@ _WORDS = {
 
 def table() -> list[str]:
     """What is stored, as the page has it."""
-    stored = json.loads(STORED.read_text())
-    rows = [
-        "| what came | times | blocks through | lost | runs lost | users twice | unpaid | wrong |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    stored = _stored()
+    rows = [_HEADER, "|---|---|---|---|---|---|---|---|"]
     for name, words in _WORDS.items():
         if (row := stored.get(name)) is not None:
             times = row["hit"] or row["tried"] * (1 if name == "power" else 200)
@@ -171,6 +176,13 @@ def table() -> list[str]:
     return rows
 
 
+def write_page() -> None:
+    """Puts the table into the page, in the place of the old one."""
+    before, _, rest = PAGE.read_text().partition(_HEADER)
+    _, _, after = rest.partition("\n\n")
+    PAGE.write_text(before + "\n".join(table()) + "\n\n" + after)
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -179,9 +191,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200, help="of a run of threads, and the rest")
     parser.add_argument("--stride", type=int, default=1, help="every so many lines or calls")
     parser.add_argument("--beside", action="store_true", help="ids are in a file of their own")
-    parser.add_argument("--table", action="store_true", help="what is stored, for the page")
+    parser.add_argument("--table", action="store_true", help="what is stored, onto the page")
     options = parser.parse_args()
     if options.table:
+        write_page()
         print("\n".join(table()))
         return
     if options.store:

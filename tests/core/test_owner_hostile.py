@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -21,6 +22,8 @@ from research.hostile.owner_signals import threads
 from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import steady_repr
 from tacit.privacy.errors import Busy, InvalidArgument
+
+ROOT = Path(__file__).parents[2]
 
 
 def make(**files: Any) -> Any:
@@ -298,3 +301,44 @@ def test_published_witnesses_are_right_while_others_learn(tmp_path: Path) -> Non
     assert found
     assert all(hashes[int(f["ledger_line"]) - 1] == f["ledger_head"] for f in found)
     assert np.all(np.diff([int(f["version"]) for f in found]) >= 0)
+
+
+FORKS = """
+import os, signal, sys, threading
+from pathlib import Path
+from research.hostile.owner_run import Run
+from tacit.privacy.errors import DoubleSpend
+
+run = Run(Path(sys.argv[1]), 12)
+agent, inside, go = run.make(files=True), threading.Event(), threading.Event()
+right = agent._curator._publish
+
+def publish(release):
+    inside.set()
+    go.wait()
+    return right(release)
+
+agent._curator._publish = publish
+thread = threading.Thread(target=run.learn, args=(agent, 0, 5))
+thread.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # it would wait for ever
+    try:
+        run.learn(agent, 5, 1)
+    except DoubleSpend:
+        os._exit(3)
+    os._exit(4)
+ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+go.set()
+thread.join()
+sys.exit(ended if agent.taken == 5 else 5)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_while_a_thread_is_inside_is_refused_and_does_not_wait(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3, done.stderr

@@ -10,7 +10,7 @@ import pytest
 from research.hostile import owner
 from research.hostile.owner_run import Tally
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = owner.PAGE
 COUNTED = ("lost_runs", "users_twice", "unpaid", "wrong_receipts")
 
 

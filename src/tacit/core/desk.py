@@ -9,7 +9,6 @@ from there, at once or at the next call.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +25,7 @@ from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.saves import refresh
-from tacit.privacy.owner import Uncopyable, refuse_within
+from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block
 
 DATA = (Episodes, VectorEpisodes, Block)
@@ -41,7 +40,7 @@ class Desk(Uncopyable):
         self._algorithm = algorithm
         self._session = Session(algorithm)
         self._stream: JointStream | None = None
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         # The algorithm from before a save was loaded, until all of that is done.
         self._undo: Moment | None = None
 
