@@ -18,7 +18,10 @@ def test_list_names_everything():
         "required": False,
         "default": "6",
     }
+    after = {entry["name"]: entry["after"] for entry in made["agents"]}
+    assert (after["pucb"], after["ucbvi"], after["scripted"]) == ("Vietri et al.", None, None)
     words = call("list").stdout
+    assert "(after" in words
     assert "riverswim" in words
     assert "states=6" in words
 

@@ -136,6 +136,27 @@ def test_people_get_a_table_the_guarantee_and_a_sentence():
     assert "..." in many
 
 
+def test_the_headline_is_what_served_users_got():
+    """PUCB's greedy policy knows more than its optimist, who serves; batch agents serve nobody."""
+    small = {"world": "riverswim:states=4,horizon=8", "users": "2e4"}
+    made = content(run(*BUDGET, "--json", agent="pucb", **small))
+    (got,) = made["runs"]
+    assert got["final_value"] < got["greedy_value"]
+    assert got["score"] < got["greedy_score"]
+    words = " ".join(run(*BUDGET, agent="pucb", **small).stdout.split())
+    assert words.startswith(
+        "pucb (after Vietri et al.) on riverswim:states=4,horizon=8: 20,000 users got "
+        f"{got['served_value']:.4g} each, the last of them {got['final_value']:.4g} "
+        f"(score {got['score']:.3f}); possible {made['optimal_value']:.4g}, without learning"
+    )
+    assert "rebuilt from memory, without the paper's text at hand" in words
+    batch = run(*BUDGET, agent="fitted_functional_q", world="line:horizon=8", users=60)
+    words = " ".join(batch.stdout.split())
+    assert "(score 0.000)" in words
+    assert "served users gained nothing" in words.partition("seed")[0]
+    assert "The greedy policy, learnt from them, has a score of" in words
+
+
 def test_results_are_saved_and_drawn(tmp_path):
     picture, file = tmp_path / "a.png", tmp_path / "a.json"
     for seeds in (1, 2):
