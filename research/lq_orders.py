@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from tacit.lq import dosing, thermostat
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers import chowdhury_lq_2021 as paper
 from tacit.papers.tree_loops import tree_nodes
+from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
 from tacit.simulation.plots import _short as short
@@ -241,12 +242,15 @@ def order_of_users(found: Mapping[str, Any], epsilon: float | None) -> float:
     return slope([x[i] for i in some], [y[i] for i in some])
 
 
-def order_of_epsilon(found: Mapping[str, Any]) -> float:
-    """The order of the last regret in epsilon, over budgets that it helped long before."""
-    most = PLACES["thermostat"][2]
-    some = [e for e in EPSILONS if 4.0 * helped(found, "thermostat", e) <= most]
-    last = [float(np.median(regrets(found, "thermostat", e)[:, -1])) for e in some]
-    return slope(some, last)
+def order_of_epsilon(found: Mapping[str, Any], of: Callable[[float], float] = float) -> float:
+    """The order of the last regret in epsilon, or in what ``of`` makes of it."""
+    last = [float(np.median(regrets(found, "thermostat", e)[:, -1])) for e in EPSILONS]
+    return slope([of(e) for e in EPSILONS], last)
+
+
+def mu_of(epsilon: float) -> float:
+    """What a budget is as Gaussian DP."""
+    return Budget(epsilon, DELTA).mu
 
 
 # In words.
@@ -271,7 +275,7 @@ def table(found: Mapping[str, Any]) -> str:
 def width_table() -> str:
     """Half widths, in Markdown."""
     at = [10**power for power in range(3, 9)]
-    heads = ["half width, in |(A, B)|", *(f"K = {short(k)}" for k in at)]
+    heads = ["half width, in units of the truth", *(f"K = {short(k)}" for k in at)]
     lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
     for place, (world, gamma, _) in PLACES.items():
         rows = [widths(world, gamma, 1.0, k) for k in at]
@@ -288,7 +292,8 @@ def words(found: Mapping[str, Any]) -> str:
     first, users = helped(found, "dosing", 1.0), PLACES["dosing"][2]
     came = "it does not help anybody" if math.isinf(first) else f"it helps from {first:,.0f} users"
     return (
-        f"Order in epsilon: {order_of_epsilon(found):.2f}.\n"
+        f"Order in epsilon: {order_of_epsilon(found):.2f}; in mu, which grows more slowly: "
+        f"{order_of_epsilon(found, mu_of):.2f}.\n\n"
         f"Dosing, epsilon 1, {len(rows)} runs of {users:,} users: {came}; the last policy loses "
         f"{last:.2g} times what no control does, the worst {worst:.2g} times; the truth was in "
         f"every set of {sum(row['inside'] for row in rows)} runs."

@@ -9,7 +9,12 @@ from tacit import InvalidArgument
 from tacit.lq import dosing, random_system
 from tacit.lq.gym import LQEnv, register_envs
 
-IDS = ["tacit/Dosing-v0", "tacit/DoubleIntegrator-v0", "tacit/RandomSystem-v0"]
+IDS = [
+    "tacit/Dosing-v0",
+    "tacit/DoubleIntegrator-v0",
+    "tacit/RandomSystem-v0",
+    "tacit/Thermostat-v0",
+]
 
 
 @pytest.mark.parametrize("name", IDS)

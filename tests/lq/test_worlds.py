@@ -13,6 +13,8 @@ from tacit.lq import (
     double_integrator,
     from_control,
     random_system,
+    riccati,
+    thermostat,
     to_control,
     worlds,
 )
@@ -34,6 +36,35 @@ def test_dosing_is_the_documented_world():
     )
     np.testing.assert_allclose(spec.noise_covariance, 0.08**2 / 5.0 * np.eye(3))
     assert world.name == "dosing"
+
+
+@pytest.mark.parametrize("horizon", [1, 3, 5])
+def test_the_thermostat_is_as_assumption_1_has_it(horizon):
+    """(a) to (e) of Chowdhury, Zhou and Shroff, with C_A = C_B = .6, C_w = .1, gamma = .5."""
+    world, gamma = thermostat(horizon), 0.5
+    spec = world.spec
+    assert np.linalg.norm(world.theta) <= 1.0 == spec.norm_bound
+    assert np.linalg.matrix_rank(np.hstack([world.B, world.A @ world.B])) == len(world.A)
+    C_A, C_B, C_w = np.linalg.norm(world.A, 2), np.linalg.norm(world.B, 2), spec.noise_bound
+    assert max(C_A, C_B, C_w) < 1.0
+    assert C_A + gamma * C_B + C_w <= 1.0 + 1e-12
+    users = world.simulate(world.optimal_policy, 2_000, np.random.default_rng(0))
+    assert np.linalg.norm(users.states[:, 0], axis=1).max() <= 1.0
+    assert np.linalg.norm(users.states, axis=2).max() <= 1.0 + 1e-12
+    assert np.linalg.norm(users.actions, axis=2).max() <= gamma
+    # What the paper needs and does not assume: no system of the set has larger optimal gains.
+    angles, radii = np.linspace(0.0, np.pi, 181), np.linspace(0.05, 1.0, 20)
+    largest = max(
+        np.abs(
+            riccati.optimal_gains([[r * np.cos(t)]], [[r * np.sin(t)]], world.Q, world.R, horizon)[
+                1
+            ]
+        ).max()
+        for t in angles
+        for r in radii
+    )
+    assert largest <= gamma == spec.gain_bound
+    assert horizon == 1 or largest > 0.7 * gamma
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 5), (2, 1, 10), (3, 2, 15), (4, 2, 20), (6, 3, 30)])

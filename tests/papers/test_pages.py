@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.papers import pages
@@ -26,3 +28,27 @@ def test_every_line_of_the_paper_is_in_the_code(name: str) -> None:
 def test_page_names_the_lines_where_they_are(name: str) -> None:
     page = (pages.PAGES / f"{name}.md").read_text()
     assert page == pages.written(page, name), "run python -m tests.papers.pages"
+
+
+PLUMBING = {
+    *("finite_loops", "result", "search_loops", "tree_loops", "widths"),  # of tacit.papers
+    *("compiled", "arguments", "budget", "errors", "guarantee", "noise", "statistic", "zcdp"),
+    *("ou_path", "riccati_loops", "network_loops", "world_loops"),  # arithmetic
+    *("policy", "network_policy", "world"),  # what is simulated, and what comes out
+}
+"""What files of papers import: users, noise, arithmetic and results; nothing of an algorithm."""
+
+
+@pytest.mark.parametrize("name", pages.NAMES)
+def test_one_file_has_all_of_a_papers_algorithms(name: str) -> None:
+    """Besides plumbing it imports nothing, and no plumbing has a line of a paper."""
+    source = (pages.SOURCES / f"{name}.py").read_text()
+    imported = re.findall(r"^\s*(?:from|import) (tacit[\w.]*)", source, re.MULTILINE)
+    assert {module.rpartition(".")[2] for module in imported} <= PLUMBING
+    for module in imported:
+        assert not module.startswith(tuple(f"tacit.papers.{other}" for other in pages.NAMES))
+    for part in pages.SOURCES.glob("*.py"):
+        if part.stem not in pages.NAMES:
+            assert not pages.anchors(part.stem)
+    # What is printed is within it, step by step: comments name every line of the algorithms.
+    assert len(pages.anchors(name)) == sum(LINES[name].values())

@@ -165,8 +165,9 @@ def thermostat(horizon: int = 5) -> LQWorld:
 
     It is as Assumption 1 of Chowdhury, Zhou and Shroff (2021) has it, with C_A = C_B = .6,
     C_w = .1 and gamma = .5: |(A, B)| <= 1, the pair is controllable, |x_1| <= 1,
-    C_A + gamma C_B + C_w <= 1, so that no state is longer than 1; and the optimal gains of all
-    systems with |(A, B)| <= 1 are below gamma, which the paper needs and does not assume.
+    C_A + gamma C_B + C_w <= 1, so that no state is longer than 1; and, at horizons of at most 5,
+    the optimal gains of all systems with |(A, B)| <= 1 are below gamma, which the paper needs and
+    does not assume.
 
     State:
         The distance of the temperature from what is liked: 1 or -1 at first. A = .6, and the noise

@@ -1,0 +1,98 @@
+"""Private-OFU-RL where its assumptions are true: the page has what is stored, runs the paper's."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from research import lq_orders
+from research.figure_names import FIGURES
+from tacit.lq import thermostat
+from tacit.papers import chowdhury_lq_2021 as paper
+
+PAGE = Path(__file__).parents[2] / "docs" / "papers" / "chowdhury_lq_2021.md"
+
+
+def test_the_page_shows_what_is_stored() -> None:
+    stored, text = lq_orders.load(), PAGE.read_text()
+    assert FIGURES["lq-orders"] == "research.lq_orders"
+    assert lq_orders.table(stored) in text
+    assert lq_orders.width_table() in text
+    for line in lq_orders.words(stored).split("\n\n"):
+        assert line in text.replace("\n", " ")
+
+
+def test_orders_are_those_of_the_bound() -> None:
+    stored = lq_orders.load()
+    for epsilon in lq_orders.EPSILONS:
+        assert 0.4 < lq_orders.order_of_users(stored, epsilon) < 0.55
+    assert -0.55 < lq_orders.order_of_epsilon(stored, lq_orders.mu_of) < -0.4
+    # The truth was in every set of every run: of ten runs with a chance of 0.9 each, at least.
+    rows = [row for place in stored.values() for runs in place.values() for row in runs]
+    assert len(rows) == 80
+    assert all(row["inside"] for row in rows)
+
+
+@pytest.mark.parametrize("epsilon", [None, 1e6])
+def test_planning_for_every_user_is_the_papers_algorithm(
+    epsilon: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With blocks of one user, runs of the same users are those of tacit.papers."""
+    world, K = thermostat(), 30
+    starts, noises = paper._users(world, K, np.random.default_rng(0))
+    came = [0]
+
+    def users(_world, count, _rng):
+        first, came[0] = came[0] % K, came[0] + count
+        return starts[first : first + count].copy(), noises[first : first + count].copy()
+
+    monkeypatch.setattr(paper, "_users", users)
+    given = {"episodes": K, "gamma": 0.5, "printed": False, "seed": 3}
+    if epsilon is None:
+        expected = paper.ofu_rl(world, epsilon=1.0, delta=1e-6, **given)
+    else:
+        expected = paper.private_ofu_rl(world, epsilon=epsilon, delta=1e-6, **given)
+    found = lq_orders.run(world, K, epsilon, 0.5, 3, growth=1.0)
+    np.testing.assert_array_equal(found.served, np.arange(1, K + 1))
+    np.testing.assert_allclose(found.regret, expected.regret, rtol=1e-6)
+    assert found.inside == bool(expected.more["inside"].all())
+
+
+def test_costs_are_exact() -> None:
+    world = thermostat()
+    gains = world.optimal_policy.gains
+    assert -lq_orders.cost_of(world, gains) == pytest.approx(world.optimal_value)
+    assert -lq_orders.cost_of(world, 0 * gains) == pytest.approx(world.baseline_value)
+
+
+def test_what_a_curve_says() -> None:
+    curve = lq_orders.Curve(
+        np.array([1.0, 2.0, 4.0, 8.0]),
+        np.array([1.0, 2.0, 3.0, 3.5]),
+        np.array([1, 1, 0.5, 0.1]),
+        True,
+    )
+    assert curve.at([2, 3, 6]) == pytest.approx([2.0, 2.5, 3.25])
+    assert curve.helped == 4
+    still = lq_orders.Curve(np.array([1.0]), np.array([1.0]), np.array([1.0]), True)
+    assert still.helped is None
+
+
+def test_no_set_is_narrower_than_its_noise() -> None:
+    for world, gamma, _ in lq_orders.PLACES.values():
+        rows = [lq_orders.widths(world, gamma, 1.0, 10**power) for power in (4, 6, 8)]
+        for row in rows:
+            assert row["noise alone"] < row["any users"] < row["own users"]
+        # The set shrinks like K^(-1/2), what noise does to the estimate like 1 / K.
+        assert rows[1]["any users"] / rows[2]["any users"] == pytest.approx(10.0, rel=0.25)
+        assert rows[1]["noise alone"] / rows[2]["noise alone"] > 70
+        wider = lq_orders.widths(world, gamma, 0.1, 10**6)
+        assert wider["any users"] > rows[1]["any users"]
+
+
+def test_slopes() -> None:
+    assert lq_orders.slope([1, 10, 100], [3.0, 30.0, 300.0]) == pytest.approx(1.0)
+    assert math.isclose(lq_orders.points("thermostat")[-1], 3_000_000)
