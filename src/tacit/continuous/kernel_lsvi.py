@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Public states on which plans are made, at most, and along a single coordinate.
 _POINTS, _ALONG = 4096, 101
+NO_CLIP = 1e9
+"""A clip that clips nobody: without privacy it would only bias."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,8 @@ class KernelLSVI(BoxAlgorithm):
 
     def statistic(self) -> EmbeddingSums:
         """How users move among features, and what they are paid."""
-        clip = self.options.constants.clip * self.spec.horizon
+        share = self.options.constants.clip if self.privacy.private else NO_CLIP
+        clip = share * self.spec.horizon
         return EmbeddingSums(self.spec, self.features, clip)
 
     def asks(self) -> Asks:
