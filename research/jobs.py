@@ -98,7 +98,8 @@ class Job:
         result = tacit.run(agent, world, seed, progress=False)
         # Most agents replace their policy at every release.
         switches = getattr(agent, "switches", agent.releases)
-        return Run(result, switches, agent.releases, agent.statistic_kind)
+        asked = str(getattr(agent, "statistic_kind", "counts"))
+        return Run(result, switches, agent.releases, asked)
 
 
 def _with(world: str, options: Mapping[str, Any]) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Public states on which plans are made, at most, and along a single coordinate.
 _POINTS, _ALONG = 4096, 101
+NO_CLIP = 1e9
+"""A clip that clips nobody: without privacy it would only bias."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class KernelConstants:
     bonus: float = 0.1  # scale of widths
     ridge: float = 1.0  # ridge in standard deviations of the Gram's noise, times sqrt(m)
     growth: float = 2.0  # the users served grow by at most this factor from block to block
-    first: float = 12.0  # users of the first block, in standard deviations of a sum's noise
+    first: float = 24.0  # users of the first block, in standard deviations of a sum's noise
     clip: float = 0.8  # the longest user, in steps
     smooth: float = 3.0  # of value functions, in units of the regression's own ridge
 
@@ -53,7 +55,8 @@ class KernelLSVIOptions:
         nodes: frequencies or centres along each coordinate; by default 7, 5, 4 and 3 in one to
             four dimensions.
         discount: of future rewards; the spec's by default.
-        epsilon: the probability of a uniform action while users are served.
+        epsilon: the probability of a uniform action in the second block; later ones have less, as
+            one over the number of releases.
         scale: multiplies the bonus.
         constants: the practical constants.
     """
@@ -135,7 +138,8 @@ class KernelLSVI(BoxAlgorithm):
 
     def statistic(self) -> EmbeddingSums:
         """How users move among features, and what they are paid."""
-        clip = self.options.constants.clip * self.spec.horizon
+        share = self.options.constants.clip if self.privacy.private else NO_CLIP
+        clip = share * self.spec.horizon
         return EmbeddingSums(self.spec, self.features, clip)
 
     def asks(self) -> Asks:
@@ -167,7 +171,7 @@ class KernelLSVI(BoxAlgorithm):
         for bonus in (scale, 0.0):
             Q = self._iterated(rewards, moves, leverage, length, noise, half, bonus, smooth)
             weights = (self._fit @ Q).T
-            drawn = self.options.epsilon if bonus else 0.0
+            drawn = self.options.epsilon / self.releases if bonus else 0.0
             policies.append(QPolicy.draw(self.features, weights, self.rng, drawn, self.releases))
         return policies[0], policies[1]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, discount_of
-from tacit.continuous.kernel_lsvi import KernelLSVIOptions, public_states
+from tacit.continuous.kernel_lsvi import NO_CLIP, KernelLSVIOptions, public_states
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.targeted_moves import TargetedMoves
 from tacit.core.algorithm import Pace
@@ -182,7 +182,8 @@ class KernelMixture(BoxAlgorithm):
         drawn = self.spec.drawn(self.points[:: max(1, len(self.points) // 50)], 0, 0)
         ahead = self.spec.rewards(drawn) + self.discount * (self.features(drawn) @ v)
         most = max(float(ahead.std(axis=1).mean()), float(base.std(axis=1).mean()), unit) / unit
-        clip = self.options.constants.clip * 2.0 * self.spec.horizon
+        share = self.options.constants.clip if self.privacy.private else NO_CLIP
+        clip = share * 2.0 * self.spec.horizon
         tables = inputs, means, v
         scales = self.discount, unit, most, clip
         self._statistic = TargetedMoves(self.spec, self.features, *tables, *scales)

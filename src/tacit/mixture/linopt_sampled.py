@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # States at which the size of targets is looked at.
 _LOOKED_AT = 500
+# Without privacy nobody is scaled back, which would bias.
+_NO_CLIP = 1e9
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,8 @@ class LinOptSampled(FiniteAlgorithm):
         for table in (inputs, means, values):
             table /= size
             table.setflags(write=False)
-        clip = self.options.constants.clip * 2.0 * (self.spec.horizon - 1)
+        share = self.options.constants.clip if self.privacy.private else _NO_CLIP
+        clip = share * 2.0 * (self.spec.horizon - 1)
         self._statistic = TargetedSums(inputs, means, values, most=most, clip=clip)
 
     def _target_size(self, means: Floats, values: Floats) -> float:

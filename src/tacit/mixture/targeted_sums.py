@@ -12,7 +12,7 @@ from tacit.core.sizes import read_only
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_codes
+from tacit.privacy.reading import read_steps
 from tacit.privacy.standard import GramCross
 from tacit.privacy.statistic import Block, Floats, Layout, Statistic
 
@@ -74,8 +74,9 @@ class TargetedSums(Statistic):
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
         users, (T, S, A) = block.users, self.means.shape
-        states = read_codes(block, "states", (users, T + 2))
-        actions = read_codes(block, "actions", (users, T + 1))[:, :T]
+        # Rewards are known: those of a block are of the right shape, and no more.
+        states, taken, _ = read_steps(block, T + 1)
+        actions = taken[:, :T]
         now, after = states[:, :T], states[:, 1 : T + 1]
         valid = (now >= 0) & (now < S) & (after >= 0) & (after < S)
         valid &= (actions >= 0) & (actions < A)

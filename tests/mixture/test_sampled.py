@@ -1,0 +1,213 @@
+"""Mixtures given as simulators: the world, what is asked, the plan, and what is learnt."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from research import large_worlds
+from tacit import Block, JointDP, LinOptSampled, LocalDP, NonPrivate, Relation, check_statistic
+from tacit.audit.check_agent import check_agent
+from tacit.mixture import SampledSpec, currents, mixture_of_models
+from tacit.mixture.targeted_sums import TargetedSums
+from tacit.privacy.errors import InvalidArgument
+from tacit.simulation.run import run
+
+DOCS = Path(__file__).parents[2] / "docs"
+SMALL = currents(rows=10, columns=20, dimension=3, horizon=5, samples=8)
+JOINT = JointDP(1.0, 1e-6)
+
+
+def stays(states: Any, actions: Any, rng: np.random.Generator) -> Any:
+    return states
+
+
+def steps_on(states: Any, actions: Any, rng: np.random.Generator) -> Any:
+    return (states + 1 + actions) % 4
+
+
+def spec(**changes: Any) -> SampledSpec:
+    given: dict[str, Any] = {"models": (stays, steps_on), "samples": 3}
+    given["known_rewards"] = lambda states, actions: (states == 2).astype(float)
+    return SampledSpec(4, 2, 6, True, **given | changes)
+
+
+class TestSpec:
+    def test_draws_are_public_and_the_same_for_everybody(self) -> None:
+        first, second = spec(), spec()
+        assert np.array_equal(first.next_states, second.next_states)
+        assert first.next_states[3, 1].tolist() == [[3] * 3, [1] * 3]
+        assert repr(first) == repr(second)
+        assert repr(first) != repr(spec(sampling_seed=1, models=(stays, stays)))
+        assert first.known_rewards[0, :, 0].tolist() == [0.0, 0.0, 1.0, 0.0]
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"models": ()}, "models must be functions"),
+            ({"models": (lambda s, a, rng: s + 1,)}, r"models\[0\] must return states in 0..3"),
+            ({"models": (stays, lambda s, a, rng: s / 2)}, r"models\[1\] must return 12 whole"),
+            ({"known_rewards": np.full((1, 4, 2), 2.0)}, "known_rewards must be in"),
+            ({"samples": 0}, "samples must be an integer"),
+        ],
+    )
+    def test_mistakes_are_named(self, changes: dict[str, Any], words: str) -> None:
+        with pytest.raises(InvalidArgument, match=words):
+            _ = spec(**changes).next_states
+
+
+class TestWorld:
+    def test_users_do_what_the_forecasts_say_in_their_proportions(self) -> None:
+        """Rows of the exact model are the means of the simulators' draws; 5 standard errors."""
+        rng, n = np.random.default_rng(0), 40_000
+        for state, action in ((0, 0), (57, 3)):
+            expected = SMALL.model.transitions_at(0)[state, action]
+            counts = np.zeros(len(expected))
+            for weight, model in zip(SMALL.weights, SMALL.spec.models, strict=True):
+                drawn = model(np.full(n, state), np.full(n, action), rng)
+                counts += weight * np.bincount(drawn, minlength=len(expected)) / n
+            assert np.abs(counts - expected).max() < 5 * 0.5 / np.sqrt(n)
+
+    def test_values_are_those_of_a_dense_model(self) -> None:
+        P = np.stack([[SMALL.model.transitions_at(0)[s, a] for a in range(4)] for s in range(200)])
+        V = np.zeros(200)
+        for _ in range(5):
+            V = (SMALL.spec.known_rewards[0] + P @ V).max(axis=1)
+        assert SMALL.optimal_value == pytest.approx(V.mean())
+        assert SMALL.baseline_value < SMALL.uninformed_value < SMALL.optimal_value
+
+    def test_there_are_no_sums_of_all_cells(self) -> None:
+        rng = np.random.default_rng(0)
+        with pytest.raises(InvalidArgument, match="form must be one of"):
+            SMALL.simulate(SMALL.optimal_policy, 5, rng, "counts")
+
+
+def tables(most: float = 2.0, clip: float = 3.0) -> TargetedSums:
+    """Cell (0, 0) and cell (1, 0) have orthogonal inputs, and targets that can be zero."""
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(3, 4, 2, 2))
+    inputs[:, 0, 0], inputs[:, 1, 0] = [2.0, 0.0], [0.0, 2.0]
+    values, means = rng.normal(size=(3, 4)), rng.normal(size=(3, 4, 2))
+    means[:, 0, 0], means[:, 1, 0] = values[:, 0], values[:, 1]
+    return TargetedSums(inputs, means, values, most=most, clip=clip)
+
+
+def users(rng: np.random.Generator, count: int) -> Block:
+    states = rng.integers(-1, 5, (count, 5))
+    home = rng.random(count) < 0.5
+    states[home] = rng.integers(0, 2, (home.sum(), 1))
+    actions = np.where(home[:, np.newaxis], 0, rng.integers(-1, 3, (count, 4)))
+    return Block(count, {"states": states, "actions": actions, "rewards": rng.random((count, 4))})
+
+
+class TestStatistic:
+    @pytest.mark.parametrize("clip", [3.0, 100.0])
+    def test_sensitivity_holds(self, clip: float) -> None:
+        check_statistic(tables(clip=clip), users, users=120, rounds=30)
+
+    def test_and_is_attained(self) -> None:
+        report = check_statistic(tables(), users, users=120, rounds=30, attained=0.97)
+        assert report is not None
+        assert tables().l2(Relation.REPLACE_ONE) == pytest.approx(3.0 * np.sqrt(2.0))
+        assert tables().l2(Relation.ZERO_OUT) == pytest.approx(3.0)
+
+    def test_it_is_the_sum_that_a_slow_loop_finds(self) -> None:
+        statistic, block = tables(clip=5.0), users(np.random.default_rng(1), 40)
+        found = statistic.vectors(block)
+        for i in range(40):
+            gram, cross, trace = np.zeros((2, 2)), np.zeros((2, 1)), 0.0
+            for t in range(3):
+                s, a, after = block["states"][i, t], block["actions"][i, t], None
+                after = block["states"][i, t + 1]
+                if not (0 <= s < 4 and 0 <= after < 4 and 0 <= a < 2):
+                    continue
+                p = statistic.inputs[t, s, a]
+                q = statistic.values[t, after] - statistic.means[t, s, a]
+                gram += np.outer(p, p)
+                cross += (p * q)[:, np.newaxis]
+                trace += p @ p + q * q / 4.0
+            factor = min(1.0, 5.0 / max(trace, 1e-12))
+            expected = statistic.layout.pack({"gram": factor * gram, "cross": factor * cross})
+            assert found[i] == pytest.approx(expected)
+
+
+class TestAgent:
+    def test_with_models_without_chance_the_plan_is_exact(self) -> None:
+        """At the centre of the weights the world is a half of each model."""
+        algorithm = LinOptSampled(spec(), 10, NonPrivate()).algorithm
+        P = np.zeros((4, 2, 4))
+        for s in range(4):
+            for a in range(2):
+                P[s, a, s] += 0.5
+                P[s, a, (s + 1 + a) % 4] += 0.5
+        # The centre is 0 unless it is said that weights add up to 1.
+        told = spec(center=[0.5, 0.5], directions=[[1.0], [-1.0]])
+        algorithm = LinOptSampled(told, 10, NonPrivate()).algorithm
+        V = np.zeros(4)
+        for h in range(5, -1, -1):
+            Q = told.known_rewards[0] + P @ V
+            best = Q.max(axis=1, keepdims=True)
+            chosen = algorithm.greedy_policy.actions[h]
+            assert np.take_along_axis(Q, chosen[:, np.newaxis], axis=1) == pytest.approx(best)
+            V = best[:, 0]
+
+    def test_it_asks_what_the_models_expect_of_the_planned_values(self) -> None:
+        algorithm = LinOptSampled(SMALL.spec, 1_000, JOINT, noise_seed=0).algorithm
+        asked, drawn = algorithm.statistic(), SMALL.spec.next_states
+        phi = asked.values[2][drawn].mean(axis=-1)
+        assert asked.inputs[2] == pytest.approx(phi @ SMALL.spec.directions)
+        assert asked.means[2] == pytest.approx(phi @ SMALL.spec.center)
+
+    def test_weights_are_found(self) -> None:
+        """Up to what 64 draws of each model leave open."""
+        world = currents(rows=10, columns=20, dimension=3, horizon=5, samples=64)
+        agent = LinOptSampled(world.spec, 20_000, NonPrivate())
+        result = run(agent, world, progress=False)
+        true = (world.weights - world.spec.center) @ world.spec.directions
+        assert np.linalg.norm(agent.algorithm.coordinates - true) < 0.15 * np.linalg.norm(true)
+        assert result.values[-1] > 0.98 * world.optimal_value
+
+    def test_it_learns_privately(self) -> None:
+        world = currents(rows=20, columns=30, dimension=4, horizon=8, samples=16, seed=1)
+        result = run(LinOptSampled(world.spec, 10_000, JOINT, noise_seed=1), world, progress=False)
+        gap = world.optimal_value - world.uninformed_value
+        assert result.values[-1] > world.uninformed_value + 0.8 * gap
+
+    def test_a_bound_on_the_misfit_widens_the_bonus(self) -> None:
+        plain, wide = (
+            LinOptSampled(SMALL.spec, 10, NonPrivate(), misspecification=m).algorithm
+            for m in (0.0, 0.2)
+        )
+        x, eye = np.zeros((1, 1, 2)), np.eye(2)
+        widths = [a._width(x, eye, np.zeros(2), np.zeros(2), 3.0) for a in (plain, wide)]
+        assert widths[1] - widths[0] == pytest.approx(0.6)
+
+    def test_what_it_cannot_do_is_refused(self) -> None:
+        with pytest.raises(InvalidArgument, match="spec must be a SampledSpec"):
+            LinOptSampled(mixture_of_models().spec, 10, NonPrivate())
+        with pytest.raises(InvalidArgument, match="no sensitivity in the 1-norm"):
+            LinOptSampled(SMALL.spec, 10, JointDP(1.0, 0.0), noise_seed=0)
+
+    @pytest.mark.parametrize("privacy", [JOINT, LocalDP(1.0, 1e-6)])
+    def test_it_passes_check_agent(self, privacy: Any) -> None:
+        make = partial(LinOptSampled, privacy=privacy, schedule="fixed:size=40")
+        check_agent(make, currents(5, 6, 3, 4, samples=4), users=120, seeds=12)
+
+
+class TestStored:
+    def test_the_documentation_shows_what_is_stored(self) -> None:
+        rows = list(large_worlds.stored().values())
+        shown = (("mixture", ["LinOptSampled"]), ("continuous", ["KernelLSVI", "KernelMixture"]))
+        for page, agents in shown:
+            assert large_worlds.markdown(rows, agents) in (DOCS / f"{page}.md").read_text()
+
+    def test_twenty_thousand_states_are_learnt(self) -> None:
+        stored = json.loads(large_worlds.STORED.read_text())
+        row = stored["currents, LinOptSampled"]
+        assert len(row["score"]) == 10
+        assert np.median(row["score"]) > 0.95
