@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.core.algorithm import EVERY, Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, State
+from tacit.core.cautions import warn_of_ignored
 from tacit.core.options import TheoryOptions
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
@@ -220,6 +221,8 @@ class TabularAlgorithm(FiniteAlgorithm):
             # Blocks that no policy masks forget: later ones add noise to what they do not visit.
             return "auto"
         # Reports and exact sums add up as they are: without JointDP a counter gains nothing.
+        if counter not in ("auto", "blocks") and not joint:
+            warn_of_ignored("counter", counter, "without JointDP, blocks add up as they are")
         return "blocks" if counter == "auto" or not joint else counter
 
     @property
