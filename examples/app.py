@@ -83,7 +83,7 @@ def serve(folder: Path, users: int, first: int, die_at: int | None) -> None:
             )
             agent.publish(billboard)
             policy = published.load(billboard)
-    agent.greedy_policy.publish(folder / "final.npz")
+    agent.publish(folder / "final.npz", greedy=True)
     print(f"  app: all users are through. {agent.guarantee}")
 
 
@@ -112,9 +112,8 @@ def main() -> int:
     subprocess.run([*command, f"--first={given.killed_at}", "--killed-at=-1"], check=True)
     policy = published.load(folder / "final.npz")
     print(f"The public policy, in {folder / 'final.npz'}; a row per day, a column per habit:")
-    rng = np.random.default_rng()
     for day in range(DAYS):
-        row = [policy.act(day, habit, rng) for habit in range(STATES)]
+        row = [policy.act(day, habit) for habit in range(STATES)]
         print("  " + "  ".join(("quiet ", "remind")[action] for action in row))
     return 0
 

@@ -144,7 +144,7 @@ def main() -> int:
     print("\n" + textwrap.fill(f"What they are promised: {agent.guarantee}", 100))
 
     path = (given.folder or Path(tempfile.mkdtemp())) / "gains.npz"
-    agent.greedy_policy.publish(path)
+    agent.publish(path, greedy=True, force=True)  # by force: a seed makes it a simulation
     gains = published.load(path)
     assert isinstance(gains, published.PublishedGains)  # noqa: S101
     print(f"\nThe public gains are in {path}. What 200 new users see of them:")

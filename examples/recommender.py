@@ -219,7 +219,7 @@ def main() -> int:
         print(f"  {name:24}{value:5.2f}")
 
     path = (given.folder or Path(tempfile.mkdtemp())) / "policy.npz"
-    agent.greedy_policy.publish(path)
+    agent.publish(path, greedy=True, force=True)  # by force: a seed makes it a simulation
     print(f"\nThe public policy is in {path}. One reader's visit with it:")
     one_visit(published.load(path), world, given.seed)
     return 0

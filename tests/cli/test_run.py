@@ -107,7 +107,11 @@ def test_privacy_models(arguments, model):
 
 
 def test_an_agents_own_budget_wins():
-    made = content(run(*BUDGET, "--json", agent="scripted:epsilon=3"))
+    outcome = run(*BUDGET, "--json", agent="scripted:epsilon=3")
+    assert outcome.stderr == (
+        "tacit: warning: epsilon is given twice; scripted:epsilon=3 runs with its own, 3\n"
+    )
+    made = json.loads(outcome.stdout)
     assert (made["guarantee"]["epsilon"], made["guarantee"]["delta"]) == (3.0, 1e-6)
     assert content(run("--json", agent="scripted:privacy=none"))["guarantee"] is None
 

@@ -50,7 +50,7 @@ def compare_command(
             several = epsilon
         for one in several:
             label = choice.label if len(several) == 1 else f"{choice.label}, epsilon {one}"
-            model = options.chosen_privacy(choice, privacy, one, delta)
+            model = options.chosen_privacy(choice, privacy, one, delta, alone=False)
             lines.append((label, choice, model))
     made = simulate(world, lines, users, (seed, seeds), workers, plot, save)
     if as_json:

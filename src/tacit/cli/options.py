@@ -86,9 +86,18 @@ Save = Annotated[
 
 
 def chosen_privacy(
-    agent: AgentChoice, model: str, epsilon: str | None, delta: str | None, sampler: str = "exact"
+    agent: AgentChoice,
+    model: str,
+    epsilon: str | None,
+    delta: str | None,
+    sampler: str = "exact",
+    *,
+    alone: bool = True,
 ) -> PrivacyModel:
-    """The model and budget of one agent: its own where its text has one."""
+    """The model and budget of one agent: its own where its text has one.
+
+    If it is ``alone``, a second budget is of use to nobody, and is named.
+    """
     from tacit.core.texts import number
     from tacit.privacy.models import JointDP, LocalDP, NonPrivate
 
@@ -101,6 +110,12 @@ def chosen_privacy(
     for name, text, example in (("epsilon", epsilon, "1"), ("delta", delta, "1e-6")):
         if name in agent.budget:
             budget[name] = agent.budget[name]
+            if alone and text is not None and number(name, text) != budget[name]:
+                typer.echo(
+                    f"tacit: warning: {name} is given twice; {agent.text} runs with its own, "
+                    f"{budget[name]:g}",
+                    err=True,
+                )
         elif text is not None:
             budget[name] = number(name, text)
         else:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import Algorithm
+from tacit.core.cautions import warn, warn_of_budget
 from tacit.core.columns import as_numbers
 from tacit.core.desk import DATA
 from tacit.core.episodes import Episodes
@@ -40,7 +40,6 @@ from tacit.privacy.errors import (
     HorizonExceeded,
     InvalidArgument,
     TacitError,
-    TacitWarning,
 )
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.files import MALFORMED
@@ -75,6 +74,9 @@ class Agent(Versions):
         autosave: str | os.PathLike[str] | None = None,
         known: Participants | None = None,
     ) -> None:
+        if noise_seed is None:
+            # Before a file is touched: where warnings are errors, nothing has happened.
+            warn_of_budget(algorithm.privacy, algorithm.users)
         super().__init__(algorithm)
         self._options: dict[str, Any] = {
             "users": algorithm.users,
@@ -197,6 +199,8 @@ class Agent(Versions):
     def _learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids) -> Receipt:
         if not isinstance(data, Block):
             instance_of("data", data, DATA)
+            if user_ids is not None and data.user_ids not in (None, tuple(user_ids)):
+                raise InvalidArgument("user_ids are given twice, and are not those of the episodes")
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
         user_ids = _plain_ids(user_ids, data.users)
@@ -449,9 +453,8 @@ def _of_version(data: Block, user_ids: Ids, version: int, newest: int) -> tuple[
 
 
 def _warn_of_retired(users: int, version: int) -> None:
-    warnings.warn(
+    warn(
         f"{users} of these users did not follow policy {version}, which serves now, and teach "
         "this agent nothing: they were not taken",
-        TacitWarning,
-        stacklevel=5,
+        stacklevel=6,
     )

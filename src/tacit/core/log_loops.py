@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.numerics.compiled import Floats, Ints, compiled
 
@@ -17,38 +16,52 @@ def lay_out(
     action: Ints,
     reward: Floats,
     next_state: Ints,
+    missing: int,
     unreadable: int,
-    given: NDArray[np.uint8],
     states: Ints,
     actions: Ints,
     rewards: Floats,
 ) -> None:
-    """Fills ``states`` (n, H + 1), ``actions`` and ``rewards`` (n, H), in which all is missing.
+    """Fills ``states`` (n, H + 1), ``actions`` and ``rewards`` (n, H) row by row.
 
-    ``given`` (n, H) counts the entries of each step, from 0. A step that is given twice says
-    nothing. ``next_state`` is empty where it is that of the next step.
+    The entries of a row are neighbours. A step that is given twice says nothing. ``next_state`` is
+    empty where it is that of the next step.
     """
-    horizon = actions.shape[1]
-    for i in range(len(rows)):
-        row, step = rows[i], steps[i]
-        if 0 <= step < horizon and step <= ends[row] and given[row, step] < 2:
-            given[row, step] += 1
-    for i in range(len(rows)):
-        row, step = rows[i], steps[i]
-        if not (0 <= step < horizon and step <= ends[row]):
-            continue
-        if given[row, step] > 1:
-            actions[row, step] = unreadable
-            continue
-        states[row, step] = state[i]
-        actions[row, step] = action[i]
-        rewards[row, step] = reward[i]
-    for i in range(len(next_state)):
-        row, step = rows[i], steps[i]
-        if not (0 <= step < horizon and step <= ends[row]) or given[row, step] > 1:
-            continue
-        seen = step + 1 < horizon and given[row, step + 1] == 1
-        if not seen:
-            states[row, step + 1] = next_state[i]
-        elif states[row, step + 1] != next_state[i]:
-            states[row, step + 1] = unreadable
+    horizon, total = actions.shape[1], len(rows)
+    given = np.zeros(horizon, dtype=np.uint8)
+    start = 0
+    while start < total:
+        row, stop = rows[start], start + 1
+        while stop < total and rows[stop] == row:
+            stop += 1
+        last = min(horizon - 1, ends[row])
+        for step in range(horizon):
+            given[step] = 0
+            states[row, step] = missing
+            actions[row, step] = missing
+            rewards[row, step] = np.nan
+        states[row, horizon] = missing
+        for i in range(start, stop):
+            step = steps[i]
+            if step < 0 or step > last:
+                continue
+            if given[step]:
+                given[step] = 2
+                states[row, step] = missing
+                actions[row, step] = unreadable
+                rewards[row, step] = np.nan
+                continue
+            given[step] = 1
+            states[row, step] = state[i]
+            actions[row, step] = action[i]
+            rewards[row, step] = reward[i]
+        if len(next_state):
+            for i in range(start, stop):
+                step = steps[i]
+                if step < 0 or step > last or given[step] > 1:
+                    continue
+                if step + 1 >= horizon or given[step + 1] != 1:
+                    states[row, step + 1] = next_state[i]
+                elif states[row, step + 1] != next_state[i]:
+                    states[row, step + 1] = unreadable
+        start = stop

@@ -147,19 +147,19 @@ class LogFormat:
         """The episodes of entries; ``grouped`` if those of a user come one after the other."""
         from tacit.core.episodes import Episodes
 
-        columns, ids = self.columns_of(log, grouped)
-        return Episodes(**columns, user_ids=ids)
+        columns, who = self.columns_of(log, grouped)
+        return Episodes(**columns, user_ids=who.tolist())
 
-    def columns_of(self, log: Entries, grouped: bool) -> tuple[Entries, list[int | str]]:
+    def columns_of(self, log: Entries, grouped: bool) -> tuple[Entries, NDArray[Any]]:
         """The columns of episodes, a row for each, and whose they are."""
-        rows, ids = (_grouped_rows if grouped else _rows)(log["user"], log.get("episode"))
+        rows, who = (_grouped_rows if grouped else _rows)(log["user"], log.get("episode"))
         steps: Ints
         if "time" in log:
             gap = None if self.gap is None else float(self.gap)  # type: ignore[arg-type]
-            rows, steps, ids = _sessions(rows, ids, log["time"], gap, self.sessions)
+            rows, steps, who = _sessions(rows, who, log["time"], gap, self.sessions)
         else:
             steps = log["step"]
-        n = len(ids)
+        n = len(who)
         most = max(_MOST_CELLS, _MOST_EMPTY * len(steps))
         if n * self.horizon > most:
             raise InvalidArgument(
@@ -167,7 +167,8 @@ class LogFormat:
                 f"many episodes of {len(steps):,} entries: all of their steps must fit in memory"
             )
         ends, after = self._ends(log, rows, steps, n)
-        make = _tables if not grouped else _compiled_tables
+        # The loop needs the entries of a row one after the other; sessions may be mixed up.
+        make = _compiled_tables if grouped and "time" not in log else _tables
         states, actions, rewards = make(log, rows, steps, ends, self.horizon)
         if after is not None:
             over = np.arange(self.horizon + 1) > ends[:, np.newaxis]
@@ -176,15 +177,15 @@ class LogFormat:
         columns["versions"] = _agreed(log.get("version"), rows, n)
         if "component" in log:
             columns["components"] = _agreed(log["component"], rows, n)
-        return columns, ids
+        return columns, who
 
-    def whose(self, log: Entries) -> list[int | str]:
+    def whose(self, log: Entries) -> NDArray[Any]:
         """Whose the episodes of grouped entries are, by the columns that tell."""
-        rows, ids = _grouped_rows(log["user"], log.get("episode"))
+        rows, who = _grouped_rows(log["user"], log.get("episode"))
         if "time" not in log:
-            return ids
+            return who
         gap = None if self.gap is None else float(self.gap)  # type: ignore[arg-type]
-        return _sessions(rows, ids, log["time"], gap, self.sessions)[2]
+        return _sessions(rows, who, log["time"], gap, self.sessions)[2]
 
     def _ends(self, log: Entries, rows: Ints, steps: Ints, n: int) -> tuple[Ints, int | None]:
         """The last step of each episode by its terminal flag, and the state that follows it."""
@@ -288,24 +289,22 @@ def _tables(
 def _compiled_tables(
     log: Entries, rows: Ints, steps: Ints, ends: Ints, horizon: int
 ) -> tuple[Ints, Ints, Floats]:
-    """The same, faster, once the loop is compiled."""
+    """The same where the entries of a row are neighbours: faster, once the loop is compiled."""
     from tacit.core.log_loops import lay_out
 
     n = len(ends)
-    states = np.full((n, horizon + 1), INVALID, dtype=np.int64)
-    actions = np.full((n, horizon), INVALID, dtype=np.int64)
-    rewards = np.full((n, horizon), np.nan)
-    given = np.zeros((n, horizon), dtype=np.uint8)
+    states = np.empty((n, horizon + 1), dtype=np.int64)
+    actions, rewards = np.empty((n, horizon), dtype=np.int64), np.empty((n, horizon))
     after = log.get("next_state", np.zeros(0, dtype=np.int64))
     what = (log["state"], log["action"], log["reward"], after)
     flat = [np.ascontiguousarray(array) for array in (rows, steps, ends, *what)]
-    everything: tuple[Any, ...] = (*flat, UNREADABLE, given, states, actions, rewards)
+    everything: tuple[Any, ...] = (*flat, INVALID, UNREADABLE, states, actions, rewards)
     lay_out(*everything)
     return states, actions, rewards
 
 
-def _rows(user: NDArray[Any], episode: NDArray[Any] | None) -> tuple[Ints, list[int | str]]:
-    """Which row each entry belongs to, and the ids of the rows, in order of first occurrence."""
+def _rows(user: NDArray[Any], episode: NDArray[Any] | None) -> tuple[Ints, NDArray[Any]]:
+    """Which row each entry belongs to, and whose the rows are, in order of first occurrence."""
     people = _checked("user", user)
     keys: list[Any] = people
     if episode is not None:
@@ -314,19 +313,21 @@ def _rows(user: NDArray[Any], episode: NDArray[Any] | None) -> tuple[Ints, list[
     rows = np.fromiter(
         (places.setdefault(key, len(places)) for key in keys), dtype=np.int64, count=len(keys)
     )
-    ids = list(places) if episode is None else [key[0] for key in places]
-    return rows, ids
+    first = np.full(len(places), len(rows))
+    np.minimum.at(first, rows, np.arange(len(rows)))
+    return rows, user[first]
 
 
-def _grouped_rows(user: NDArray[Any], episode: NDArray[Any] | None) -> tuple[Ints, list[int | str]]:
+def _grouped_rows(user: NDArray[Any], episode: NDArray[Any] | None) -> tuple[Ints, NDArray[Any]]:
     """The same where the entries of a user, or of an episode of hers, are neighbours."""
     new = np.ones(len(user), dtype=bool)
-    for column in (user,) if episode is None else (user, episode):
-        if column is user:
-            new[1:] = user[1:] != user[:-1]
-        else:
-            new[1:] |= column[1:] != column[:-1]
-    return np.cumsum(new) - 1, _checked("user", user[new])
+    new[1:] = user[1:] != user[:-1]
+    if episode is not None:
+        new[1:] |= episode[1:] != episode[:-1]
+    who = user[new]
+    if who.dtype.kind == "O":
+        _checked("user", who)
+    return np.cumsum(new) - 1, who
 
 
 def _checked(name: str, column: NDArray[Any]) -> list[int | str]:
@@ -337,9 +338,9 @@ def _checked(name: str, column: NDArray[Any]) -> list[int | str]:
 
 
 def _sessions(
-    rows: Ints, ids: list[int | str], time: Floats, gap: float | None, most: int | None
-) -> tuple[Ints, Ints, list[int | str]]:
-    """Rows, steps and ids by time: a session ends where nothing comes for longer than ``gap``.
+    rows: Ints, who: NDArray[Any], time: Floats, gap: float | None, most: int | None
+) -> tuple[Ints, Ints, NDArray[Any]]:
+    """Rows, steps and whose they are, by time: a session ends with a pause longer than ``gap``.
 
     Entries with the same time keep their order. One without a time has no step, -1. With ``most``
     everybody gets so many rows: her first sessions, and empty ones where she has fewer.
@@ -356,15 +357,15 @@ def _sessions(
     position = np.arange(len(of)) - starts[session] if len(of) else np.zeros(0, dtype=np.int64)
     steps, found = np.empty_like(rows), np.empty_like(rows)
     if most is not None:
-        first = np.zeros(len(ids), dtype=np.int64)
+        first = np.zeros(len(who), dtype=np.int64)
         first[of[::-1]] = session[::-1]
         session = session - first[of]
         position = np.where(session < most, position, INVALID)
         session = of * most + np.minimum(session, most - 1)
     steps[order], found[order] = np.where(np.isfinite(at), position, INVALID), session
     if most is not None:
-        return found, steps, [user for user in ids for _ in range(most)]
-    return found, steps, [ids[row] for row in of[new].tolist()]
+        return found, steps, np.repeat(who, most)
+    return found, steps, who[of[new]]
 
 
 def _agreed(codes: Ints | None, rows: Ints, n: int) -> Ints:

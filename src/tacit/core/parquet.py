@@ -72,21 +72,32 @@ def _entries(
 
 
 def whole_users(parts: Iterable[Entries]) -> Iterator[Entries]:
-    """The same entries, of which those of a user are in one part."""
+    """The same entries, of which those of a user are in one part; hardly any are copied."""
     held: list[Entries] = []
     for part in parts:
-        user = part["user"]
+        user, start = part["user"], 0
         if not len(user):
             continue
-        other = np.flatnonzero(user != user[-1])
-        cut = int(other[-1]) + 1 if len(other) else 0
-        if cut or (held and held[-1]["user"][-1] != user[0]):
-            head = {name: column[:cut] for name, column in part.items()}
-            yield joined([*held, head])
-            held = []
-        held.append({name: column[cut:] for name, column in part.items()} if cut else part)
+        if held:
+            # Those of the user who waits come first, if there are more of hers.
+            other = user != held[0]["user"][0]
+            start = int(other.argmax()) if other.any() else len(user)
+            held.append(_some(part, 0, start))
+            if start == len(user):
+                continue
+            yield joined(held)
+        # The last one may go on in the next part.
+        other = user[::-1] != user[-1]
+        cut = len(user) - (int(other.argmax()) if other.any() else len(user))
+        if cut > start:
+            yield _some(part, start, cut)
+        held = [_some(part, max(cut, start), len(user))]
     if held:
         yield joined(held)
+
+
+def _some(part: Entries, start: int, stop: int) -> Entries:
+    return {name: column[start:stop] for name, column in part.items()}
 
 
 def joined(parts: list[Entries]) -> Entries:
@@ -97,10 +108,17 @@ def joined(parts: list[Entries]) -> Entries:
 
 
 def filed_block(
-    path: Paths, log: LogFormat, batch: int, most: int, executor: Executor | None
+    path: Paths,
+    log: LogFormat,
+    batch: int,
+    most: int,
+    executor: Executor | None,
+    users: int | None = None,
 ) -> FiledBlock:
     """All episodes of sorted files as one block that nobody holds."""
     pieces = [Piece(name, log, batch, most) for name in files_of(path)]
+    if users is not None and len(pieces) == 1:
+        return FiledBlock(users, pieces, most, executor)
     # Ids and their order are public: what is wrong with them is said before anybody pays.
     found = list((map if executor is None else executor.map)(Piece.count, pieces))
     last: list[Any] = []
@@ -132,9 +150,9 @@ class Piece:
         before: Any = None
         for part in whole_users(_entries([self.file], self.log, self.batch)):
             before = self._sorted(part["user"], before)[-1]
-            columns, ids = self.log.columns_of(part, grouped=True)
-            block = Block(len(ids), columns)
-            kept = self._kept(ids)
+            columns, who = self.log.columns_of(part, grouped=True)
+            block = Block(len(who), columns)
+            kept = self._kept(who)
             yield block if kept is None else block.take(kept)
 
     def count(self) -> tuple[int, list[Any]]:
@@ -149,9 +167,9 @@ class Piece:
             if simple and "episode" not in part:
                 users += len(people)
                 continue
-            ids = self.log.whose(part)
-            kept = self._kept(ids)
-            users += len(ids) if kept is None else int(kept.sum())
+            who = self.log.whose(part)
+            kept = self._kept(who)
+            users += len(who) if kept is None else int(kept.sum())
         return users, ends
 
     def _sorted(self, user: Any, before: Any) -> Any:
@@ -164,15 +182,14 @@ class Piece:
             raise InvalidArgument(f"{self.file!r} is not sorted by user{_SORTED}")
         return people
 
-    def _kept(self, ids: list[int | str]) -> Any:
-        """Who is within her first episodes; ``None`` if everybody is."""
-        who = np.array([*ids, None], dtype=object)[:-1] if ids and isinstance(ids[0], str) else ids
-        array = np.asarray(who)
-        if len(array) <= self.most or not bool(np.any(array[self.most :] == array[: -self.most])):
+    def _kept(self, who: Any) -> Any:
+        """Which episodes are among the first of their users; ``None`` if all are."""
+        if self.log.episode is None and self.log.time is None:
+            return None  # a row for each user
+        twice = who[self.most :] == who[: -self.most]
+        if not np.any(twice):
             return None
-        kept = np.ones(len(array), dtype=bool)
-        kept[self.most :] = array[self.most :] != array[: -self.most]
-        return kept
+        return np.append(np.ones(self.most, dtype=bool), ~twice)
 
 
 def partition_by_user(

@@ -30,6 +30,7 @@ def count_visits(
     users, horizon = actions.shape
     n_states, n_actions = cells.shape[1], cells.shape[2]
     seen = np.zeros(sums.shape[1], dtype=np.int64)
+    capped = cap < horizon
     for user in range(users):
         if not admitted[user]:
             continue
@@ -42,13 +43,16 @@ def count_visits(
             if action < 0 or action >= n_actions or np.isnan(reward):
                 continue
             cell = cells[step, state, action]
-            if cell < 0 or seen[cell] >= cap:
+            if cell < 0:
                 continue
-            seen[cell] += 1
+            if capped:
+                if seen[cell] >= cap:
+                    continue
+                seen[cell] += 1
             transitions[row, cell, after] += 1.0
             sums[row, cell] += reward
             visits[row, cell] += 1.0
-        for step in range(horizon):
+        for step in range(horizon if capped else 0):
             state, action = states[user, step], actions[user, step]
             if 0 <= state < n_states and 0 <= action < n_actions:
                 cell = cells[step, state, action]

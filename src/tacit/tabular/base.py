@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.core.algorithm import Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, State
+from tacit.core.cautions import warn_of_ignored
 from tacit.core.options import OptimismOptions
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
@@ -192,6 +193,8 @@ class TabularAlgorithm(FiniteAlgorithm):
     def _choose_counter(self) -> str:
         counter, joint = self.options.counter, self.privacy.joint
         # Reports and exact sums add up as they are: without JointDP a counter gains nothing.
+        if counter not in ("auto", "blocks") and not joint:
+            warn_of_ignored("counter", counter, "without JointDP, blocks add up as they are")
         return "blocks" if counter == "auto" or not joint else counter
 
     def _pace(self) -> Pace:
