@@ -65,7 +65,10 @@ FAMILY_OPTIONS = {
     ),
     "continuous": ("fitted_functional_q:protect=rewards", "input_perturbation:protect=episode"),
 }
-MORE_OPTIONS = ("policy_improvement:statistic=counts",)
+MORE_OPTIONS = (
+    "policy_improvement:statistic=counts",
+    "pessimistic_improvement:behaviour=unknown",
+)
 OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)
 """Options that change what is asked of users, or how noise is added."""
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,30 @@ CASES: dict[str, Callable[[], dict[str, Any]]] = {
         for method in (("returns", "counts") if name == "random" else ("returns",))
     },
 }
+
+
+def line(name: str, row: Mapping[str, Any]) -> str:
+    """A row of a table of the page."""
+    words = name.partition(", ")[2].replace(", ", " | ")
+    if name == "icu":
+        beats = sum(value > row["clinicians"] for value in row["values"])
+        shown = (
+            f"{row['behaviour']:.4f} | {row['clinicians']:.4f} | {_band(row['values'])} | {beats}"
+        )
+        evidence = f"{_band(row['lows'])} | {row['valid']} | {row['above clinicians']}"
+        return f"| {row['runs']} | {shown} | {evidence} |"
+    if name.startswith("coverage"):
+        shares = [f"{row[key] / row['runs']:.3f}" for key in ("all", "value", "low", "today")]
+        verdicts = f"{row['better'] / row['runs']:.2f} | {row['wrong']}"
+        widths = f"{row['value width']:.3f} | {row['today width']:.3f}"
+        return f"| {words} | {' | '.join(shares)} | {verdicts} | {widths} |"
+    value, free = row["value"], row["value, not private"]
+    today = f"{row['today']:.4f} / {row['today, not private']:.4f}"
+    return f"| {words} | {value:.4f} / {free:.4f} | {today} | {row['largest ratio']:.2f} |"
+
+
+def _band(values: Sequence[float]) -> str:
+    return f"{median(values):.4f} [{min(values):.4f}, {max(values):.4f}]"
 
 
 def stored() -> dict[str, dict[str, Any]]:
