@@ -174,7 +174,7 @@ def _oracle(model: FiniteModel, states: list[int], mu: float) -> float:
     path = np.zeros((users, model.horizon), dtype=np.int64)
     for _ in range(rounds):
         wanted = (weights / weights.sum())[np.newaxis]
-        best_actions(P, wanted, np.zeros(wanted.shape), rng.random(shape), actions)
+        best_actions(P, wanted, rng.random(shape), actions)
         walk(rng, start, moves, actions[np.newaxis], np.zeros(users, dtype=np.int64), path)
         visits = np.zeros(model.states * model.actions)
         count_paths(path, np.ones(visits.size, dtype=bool), model.horizon, visits)

@@ -16,12 +16,13 @@ from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.arguments import flag, instance_of, whole_number
+from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
 from tacit.tabular.exploration import ExplorationConstants, Explorer, Question
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.sparse_posterior import SparseConstants, SparsePosterior
-from tacit.tabular.visit_evidence import Adding, VisitEvidence
+from tacit.tabular.visit_evidence import VisitEvidence
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 # Blocks above so many users, or steps of them, are counted whole: nobody is clipped any more, and
 # the counts are simulated at a cost that does not grow with the users.
 _ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 17, 1 << 22
+# Releases, and numbers in them, of which all are kept to tell running sums apart.
+_LONGEST_HISTORY, _LARGEST_HISTORY = 1 << 10, 1 << 25
 # The noise of a running sum against that of a single release, before the first one.
 _RUNNING = 1.8
 
@@ -51,7 +54,7 @@ class ConcurrentOptions:
     stationary: bool | None = None
     growth: float = 1.2
     first: float = 20.0
-    running: int = 40
+    running: int = 24
     sparse: SparseConstants = SparseConstants()  # noqa: RUF009
     exploration: ExplorationConstants = ExplorationConstants()  # noqa: RUF009
 
@@ -100,16 +103,22 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self.stationary = spec.stationary if options.stationary is None else options.stationary
         shape = (1 if self.stationary else spec.horizon, spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*shape, spec.states))
-        self._adding: Adding = "plain"
-        if setting.privacy.private:
-            cells = math.prod(shape)
-            self._adding = "running" if cells > options.running else "blocks"
-        self.posterior = SparsePosterior(VisitEvidence(shape, self._adding), options.sparse)
+        evidence = VisitEvidence(shape, noisy=setting.privacy.private)
+        self.posterior = SparsePosterior(evidence, options.sparse)
+        # Laplace noise has other counters, whose sums cannot be told apart again.
+        self._running = setting.privacy.private and setting.privacy.norm == "l2"
+        self._running &= math.prod(shape) > options.running
         self._noise = 0.0
         # When the greedy value last changed, and what it was.
         self._learnt_at, self._greedy_value = 0, 0.0
         self._question: Question
         super().__init__(setting, options)
+        releases = self.schedule.releases
+        self._running &= releases * evidence.sums.shape[1] <= _LARGEST_HISTORY
+        self._running &= releases <= _LONGEST_HISTORY
+        if self._running:
+            self.counter = Optimal.kind if releases <= MOST_OPTIMAL else NormalisedSquareRoot.kind
+            evidence.count_by(self.counter, releases)
 
     # What is asked: a few first visits of each user, as sums over all users so far.
 
@@ -118,23 +127,20 @@ class ConcurrentPSRL(FiniteAlgorithm):
         statistic = self.statistic()
         release = yield Ask(statistic)
         evidence, unit = self.posterior.evidence, self.block_users * statistic.unit
-        parts, std = release.parts, release.std
-        asked = self._question.expected
-        if statistic.whole:
-            asked = self._explorer.all_visits(self._paths())
-        if evidence.adding == "plain":
+        parts, path = release.parts, self._paths()
+        if not evidence.noisy:
             parts = {name: array / statistic.unit for name, array in parts.items()}
             unit = float(self.block_users)
-        self._noise = float(np.max(std["transitions"]))
-        evidence.add(parts, std, unit * asked)
-        self.posterior.see_moves()
-        if not statistic.whole:
-            path = self._paths()
+        self._noise = float(np.max(release.std["transitions"]))
+        often = self._explorer.all_visits(path)
+        asked, came = self._question.expected, np.zeros(often.shape)
+        if statistic.whole:
+            asked = often
+        else:
             everywhere = np.ones(asked.shape, dtype=bool)
-            came = unit * self._explorer.expected(path, everywhere, self.spec.horizon)
-            often = unit * self._explorer.all_visits(path)
-            noise = float(np.max(std["first_paid"]))
-            evidence.add_first_paid(parts["first_paid"], noise, came, often)
+            came = self._explorer.expected(path, everywhere, self.spec.horizon)
+        evidence.add(parts, release.std, (unit * asked, unit * came, unit * often))
+        self.posterior.see_moves()
         self.posterior.see_rewards()
 
     def statistic(self) -> FirstVisits:
@@ -159,21 +165,25 @@ class ConcurrentPSRL(FiniteAlgorithm):
     def plan(self) -> tuple[MixedPolicy, Policy]:
         """The greedy policy with its explorers, and the greedy policy alone."""
         explorer, c = self._explorer, self.options.exploration
-        greedy, earned = explorer.greedy()
+        before = self.greedy_policy.actions if self._serving else None
+        greedy, earned, whole = explorer.greedy(before)
         half = c.explorers // 2
-        sampled, gains = explorer.sampled(greedy, half)
-        # A world that is drawn may promise anything: it counts as a chance, not as a promise.
-        most = earned if earned > 1e-6 else math.inf
-        unknown = np.minimum(explorer.unknown_gains(greedy), c.most_unknown * most).mean()
-        known = np.minimum(gains, c.most_known * most).mean()
-        spent = self._spent(earned, unknown + known)
-        covering = unknown / max(unknown + known, 1e-9) if unknown + known > 0 else 1.0
-        users = self._next_block
+        sampled, values = explorer.sampled(greedy, half)
+        at_random = explorer.random_value()
+        lost = max(_lost(*values, at_random), _lost(*whole, at_random))
+        spent = self._spent(earned, lost)
+        gains, users = np.maximum(values[0] - values[1], 0.0), self._next_block
+        covering = max(c.covering, 1.0 - gains.mean() / max(_gain(*whole), 1e-9))
         covered = users * max(spent * covering, 0.02) / half
         policies = [greedy, *explorer.covering(half, covered, self.noise_of(4)), *sampled]
         drawn = gains / gains.sum() if gains.sum() > 0 else np.full(half, 1.0 / half)
         explore = np.concatenate([np.full(half, covering / half), (1.0 - covering) * drawn])
-        share = min(1.0, spent / self._lost(explorer, earned, policies[1:], explore))
+        cost = 1.0
+        if earned > 1e-6:
+            paid = float(explore @ [explorer.known_value(actions) for actions in policies[1:]])
+            stake = max(earned - at_random, 0.1 * earned)
+            cost = min(1.0, max(c.cheapest, (earned - paid) / stake))
+        share = min(1.0, spent / cost)
         weights = np.concatenate([[1.0 - share], share * explore])
         parts = [Policy.deterministic(a, self.spec.actions, self.releases) for a in policies]
         mixed = MixedPolicy(parts, weights / weights.sum(), self.releases)
@@ -181,8 +191,16 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._question = explorer.question(path, users, self.noise_of)
         return mixed, mixed.components[0]
 
-    def _spent(self, earned: float, gain: float) -> float:
-        """The part of what is earned that exploring may cost: little once nothing moves."""
+    @property
+    def _serving(self) -> bool:
+        """Whether most users were served by the greedy policy of the last plan."""
+        return self.releases > 0 and bool(self.policy.weights[0] > 0.5)
+
+    def _spent(self, earned: float, lost: float) -> float:
+        """The part of what is at stake that exploring may cost, by what greedy may lose of it.
+
+        Little once nothing moves.
+        """
         c = self.options.exploration
         moved = abs(earned - self._greedy_value) > c.moved * self._greedy_value
         if earned <= 1e-6 or moved:
@@ -190,20 +208,11 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._greedy_value = earned
         if earned <= 1e-6:
             return 1.0
-        spent = float(min(1.0, gain / earned / c.urgent) ** c.steepness)
+        urgent = c.urgent * (c.patience if self._serving else 1.0)
+        spent = float(min(1.0, lost / urgent) ** c.steepness)
         if self.served:
             spent = min(spent, (c.settled * self._learnt_at / self.served) ** 4)
         return max(c.least, spent)
-
-    def _lost(
-        self, explorer: Explorer, earned: float, policies: list[Ints], weights: Floats
-    ) -> float:
-        """The part of what is earned that an explorer loses, as far as is known."""
-        if earned <= 1e-6:
-            return 1.0
-        P, r = self.posterior.transitions, self.posterior.rewards
-        values = [explorer.value((P, r, np.zeros(r.shape)), actions) for actions in policies]
-        return max(self.options.exploration.cheapest, 1.0 - float(weights @ values) / earned)
 
     @property
     def _explorer(self) -> Explorer:
@@ -234,13 +243,14 @@ class ConcurrentPSRL(FiniteAlgorithm):
     def why(self) -> str:
         """What was chosen, in words."""
         cells, running = self.posterior.visits.size, self.options.running
-        how = {
-            "plain": "sums need no noise",
-            "blocks": f"{cells} cells, at most {running}: each block is released once, with its "
-            "whole budget",
-            "running": f"{cells} cells, more than {running}: all blocks go through one "
-            f"{self.counter} counter",
-        }[self._adding]
+        how = "each block is released once, with its whole budget"
+        if not self.posterior.evidence.noisy:
+            how = "sums need no noise"
+        elif self._running:
+            how = f"{cells} cells, more than {running}: all blocks go through one {self.counter}"
+            how += " counter"
+        elif cells <= running:
+            how = f"{cells} cells, at most {running}: {how}"
         return (
             f"{self.schedule.releases} releases ({self.schedule.name}); {how}; most users follow "
             f"what is known, {self.options.exploration.explorers} policies explore beside it"
@@ -258,7 +268,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
         statistic = self._first_visits(np.ones(shape, dtype=bool), most, tables, 0)
         noise = self._noise
         if not self.releases:
-            more = _RUNNING if self._adding == "running" else 1.0
+            more = _RUNNING if self._running else 1.0
             noise = more * release_noise(statistic, self.privacy, 1)
         return max(1.0, noise / statistic.unit)
 
@@ -274,7 +284,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
 
     def _choose_counter(self) -> str:
         """Running sums where there are many cells, each of which is seen in many blocks."""
-        return "auto" if self._adding == "running" else "blocks"
+        return "auto" if self._running else "blocks"
 
     def _pace(self) -> Pace:
         return Pace(first=self._smallest_block, growth=self.options.growth)
@@ -312,3 +322,13 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._question = Question(int(meta["most"]), arrays["wanted"], arrays["expected"])
         self._learnt_at = int(meta["learnt_at"])
         self._greedy_value = float(meta["greedy_value"])
+
+
+def _gain(best: Floats, served: Floats) -> float:
+    return float(np.maximum(best - served, 0.0).mean())
+
+
+def _lost(best: Floats, served: Floats, at_random: float) -> float:
+    """What a policy loses of what is at stake, in the mean of worlds."""
+    gains = np.maximum(best - served, 0.0)
+    return float((gains / np.maximum(np.maximum(best - at_random, gains), 1e-9)).mean())

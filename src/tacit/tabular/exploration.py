@@ -27,27 +27,20 @@ class ExplorationConstants:
 
     explorers: int = 32  # policies that explore in parallel
     detect: float = 6.0  # visits, in noise, that a cell needs to become known
-    least: float = 0.03  # of what is earned that exploring costs, for ever
-    urgent: float = 0.7  # it may cost all where so much of what is earned may be gained,
-    steepness: float = 3.0  # and little where much less may be
-    most_unknown: float = 10.0  # times what is earned that the unknown may promise at most,
-    most_known: float = 2.0  # and a world by what is known of it
+    least: float = 0.03  # of what is at stake that exploring costs, for ever
+    urgent: float = 0.2  # it may cost all where greedy is expected to lose so much,
+    steepness: float = 3.0  # and little where much less
+    patience: float = 2.0  # and so many times as much is urgent once greedy serves most users,
+    certain: float = 0.7  # which only what is better in so many worlds may replace
+    covering: float = 0.8  # of the explorers, at least, are for what is unknown
     cheapest: float = 0.2  # an explorer is taken to lose so much at least
-    settled: float = (
-        2.5  # explorers become few once so many times the users that taught it are served
-    )
-    doubt: float = 0.1  # rows that are less unknown than this hide nothing
+    settled: float = 2.5  # few explore once so many times the users that taught it are served
     moved: float = 0.15  # by which the greedy value must change to count as learnt
     most: tuple[int, ...] = (2, 4, 8)  # how many cells may count of a user
-    thresholds: tuple[float, ...] = (
-        4.0,
-        8.0,
-        16.0,
-        32.0,
-        np.inf,
-    )  # cells that are known are not asked
+    # Cells with more visits, in noise, are not asked.
+    thresholds: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, np.inf)
     paths: int = 2000  # on which expectations are taken
-    unknown_worlds: int = 16  # drawn for what the unknown may be worth
+    whole_worlds: int = 32  # drawn for what greedy may lose
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,53 +65,65 @@ class Explorer:
     ) -> None:
         self.posterior, self.start, self.horizon = posterior, start, horizon
         self.constants, self.rng = constants, rng
-        self._nothing = np.zeros(posterior.visits.shape)
 
     # Policies.
 
-    def best(self, P: Floats, r: Floats, left: Floats | None = None) -> tuple[Ints, float]:
+    def best(self, P: Floats, r: Floats) -> tuple[Ints, float]:
         """The best actions (H, S) in a world, and their value; ties are broken at random."""
         from tacit.tabular.first_visit_loops import best_actions
 
         _, S, A = r.shape
         actions = np.zeros((self.horizon, S), dtype=np.int64)
-        extra = self._nothing if left is None else left
-        values = best_actions(P, r, extra, self.rng.random((S, A)), actions)
+        values = best_actions(P, r, self.rng.random((S, A)), actions)
         return actions, float(self.start @ values)
 
-    def value(self, world: tuple[Floats, Floats, Floats], actions: Ints) -> float:
+    def value(self, P: Floats, r: Floats, actions: Ints) -> float:
         """What a policy earns in a world."""
         from tacit.tabular.first_visit_loops import value_of
 
-        return float(self.start @ value_of(*world, actions))
+        return float(self.start @ value_of(P, r, actions))
 
-    def greedy(self) -> tuple[Ints, float]:
-        """The best actions where what is unknown pays nothing, and what they earn there."""
-        return self.best(self.posterior.transitions, self.posterior.rewards)
+    def known_value(self, actions: Ints) -> float:
+        """What a policy earns where what is unknown pays nothing."""
+        return self.value(self.posterior.transitions, self.posterior.rewards, actions)
+
+    def random_value(self) -> float:
+        """What actions at random earn there."""
+        P, r = (x.mean(axis=2, keepdims=True) for x in self._known)
+        return self.value(P, r, np.zeros((self.horizon, P.shape[1]), dtype=np.int64))
+
+    @property
+    def _known(self) -> tuple[Floats, Floats]:
+        return self.posterior.transitions, self.posterior.rewards
+
+    def greedy(self, before: Ints | None) -> tuple[Ints, float, Floats]:
+        """The greedy actions, what they earn, and what they lose in worlds that may be true.
+
+        They are the best where what is unknown pays nothing, unless those ``before`` are better in
+        too many of the worlds. What they lose is a part of what is at stake in each.
+        """
+        found = self.best(*self._known)[0]
+        tried = [found] if before is None else [found, before]
+        values = np.zeros((1 + len(tried), self.constants.whole_worlds))
+        for column in values.T:
+            P, r = self.posterior.sample_whole(self.rng)
+            column[0] = self.best(P, r)[1]
+            column[1:] = [self.value(P, r, actions) for actions in tried]
+        chosen = 0
+        if before is not None and self.known_value(before) > 1e-6:
+            better = np.sign(np.round(values[1] - values[2], 9))
+            chosen = int((1.0 + better.mean()) / 2.0 < self.constants.certain)
+        return tried[chosen], self.known_value(tried[chosen]), values[[0, 1 + chosen]]
 
     def sampled(self, greedy: Ints, count: int) -> tuple[list[Ints], Floats]:
-        """The best actions of worlds that may be true, and how much better than greedy they are."""
-        found, gains = [], np.zeros(count)
+        """The best actions of worlds that may be true, and their values beside greedy's there."""
+        found, values = [], np.zeros((2, count))
         for i in range(count):
             P, r, _ = self.posterior.sample(self.rng)
-            actions, value = self.best(P, r)
+            actions, values[0, i] = self.best(P, r)
+            values[1, i] = self.value(P, r, greedy)
             found.append(actions)
-            gains[i] = max(0.0, value - self.value((P, r, self._nothing), greedy))
-        return found, gains
-
-    def unknown_gains(self, greedy: Ints) -> Floats:
-        """What the unknown may add to the greedy policy, in worlds that may be true.
-
-        A row of which nothing is known may lead anywhere; it pays for ever what a cell pays.
-        """
-        gains = []
-        for _ in range(self.constants.unknown_worlds):
-            P, r, unknown = self.posterior.sample(self.rng)
-            paying = self.rng.random(unknown.shape) < self.posterior.paying_rate
-            left = np.where(unknown > self.constants.doubt, unknown, 0.0) * paying
-            _, value = self.best(P, r, left)
-            gains.append(max(0.0, value - self.value((P, r, left), greedy)))
-        return np.array(gains)
+        return found, values
 
     def covering(self, count: int, users: float, noise: float) -> list[Ints]:
         """Policies for what is unknown, each for what those before it leave uncovered.
@@ -136,12 +141,11 @@ class Explorer:
 
     def _occupancy(self, P: Floats, actions: Ints) -> Floats:
         """Expected visits (L, S, A) as far as rows are known."""
-        found, here, everywhere = np.zeros(P.shape[:3]), self.start, np.arange(P.shape[1])
-        for step, taken in enumerate(actions):
-            at = min(step, len(P) - 1)
-            found[at, everywhere, taken] += here
-            here = here @ P[at, everywhere, taken]
-        return found
+        from tacit.tabular.first_visit_loops import occupancy
+
+        visits = np.zeros(P.shape[:3])
+        occupancy(P, self.start, actions, visits)
+        return visits
 
     # Questions.
 

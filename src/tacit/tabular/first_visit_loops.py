@@ -102,14 +102,12 @@ def count_paths(path: Ints, wanted: NDArray[np.bool_], most: int, visits: Floats
 
 
 @compiled
-def best_actions(
-    transitions: Floats, rewards: Floats, left: Floats, ties: Floats, actions: Ints
-) -> Floats:
+def best_actions(transitions: Floats, rewards: Floats, ties: Floats, actions: Ints) -> Floats:
     """Backward induction: fills ``actions`` (H, S) and returns the values of the first step.
 
-    ``transitions`` (1 or H, S, A, S) may lack mass, which is worth nothing. An action pays
-    ``rewards`` (1 or H, S, A), and ``left`` (1 or H, S, A) for every step that is left; no more
-    than 1 for each of them. Of equal actions that with the largest of ``ties`` (S, A) is taken.
+    ``transitions`` (1 or H, S, A, S) may lack mass, which is worth nothing; ``rewards`` are
+    (1 or H, S, A). No value is larger than the number of steps left. Of equal actions that with the
+    largest of ``ties`` (S, A) is taken.
     """
     horizon, n_states = actions.shape
     n_actions, last = transitions.shape[2], transitions.shape[0] - 1
@@ -119,7 +117,7 @@ def best_actions(
         for state in range(n_states):
             best, best_tie = -1.0, -1.0
             for action in range(n_actions):
-                q = rewards[at, state, action] + left[at, state, action] * steps
+                q = rewards[at, state, action]
                 for after in range(n_states):
                     q += transitions[at, state, action, after] * value[after]
                 q = min(q, steps)
@@ -133,7 +131,7 @@ def best_actions(
 
 
 @compiled
-def value_of(transitions: Floats, rewards: Floats, left: Floats, actions: Ints) -> Floats:
+def value_of(transitions: Floats, rewards: Floats, actions: Ints) -> Floats:
     """The values of a policy at the first step, in the world of :func:`best_actions`."""
     horizon, n_states = actions.shape
     last = transitions.shape[0] - 1
@@ -142,9 +140,25 @@ def value_of(transitions: Floats, rewards: Floats, left: Floats, actions: Ints) 
         at, steps = min(step, last), float(horizon - step)
         for state in range(n_states):
             action = actions[step, state]
-            q = rewards[at, state, action] + left[at, state, action] * steps
+            q = rewards[at, state, action]
             for after in range(n_states):
                 q += transitions[at, state, action, after] * value[after]
             before[state] = min(q, steps)
         value[:] = before
     return value
+
+
+@compiled
+def occupancy(transitions: Floats, start: Floats, actions: Ints, visits: Floats) -> None:
+    """Adds the expected visits of a policy to ``visits`` (1 or H, S, A)."""
+    horizon, n_states = actions.shape
+    last = transitions.shape[0] - 1
+    here = start.copy()
+    for step in range(horizon):
+        at, after = min(step, last), np.zeros(n_states)
+        for state in range(n_states):
+            if here[state] > 0.0:
+                action = actions[step, state]
+                visits[at, state, action] += here[state]
+                after += here[state] * transitions[at, state, action]
+        here = after
