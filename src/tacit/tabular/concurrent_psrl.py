@@ -170,10 +170,10 @@ class ConcurrentPSRL(FiniteAlgorithm):
         half = c.explorers // 2
         sampled, values = explorer.sampled(greedy, half)
         at_random = explorer.random_value()
-        lost = max(_lost(*values, at_random), _lost(*whole, at_random))
+        lost = max(_lost(values, at_random), _lost(whole, at_random))
         spent = self._spent(earned, lost)
-        gains, users = np.maximum(values[0] - values[1], 0.0), self._next_block
-        covering = max(c.covering, 1.0 - gains.mean() / max(_gain(*whole), 1e-9))
+        gains, users = _gains(values), self._next_block
+        covering = max(c.covering, 1.0 - gains.mean() / max(_gains(whole).mean(), 1e-9))
         covered = users * max(spent * covering, 0.02) / half
         policies = [greedy, *explorer.covering(half, covered, self.noise_of(4)), *sampled]
         drawn = gains / gains.sum() if gains.sum() > 0 else np.full(half, 1.0 / half)
@@ -324,11 +324,13 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._greedy_value = float(meta["greedy_value"])
 
 
-def _gain(best: Floats, served: Floats) -> float:
-    return float(np.maximum(best - served, 0.0).mean())
+def _gains(values: Floats) -> Floats:
+    """How much better the best is than what serves, of rows of both in some worlds."""
+    gains: Floats = np.maximum(values[0] - values[1], 0.0)
+    return gains
 
 
-def _lost(best: Floats, served: Floats, at_random: float) -> float:
-    """What a policy loses of what is at stake, in the mean of worlds."""
-    gains = np.maximum(best - served, 0.0)
-    return float((gains / np.maximum(np.maximum(best - at_random, gains), 1e-9)).mean())
+def _lost(values: Floats, at_random: float) -> float:
+    """What is lost of what is at stake, in the mean of these worlds."""
+    stakes = np.maximum(values[0] - at_random, _gains(values))
+    return float((_gains(values) / np.maximum(stakes, 1e-9)).mean())

@@ -65,7 +65,8 @@ class VisitEvidence:
         They are those that count, users who came at all, and all visits, of each cell.
         """
         noise, first_noise = (float(np.max(std[name])) for name in ("transitions", "first_paid"))
-        row = np.concatenate([array.ravel() for array in (*map(parts.get, _RELEASED), *visits)])
+        released = [parts[name] for name in _RELEASED]
+        row = np.concatenate([array.ravel() for array in (*released, *visits)])
         if self._undone is not None:
             at = len(self.sums)
             if at:
