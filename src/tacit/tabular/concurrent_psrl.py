@@ -210,9 +210,12 @@ class ConcurrentPSRL(FiniteAlgorithm):
             return 1.0
         urgent = c.urgent * (c.patience if self._serving else 1.0)
         spent = float(min(1.0, lost / urgent) ** c.steepness)
-        if self.served:
-            spent = min(spent, (c.settled * self._learnt_at / self.served) ** 4)
-        return max(c.least, spent)
+        if not self.served:
+            return max(c.least, spent)
+        # What must not be missed is looked for ever less: all that it costs grows with the
+        # logarithm of the users.
+        age = self._learnt_at / self.served
+        return max(c.least * min(1.0, c.late * age), min(spent, (c.settled * age) ** 4))
 
     @property
     def _explorer(self) -> Explorer:

@@ -27,7 +27,8 @@ class ExplorationConstants:
 
     explorers: int = 32  # policies that explore in parallel
     detect: float = 6.0  # visits, in noise, that a cell needs to become known
-    least: float = 0.03  # of what is at stake that exploring costs, for ever
+    least: float = 0.03  # of what is at stake that exploring costs,
+    late: float = 20.0  # up to so many times the users before greedy last changed; then less
     urgent: float = 0.2  # it may cost all where greedy is expected to lose so much,
     steepness: float = 3.0  # and little where much less
     patience: float = 2.0  # and so many times as much is urgent once greedy serves most users,
