@@ -192,6 +192,35 @@ def test_a_load_that_was_cut_off_twice_is_undone_when_it_is_read(
     assert fresh.load(tmp_path / "state").taken == 5
 
 
+def test_devices_are_asked_the_next_question_after_a_policy_that_was_cut_off(
+    monkeypatch: Any,
+) -> None:
+    """The next statistic may be another one: reports of the old one would be spent for nothing."""
+    world = tacit.tabular.riverswim(3, 4)
+
+    def devices() -> Any:
+        agent = tacit.UCBVI(world.spec, 30, tacit.LocalDP(1.0, 1e-6), schedule="fixed:size=10")
+        return agent, np.zeros((10, agent.statistic.layout.size))
+
+    agent, reports = devices()
+    twin, _ = devices()
+    twin.learn_reports(reports)
+    assert twin.statistic.layout.size != reports.shape[1]
+
+    def fails(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(agent.algorithm), "plan", fails)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            agent.learn_reports(reports)
+    assert caught.value.users_taken == 10  # type: ignore[attr-defined]
+    assert agent.statistic.fingerprint == twin.statistic.fingerprint
+    assert (agent.taken, agent.block_users, agent.releases) == (10, 10, 1)
+    agent.learn_reports(np.zeros((10, agent.statistic.layout.size)))
+    assert agent.releases == 2
+
+
 # Moments.
 
 

@@ -151,7 +151,7 @@ class Agent(Versions):
     @property
     def block_users(self) -> int:
         """How many more users the current policy serves until the next release."""
-        self._between()
+        self._between(finish=True)
         with self._lock:
             return self._room()
 
@@ -169,7 +169,7 @@ class Agent(Versions):
     @property
     def statistic(self) -> Statistic:
         """What is asked first of the users of the current block; devices report it."""
-        self._between()
+        self._between(finish=True)
         with self._lock:
             return self._session.round.statistic
 

@@ -184,11 +184,17 @@ class Desk(Uncopyable):
             self._undo.put_back()
             self._undo = None
 
-    def _between(self) -> None:
-        """Before anything is read: no load is half undone, unless this comes from within it."""
-        if self._undo is not None and not self._lock._is_owned():  # type: ignore[attr-defined]
+    def _between(self, *, finish: bool = False) -> None:
+        """Before anything is read: no load is half undone, unless this comes from within a call.
+
+        With ``finish`` also no block waits for its policy: what devices are to report next may
+        depend on it.
+        """
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            return
+        if self._undo is not None or (finish and self._session.turn is not None):
             with self._lock:
-                self._put_back()
+                self._settle(finish=finish)
 
     def _forget(self) -> None:
         """Drops blocks that nobody asks again."""
