@@ -11,7 +11,8 @@ below the best one from uniform probabilities: values never fall from step to st
 expectations of larger values are larger and so are cuts of them; <pi* - pi, Q_pi> is at most
 (KL(pi*, pi) - KL(pi*, next)) / eta + (value of next - value of pi), and both telescope (eta in the
 bound is the first one). The steps end when this optimisation error is below a share of the
-release's statistical width: how much the best policy expects of its bonuses. So regret is that of the widths, but for a constant.
+release's statistical width: how much the best policy expects of its bonuses. So regret is that of
+the widths, but for a constant.
 """
 
 from __future__ import annotations
