@@ -223,7 +223,7 @@ def paint(path: Path, found: Mapping[str, Any]) -> None:
         path,
         "Learning curves of the comparison of Wang and Hegde",
         f"Returns of a hundred users on line, means of {SMOOTHED} of them. Lines: medians of "
-        f"{RUNS} runs; bands: 10th to 90th percentile. δ = 1e-4. After a name: what it is proven for.",
+        f"{RUNS} runs; bands: 10th to 90th percentile. δ = 1e-4. After a name: what it proves.",
         panels=3,
         size=(18, 5.8),
         sharey=False,
