@@ -37,6 +37,12 @@ WORLDS = {
 }
 """A small world for every family."""
 
+OWN_WORLDS = {
+    "linopt_sampled": "currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
+    "kernel_mixture": "gusts:dimension=2,horizon=8,samples=8",
+}
+"""Worlds of agents that need models as simulators."""
+
 FAMILY_OPTIONS = {
     "tabular": (
         "ucbvi:counter=binary tree",
@@ -119,7 +125,7 @@ def audited(agent: str, model: str, runs: int = _RUNS, **options: Any) -> Row:
     """An audit, unless the agent refuses the model."""
     from tacit.cli.audit import audit_choice, maker
 
-    world = build_world(WORLDS[family(agent)])
+    world = build_world(OWN_WORLDS.get(agent.partition(":")[0], WORLDS[family(agent)]))
     choice, privacy = choose_agent(agent), MODELS[model]
     try:
         maker(choice, world, privacy)

@@ -83,10 +83,10 @@ ROWS = (
 )
 
 
-def served(result: Any) -> float:
-    """The score of the last policy that served users: 0 is uniform, 1 the optimum."""
+def served(result: Any, release: int = -2) -> float:
+    """The score of a policy that served users, the last one: 0 is uniform, 1 the optimum."""
     base, best = result.baseline_value, result.optimal_value
-    return round(float((result.values[-2] - base) / (best - base)), 6)
+    return round(float((result.values[release] - base) / (best - base)), 6)
 
 
 def measure(row: Row, runs: int) -> dict[str, Any]:
@@ -99,18 +99,23 @@ def measure(row: Row, runs: int) -> dict[str, Any]:
         "users": row.users,
         "score": [served(result) for result in results],
         "users_to_90": [result.users_to_90 for result in results],
-        "first": [round(float(r.values[0] / r.optimal_value), 6) for r in results],
+        "first": [served(result, 0) for result in results],
     }
 
 
 def markdown(rows: Sequence[Mapping[str, Any]], agents: Sequence[str]) -> str:
     """The rows of some agents, as the documentation shows them."""
-    lines = ["| world | map | users | score | users to 90 % |", "|---|---|---:|---:|---:|"]
+    lines = [
+        "| world | map | users | score at first | in the end | users to 90 % |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     for row in rows:
         if row["agent"] in agents:
-            low, high = np.quantile(row["score"], [0.1, 0.9], method="nearest")
-            score = f"{np.median(row['score']):.3f} [{low:.3f}, {high:.3f}]"
-            cells = f"{row['users']:,} | {score} | {words(row['users_to_90'])}"
+            scores = []
+            for name in ("first", "score"):
+                low, high = np.quantile(row[name], [0.1, 0.9], method="nearest")
+                scores.append(f"{np.median(row[name]):.2f} [{low:.2f}, {high:.2f}]")
+            cells = f"{row['users']:,} | {' | '.join(scores)} | {words(row['users_to_90'])}"
             lines.append(f"| {row['world']} | {row['words'] or 'none'} | {cells} |")
     return "\n".join(lines)
 

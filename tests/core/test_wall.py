@@ -131,6 +131,10 @@ def marked(data: Any, rng: np.random.Generator) -> Any:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {"deep_q": {"steps": 2}}
+OWN_WORLDS = {
+    "linopt_sampled": "currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
+    "kernel_mixture": "gusts:dimension=2,horizon=4,samples=4",
+}
 EXTRA = (
     ("lsvi_ucb", {"statistic": "targets"}),
     ("ucbvi", {"counter": "binary tree"}),
@@ -155,7 +159,7 @@ def test_no_agent_hands_its_algorithm_anything_raw(
     make = registry.agent_entry(name).make
     if not isinstance(make, AgentKind):
         pytest.skip("it is no algorithm behind the gate, and has no guarantee")
-    world = registry.build_world(WORLDS[target.split(".")[1]])
+    world = registry.build_world(OWN_WORLDS.get(name, WORLDS[target.split(".")[1]]))
     if "schedule" not in make.algorithm.refuses:
         options = {"schedule": "fixed:size=12", **options}
     try:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tacit.mixture.sampled_spec import SampledSpec
 
 
-# States at which the size of targets is looked at.
-_LOOKED_AT = 500
 # Without privacy nobody is scaled back, which would bias.
 _NO_CLIP = 1e9
 
@@ -82,7 +80,7 @@ class LinOptSampled(FiniteAlgorithm):
     integrals; one release per block of a schedule; sums of all steps are pooled, since weights are
     the same at every step; rewards must be known; constants are practical.
 
-    Cost: H sweeps over S A d samples numbers per block.
+    Cost: H sweeps per block over what the models drew, at most S A d ``samples`` numbers.
     """
 
     name = "linopt_sampled"
@@ -93,7 +91,7 @@ class LinOptSampled(FiniteAlgorithm):
 
     def __init__(self, setting: Setting, options: LinOptSampledOptions) -> None:
         spec: SampledSpec = setting.spec
-        if not hasattr(spec, "next_states"):
+        if not hasattr(spec, "draws"):
             raise InvalidArgument(
                 "this agent needs simulators: spec must be a SampledSpec, as of currents; got "
                 f"{type(spec).__name__}"
@@ -164,7 +162,7 @@ class LinOptSampled(FiniteAlgorithm):
             if h < H - 1:
                 asked[h] = values[0]
                 for j in range(2):
-                    phi = self._expected(values[j])
+                    phi = spec.expected(values[j])
                     x, base = phi @ spec.directions, phi @ spec.center
                     low, high = float(values[j].min()), float(values[j].max())
                     mean = base + x @ eta
@@ -177,15 +175,6 @@ class LinOptSampled(FiniteAlgorithm):
         self._ask_about(inputs, means, asked)
         made = (Policy.deterministic(acts, A, version=self.releases) for acts in best)
         return next(made), next(made)
-
-    def _expected(self, values: Floats) -> Floats:
-        """E_i V(s'), by the models' draws, (S, A, d)."""
-        from tacit.mixture.sampled_loops import drawn_means
-
-        drawn = self.spec.next_states
-        out = np.empty(drawn.shape[:3])
-        drawn_means(drawn.reshape(-1, drawn.shape[3]), values, out.reshape(-1))
-        return out
 
     def _width(
         self, x: Floats, inverse: Floats, noise: Floats, eta: Floats, spread: float
@@ -220,16 +209,12 @@ class LinOptSampled(FiniteAlgorithm):
         self._statistic = TargetedSums(inputs, means, values, most=most, clip=clip)
 
     def _target_size(self, means: Floats, values: Floats) -> float:
-        """Of V(s') - p0 V, in the mean square over some cells, models and draws."""
-        drawn = self.spec.next_states
-        some = slice(None, None, max(1, len(drawn) // _LOOKED_AT))
-        mean = np.mean(
-            [
-                ((V[drawn[some]] - base[some][..., np.newaxis, np.newaxis]) ** 2).mean()
-                for V, base in zip(values, means, strict=True)
-            ]
-        )
-        return math.sqrt(float(mean))
+        """Of V(s') - p0 V, in the mean square over some steps, all cells and models."""
+        spec, squares = self.spec, []
+        for V, base in zip(values[::4], means[::4], strict=True):
+            own = spec.expected(V**2) - 2.0 * base[..., np.newaxis] * spec.expected(V)
+            squares.append(max(float((own + base[..., np.newaxis] ** 2).mean()), 0.0))
+        return math.sqrt(float(np.mean(squares)))
 
     def _best(self, q_values: Floats) -> tuple[Any, Floats]:
         """The best actions of (S, A) values, ties broken at random, and their values."""

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix
 
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.core.spec import ArraySpec
@@ -17,7 +18,6 @@ from tacit.finite.spec import FiniteSpec
 from tacit.mixture.spec import check_weight_set
 from tacit.privacy.errors import InvalidArgument
 
-Codes: TypeAlias = NDArray[np.int32]
 Sampler: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int64], np.random.Generator], Any]
 """A base model: next states (n,) of states (n,) and actions (n,), drawn one by one."""
 
@@ -45,8 +45,8 @@ class SampledSpec(ArraySpec, FiniteSpec):
     >>> stays = lambda states, actions, rng: states
     >>> leaps = lambda states, actions, rng: rng.integers(0, 3, len(states))
     >>> spec = SampledSpec(3, 2, 4, True, models=(stays, leaps), known_rewards=np.zeros((1, 3, 2)))
-    >>> spec.dimension, spec.next_states.shape, spec.next_states[2, 1, 0].max()
-    (2, (3, 2, 2, 32), 2)
+    >>> spec.dimension, spec.expected(np.arange(3.0))[:, 0, 0].tolist()
+    (2, [0.0, 1.0, 2.0])
     """
 
     models: tuple[Sampler, ...] = field(kw_only=True)
@@ -66,7 +66,7 @@ class SampledSpec(ArraySpec, FiniteSpec):
             raise InvalidArgument("stationary must be True: models and weights know no step")
         samples, seed = check_size("samples", self.samples), self.sampling_seed
         shape = self.states, self.actions, len(models), samples
-        check_bytes("next states (states, actions, models, samples)", shape, 4)
+        check_bytes("draws (states, actions, models, samples)", shape, 4)
         weights = check_weight_set(len(models), self.center, self.directions, self.radius)
         names = ("models", "samples", "sampling_seed", "center", "directions", "radius")
         values = (models, samples, check_seed("sampling_seed", seed), *weights)
@@ -96,16 +96,17 @@ class SampledSpec(ArraySpec, FiniteSpec):
         return int(self.directions.shape[1])
 
     @cached_property
-    def next_states(self) -> Codes:
-        """What the models drew, (S, A, d, samples): public, and the same for everybody."""
-        S, A, m = self.states, self.actions, self.samples
-        found = np.empty((S, A, self.dimension, m), dtype=np.int32)
-        states = np.repeat(np.arange(S), m)
+    def draws(self) -> csr_matrix:
+        """How often the models drew what, as shares: sparse rows (S A d, S), public.
+
+        As many entries as there are different next states, at most S A d ``samples``.
+        """
+        S, A, d, m = self.states, self.actions, self.dimension, self.samples
+        states, rows, targets, counts = np.repeat(np.arange(S), m), [], [], []
         for a in range(A):
-            actions = np.full(S * m, a)
-            for i, model in enumerate(self.models):
+            for i in range(d):
                 rng = np.random.default_rng(np.random.SeedSequence([self.sampling_seed, a, i]))
-                drawn = np.asarray(model(states, actions, rng))
+                drawn = np.asarray(self.models[i](states, np.full(S * m, a), rng))
                 if drawn.shape != (S * m,) or drawn.dtype.kind not in "iu":
                     raise InvalidArgument(
                         f"models[{i}] must return {S * m} whole numbers, got {drawn.dtype} of "
@@ -113,15 +114,24 @@ class SampledSpec(ArraySpec, FiniteSpec):
                     )
                 if drawn.min() < 0 or drawn.max() >= S:
                     raise InvalidArgument(f"models[{i}] must return states in 0..{S - 1}")
-                found[:, a, i] = drawn.reshape(S, m)
-        found.setflags(write=False)
+                keys, times = np.unique(states * S + drawn, return_counts=True)
+                rows.append((keys // S * A + a) * d + i)
+                targets.append(keys % S)
+                counts.append(times / m)
+        entries = tuple(np.concatenate(some) for some in (counts, rows, targets))
+        return csr_matrix((entries[0], entries[1:]), shape=(S * A * d, S))
+
+    def expected(self, values: Floats) -> Floats:
+        """E_i of values (S,) of the next state under every model, by its draws: (S, A, d)."""
+        found: Floats = (self.draws @ values).reshape(self.states, self.actions, self.dimension)
         return found
 
     @cached_property
     def digest(self) -> str:
         """A fingerprint; models are told apart by what they drew."""
         weights = self.center, self.directions, self.radius
-        return fingerprint(self.next_states, self.known_rewards, self.start, *weights)
+        drawn = self.draws.data, self.draws.indices, self.draws.indptr
+        return fingerprint(*drawn, self.known_rewards, self.start, *weights)
 
     def __repr__(self) -> str:
         sizes = ("states", "actions", "horizon", "dimension", "free", "samples")
