@@ -67,8 +67,23 @@ def _entries(
             missing = [column for column in names if column not in file.schema_arrow.names]
             if missing:
                 raise InvalidArgument(f"{name!r} has no column {missing[0]!r}")
-            for table in file.iter_batches(batch_size=batch, columns=names):
-                yield log.read(table, only)
+            for groups in _row_groups(file.metadata, batch):
+                read = {"row_groups": groups, "columns": names}
+                for table in file.iter_batches(batch_size=batch, **read):
+                    yield log.read(table, only)
+
+
+def _row_groups(metadata: Any, batch: int) -> Iterator[list[int]]:
+    """Row groups of about a batch: one iterator over all of them keeps more and more memory."""
+    found, rows = list[int](), 0
+    for group in range(metadata.num_row_groups):
+        found.append(group)
+        rows += metadata.row_group(group).num_rows
+        if rows >= batch:
+            yield found
+            found, rows = [], 0
+    if found:
+        yield found
 
 
 def whole_users(parts: Iterable[Entries]) -> Iterator[Entries]:
@@ -91,7 +106,8 @@ def whole_users(parts: Iterable[Entries]) -> Iterator[Entries]:
         cut = len(user) - (int(other.argmax()) if other.any() else len(user))
         if cut > start:
             yield _some(part, start, cut)
-        held = [_some(part, max(cut, start), len(user))]
+        # Copies: a view would keep the whole part in memory.
+        held = [{n: c.copy() for n, c in _some(part, max(cut, start), len(user)).items()}]
     if held:
         yield joined(held)
 
