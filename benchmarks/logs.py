@@ -96,7 +96,7 @@ def counts(path: Path, cap: int | None = None) -> Any:
     import pyarrow.parquet as pq
 
     users = pq.read_metadata(path).num_rows // H
-    block = Episodes.parquet_block(path, horizon=H, batch=GROUP, users=users)
+    block = Episodes.parquet_block(path, horizon=H, users=users)
     statistic = VisitCounts(S, A, H, pooled=True, cap=cap)
     return statistic.layout.unpack(statistic.total(block))["transitions"].reshape(S, A, S)
 
@@ -131,7 +131,7 @@ def _one_by_one() -> Iterator[Row]:
     """What ``learn`` of one user costs beyond a list that she is appended to."""
     world, users = riverswim(3, 4), 1_000_000
     agent = tacit.UCBVI(
-        world.spec, 2 * users, tacit.JointDP(1.0, 1e-7), schedule=f"fixed:size={2 * users}"
+        world.spec, 2 * users, tacit.JointDP(1.0, 1e-8), schedule=f"fixed:size={2 * users}"
     )
     pool = world.simulate(agent.policy, 1000, np.random.default_rng(0), "episodes")
     ones = [pool.take(slice(i, i + 1)) for i in range(1000)]

@@ -193,10 +193,25 @@ def _policy_cases() -> list[FileCase]:
             policies[family] = small().policy
     # The loader needs NumPy alone, and so has no errors of ours.
     typed = (ValueError, OSError)
+    text = FileCase("published.load: JSON", _write_policy, _act, forged_text, typed, suffix=".json")
     return [
-        FileCase(f"published.load: {name}", policy.publish, _act, forged_archive, typed)
-        for name, policy in policies.items()
+        *(
+            FileCase(f"published.load: {name}", policy.publish, _act, forged_archive, typed)
+            for name, policy in policies.items()
+        ),
+        text,
     ]
+
+
+def _write_policy(path: Path) -> None:
+    """The JSON form, without the hash, which a forger would leave out."""
+    policy = tacit.Policy.deterministic([[0, 1], [1, 0]], 2).labelled(["a", "b"], ["x", "y"])
+    whole = path.with_name("whole.json")
+    policy.publish(whole)
+    held = json.loads(whole.read_text())
+    del held["arrays"]["hash"]
+    path.write_text(json.dumps(held))
+    whole.unlink()
 
 
 def _act(path: Path) -> None:

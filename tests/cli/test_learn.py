@@ -122,6 +122,13 @@ def test_a_night_that_died_is_given_again(app: Path, monkeypatch: pytest.MonkeyP
     assert (file["counted"], file["retired"], told["users"]) == (0, 120, 120)
 
 
+def test_a_budget_that_promises_little_is_named(app: Path) -> None:
+    app.write_text(app.read_text().replace("delta = 1e-7", "delta = 1e-5"))
+    outcome = call("learn", app, "--dry-run")
+    assert outcome.exit_code == 0
+    assert outcome.stderr.startswith("tacit: warning: delta is 1e-05 for 100,000 users")
+
+
 MISTAKES = {
     "no file": (None, "'no.toml': No such file"),
     "no TOML": (("[world]", "[world"), "is no TOML"),

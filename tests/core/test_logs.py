@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import json
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_total
+from tacit.privacy.statistic import gate_total, sum_of_piece
 
 STATES, ACTIONS = ["idle", "busy", "away"], ["wait", "ask"]
 SPEC = FiniteSpec.named(STATES, ACTIONS, horizon=3, stationary=True)
@@ -303,6 +307,21 @@ def test_files_are_summed_as_their_users_are(batch: int, tmp_path: Path) -> None
                 assert np.abs(exact[0] - exact[1]).max() <= 60
 
 
+def test_pieces_go_to_other_processes(tmp_path: Path) -> None:
+    """What an executor of processes, or of machines, sends is the file's name and the question."""
+    table = random_log(np.random.default_rng(1), 20, shuffled=True)
+    block = Episodes.parquet_block(
+        sorted_files(tmp_path / "logs", table, 3), spec=SPEC, next_state=None
+    )
+    statistic = VisitCounts(3, 2, 3, pooled=True, cap=1)
+    jobs = [(piece, partial(gate_total, statistic), np.zeros(24)) for piece in block.pieces]
+    sent = pickle.dumps(jobs)
+    assert len(sent) < 10_000
+    found = [sum_of_piece(*job) for job in pickle.loads(sent)]  # noqa: S301
+    assert sum(users for users, _ in found) == block.users == 20
+    assert np.array_equal(sum(total for _, total in found), statistic.total(block))
+
+
 def test_a_real_curator_takes_files_and_enforces_episodes(tmp_path: Path) -> None:
     """Three episodes of a user: the first two count, wherever the batches end."""
     log = {
@@ -350,6 +369,23 @@ def test_users_who_are_in_two_places_are_noticed(tmp_path: Path) -> None:
     both = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
     with pytest.raises(InvalidArgument, match="does not begin after the last user"):
         Episodes.parquet_block(both, spec=SPEC, next_state=None)
+
+
+def test_files_declare_labels_in_their_metadata_or_not_at_all(tmp_path: Path) -> None:
+    """The dictionary of a row group says who occurred in it, and differs from group to group."""
+    table = random_log(np.random.default_rng(4), 30, shuffled=False)
+    coded = table.set_column(2, "state", table["state"].dictionary_encode())
+    options: dict[str, Any] = {"horizon": 3, "actions": ACTIONS, "next_state": None}
+    pq.write_table(coded, tmp_path / "coded.parquet")
+    with pytest.raises(InvalidArgument, match="declares no states"):
+        Episodes.from_parquet(tmp_path / "coded.parquet", states="schema", **options)
+    labels = [*STATES, "asleep", "never"]
+    field = pa.field("state", pa.string(), metadata={"labels": json.dumps(labels)})
+    declared = table.cast(table.schema.set(2, field))
+    pq.write_table(declared, tmp_path / "declared.parquet", row_group_size=10)
+    read = Episodes.from_parquet(tmp_path / "declared.parquet", states="schema", batch=9, **options)
+    given = Episodes.from_frame(table, states=labels, **options)
+    assert by_user([*read]) == by_user([given])
 
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:

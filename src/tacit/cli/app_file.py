@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tacit.privacy.models import JointDP
     from tacit.registry import AgentChoice
 
-_BATCH = 1 << 20
+_BATCH = 1 << 18
 _TABLES = {
     "world": ("states", "actions", "horizon", "stationary", "reward_values", "start", "admissible"),
     "agent": ("name", "users", "schedule"),

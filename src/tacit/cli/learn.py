@@ -50,7 +50,7 @@ def learn_command(
     if dry_run:
         _show_plan(app, known, new, as_json)
         return
-    agent = app.agent()
+    agent = _opened(app)
     told = [_learn_file(app, agent, name, as_json) for name in new]
     policy = app.files["policy"]
     agent.publish(policy)
@@ -72,6 +72,16 @@ def learn_command(
         f"{content['waiting']:,} wait for their block, {content['left']:,} may still come."
     )
     say(str(agent.guarantee))
+
+
+def _opened(app: App, *, files: bool = True) -> Agent:
+    """The agent; what it warns of is a line each."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", TacitWarning)
+        agent = app.agent(files=files)
+    for warning in said:
+        typer.echo(f"tacit: warning: {warning.message}", err=True)
+    return agent
 
 
 def _learn_file(app: App, agent: Agent, name: str, quiet: bool) -> dict[str, Any]:
@@ -130,7 +140,7 @@ def _note(app: App, name: str, totals: dict[str, Any]) -> None:
 
 
 def _show_plan(app: App, known: set[str], new: list[str], as_json: bool) -> None:
-    agent = app.agent(files=False)
+    agent = _opened(app, files=False)
     content = {
         "agent": app.choice.text,
         "users": app.users,

@@ -205,7 +205,8 @@ class Agent(Versions):
             data = data.block()
         user_ids = _plain_ids(user_ids, data.users)
         given, masked = data.users, self._algorithm.masked and not data.aggregate
-        if masked and self._room():
+        room = self._room()
+        if masked and room:
             newest = max(self.policy.version, self._algorithm.newest)
             data, user_ids = _of_version(data, user_ids, self.policy.version, newest)
         users, session = self._algorithm.users, self._session
@@ -229,6 +230,8 @@ class Agent(Versions):
                     f"sums must be of one whole block: {self._room()} users, got {data.users}"
                 )
             return self._take(data, None, data.users)
+        if 0 < data.users == given and (given <= room or (masked and room)):
+            return self._take(placed, user_ids, room)
         found = Receipt(given, retired=given - data.users, version=self.policy.version)
         start = 0
         while start < data.users:
@@ -412,7 +415,7 @@ def _plain_ids(user_ids: Ids, users: int) -> Ids:
         return None
     row_ids(user_ids, users)
     ids = [*user_ids]
-    kinds = {type(user) for user in ids}
+    kinds = {*map(type, ids)}
     if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
         words = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InvalidArgument(f"user_ids must be integers or strings, got {words}")
@@ -441,12 +444,12 @@ def _check_versions(data: Block, newest: int) -> None:
 
 def _of_version(data: Block, user_ids: Ids, version: int, newest: int) -> tuple[Block, Ids]:
     """Those who followed the policy that serves, where only they teach anything."""
-    _check_versions(data, newest)
-    if user_ids is not None:
-        row_ids(user_ids, data.users)
     mine = np.asarray(data["versions"]) == version
     if mine.all():
         return data, user_ids
+    _check_versions(data, newest)
+    if user_ids is not None:
+        row_ids(user_ids, data.users)
     if user_ids is not None:
         user_ids = [user_ids[row] for row in np.flatnonzero(mine).tolist()]
     return data.take(mine), user_ids

@@ -265,7 +265,7 @@ class Episodes(UserRows):
         *,
         spec: FiniteSpace | None = None,
         grouped: bool = True,
-        batch: int = 1 << 20,
+        batch: int = 1 << 18,
         **log: Any,
     ) -> Iterator[Episodes]:
         """Episodes from Parquet files, or folders of them, batch by batch.
@@ -295,7 +295,7 @@ class Episodes(UserRows):
         episodes_per_user: int = 1,
         users: int | None = None,
         executor: Executor | None = None,
-        batch: int = 1 << 20,
+        batch: int = 1 << 18,
         **log: Any,
     ) -> FiledBlock:
         """All episodes of Parquet files as one block, summed batch by batch and never held.

@@ -5,17 +5,19 @@ A user's entries are cut nowhere: those of the last user of a batch wait for the
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tacit.core.columns import check_ids
+from tacit.core.labels import checked_labels
 from tacit.core.logs import Entries, LogFormat
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, MissingExtra
@@ -52,9 +54,36 @@ def batches_of(path: Paths, log: LogFormat, batch: int, grouped: bool) -> Iterat
     """Entries of whole users, about ``batch`` at a time."""
     whole_number("batch", batch)
     files = files_of(path)
+    log = with_labels(log, files)
     if grouped:
         return whole_users(_entries(files, log, batch))
     return _partitioned(files, log, batch)
+
+
+def with_labels(log: LogFormat, files: list[str]) -> LogFormat:
+    """The vocabulary ``"schema"`` as files declare it: a JSON list, ``labels``, of a column.
+
+    The dictionaries of row groups hold what occurred, and are no declaration.
+    """
+    found: dict[str, Any] = {}
+    for option, kind in (("states", "state"), ("actions", "action")):
+        if getattr(log, option) != "schema":
+            continue
+        for name in files:
+            schema = arrow().parquet.read_schema(name)
+            column = log.columns[kind]
+            field = schema.field(column) if column in schema.names else None
+            text = ((field.metadata or {}) if field is not None else {}).get(b"labels")
+            try:
+                labels = checked_labels(option, json.loads(text or "0"))
+            except ValueError:
+                labels = None
+            if labels is None or found.setdefault(option, labels) != labels:
+                raise InvalidArgument(
+                    f"{name!r} declares no {option}, or others, in the metadata of its column "
+                    f"{column!r} (labels, a JSON list): give {option}=[...]"
+                )
+    return replace(log, **found)
 
 
 def _entries(
@@ -67,8 +96,23 @@ def _entries(
             missing = [column for column in names if column not in file.schema_arrow.names]
             if missing:
                 raise InvalidArgument(f"{name!r} has no column {missing[0]!r}")
-            for table in file.iter_batches(batch_size=batch, columns=names):
-                yield log.read(table, only)
+            for groups in _row_groups(file.metadata, batch):
+                read = {"row_groups": groups, "columns": names}
+                for table in file.iter_batches(batch_size=batch, **read):
+                    yield log.read(table, only)
+
+
+def _row_groups(metadata: Any, batch: int) -> Iterator[list[int]]:
+    """Row groups of about a batch: one iterator over all of them keeps more and more memory."""
+    found, rows = list[int](), 0
+    for group in range(metadata.num_row_groups):
+        found.append(group)
+        rows += metadata.row_group(group).num_rows
+        if rows >= batch:
+            yield found
+            found, rows = [], 0
+    if found:
+        yield found
 
 
 def whole_users(parts: Iterable[Entries]) -> Iterator[Entries]:
@@ -91,7 +135,8 @@ def whole_users(parts: Iterable[Entries]) -> Iterator[Entries]:
         cut = len(user) - (int(other.argmax()) if other.any() else len(user))
         if cut > start:
             yield _some(part, start, cut)
-        held = [_some(part, max(cut, start), len(user))]
+        # Copies: a view would keep the whole part in memory.
+        held = [{n: c.copy() for n, c in _some(part, max(cut, start), len(user)).items()}]
     if held:
         yield joined(held)
 
@@ -116,7 +161,9 @@ def filed_block(
     users: int | None = None,
 ) -> FiledBlock:
     """All episodes of sorted files as one block that nobody holds."""
-    pieces = [Piece(name, log, batch, most) for name in files_of(path)]
+    files = files_of(path)
+    log = with_labels(log, files)
+    pieces = [Piece(name, log, batch, most) for name in files]
     if users is not None and len(pieces) == 1:
         return FiledBlock(users, pieces, most, executor)
     # Ids and their order are public: what is wrong with them is said before anybody pays.

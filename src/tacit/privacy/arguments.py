@@ -145,8 +145,13 @@ def fitting(name: str, values: T) -> T:
     return values
 
 
+_IDS = {int, str}
+
+
 def row_ids(user_ids: Any, users: int) -> None:
     """Refuses ids that are not one integer or text per user; a text is no list of letters."""
+    if type(user_ids) is list and len(user_ids) == users and {*map(type, user_ids)} <= _IDS:
+        return  # by far the most frequent case
     listed = isinstance(user_ids, (Sequence, np.ndarray)) and not isinstance(user_ids, (str, bytes))
     if listed:
         try:
