@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -39,9 +40,19 @@ def extreme(policies: int = 2) -> WeightedReturns:
     return WeightedReturns(table, np.full(policies, 3.0), 1.0, H)
 
 
+def with_propensities(rng: np.random.Generator, users: int) -> Block:
+    block = sample(rng, users)
+    chances = rng.choice([0.01, 0.5, 1.0, np.nan, 0.0, -3.0, 7.0], (users, H))
+    chances[rng.random(users) < 0.8] = 0.5
+    return Block(users, {**block.arrays, "propensities": chances})
+
+
 @pytest.mark.parametrize("policies", [1, 3])
-def test_sensitivities_hold_and_are_attained(policies: int) -> None:
-    report = check_statistic(extreme(policies), sample, users=300, rounds=30)
+@pytest.mark.parametrize("logged", [0, 1])
+def test_sensitivities_hold_and_are_attained(policies: int, logged: int) -> None:
+    statistic = dataclasses.replace(extreme(policies), logged=logged)
+    users = with_propensities if logged else sample
+    report = check_statistic(statistic, users, users=300, rounds=30)
     assert report.tightness["replace-one l2"] > 0.99, report.tightness
     assert report.tightness["zero-out l2"] > 0.99, report.tightness
     assert extreme(policies).l2(Relation.REPLACE_ONE) == pytest.approx(math.sqrt(2 * policies))

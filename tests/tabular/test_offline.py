@@ -235,3 +235,33 @@ def test_they_serve_nobody_and_say_so() -> None:
         assert kind.batch
         assert "serves nobody" in " ".join(kind.__doc__.split())
     assert dataclasses.is_dataclass(tacit.Recommendation)
+
+
+def test_logged_propensities_are_as_good_as_the_policy() -> None:
+    """What was served depended on a coin that no state shows; the log has the probabilities."""
+    world, n = bandit(), 40_000
+    rng = np.random.default_rng(0)
+    coin = rng.random(n) < 0.5
+    first = Policy.stochastic(np.tile([0.6, 0.2, 0.2], (1, 4, 1)))
+    second = Policy.stochastic(np.tile([0.2, 0.2, 0.6], (1, 4, 1)))
+    logs = [world.simulate(policy, n, rng) for policy in (first, second)]
+    states, actions, rewards = (
+        np.where(coin[:, np.newaxis], getattr(logs[0], name), getattr(logs[1], name))
+        for name in ("states", "actions", "rewards")
+    )
+    log = tacit.Episodes(states, actions, rewards)
+    chances = np.where(
+        coin[:, np.newaxis], np.array([0.6, 0.2, 0.2])[actions], np.array([0.2, 0.2, 0.6])[actions]
+    )
+    call = partial(tacit.learn_offline, log, world.spec, BUDGET, noise_seed=0)
+    found = call(behaviour=chances)
+    assert found.behaviour == "logged"
+    assert found.better
+    assert world.value(found.policy) in found.value
+    assert 0.5 * (world.value(first) + world.value(second)) in found.today
+    # nonsense in a log spoils nobody's bound, and is no error
+    broken = np.where(rng.random(chances.shape) < 0.5, np.nan, chances)
+    spoilt = call(behaviour=broken)
+    assert spoilt.value.low <= world.value(spoilt.found)
+    with pytest.raises(InvalidArgument, match="behaviour has shape"):
+        call(behaviour=chances[:5])

@@ -13,7 +13,7 @@ from scipy.special import betaincinv, ndtri
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
+from tacit.privacy.reading import read_rewards, read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 
 
@@ -25,7 +25,8 @@ class ActionCounts(LoopSums):
     ``allowed`` (S, A) says which pairs are counted; an episode ends at its first step that is none
     of them. Of a user only her first ``first`` different states count. Whether a visit counts is
     decided before its action, so given how many counted in a state, actions there are independent
-    draws of what people do in it.
+    draws of what people do in it. With ``logged`` there must be ``propensities`` (users, H) too,
+    for later questions.
 
     Sensitivity. A user has at most k = min(first, H, S) ones, in different states. Two users differ
     in at most 2 k entries, by 1 each, and have k each in different cells: L2^2 = 2 k for
@@ -36,6 +37,7 @@ class ActionCounts(LoopSums):
     allowed: NDArray[np.bool_]
     horizon: int
     first: int = 8
+    logged: bool = False
 
     def __post_init__(self) -> None:
         allowed = np.array(self.allowed, dtype=bool)
@@ -79,6 +81,8 @@ class ActionCounts(LoopSums):
         rows = block.users if separate else 1
         # Rewards are looked at for their shape alone: later questions need it.
         states, actions, _ = read_steps(block, self.horizon)
+        if self.logged:
+            read_rewards(block, "propensities", actions.shape)
         cells = np.where(self.allowed, np.cumsum(self.allowed).reshape(self.allowed.shape) - 1, -1)
         counts = np.zeros((rows, self.layout.size))
         count_first_actions(states, actions, cells, self._kept, separate, counts)

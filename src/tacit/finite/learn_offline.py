@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit.core.agent import Agent
+from tacit.core.columns import as_numbers, require_shape
 from tacit.core.episodes import Episodes
 from tacit.core.kinds import maker
 from tacit.core.ways import way
@@ -17,7 +19,7 @@ from tacit.finite.spec import FiniteSpec
 from tacit.privacy.arguments import FilePath, instance_of, one_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
-from tacit.privacy.statistic import Ints
+from tacit.privacy.statistic import Block, Ints
 
 _METHODS = {
     "returns": "tacit.tabular.pessimistic_improvement:PessimisticImprovement",
@@ -30,7 +32,7 @@ def learn_offline(
     episodes: Episodes,
     spec: FiniteSpec,
     privacy: Privacy,
-    behaviour: Policy | Literal["uniform", "unknown"],
+    behaviour: Policy | Literal["uniform", "unknown"] | ArrayLike,
     *,
     method: Literal["returns", "counts", "features"] = "returns",
     confidence: float = 0.95,
@@ -49,8 +51,9 @@ def learn_offline(
         episodes: the log; with ``user_ids`` where users have several episodes.
         spec: what is known of the world; states, actions and rewards outside of it do not count.
         privacy: JointDP with delta > 0, or NonPrivate.
-        behaviour: what the users of the log were served; see
-            :class:`~tacit.finite.offline.OfflineOptions`.
+        behaviour: what the users of the log were served: a policy, ``"uniform"`` over what states
+            allow, or ``"unknown"``; or propensities (users, H), the probability with which every
+            step's action was chosen, where the log has them.
         method: ``"returns"`` (:class:`tacit.PessimisticImprovement`), ``"counts"``
             (:class:`tacit.PessimisticVI`), or for specs of linear MDPs ``"features"``
             (:class:`tacit.PessimisticLSVI`).
@@ -71,6 +74,11 @@ def learn_offline(
     one_of("method", method, tuple(_METHODS))
     if not 0.0 < judged < 1.0:
         raise InvalidArgument(f"judged must be in (0, 1), got {judged!r}")
+    propensities = None
+    if not isinstance(behaviour, (Policy, str)):
+        propensities = as_numbers("behaviour", behaviour)
+        require_shape("behaviour", propensities, episodes.actions.shape)
+        behaviour = "logged"
     learnt, judges = _split(episodes, judged, np.random.default_rng([seed, 5]))
     rows = np.concatenate([learnt, judges])
     options: dict[str, Any] = {} if ledger is None else {"ledger": ledger}
@@ -85,8 +93,12 @@ def learn_offline(
         noise_seed=noise_seed,
         **options,
     )
-    agent.learn(episodes.take(learnt))
-    agent.learn(episodes.take(judges))
+    for part in (learnt, judges):
+        taken = episodes.take(part)
+        data = taken.block()
+        if propensities is not None:
+            data = Block(data.users, {**data.arrays, "propensities": propensities[part]})
+        agent.learn(data, taken.user_ids)
     found: Recommendation = agent.recommendation
     return replace(found, guarantee=agent.guarantee)
 

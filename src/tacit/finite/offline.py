@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
-_UNKNOWN = "unknown"
+_WORDS = ("uniform", "logged", "unknown")
 
 
 @dataclass(frozen=True)
@@ -58,22 +58,24 @@ class OfflineOptions:
 
     Attributes:
         behaviour: what the users of the log were served: a policy; ``"uniform"`` over what states
-            allow; or ``"unknown"``, if it depended on the state alone and is to be estimated.
+            allow; ``"logged"``, if every step has its probability in the array ``propensities``
+            of the users' blocks, (users, H); or ``"unknown"``, if it depended on the state alone
+            and is to be estimated.
         confidence: with which probability all intervals hold.
         judged: the share of users who judge and are not learnt from.
         constants: constants of the search; no guarantee and no interval depends on them.
     """
 
-    behaviour: Policy | Literal["uniform", "unknown"] = "uniform"
+    behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform"
     confidence: float = 0.95
     judged: float = 0.5
     constants: OfflineConstants = OfflineConstants()
 
     def __post_init__(self) -> None:
         instance_of("constants", self.constants, OfflineConstants)
-        if not isinstance(self.behaviour, Policy) and self.behaviour not in ("uniform", _UNKNOWN):
+        if not isinstance(self.behaviour, Policy) and self.behaviour not in _WORDS:
             raise InvalidArgument(
-                f"behaviour must be a Policy, 'uniform' or 'unknown', got {self.behaviour!r}"
+                f"behaviour must be a Policy or one of {_WORDS}, got {self.behaviour!r}"
             )
         for name in ("confidence", "judged"):
             value = getattr(self, name)
@@ -123,13 +125,14 @@ class OfflineAlgorithm(FiniteAlgorithm):
     def why(self) -> str:
         """What was chosen for this world, budget and length, in words."""
         learnt, judged = self.schedule.blocks
-        how = "unknown" if self.unknown else "known"
+        how = self.how
         return f"learns from {learnt:,} users, judges by {judged:,}; behaviour {how}"
 
     @property
-    def unknown(self) -> bool:
-        """Whether what people do today is to be estimated."""
-        return isinstance(self.options.behaviour, str) and self.options.behaviour == _UNKNOWN
+    def how(self) -> str:
+        """Whether today's behaviour is ``"known"``, ``"logged"`` step by step, or ``"unknown"``."""
+        given = self.options.behaviour
+        return "known" if isinstance(given, Policy) or given == "uniform" else str(given)
 
     # What is asked.
 
@@ -137,9 +140,10 @@ class OfflineAlgorithm(FiniteAlgorithm):
         """Of the first block what is learnt from; of the second returns under other policies."""
         if self.releases == 0:
             left = 1.0
-            if self.unknown:
+            if self.how != "known":
                 share = self.options.constants.counted
-                counts = ActionCounts(self.allowed, self.spec.horizon)
+                logged = self.how == "logged"
+                counts = ActionCounts(self.allowed, self.spec.horizon, logged=logged)
                 self._hear_actions((yield Ask(counts, share=share)))
                 left -= share
             yield from scaled(self.learn(), left)
@@ -209,11 +213,16 @@ class OfflineAlgorithm(FiniteAlgorithm):
         with np.errstate(over="ignore", divide="ignore"):
             most = np.exp(np.minimum(steps * np.log(largest).sum(axis=1), 500.0))
         most = R * np.clip(most, 1e-3, [*cuts, 1.0])
+        if self.how == "logged":
+            # The statistic itself divides, by what each step's probability was.
+            ratios[:-1] = np.broadcast_to(tables, ratios[:-1].shape)
+            most = R * np.array([*cuts, 1.0])
+            return WeightedReturns(ratios, most, R, self.spec.horizon, logged=K - 1)
         return WeightedReturns(ratios, most, R, self.spec.horizon)
 
     def _judge(self, release: Release, statistic: WeightedReturns, betas: list[float]) -> None:
         constants, failure = self.options.constants, 1.0 - self.options.confidence
-        if self.unknown:
+        if self.how == "unknown":
             failure *= 1.0 - constants.doubted
         intervals = value_intervals(release, statistic, failure, _slack(statistic, release.users))
         self.known = {
@@ -236,7 +245,7 @@ class OfflineAlgorithm(FiniteAlgorithm):
             found=new,
             learnt=self.schedule.blocks[0],
             judged=self.schedule.blocks[1],
-            behaviour="unknown" if self.unknown else "known",
+            behaviour=self.how,
         )
 
     def policy_at(self, beta: float) -> Policy:

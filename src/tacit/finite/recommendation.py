@@ -26,7 +26,7 @@ class Recommendation:
         found: the policy that ``value`` is about.
         learnt: how many users it was learnt from.
         judged: how many other users it was judged by.
-        behaviour: ``"known"``, or ``"unknown"`` where today's probabilities were estimated.
+        behaviour: ``"known"``, ``"logged"`` (propensities of every step), or ``"unknown"``.
         guarantee: what is proven for every user of the log; ``None`` without privacy.
     """
 

@@ -74,6 +74,8 @@ def weigh_returns(
     states: Ints,
     actions: Ints,
     rewards: Floats,
+    chances: Floats,
+    logged: int,
     ratios: Floats,
     most: Floats,
     largest: float,
@@ -97,12 +99,18 @@ def weigh_returns(
                 break
             if action < 0 or action >= n_actions or np.isnan(reward):
                 break
+            chance = chances[user, step] if logged > 0 else 1.0
+            if np.isnan(chance) or chance <= 0.0:
+                break
             steps += 1
             reward = min(reward, left)
             left -= reward
             for k in range(policies):
+                ratio = ratios[k, min(step, last), state, action]
+                if k < logged:
+                    ratio /= chance
                 # Finite: a product that overflows is cut all the same, and 0 stays 0.
-                weights[k] = min(weights[k] * ratios[k, min(step, last), state, action], 1e200)
+                weights[k] = min(weights[k] * ratio, 1e200)
                 gained[k] += weights[k] * reward
         if steps == 0:
             continue

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
+from tacit.privacy.reading import read_rewards, read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 
 SPREAD_WEIGHT = 3.3
@@ -24,16 +24,18 @@ class WeightedReturns(LoopSums):
 
     Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). ``ratios`` (K, 1 or H,
     S, A) say how much likelier an action is under a policy than it was in the log; w_t is the
-    product of the ratios of steps 0 to t. An episode ends at its first step with an invalid state,
-    action or reward. Rewards are cut to [0, 1], and together to R = ``largest``. With the return G
-    and the last weight w, a user has for policy k
+    product of the ratios of steps 0 to t. Ratios of the first ``logged`` policies are divided by
+    ``propensities`` (users, H), in (0, 1], what a log says of its own steps. An episode ends at its
+    first step with an invalid state, action, reward or propensity, and is worth nothing from there
+    on, whatever the policy. Rewards are cut to [0, 1], and together to R = ``largest``. With the
+    return G and the last weight w, a user has for policy k
 
         v = min(sum_t w_t r_t, M)  and  u = min(w (R - G), M),    M = ``most[k]``,
 
     and x = v / M, y = u / M in [0, 1]. Parts: ``sums`` (K, 2), of x and y; ``spreads`` (K, 2), of
     x (1 - x) and y (1 - y), with weight W: the variance of x over users is m (1 - m) less the mean
-    spread, where m is the mean. Users
-    without a valid step, and those who do not count, have v = u = 0.
+    spread, where m is the mean. Users without a valid step, and those who do not count, have
+    v = u = 0.
 
     Why both: if ratios are at most what they should be, the mean of v is at most the policy's
     value and the mean of u at most R less that, whatever M is: cutting only lowers what is >= 0.
@@ -49,6 +51,7 @@ class WeightedReturns(LoopSums):
     most: Floats
     largest: float
     horizon: int
+    logged: int = 0
 
     def __post_init__(self) -> None:
         ratios = np.ascontiguousarray(self.ratios, dtype=np.float64)
@@ -92,8 +95,21 @@ class WeightedReturns(LoopSums):
         from tacit.finite.return_loops import weigh_returns
 
         steps = read_steps(block, self.horizon)
+        chances = np.ones((1, 1))
+        if self.logged:
+            chances = read_rewards(block, "propensities", steps[1].shape)
         rows = block.users if separate else 1
         sums, spreads = np.zeros((rows, self.policies, 2)), np.zeros((rows, self.policies, 2))
         with np.errstate(all="ignore"):
-            weigh_returns(*steps, self.ratios, self.most, self.largest, separate, sums, spreads)
+            weigh_returns(
+                *steps,
+                chances,
+                self.logged,
+                self.ratios,
+                self.most,
+                self.largest,
+                separate,
+                sums,
+                spreads,
+            )
         return self.layout.pack({"sums": sums, "spreads": spreads}, users=rows)
