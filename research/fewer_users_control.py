@@ -2,8 +2,8 @@
 
 ``python -m research.fewer_users_control`` tries CertaintyEquivalence with larger first blocks,
 faster growth and less noise in controls, and FunctionalQ with fewer random actions and growing
-blocks, on seeds 500 to 509. It stores what it finds in ``research/fewer_users_control.json``; what
-is stored is not run again.
+blocks, on seeds 500 to 509; and what is best of it in control on seeds 0 to 9. Results are in
+``research/fewer_users_control.json``; what is stored is not run again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tacit.registry import build_world, world_entry
 from tacit.simulation.seeds import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
-SEEDS = range(500, 510)
+SEEDS, HELD_OUT = range(500, 510), range(10)
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,17 @@ class Case:
     privacy: tacit.JointDP
     variant: str
     options: tuple[tuple[str, Any], ...] = ()
+    held_out: bool = False
 
     @property
     def name(self) -> str:
         """As stored."""
-        return f"{self.world}, {self.variant}"
+        return f"{self.world}, {self.variant}{', held out' * self.held_out}"
 
     def measured(self) -> dict[str, Any]:
         """Users to 90 %, serving and greedy, and the mean loss of all who were served."""
-        found: dict[str, list[Any]] = {"serving": [], "greedy": [], "loss": []}
-        for seed in SEEDS:
+        found: dict[str, list[Any]] = {"serving": [], "greedy": [], "loss": [], "last": []}
+        for seed in HELD_OUT if self.held_out else SEEDS:
             own = "seed" in world_entry(self.world.partition(":")[0]).options
             world = build_world(f"{self.world},seed={seed}" if own else self.world)
             agent = getattr(tacit, self.agent)(
@@ -63,6 +64,7 @@ class Case:
             found["serving"].append(result.users_to_90)
             found["greedy"].append(result.greedy_users_to_90)
             found["loss"].append(float(result.regret[-1]) / result.users / gain)
+            found["last"].append((result.optimal_value - result.final_value) / gain)
         return found
 
 
@@ -81,10 +83,14 @@ ONLINE: dict[str, dict[str, Any]] = {
     "blocks grow by half": {"schedule": "geometric:growth=1.5,first=20"},
 }
 _ONE, _PAPER = tacit.JointDP(1.0, 1e-6), tacit.JointDP(0.9, 1e-4)
+_SYSTEMS = tuple(
+    f"random_system:n={n},d={d},horizon={H}"
+    for n, d, H in ((2, 1, 10), (3, 2, 15), (4, 2, 20), (6, 3, 30))
+)
 CASES = (
     *(
         Case("CertaintyEquivalence", world, 5_000, _ONE, variant, constants)
-        for world in ("random_system:n=2,d=1,horizon=10", "random_system:n=3,d=2,horizon=15")
+        for world in _SYSTEMS[:2]
         for variant, given in CONTROL.items()
         for constants in [(("constants", LQConstants(**given)),)]
     ),
@@ -92,19 +98,28 @@ CASES = (
         Case("FunctionalQ", "line:horizon=50", 1_000, _PAPER, variant, tuple(given.items()))
         for variant, given in ONLINE.items()
     ),
+    *(
+        Case("CertaintyEquivalence", world, 20_000, _ONE, variant, constants, held_out=True)
+        for world in (*_SYSTEMS, "dosing")
+        for variant in ("as it is", "noise may cost a fifth")
+        for constants in [(("constants", LQConstants(**CONTROL[variant])),)]
+    ),
 )
 
 
-def table(stored: dict[str, Any], agent: str) -> str:
+def table(stored: dict[str, Any], agent: str, held_out: bool = False) -> str:
     """The cases of an agent, in Markdown."""
     lines = [
-        "| world | what is different | users to 90 % | greedy | mean loss of all users |",
-        "|---|---|---:|---:|---:|",
+        "| world | what is different | users to 90 % | greedy | mean loss | last loss |",
+        "|---|---|---:|---:|---:|---:|",
     ]
     for case in CASES:
-        if case.agent == agent and (row := stored.get(case.name)):
-            cells = words(row["serving"]), words(row["greedy"]), f"{np.median(row['loss']):.3f}"
-            lines.append(f"| {case.world} | {case.variant} | {' | '.join(cells)} |")
+        row = stored.get(case.name)
+        if (case.agent, case.held_out) != (agent, held_out) or row is None:
+            continue
+        cells = [words(row[key]) for key in ("serving", "greedy")]
+        cells += [f"{np.median(row[key]):.2g}" for key in ("loss", "last")]
+        lines.append(f"| {case.world} | {case.variant} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -123,8 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if case.name not in stored:
             stored[case.name] = case.measured()
             STORED.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
-    for agent in dict.fromkeys(case.agent for case in CASES):
-        print(f"{table(stored, agent)}\n")
+    for agent, held_out in dict.fromkeys((case.agent, case.held_out) for case in CASES):
+        print(f"{table(stored, agent, held_out)}\n")
     return 0
 
 
