@@ -27,7 +27,7 @@ from research.fewer_users_linear import words
 from tacit.core.algorithm import Floats
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import concurrent_psrl
-from tacit.tabular.visit_evidence import Adding, VisitEvidence
+from tacit.tabular.visit_evidence import VisitEvidence
 
 STORED = Path(__file__).with_suffix(".json")
 WORLDS = {
@@ -99,9 +99,9 @@ def measured(name: str, wrong: float | None) -> list[int | None]:
         kind = VisitEvidence if wrong is None else believed(world, wrong, seed)
 
         def evidence(
-            shape: tuple[int, int, int], adding: Adding, kind: type[VisitEvidence] = kind
+            shape: tuple[int, int, int], noisy: bool, kind: type[VisitEvidence] = kind
         ) -> VisitEvidence:
-            return kind(shape, adding)
+            return kind(shape, noisy)
 
         with mock.patch.object(concurrent_psrl, "VisitEvidence", evidence):
             privacy = tacit.JointDP(1.0, DELTA)
