@@ -31,7 +31,6 @@ from tacit.privacy.curators.local import LocalCurator, flip_probability
 from tacit.privacy.curators.saves import check_autosave, read_curator
 from tacit.privacy.deviates import prepare
 from tacit.privacy.errors import (
-    BudgetExceeded,
     CorruptFile,
     HorizonExceeded,
     InvalidArgument,
@@ -40,6 +39,7 @@ from tacit.privacy.errors import (
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger.ledger import witness_of
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise, saved_source
 from tacit.privacy.owner import alone
@@ -163,9 +163,8 @@ class Agent(Desk):
         witness that an older copy lacks lines (``tacit ledger verify --expect policy.npz``).
         """
         curator, facts = self._curator, dict[str, int | str]()
-        ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
-        if ledger is not None:
-            facts["ledger_line"], facts["ledger_head"] = ledger.witness
+        if isinstance(curator, JointCurator) and curator.accounts.ledger is not None:
+            facts["ledger_line"], facts["ledger_head"] = witness_of(curator.accounts.ledger)
         publish_with(self._algorithm.policy, path, facts)
 
     # Learning.
@@ -346,16 +345,6 @@ class Agent(Desk):
             Round(algorithm).run(gate, [*session.answers], resumed=True)
             algorithm.advance(users)
         before.put_back()
-
-    def _catch_up(self) -> None:
-        """Finishes the round that a crash came into."""
-        curator, session = self._curator, self._session
-        if isinstance(curator, JointCurator) and session.answers:
-            # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
-            # an algorithm needs, their block is lost and the run goes on.
-            with contextlib.suppress(BudgetExceeded):
-                newest = max(curator.blocks, default=-1)
-                self._ask(newest, self._algorithm.block_users, resumed=True)
 
 
 def _check_files(*paths: str | os.PathLike[str] | None) -> None:
