@@ -171,7 +171,7 @@ def table() -> list[str]:
             times = row["hit"] or row["tried"] * (1 if name == "power" else 200)
             more = "" if row["done"] else " so far"
             found = (row[key] for key in ("lost_runs", "users_twice", "unpaid", "wrong_receipts"))
-            blocks = f"{row['blocks']:,} | {row['lost_blocks']:,}"
+            blocks = f"{row['blocks']:,} | {row['lost_blocks']:,}" if row["blocks"] else "- | -"
             rows.append(f"| {words} | {times:,}{more} | {blocks} | {' | '.join(map(str, found))} |")
     return rows
 

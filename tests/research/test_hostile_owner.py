@@ -48,5 +48,5 @@ def test_parts_add_up_and_go_on_where_they_ended(
     row = json.loads((tmp_path / "stored.json").read_text())["learn"]
     assert (row["tried"], row["hit"], row["problems"]) == (6, 3, ["0", "1", "2"])
     assert owner.table()[2:] == [
-        "| an exception at every line of `learn` | 3 | 0 | 0 | 0 | 0 | 0 | 0 |"
+        "| an exception at every line of `learn` | 3 | - | - | 0 | 0 | 0 | 0 |"
     ]

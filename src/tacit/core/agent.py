@@ -35,7 +35,6 @@ from tacit.privacy.curators.participants import Participants
 from tacit.privacy.curators.saves import check_autosave, read_curator
 from tacit.privacy.deviates import prepare
 from tacit.privacy.errors import (
-    BudgetExceeded,
     CorruptFile,
     HorizonExceeded,
     InvalidArgument,
@@ -365,19 +364,6 @@ class Agent(Versions):
             Round(algorithm).run(gate, [*session.answers], resumed=True)
             algorithm.advance(users)
         before.put_back()
-
-    def _catch_up(self) -> None:
-        """Finishes the round that a crash came into."""
-        curator, session = self._curator, self._session
-        if isinstance(curator, JointCurator) and session.answers:
-            # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
-            # an algorithm needs, their block is lost and the run goes on.
-            with contextlib.suppress(BudgetExceeded):
-                newest, users = max(curator.blocks, default=-1), self._algorithm.block_users
-                self._algorithm.asked = 0
-                self._ask(newest, users, resumed=True)
-        else:
-            self._algorithm.asked = 0
 
 
 def _check_files(*paths: str | os.PathLike[str] | None) -> None:

@@ -25,6 +25,7 @@ from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.saves import refresh
+from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block
 
@@ -218,6 +219,19 @@ class Desk(Uncopyable):
             share = kept.decay ** (number - newest)
             if curator.remaining(number) < kept.cost * share**2 * (1.0 - 1e-9):
                 curator.forget(number)
+
+    def _catch_up(self) -> None:
+        """Finishes the round that a crash came into."""
+        curator, session = self._curator, self._session
+        if isinstance(curator, JointCurator) and session.answers:
+            # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
+            # an algorithm needs, their block is lost and the run goes on.
+            with contextlib.suppress(BudgetExceeded):
+                newest, users = max(curator.blocks, default=-1), self._algorithm.block_users
+                self._algorithm.asked = 0
+                self._ask(newest, users, resumed=True)
+        else:
+            self._algorithm.asked = 0
 
     def _dump(self) -> State:
         return self._session.dump(self._curator.participants)

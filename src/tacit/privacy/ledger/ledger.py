@@ -135,11 +135,6 @@ class Ledger:
         return self._journal.head
 
     @property
-    def witness(self) -> tuple[int, str]:
-        """The number of the last line, from 1, and its hash; a ledger without it is older."""
-        return self._journal.lines, self.head
-
-    @property
     def sequence(self) -> int:
         """The number of the last entry, 0 if there is none; a saved state keeps it."""
         return self._journal.sequence
@@ -310,6 +305,11 @@ class Ledger:
             f"Ledger({self._journal.path!r}, limit={self.limit}, unit={self.unit!r}, "
             f"sequence={self.sequence}, max_spent={self.max_spent})"
         )
+
+
+def witness_of(ledger: Ledger) -> tuple[int, str]:
+    """The number of the last line, from 1, and its hash; a ledger without it is older."""
+    return ledger._journal.lines, ledger.head
 
 
 def open_for(path: FilePath | Ledger, terms: Terms) -> Ledger:
