@@ -193,7 +193,9 @@ def test_mistakes_are_refused_in_words() -> None:
         ({"behaviour": Policy.uniform(2, 4, 3)}, "another world"),
         ({"method": "magic"}, "method must be"),
         ({"confidence": 1.0}, "confidence must be"),
-        ({"judged": 0.0}, "judged must be"),
+        ({"judged": 0.0}, "judged is 0.0"),
+        ({"judged": "half"}, "judged is 'half'"),
+        ({"seed": -1}, "seed must be"),
         ({"episodes": log.take(slice(0, 3))}, "at least 4 users"),
     ):
         given = {"episodes": log, "privacy": BUDGET, "behaviour": "uniform"} | change

@@ -67,7 +67,7 @@ def test_the_trial_can_be_learnt_from() -> None:
         agent.learn(world.simulate(agent.policy, agent.block_users, rng))
     assert agent.recommendation.better
     assert world.value(agent.recommendation.policy) > world.people_value + 0.05
-    with pytest.raises(InvalidArgument, match="cost must be"):
+    with pytest.raises(InvalidArgument, match="cost is"):
         incentives(cost=0.5)
 
 

@@ -7,6 +7,7 @@ makes returns, occupancies and drifts of them, with standard errors.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +47,9 @@ class Record:
         told: dict[str, tuple[Any, Any]] = {}
         horizon = math.nan
         for statistic, answer in zip(asked, answers, strict=False):
-            told |= statistic.monitored(answer)
+            # What a statistic of somebody else makes of a release must not cost its block.
+            with contextlib.suppress(Exception):
+                told |= statistic.monitored(answer)
             horizon = getattr(statistic, "horizon", horizon)
         if not told:
             return

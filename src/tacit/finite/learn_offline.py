@@ -16,7 +16,7 @@ from tacit.core.ways import way
 from tacit.finite.policy import Policy
 from tacit.finite.recommendation import Recommendation
 from tacit.finite.spec import FiniteSpec
-from tacit.privacy.arguments import FilePath, instance_of, one_of
+from tacit.privacy.arguments import FilePath, checked_number, instance_of, one_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, Ints
@@ -72,8 +72,8 @@ def learn_offline(
     """
     instance_of("episodes", episodes, Episodes)
     one_of("method", method, tuple(_METHODS))
-    if not 0.0 < judged < 1.0:
-        raise InvalidArgument(f"judged must be in (0, 1), got {judged!r}")
+    judged = checked_number("judged", judged, "in (0, 1)", lambda share: 0.0 < share < 1.0)
+    seed = whole_number("seed", seed, least=0)
     propensities = None
     if not isinstance(behaviour, (Policy, str)):
         propensities = as_numbers("behaviour", behaviour)

@@ -14,6 +14,7 @@ import numpy as np
 from tacit.core.episodes import Episodes
 from tacit.core.sizes import Floats, check_size
 from tacit.finite.policy import Policy
+from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.world import TabularWorld
 
@@ -68,8 +69,7 @@ def incentives(cost: float = 0.1) -> TrialWorld:
         Thornton (2008), The demand for, and impact of, learning HIV status; its data in the package
         causaldata, install ``tacit[worlds]``. 2,829 of 4,820 people have all that is needed.
     """
-    if not 0.0 <= cost <= 0.4:
-        raise InvalidArgument(f"cost must be in [0, 0.4], got {cost!r}")
+    cost = checked_number("cost", cost, "a number from 0 to 0.4", lambda c: 0.0 <= c <= 0.4)
     states, actions, came = _participants()
     S, A = (len(_DISTANCES) + 1) * (len(_AGES) + 1), len(_PAID)
     counts, successes = np.zeros((S, A)), np.zeros((S, A))
