@@ -97,11 +97,13 @@ def test_large_blocks_are_counted_whole() -> None:
     assert world.value(agent.greedy_policy) > 0.999 * world.optimal_value
 
 
-@pytest.mark.parametrize("running", [0, 24])
+@pytest.mark.parametrize(
+    "options", [{"running": 0}, {"running": 24}, {"stationary": False, "running": 0}]
+)
 @pytest.mark.parametrize("users", [250, 700])
-def test_saves_go_on_to_the_bit(users: int, running: int, tmp_path: Any) -> None:
+def test_saves_go_on_to_the_bit(users: int, options: dict[str, Any], tmp_path: Any) -> None:
     def make() -> Any:
-        given = {"noise_seed": 3, "seed": 2, "running": running}
+        given = {"noise_seed": 3, "seed": 2} | options
         return ConcurrentPSRL(SMALL.spec, 1200, JointDP(2.0, 1e-6), **given)
 
     rng, first = np.random.default_rng(0), make()
@@ -218,6 +220,7 @@ def test_who_serves_is_replaced_with_care() -> None:
     visits = posterior.evidence.moves.sum(axis=-1)
     posterior.evidence.paid = visits * [0.5, 0.52]
     for _ in range(3):
+        posterior.see_moves()
         posterior.see_rewards()
     start, rng = np.array([1.0, 0.0]), np.random.default_rng(0)
     constants = ExplorationConstants(certain=0.9, whole_worlds=200)
@@ -231,6 +234,7 @@ def test_who_serves_is_replaced_with_care() -> None:
     assert (values[0] >= values[1] - 1e-9).all()
     posterior.evidence.paid = visits * [0.2, 0.9]
     for _ in range(3):
+        posterior.see_moves()
         posterior.see_rewards()
     assert explorer.greedy(before)[0][0, 0] == 1
 
@@ -251,6 +255,38 @@ def test_known_rows_become_whole_and_unknown_ones_lack_mass() -> None:
     assert posterior.unknown(np.array([0.0, 3.0, 300.0])).round(6).tolist() == [1.0, 0.5, 0.0]
     assert not posterior.transitions.any()
     np.testing.assert_allclose(posterior.whole_rows(), 1.0 / 3.0)
+
+
+def steps_of(rows: list[Any], visits: Any) -> SparsePosterior:
+    """What is known of two steps of three states, one action, after exact counts of noise 1."""
+    moves = np.stack([np.array(row, dtype=float)[:, np.newaxis] for row in rows])
+    count = np.broadcast_to(np.reshape(visits, (2, 1, 1)), (2, 3, 1)).astype(float)
+    posterior = empty((2, 3, 1))
+    add(posterior.evidence, count[..., np.newaxis] * moves, 1.0, np.full((2, 3, 1), 20.0))
+    posterior.see_moves()
+    posterior.see_rewards()
+    return posterior
+
+
+def test_steps_that_are_alike_lend_each_other_visits() -> None:
+    """The step where nobody was is known as well as the other lends; nothing is known of one."""
+    turn = np.roll(np.eye(3), 1, axis=1)
+    alike = steps_of([turn, turn], [40.0, 0.0])
+    np.testing.assert_allclose(alike.transitions[1, :, 0], turn, atol=1e-3)
+    lent = alike.visits[1].max()
+    assert 20.0 < lent <= alike.constants.lent
+    assert alike.visits[0].min() >= 40.0
+    unseen = steps_of([turn, turn], [0.0, 0.0])
+    assert unseen.visits.max() < 0.1
+
+
+def test_steps_that_differ_lend_little() -> None:
+    turn = np.roll(np.eye(3), 1, axis=1)
+    apart = steps_of([turn, turn.T], [40.0, 40.0])
+    # They differ by half of a row in each entry, so all of them are worth below a visit.
+    np.testing.assert_allclose(apart.transitions[0, :, 0], turn, atol=0.03)
+    np.testing.assert_allclose(apart.transitions[1, :, 0], turn.T, atol=0.03)
+    assert apart.visits.max() < 42.0
 
 
 def test_plans_equal_a_slow_reference() -> None:

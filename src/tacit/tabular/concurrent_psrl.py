@@ -84,7 +84,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
 
     Guarantee: that of its curator; see ``guarantee``. There is no bound on regret.
 
-    Cost: O(H S^2 A) for each of some 50 plans per release, and 2000 paths of H steps.
+    Cost: O(H S^2 A) for each of some 65 plans per release, and 2000 paths of H steps.
     """
 
     name = "concurrent_psrl"

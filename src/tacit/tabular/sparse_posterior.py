@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from tacit.core.algorithm import Floats
 from tacit.core.asks import Arrays, State
-from tacit.tabular.visit_evidence import VisitEvidence
+from tacit.tabular.visit_evidence import ADDED, VisitEvidence
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,13 @@ class SparseConstants:
     known: float = 3.0  # a row with so many visits, in noise, is known by half
     sharpness: float = 4.0  # how suddenly it becomes known
     pessimism: float = 0.5  # rewards are lowered by so many of their deviations
+    lent: float = 30.0  # visits, in noise, that all steps together lend to one of them at most
     paid_weight: float = 0.3  # squared weight of where the first reward came
 
 
 # What a save keeps.
 _ARRAYS = (
-    *("slab", "visits", "known", "transitions", "rewards", "cautious"),
+    *("entries", "paid", "slab", "visits", "known", "transitions", "rewards", "cautious"),
     *("reward_mean", "reward_std", "paying", "fallback"),
 )
 
@@ -65,17 +66,50 @@ class SparsePosterior:
         self.slab = np.zeros(evidence.moves.shape)
         self.known, self.cautious = np.zeros(shape), np.zeros(shape)
         self.paying_rate = 0.5
+        self.common: SparsePosterior | None = None
+        if shape[0] > 1:
+            pooled = VisitEvidence((1, *shape[1:]), evidence.noisy)
+            self.common = SparsePosterior(pooled, constants)
         self.see_moves()
         self.see_rewards()
 
     def see_moves(self) -> None:
         """What the evidence says of next states, beside what was known of them."""
-        entries = self.evidence.entries
+        self.entries, self.paid = self.evidence.entries, self.evidence.rewards
+        if self.common is not None:
+            self._borrow(self.common)
+        entries = self.entries
         self.slab = self._real(entries)
         positive = np.maximum(entries, 0.0) * self.slab
         self.visits = positive.sum(axis=-1)
         self.known = 1.0 - self.unknown(self.visits)
         self.transitions = positive * _per_visit(self.known, self.visits)
+
+    def _borrow(self, common: SparsePosterior) -> None:
+        """Adds to every step visits of a world in which all steps are the same.
+
+        So many as the steps are alike: with n visits of a row, its entries differ from those of the
+        common row by their noise, of variance 1, and by n times how much the steps differ, of which
+        the mean square over rows is d. Then the common row is worth 1 / (d n) visits.
+        """
+        own, pooled = self.evidence, common.evidence
+        for name in ADDED:
+            setattr(pooled, name, getattr(own, name).sum(axis=0, keepdims=True))
+        if not own.noisy:
+            pooled.variance = np.ones(pooled.variance.shape)
+        common.see_moves()
+        common.see_rewards()
+        rows = common.transitions / np.maximum(common.known, 1e-9)[..., np.newaxis]
+        square = np.maximum((rows**2).sum(axis=-1), 1e-9)
+        visits = np.maximum((self.entries * rows).sum(axis=-1) / square, 1.0)
+        apart = ((self.entries - visits[..., np.newaxis] * rows) ** 2).sum(axis=-1)
+        seen = (visits > 2.0) & (common.known > 0.9)
+        excess = (apart - (rows.shape[-1] - 1.0))[seen].sum()
+        differ = max(float(excess), 0.0) / max(float((visits[seen] ** 2).sum()), 1.0)
+        lent = np.minimum(self.constants.lent, 1.0 / np.maximum(differ * visits, 1e-9))
+        lent = np.minimum(lent, common.visits) * common.known
+        self.entries = self.entries + lent[..., np.newaxis] * rows
+        self.paid = self.paid + lent * np.clip(common.reward_mean, 0.0, 1.0)
 
     def _real(self, entries: Floats) -> Floats:
         """The chance of every next state that it is one."""
@@ -111,7 +145,7 @@ class SparsePosterior:
         """Rewards of a cell are 0, or have a mean somewhere in (0, 1): with which chance, where."""
         c = self.constants
         visits = np.maximum(self.visits, 0.5)
-        self.reward_mean = mean = self.evidence.rewards / visits
+        self.reward_mean = mean = self.paid / visits
         self.reward_std = spread = 1.0 / math.sqrt(c.reward_weight) / visits
         known, paid = self.known, self.cautious * self.known
         self.paying_rate = rate = float((1.0 + paid.sum()) / (2.0 + known.sum()))
@@ -143,7 +177,7 @@ class SparsePosterior:
 
     def sample(self, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
         """One of them: transitions, rewards, and how far each row is unknown."""
-        entries = self.evidence.entries
+        entries = self.entries
         kept = rng.random(entries.shape) < self.slab
         moves = np.maximum(entries + rng.standard_normal(entries.shape), 0.0) * kept
         visits = moves.sum(axis=-1)
@@ -176,7 +210,12 @@ class SparsePosterior:
     def dump(self) -> State:
         """Everything, to the bit."""
         arrays = {f"posterior/{name}": np.array(getattr(self, name)) for name in _ARRAYS}
-        return {"paying_rate": self.paying_rate}, arrays | self.evidence.dump()
+        meta: dict[str, Any] = {"paying_rate": self.paying_rate}
+        if self.common is not None:
+            common, pooled = self.common.dump()
+            meta["common"] = common
+            arrays |= {f"common/{name}": array for name, array in pooled.items()}
+        return meta, arrays | self.evidence.dump()
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """Puts back what :meth:`dump` returned."""
@@ -184,6 +223,10 @@ class SparsePosterior:
             setattr(self, name, np.array(arrays[f"posterior/{name}"]))
         self.paying_rate = float(meta["paying_rate"])
         self.evidence.restore(arrays)
+        if self.common is not None:
+            own = "common/"
+            pooled = {n.removeprefix(own): a for n, a in arrays.items() if n.startswith(own)}
+            self.common.restore(meta["common"], pooled)
 
 
 def _per_visit(known: Floats, visits: Floats) -> Floats:

@@ -27,10 +27,12 @@ _FLOOR = 1.0
 # By which what blocks said of first rewards fades from block to block: at first nobody knows how
 # many came there.
 _FADING = 0.8
-_ARRAYS = (
+ADDED = (
     *("moves", "paid", "variance"),
-    *("first_paid", "first_variance", "at_risk", "visits_at_risk", "sums"),
+    *("first_paid", "first_variance", "at_risk", "visits_at_risk"),
 )
+"""What adds up over blocks, and over steps where they are alike."""
+_ARRAYS = (*ADDED, "sums")
 _RELEASED = ("transitions", "rewards", "first_paid")
 FACTORS = {kind.kind: kind for kind in (Optimal, NormalisedSquareRoot)}
 """Counters whose running sums can be told apart again."""
