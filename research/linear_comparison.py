@@ -417,7 +417,7 @@ def markdown(found: Mapping[str, Any]) -> str:
 
     >>> line = {"label": "a", "asks": "counts", "regret": [1.0, 2.0], "users_to_90": [None, None]}
     >>> print(markdown({"w": {"users": 2000, "lines": [line]}}))
-    | | w, 2k users: asks | regret | users to 90 % |
+    | | w, 2,000 users: asks | regret | users to 90 % |
     |---|---|---:|---:|
     | a | counts | 1.5 [1, 2] | not reached |
     """
