@@ -313,7 +313,7 @@ class Agent(Versions):
                     stream = curator.resume_stream("stream", stream.statistic, asked=False)
                 session.restore(*curator.extra)
                 session.waiting.block = curator.entered
-                self._rehearse(session, curator, stream)
+                _rehearse(session, curator, stream)
                 curator.attach(lambda: session.dump(curator.participants))
                 # With autosave the next save is on disk before the ledger voids this one.
                 curator._reopen(ledger, mark, autosave)
@@ -338,23 +338,6 @@ class Agent(Versions):
         self._tidy()
         return self
 
-    def _rehearse(
-        self, session: Session, curator: JointCurator, stream: JointStream | None
-    ) -> None:
-        """Takes in the answers on record, and asks nobody: what a save holds must be of use."""
-        if not session.saw(curator.last_release):
-            return
-        algorithm, before = self._algorithm, Moment(self._algorithm)
-        users = algorithm.block_users
-        if not users:
-            raise ValueError("a round after the last one")
-        newest = max(curator.blocks, default=-1)
-        gate = RecordedGate(curator, stream, newest, algorithm.privacy)
-        with contextlib.suppress(NotRecorded):
-            Round(algorithm).run(gate, [*session.answers], resumed=True)
-            algorithm.advance(users)
-        before.put_back()
-
     def _catch_up(self) -> None:
         """Finishes the round that a crash came into."""
         curator, session = self._curator, self._session
@@ -367,6 +350,22 @@ class Agent(Versions):
                 self._ask(newest, users, resumed=True)
         else:
             self._algorithm.asked = 0
+
+
+def _rehearse(session: Session, curator: JointCurator, stream: JointStream | None) -> None:
+    """Takes in the answers on record, and asks nobody: what a save holds must be of use."""
+    if not session.saw(curator.last_release):
+        return
+    algorithm, before = session.algorithm, Moment(session.algorithm)
+    users = algorithm.block_users
+    if not users:
+        raise ValueError("a round after the last one")
+    newest = max(curator.blocks, default=-1)
+    gate = RecordedGate(curator, stream, newest, algorithm.privacy)
+    with contextlib.suppress(NotRecorded):
+        Round(algorithm).run(gate, [*session.answers], resumed=True)
+        algorithm.advance(users)
+    before.put_back()
 
 
 def _check_files(*paths: str | os.PathLike[str] | None) -> None:
