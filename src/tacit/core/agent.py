@@ -179,17 +179,18 @@ class Agent(Versions):
         Calls come one at a time: other threads wait, and a call within a call, as from a signal
         handler, is a :class:`~tacit.privacy.errors.Busy`.
         """
-        return self._take_all("learn", data, lambda: self._learn(data, user_ids))
+        return self._take_all("learn", data, lambda only: self._learn(data, user_ids, only))
 
-    def _learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids) -> Receipt:
+    def _learn(
+        self, data: Episodes | VectorEpisodes | Block, user_ids: Ids, masked: bool
+    ) -> Receipt:
         if not isinstance(data, Block):
             instance_of("data", data, DATA)
             if user_ids is not None and data.user_ids not in (None, tuple(user_ids)):
                 raise InvalidArgument("user_ids are given twice, and are not those of the episodes")
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
-        given, masked = data.users, self._algorithm.masked and not data.aggregate
-        room = self._room()
+        given, room, masked = data.users, self._room(), masked and not data.aggregate
         if masked and room:
             newest = max(self.policy.version, self._algorithm.newest)
             data, user_ids = _of_version(data, user_ids, self.policy.version, newest)
@@ -239,7 +240,7 @@ class Agent(Versions):
         One row per user, made on her device by ``tacit.local.report`` from ``statistic`` and
         ``privacy``; ``user_ids`` say who sent them. Errors say who was taken, as in :meth:`learn`.
         """
-        call = lambda: self._learn_reports(reports, user_ids)  # noqa: E731
+        call = lambda _: self._learn_reports(reports, user_ids)  # noqa: E731
         return self._take_all("learn_reports", reports, call)
 
     def _learn_reports(self, reports: ArrayLike, user_ids: Ids) -> Receipt:
@@ -396,7 +397,7 @@ def _check_ids(data: Block, user_ids: Ids, privacy: Privacy, curator: Curator) -
     if data.aggregate:
         raise InvalidArgument("an aggregate block has no user_ids")
     row_ids(user_ids, data.users)
-    kinds = {*map(type, user_ids)}
+    kinds = {*map(type, user_ids)} - {int, str}
     if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
         words = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InvalidArgument(f"user_ids must be integers or strings, got {words}")
