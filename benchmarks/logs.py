@@ -111,11 +111,12 @@ def _memory(folder: Path) -> Iterator[Row]:
         path = folder / f"{steps}.parquet"
         write(path, steps)
         code = (
-            "import resource, sys\n"
+            "import sys\n"
             "from pathlib import Path\n"
             "from benchmarks.logs import counts\n"
             "counts(Path(sys.argv[1]), cap=2)\n"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+            # Not ru_maxrss, which a child has from its parent.
+            "print(Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
         )
         done = subprocess.run(
             [sys.executable, "-c", code, path], capture_output=True, text=True, check=True

@@ -1,9 +1,8 @@
 """Reads published policies. Needs NumPy alone: copy this one file to a device and use it there.
 
-A published file is an npz archive of plain arrays, never pickled, or a JSON text of the same ones
-(``{"tacit": "policy", "arrays": {name: {"dtype", "shape", "data"}}}``, data in C order). It is
-public. All have ``format`` (this layout's version), ``version`` (which policy it is) and, but for
-tables, ``kind``:
+A published file is public: an npz archive of plain arrays, never pickled, or a JSON text of them
+(``{"tacit": "policy", "arrays": {name: {"dtype", "shape", "data"}}}``, data in C order). All have
+``format`` (this layout's version), ``version`` (which policy it is) and, but for tables, ``kind``:
 
 * tables for finite worlds: ``n_actions``, and either ``actions`` of shape (horizon, states) or
   ``probabilities`` of shape (horizon, states, actions), and perhaps ``state_labels`` and
@@ -16,20 +15,14 @@ tables, ``kind``:
 * ``"network"``: ``sizes``, ``theta``, ``epsilon`` and ``preference``.
 
     policy = published.load("policy.npz")
-    action = policy.act(step, state)
+    action = policy.act(step, state)  # a label where the state is given by one, "idle"
 
-A policy that draws its actions needs a generator as well, ``numpy.random.default_rng()``. Where
-states have labels, ``policy.act(step, "idle")`` gives the label of the action.
+Those that draw need a generator as well, ``numpy.random.default_rng()``. A mixed one is drawn from
+once per episode, ``component = policy.draw(rng)``, and the episode says what was drawn.
 
-A mixed one is drawn from once per episode, and the episode says what was drawn:
-
-    component = policy.draw(numpy.random.default_rng())
-    action = policy.act(step, state, numpy.random.default_rng(), component)
-
-A file may also have facts that acting does not need, which :func:`about` reads: ``about``, a JSON
-object with the guarantee, the spec, the date and who made it; ``ledger_line`` and ``ledger_head``,
-the number and the hash of the last line that its agent's ledger had; and ``hash``, that of all the
-rest (:func:`digest`). A file whose hash is wrong is refused.
+Facts that acting does not need are read by :func:`about`: ``about``, a JSON object with guarantee,
+spec, date and maker; ``ledger_line`` and ``ledger_head``, the number and hash of the last line that
+its agent's ledger had; and ``hash``, that of all the rest (:func:`digest`), refused if it is wrong.
 """
 
 from __future__ import annotations
@@ -64,6 +57,7 @@ _MOST_COMPONENTS = 4096
 
 
 Rng = np.random.Generator | None
+Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +72,7 @@ class PublishedPolicy:
     action_labels: tuple[str, ...] | None = None
 
     def act(self, step: int, state: int | str, rng: Rng = None) -> int | str:
-        """The action at a step (from 0) in a state; ``rng`` is used by stochastic policies.
-
-        By its label, where the state is given by one.
-        """
+        """The action at a step (from 0) in a state, by its label where the state is given so."""
         if not isinstance(state, str):
             return choose(self.probabilities, self.actions, step, state, rng)
         if self.state_labels is None or state not in self.state_labels:
@@ -152,7 +143,7 @@ class PublishedValues:
     weights: NDArray[np.float64] | None  # (actions, features), or ``None`` for a network
     epsilon: float  # the probability of a uniform action
     preference: tuple[int, ...]  # all actions, the one that wins ties first
-    stored: dict[str, NDArray[Any]]  # what the features are made of
+    stored: Arrays  # what the features are made of
     version: int  # which policy of its agent it is
 
     def values(self, state: ArrayLike) -> NDArray[np.float64]:
@@ -179,7 +170,7 @@ class PublishedValues:
 Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues
 
 
-def features(state: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
     """The features of a state by one of five maps; zeros where the state is not finite.
 
     ``"grid"``: weights of multilinear interpolation on a regular grid from ``lows`` to ``highs``
@@ -358,7 +349,7 @@ def _read(path: str | os.PathLike[str], most_bytes: int) -> bytes:
         return file.read(status.st_size) or b""
 
 
-def _arrays(data: bytes, most_bytes: int) -> dict[str, NDArray[Any]]:
+def _arrays(data: bytes, most_bytes: int) -> Arrays:
     """The arrays of an archive, all of whose sizes are checked before anything is inflated."""
     if not data.startswith(b"PK"):
         raise ValueError("it is no npz archive")
@@ -451,9 +442,8 @@ def check_mixed(
     return weights, slots
 
 
-def _mixed(stored: dict[str, NDArray[Any]], version: int) -> PublishedMixed:
+def _mixed(stored: Arrays, version: int) -> PublishedMixed:
     probabilities, actions = stored.get("probabilities"), stored.get("actions")
-    n_actions = _whole(stored, "n_actions")
     tables = probabilities if actions is None else actions
     if (probabilities is None) == (actions is None) or tables is None or tables.ndim < 1:
         raise ValueError("give actions or probabilities, and not both")
@@ -462,27 +452,18 @@ def _mixed(stored: dict[str, NDArray[Any]], version: int) -> PublishedMixed:
     parts = []
     for table in tables:
         chances, taken = (table, None) if actions is None else (None, table)
-        check(chances, taken, n_actions)
-        sizes = {"state_labels": table.shape[1], "action_labels": n_actions}
-        labels = [_labels(stored, name, size) for name, size in sizes.items()]
-        parts.append(PublishedPolicy(chances, taken, n_actions, version, *labels))
+        parts.append(_table(stored, chances, taken, version))
     weights, slots = check_mixed(len(parts), stored.get("weights"), stored.get("slots"))
     return PublishedMixed(tuple(parts), weights, slots, version)
 
 
-def _decode(stored: dict[str, NDArray[Any]], most_bytes: int) -> Published:
+def _decode(stored: Arrays, most_bytes: int) -> Published:
     form = _whole(stored, "format")
     if form != FORMAT:
         raise ValueError(f"its format is {form}; this loader reads {FORMAT}")
     kind, version = str(stored.get("kind", "table")), _whole(stored, "version")
     if kind == "table":
-        probabilities, actions = stored.get("probabilities"), stored.get("actions")
-        n_actions = _whole(stored, "n_actions")
-        check(probabilities, actions, n_actions)
-        table = actions if probabilities is None else probabilities
-        sizes = {"state_labels": table.shape[1], "action_labels": n_actions}  # type: ignore[union-attr]
-        labels = [_labels(stored, name, size) for name, size in sizes.items()]
-        return PublishedPolicy(probabilities, actions, n_actions, version, *labels)
+        return _table(stored, stored.get("probabilities"), stored.get("actions"), version)
     if kind == "mixed":
         return _mixed(stored, version)
     if kind == "gains":
@@ -505,22 +486,26 @@ def _decode(stored: dict[str, NDArray[Any]], most_bytes: int) -> Published:
     return PublishedValues(numbers if kind == "q" else None, epsilon, first, stored, version)
 
 
-def _labels(stored: dict[str, NDArray[Any]], name: str, size: int) -> tuple[str, ...] | None:
-    if name not in stored:
-        return None
-    array = stored[name]
-    labels = tuple(map(str, array.tolist())) if array.ndim == 1 else ()
-    if array.dtype.kind != "U" or len(labels) != size or len(set(labels)) < size:
-        raise ValueError(f"{name} must be {size} different texts")
-    return labels
+def _table(stored: Arrays, chances: Any, actions: Any, version: int) -> PublishedPolicy:
+    """One table, with the labels of the file."""
+    n_actions = _whole(stored, "n_actions")
+    check(chances, actions, n_actions)
+    states = (actions if chances is None else chances).shape[1]
+    labels: list[tuple[str, ...] | None] = []
+    for name, size in (("state_labels", states), ("action_labels", n_actions)):
+        found = stored.get(name)
+        labels.append(None if found is None else tuple(map(str, found.ravel().tolist())))
+        right = found is None or (found.dtype.kind == "U" and found.shape == (size,))
+        if not right or len({*(labels[-1] or range(size))}) < size:
+            raise ValueError(f"{name} must be {size} different texts")
+    return PublishedPolicy(chances, actions, n_actions, version, *labels)
 
 
-def digest(stored: dict[str, NDArray[Any]]) -> str:
-    """The SHA-256 of all arrays but ``hash``, in the order of their names.
+def digest(stored: Arrays) -> str:
+    """The SHA-256 of all arrays but ``hash``, in the order of their names, in UTF-8.
 
-    Of each: its name, kind (i, f or u), sizes with commas between, each with a zero byte behind it,
-    and its entries in C order: 64-bit integers and floats, little-endian, or texts in UTF-8 with
-    zero bytes between.
+    Of each: name, kind (i, f or u) and sizes (with commas), a zero byte behind each of them, and
+    the entries in C order: 64 bits, little-endian, or texts with zero bytes between.
     """
     found = hashlib.sha256()
     for name in sorted(set(stored) - {"hash"}):
@@ -534,16 +519,14 @@ def digest(stored: dict[str, NDArray[Any]]) -> str:
     return found.hexdigest()
 
 
-def _from_json(data: bytes, most_bytes: int) -> dict[str, NDArray[Any]]:
+def _from_json(data: bytes, most_bytes: int) -> Arrays:
     """The arrays of a JSON text."""
     # In memory a number of two letters takes a few dozen bytes.
     if len(data) > most_bytes // 16:
         raise ValueError(_TOO_LARGE.format(most_bytes))
-    held = json.loads(data, parse_constant=_no_number)
-    if not isinstance(held, dict) or held.get("tacit") != "policy":
-        raise ValueError("it is no policy")
-    if len(held["arrays"]) > _MOST_ARRAYS:
-        raise ValueError("it has entries that no published policy has")
+    held = json.loads(data)
+    if held.get("tacit") != "policy" or len(held["arrays"]) > _MOST_ARRAYS:
+        raise ValueError("it has other entries than a published policy")
     stored = {}
     for name, entry in held["arrays"].items():
         kind, shape, values = entry["dtype"], entry["shape"], entry["data"]
@@ -556,21 +539,14 @@ def _from_json(data: bytes, most_bytes: int) -> dict[str, NDArray[Any]]:
     return stored
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
-
-
-def _facts(stored: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _facts(stored: Arrays) -> dict[str, Any]:
     """The version, and what the file says of its agent and of its ledger, if anything."""
     said = json.loads(str(stored["about"])) if "about" in stored else {}
     if not isinstance(said, dict):
         raise ValueError("about must be a JSON object")
     found: dict[str, Any] = {**said, "version": _whole(stored, "version")}
-    for name in ("state_labels", "action_labels"):
-        if name in stored:
-            found[name] = stored[name].tolist()
-    if "hash" in stored:
-        found["hash"] = str(stored["hash"])
+    for name in {"state_labels", "action_labels", "hash"} & set(stored):
+        found[name] = stored[name].tolist()
     if "ledger_head" in stored:
         head = str(stored["ledger_head"])
         if not re.fullmatch("[0-9a-f]{64}", head):
@@ -579,7 +555,7 @@ def _facts(stored: dict[str, NDArray[Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_features(stored: dict[str, NDArray[Any]], actions: int, most_bytes: int) -> None:
+def _check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
     """Whether the map has as many features as there are weights, and can be evaluated."""
     kind, count = str(stored["features"]), stored["weights"].shape[1]
     names = ("scales",) if kind == "polynomial" else ("lows", "highs")
@@ -649,7 +625,7 @@ def _monomials(dimension: int, degree: int, most: int) -> int:
     return found
 
 
-def _check_network(stored: dict[str, NDArray[Any]], actions: int) -> None:
+def _check_network(stored: Arrays, actions: int) -> None:
     array = stored["sizes"]
     if array.ndim != 1 or array.dtype.kind not in "iu" or not 2 <= len(array) <= _MOST_LAYERS:
         raise ValueError(f"sizes must be those of at most {_MOST_LAYERS} layers")
@@ -659,19 +635,19 @@ def _check_network(stored: dict[str, NDArray[Any]], actions: int) -> None:
         raise ValueError("theta, sizes and preference do not fit each other")
 
 
-def _corner(stored: dict[str, NDArray[Any]]) -> NDArray[Any]:
+def _corner(stored: Arrays) -> NDArray[Any]:
     """An array with a number for each coordinate of a state."""
     return stored["scales" if str(stored["features"]) == "polynomial" else "lows"]
 
 
-def _whole(stored: dict[str, NDArray[Any]], name: str) -> int:
+def _whole(stored: Arrays, name: str) -> int:
     array = stored[name]
     if array.shape != () or array.dtype.kind not in "iu" or array < 0:
         raise ValueError(f"{name} must be a whole number of at least 0")
     return int(array)
 
 
-def _number(stored: dict[str, NDArray[Any]], name: str, most: float = math.inf) -> float:
+def _number(stored: Arrays, name: str, most: float = math.inf) -> float:
     array = stored[name]
     if array.shape != () or array.dtype.kind not in "iuf" or not 0 <= array <= most:
         raise ValueError(f"{name} must be a number from 0 to {most}")

@@ -193,9 +193,11 @@ class Agent(Versions):
         Calls come one at a time: other threads wait, and a call within a call, as from a signal
         handler, is a :class:`~tacit.privacy.errors.Busy`.
         """
-        return self._take_all("learn", data, lambda: self._learn(data, user_ids))
+        return self._take_all("learn", data, lambda only: self._learn(data, user_ids, only))
 
-    def _learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids) -> Receipt:
+    def _learn(
+        self, data: Episodes | VectorEpisodes | Block, user_ids: Ids, masked: bool
+    ) -> Receipt:
         if not isinstance(data, Block):
             instance_of("data", data, DATA)
             if user_ids is not None and data.user_ids not in (None, tuple(user_ids)):
@@ -203,8 +205,7 @@ class Agent(Versions):
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
         user_ids = _plain_ids(user_ids, data.users)
-        given, masked = data.users, self._algorithm.masked and not data.aggregate
-        room = self._room()
+        given, room, masked = data.users, self._room(), masked and not data.aggregate
         if masked and room:
             newest = max(self.policy.version, self._algorithm.newest)
             data, user_ids = _of_version(data, user_ids, self.policy.version, newest)
@@ -254,7 +255,7 @@ class Agent(Versions):
         One row per user, made on her device by ``tacit.local.report`` from ``statistic`` and
         ``privacy``; ``user_ids`` say who sent them. Errors say who was taken, as in :meth:`learn`.
         """
-        call = lambda: self._learn_reports(reports, user_ids)  # noqa: E731
+        call = lambda _: self._learn_reports(reports, user_ids)  # noqa: E731
         return self._take_all("learn_reports", reports, call)
 
     def _learn_reports(self, reports: ArrayLike, user_ids: Ids) -> Receipt:
@@ -323,7 +324,7 @@ class Agent(Versions):
                     stream = curator.resume_stream("stream", stream.statistic, asked=False)
                 session.restore(*curator.extra)
                 session.waiting.block = curator.entered
-                self._rehearse(session, curator, stream)
+                _rehearse(session, curator, stream)
                 curator.attach(lambda: session.dump(curator.participants))
                 # With autosave the next save is on disk before the ledger voids this one.
                 curator._reopen(ledger, mark, autosave)
@@ -348,22 +349,21 @@ class Agent(Versions):
         self._tidy()
         return self
 
-    def _rehearse(
-        self, session: Session, curator: JointCurator, stream: JointStream | None
-    ) -> None:
-        """Takes in the answers on record, and asks nobody: what a save holds must be of use."""
-        if not session.saw(curator.last_release):
-            return
-        algorithm, before = self._algorithm, Moment(self._algorithm)
-        users = algorithm.block_users
-        if not users:
-            raise ValueError("a round after the last one")
-        newest = max(curator.blocks, default=-1)
-        gate = RecordedGate(curator, stream, newest, algorithm.privacy)
-        with contextlib.suppress(NotRecorded):
-            Round(algorithm).run(gate, [*session.answers], resumed=True)
-            algorithm.advance(users)
-        before.put_back()
+
+def _rehearse(session: Session, curator: JointCurator, stream: JointStream | None) -> None:
+    """Takes in the answers on record, and asks nobody: what a save holds must be of use."""
+    if not session.saw(curator.last_release):
+        return
+    algorithm, before = session.algorithm, Moment(session.algorithm)
+    users = algorithm.block_users
+    if not users:
+        raise ValueError("a round after the last one")
+    newest = max(curator.blocks, default=-1)
+    gate = RecordedGate(curator, stream, newest, algorithm.privacy)
+    with contextlib.suppress(NotRecorded):
+        Round(algorithm).run(gate, [*session.answers], resumed=True)
+        algorithm.advance(users)
+    before.put_back()
 
 
 def _check_files(*paths: str | os.PathLike[str] | None) -> None:
@@ -401,7 +401,7 @@ def _plain_ids(user_ids: Ids, users: int) -> Ids:
         return None
     row_ids(user_ids, users)
     ids = [*user_ids]
-    kinds = {*map(type, ids)}
+    kinds = {*map(type, ids)} - {int, str}
     if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
         words = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InvalidArgument(f"user_ids must be integers or strings, got {words}")

@@ -17,7 +17,7 @@ import numpy as np
 from tacit.core.algorithm import Algorithm
 from tacit.core.asks import Kept, State
 from tacit.core.episodes import Episodes
-from tacit.core.receipt import Receipt
+from tacit.core.receipt import Receipt, who_waits
 from tacit.core.rounds import Gate
 from tacit.core.session import Ids, Moment, Session, Turn
 from tacit.core.vector_episodes import VectorEpisodes
@@ -45,8 +45,11 @@ class Desk(Uncopyable):
         # The algorithm from before a save was loaded, until all of that is done.
         self._undo: Moment | None = None
 
-    def _take_all(self, what: str, given: Any, call: Callable[[], Receipt]) -> Receipt:
-        """A call that takes users: alone, and if it fails the error says whom not to give again."""
+    def _take_all(self, what: str, given: Any, call: Callable[[bool], Receipt]) -> Receipt:
+        """A call that takes users: alone, and if it fails the error says whom not to give again.
+
+        It is told whether only users of the policy that serves teach anything.
+        """
         refuse_within(self._lock, what)
         before = after = None
         said = together = False
@@ -57,7 +60,7 @@ class Desk(Uncopyable):
                 together = self._algorithm.masked
                 before = self._taken()
                 try:
-                    receipt = call()
+                    receipt = call(together)
                     self._tidy()
                     after = self._taken()
                     return receipt
@@ -83,7 +86,7 @@ class Desk(Uncopyable):
         waiting = self._session.waiting
         if part.users < room:
             waiting.add(part, user_ids)
-            return Receipt(part.users, waiting=part.users, version=self._algorithm.policy.version)
+            return who_waits(part.users, self._algorithm.policy.version)
         before, users = waiting.users, waiting.users + part.users
         waiting.through = self._algorithm.served + users
         block, ids = waiting.joined(part, user_ids)

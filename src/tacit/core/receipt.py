@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -57,3 +58,9 @@ class Receipt:
         ]
         new = f"; published {', '.join(map(str, self.published))}" if self.published else ""
         return f"{self.users:,} episodes: {', '.join(words) or 'none'}; version {self.version}{new}"
+
+
+@lru_cache(maxsize=64)
+def who_waits(users: int, version: int) -> Receipt:
+    """Of users who all wait: made once, as they come one by one."""
+    return Receipt(users, waiting=users, version=version)

@@ -40,6 +40,8 @@ def whole_number(name: str, value: Any, least: int = 1, most: int | None = None)
     ...
     tacit.privacy.errors.InvalidArgument: users must be an integer >= 1, got '1e6'
     """
+    if type(value) is int and value >= least and (most is None or value <= most):
+        return value
     number: Any = value
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         with contextlib.suppress(OverflowError, ValueError):  # infinities and NaN

@@ -151,7 +151,7 @@ class JointCurator(Curator):
     def _add(self, block: Block, user_ids: UserIds) -> int:
         instance_of("block", block, Block)
         if isinstance(block, FiledBlock):
-            self._check_filed(block)
+            _check_filed(block, self.privacy.episodes_per_user)
         elif block.aggregate and not self._source.simulation:
             raise InvalidArgument(
                 "nothing clips an aggregate block: it is for simulations (give noise_seed), "
@@ -162,15 +162,6 @@ class JointCurator(Curator):
         if user_ids is None and self.privacy.separate_blocks:
             raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
         return super()._add(block, user_ids)
-
-    def _check_filed(self, block: FiledBlock) -> None:
-        """Whose users come without ids: it has seen to it itself that nobody comes too often."""
-        most = self.privacy.episodes_per_user
-        if block.episodes_per_user > most:
-            raise InvalidArgument(
-                f"a block of files has up to {block.episodes_per_user} episodes of a user, but "
-                f"{most} were declared"
-            )
 
     def _prepare(self, number: int, users: int, admitted: int) -> None:
         """Makes room for a block which is not in yet, and opens its account."""
@@ -383,6 +374,15 @@ class JointCurator(Curator):
 
     def _reopen(self, ledger: FilePath | None, mark: SaveMark, autosave: FilePath | None) -> None:
         reopen(self, ledger, mark, autosave)
+
+
+def _check_filed(block: FiledBlock, most: int) -> None:
+    """Its users come without ids: it has seen to it itself that nobody comes too often."""
+    if block.episodes_per_user > most:
+        raise InvalidArgument(
+            f"a block of files has up to {block.episodes_per_user} episodes of a user, but "
+            f"{most} were declared"
+        )
 
 
 def _shares(selection: Mapping[int, float], exact: bool) -> tuple[float, dict[int, float], float]:
