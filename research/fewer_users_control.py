@@ -68,7 +68,7 @@ class Case:
         return found
 
 
-CONTROL: dict[str, dict[str, float]] = {
+CONTROL: dict[str, dict[str, Any]] = {
     "as it is": {},
     "first block twice as large": {"first": 14.0},
     "first block half as large": {"first": 3.5},

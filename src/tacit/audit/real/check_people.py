@@ -60,7 +60,7 @@ def _seated(block: Block, policy: Any) -> Block:
     """Users with the policies of their places in the block, where a mixed one has slots."""
     if getattr(policy, "slots", None) is None:
         return block
-    return Block(block.users, block.arrays | {"components": policy.placed(0, block.users)})
+    return Block(block.users, {**block.arrays, "components": policy.placed(0, block.users)})
 
 
 def _rows(number: int, expected: Block, admitted: Block) -> list[str]:
