@@ -32,8 +32,8 @@ from tacit.tabular.visit_evidence import VisitEvidence
 STORED = Path(__file__).with_suffix(".json")
 WORLDS = {
     "riverswim": ("riverswim:states=6,horizon=20", 20_000),
-    "grid": ("grid:side=5,horizon=20", 60_000),
-    "deep_sea": ("deep_sea:depth=10", 30_000),
+    "deep_sea": ("deep_sea:depth=10", 20_000),
+    "grid": ("grid:side=5,horizon=20", 40_000),
 }
 WRONG: tuple[float | None, ...] = (None, 0.0, 0.1, 0.3, 1.0)
 SEEDS = range(10)

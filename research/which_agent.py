@@ -79,13 +79,14 @@ ROWS = (
     Row(f"{FEATURES}riverswim", 1.0, 1e-6, 60_000, ("concurrent_psrl", "lsvi_ucb")),
     Row(f"{_RANDOM}30", 1.0, 1e-6, 100_000, _THREE),
     Row(f"{_RANDOM}80", 1.0, 1e-6, 100_000, _THREE),
+    Row("grid:side=8,horizon=32", 1.0, 1e-6, 100_000, ("concurrent_psrl", "policy_improvement")),
     Row("two_state", 1.0, 1e-6, 5_000, ("lsvi_ucb", "concurrent_psrl")),
     Row("simplex", 10.0, 1e-6, 400, ("linear_posterior", "lsvi_ucb")),
     Row("simplex", None, 0.0, 200, ("linear_posterior", "lsvi_ucb")),
-    Row("mixture_of_models", 1.0, 1e-6, 3_000, ("linopt_vi", "mixture_posterior")),
-    Row("keyboard", 1.0, 1e-6, 3_000, ("linopt_vi", "mixture_posterior")),
     Row("hard_mixture", 10.0, 1e-6, 2_000, ("mixture_posterior", "linopt_vi")),
     Row("hard_mixture", None, 0.0, 1_000, ("mixture_posterior", "linopt_vi")),
+    Row("keyboard", 1.0, 1e-6, 3_000, ("linopt_vi", "mixture_posterior")),
+    Row("mixture_of_models", 1.0, 1e-6, 3_000, ("linopt_vi", "mixture_posterior")),
     Row(f"{_RANDOM}200", 1.0, 1e-6, 100_000, ("policy_improvement", "concurrent_psrl")),
 )
 
@@ -114,10 +115,11 @@ def cell(found: dict[str, Any]) -> str:
     """The median of users to 90 %, and of the scores.
 
     >>> cell({"users_to_90": [5, None, 3], "score": [1.0, 0.2, 0.9]})
-    '5, ends at 0.90'
+    '5, ends at 0.90 (3 runs)'
     """
     users = [math.inf if n is None else float(n) for n in found["users_to_90"]]
-    return f"{amount(float(np.median(users)))}, ends at {np.median(found['score']):.2f}"
+    runs = "" if len(users) == 10 else f" ({len(users)} runs)"
+    return f"{amount(float(np.median(users)))}, ends at {np.median(found['score']):.2f}{runs}"
 
 
 def table(stored: dict[str, Any]) -> str:
@@ -144,11 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what is missing, stores and prints."""
     parser = Parser(prog="python -m research.which_agent", description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=whole(1), default=10, help="seeds of every row")
+    parser.add_argument("--only", default="", help="rows whose name has this text")
     parser.add_argument("--again", action="store_true", help="run what is stored as well")
     parser.add_argument("--show", action="store_true", help="only show what is stored")
     given = parser.parse_args(arguments)
     stored = load()
-    for row in () if given.show else ROWS:
+    for row in [row for row in ROWS if given.only in row.name and not given.show]:
         for agent in row.agents:
             cells = stored.setdefault(row.name, {})
             if given.again or agent not in cells:
