@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,11 @@ def crowded(name: str, workers: int = 4) -> Tally:
                     left[0] -= mine
                 if not mine:
                     return
-                agent.learn(run.world.simulate(agent.policy, mine, rng, "episodes"))
+                # Another thread may have published meanwhile: then they come again.
+                receipt = agent.learn(run.world.simulate(agent.policy, mine, rng, "episodes"))
+                with lock:
+                    left[0] += receipt.retired
+                    run.tally.wrong_receipts += receipt.taken + receipt.retired != mine
 
         def reports() -> None:
             while agent.taken < run.users:
@@ -160,10 +165,12 @@ def crowded(name: str, workers: int = 4) -> Tally:
 
         act = reports if run.reports else some
         crowd = [threading.Thread(target=work, args=(act,)) for _ in range(workers)]
-        for thread in crowd:
-            thread.start()
-        for thread in crowd:
-            thread.join()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", tacit.TacitWarning)
+            for thread in crowd:
+                thread.start()
+            for thread in crowd:
+                thread.join()
         run.tally.tried, run.tally.lost_runs = 1, len(wrong)
         run.tally.problems += wrong
         return run.judge(agent, f"{workers} threads")

@@ -30,7 +30,7 @@ def threads(workers: int, rounds: int, seed: int = 0) -> Tally:
     with folder_of() as folder:
         run, lock = Run(folder, users, ids=bool(seed % 2)), threading.Lock()
         rng, order = random.Random(seed), iter(range(users))  # noqa: S311
-        sizes = [rng.randint(1, 3) for _ in range(users)]
+        sizes = [rng.randint(1, 3) for _ in range(users + workers)]
         agent, wrong = run.make(files=True), list[str]()
 
         def work() -> None:
