@@ -39,7 +39,7 @@ from tacit.privacy.models import JointDP, Privacy
 # Of what can be gained: more than twice the tenth by which a policy may miss the optimum.
 _LOST = 0.2
 # More than this is not worth the time, in numbers that are read.
-_MOST_WORK = 10**10
+_MOST_WORK = 2 * 10**9
 # Policies of the oracle, users who try each of them, and how fast it looks elsewhere.
 _ROUNDS, _USERS, _RATE = 150, 300, 0.7
 
