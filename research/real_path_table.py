@@ -3,9 +3,10 @@
 ``python -m research.real_path_table`` audits the agent of every row of
 :mod:`research.planted.of_real_path` as ``tacit audit`` does, with small settings: without the bug,
 where it must pass, and with it. It prints a line for each, and stores the table as
-``research/real_path_table.json``. ``--only NAME`` is for one bug, and stores nothing;
-``--quick`` is for fewer runs. Real noise cannot be seeded, so an audit may find a bug by luck:
-``--repeat 3`` audits each three times, and a bug counts as caught if all three find it.
+``research/real_path_table.json``. ``--only NAME`` is for one bug, and stores nothing, or with
+``--store`` its row; ``--quick`` is for fewer runs. Real noise cannot be seeded, so an audit may
+find a bug by luck: ``--repeat 3`` audits each three times, and a bug counts as caught if all three
+find it.
 """
 
 from __future__ import annotations
@@ -143,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     known = {row.name: row for row in REAL_PATH}
     parser.add_argument("--only", type=_bug(known), metavar="NAME", help="one bug alone")
+    parser.add_argument("--store", action="store_true", help="of one bug, its row too")
     parser.add_argument("--quick", action="store_true", help="fewer runs")
     parser.add_argument("--repeat", type=whole(1), default=1, metavar="N", help="audits of each")
     chosen = parser.parse_args(arguments)
@@ -155,8 +157,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(row.words)
     caught = sum(row.caught and row.clean for row in made)
     print(f"{caught} of {len(made)} bugs of the real path found.")
-    if chosen.only is None:
-        TABLE.write_text(json.dumps([asdict(row) for row in made], indent=1) + "\n")
+    if chosen.only is None or chosen.store:
+        found = {row.name: asdict(row) for row in made}
+        stored = json.loads(TABLE.read_text()) if chosen.store else [*found.values()]
+        table = [found.get(row["name"], row) for row in stored]
+        TABLE.write_text(json.dumps(table, indent=1) + "\n")
     return len(made) - caught
 
 

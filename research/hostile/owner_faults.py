@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import resource
@@ -21,13 +22,13 @@ def memory(times: int, seed: int = 0) -> Tally:
     """Little memory is left, somewhere in ``learn``; then there is enough again."""
     tally, rng = Tally(), random.Random(seed)  # noqa: S311
     page, most = resource.getpagesize(), resource.getrlimit(resource.RLIMIT_AS)
-    while tally.hit < times:
+    while tally.hit < times or tally.tried < min(times, 8):
         tally.tried += 1
         with folder_of() as folder:
             # Columns beyond what the allocator keeps for itself.
             run = Run(folder, 150, ids=bool(tally.tried % 2), size=50)
             with run.overheard():
-                agent = run.make(files=True)
+                agent, again = run.make(files=True), 0
                 while agent.taken < run.users:
                     before = agent.taken
                     some = min(rng.randint(1, 12), run.users - before)
@@ -35,7 +36,10 @@ def memory(times: int, seed: int = 0) -> Tally:
                     wide = {"pad": np.ones((some, 100_000))} | dict(users_of(before, some).arrays)
                     data = Block(some, wide)
                     now = int(Path("/proc/self/statm").read_text().split()[0]) * page
-                    limit = now + rng.randrange(1 << 16, 48 << 20)
+                    # More each time, so that it is not always the same line that has too little.
+                    most_free = rng.choice((48 << 20, 600 << 20))
+                    limit = now + rng.randrange(1 << 16, most_free) * (1 + again)
+                    again += 1
                     resource.setrlimit(resource.RLIMIT_AS, (limit, most[1]))
                     taken = None
                     try:
@@ -50,6 +54,7 @@ def memory(times: int, seed: int = 0) -> Tally:
                         resource.setrlimit(resource.RLIMIT_AS, most)
                     if taken is not None and taken != agent.taken - before:
                         run.tally.wrong_receipts += 1
+                    again *= agent.taken == before
                 tally.add(run.judge(agent, "memory"))
         if tally.tried > 20 * times:
             tally.note("memory was never short")
@@ -82,43 +87,60 @@ def calls(before: Callable[[str], None]) -> Iterator[None]:
 
 
 def disk(*, stride: int = 1) -> Tally:
-    """The n-th call of the system fails, with a full or a broken disk, for every n."""
-    tally, place = Tally(), 1
-    while True:
-        number, how = (28, 5)[tally.tried % 2], HOW[tally.tried // 2 % 3]
-        left = [place]
+    """The n-th call of the system fails in learn, save and load, for every n: full, and broken."""
+    tally = Tally()
+    for what in ("learn", "save", "load"):
+        place, reached = 1, True
+        while reached:
+            for number in (errno.ENOSPC, errno.EIO):
+                with folder_of() as folder:
+                    run = Run(folder, 12, ids=bool(tally.tried // 2 % 2))
+                    with run.overheard():
+                        reached = _failing(run, what, place, number, HOW[tally.tried % 3])
+                    tally.add(run.tally)
+                tally.tried += 1
+                tally.hit += reached
+            place += stride
+    return tally
 
-        def failing(name: str, left: list[int] = left, number: int = number) -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                raise OSError(number, os.strerror(number))
 
-        with folder_of() as folder:
-            run = Run(folder, 12, ids=bool(tally.tried % 2))
-            with run.overheard():
-                agent = run.make(files=True)
-                run.learn(agent, 0, 2)
-                taken, before = None, agent.taken
-                try:
-                    with calls(failing):
-                        run.learn(agent, 2, 8)
-                except OSError as error:
-                    taken = getattr(error, "users_taken", None)
-                if taken is not None and taken != agent.taken - before:
-                    run.tally.wrong_receipts += 1
-                where = f"call {place} fails, {how}"
-                try:
-                    agent = run.go_on(agent, how)
-                    run.finish(agent)
-                    tally.add(run.judge(agent, where))
-                except Exception as wrong:
-                    tally.lost_runs += 1
-                    tally.note(f"{where}: {type(wrong).__name__}: {wrong}")
-        tally.tried += 1
-        tally.hit += left[0] <= 0
-        place += stride
-        if left[0] > 0:
-            return tally
+def _failing(run: Run, what: str, place: int, number: int, how: str) -> bool:
+    """One call that fails, and the run to its end; whether there were so many calls."""
+    agent, left = run.make(files=True), [place]
+    run.learn(agent, 0, 2)
+    if what == "load":
+        agent.save(run.folder / "state")
+        fresh = run.make(files=False)
+
+    def failing(name: str) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise OSError(number, os.strerror(number))
+
+    taken, before = None, agent.taken
+    try:
+        with calls(failing):
+            if what == "learn":
+                run.learn(agent, 2, 8)
+            elif what == "save":
+                agent.save(run.folder / "state")
+            else:
+                fresh.load(run.folder / "state", **run.files)
+    except OSError as error:
+        taken = getattr(error, "users_taken", None)
+    if taken is not None and taken != agent.taken - before:
+        run.tally.wrong_receipts += 1
+    where = f"{what}, call {place} fails, {how}"
+    try:
+        if what == "load":
+            agent = fresh if fresh.taken else run.load(run.folder / "state")
+        agent = run.go_on(agent, how)
+        run.finish(agent)
+        run.judge(agent, where)
+    except Exception as wrong:
+        run.tally.lost_runs += 1
+        run.tally.note(f"{where}: {type(wrong).__name__}: {wrong}")
+    return left[0] <= 0
 
 
 class Disk:

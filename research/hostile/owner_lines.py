@@ -59,8 +59,8 @@ def one_line(
         if what != "learn":
             run.learn(agent, 2, 3)
         before, at = agent.taken, AtLine(place, error)
-        fresh = run.make(files=False)
         if what == "load":
+            fresh = run.make(files=False)
             agent.save(run.folder / "state")
         caught, taken = False, None
         try:
@@ -97,19 +97,31 @@ def one_line(
 
 
 def lines(
-    what: str, *, stride: int = 1, start: int = 1, ids: bool = True, counter: str = "blocks"
-) -> Tally:
-    """Exceptions at every ``stride``-th line of learn, save or load, and every way of going on."""
+    what: str,
+    *,
+    stride: int = 1,
+    start: int = 1,
+    stop: int = sys.maxsize,
+    ids: bool = True,
+    counter: str = "blocks",
+) -> tuple[Tally, bool]:
+    """Both exceptions at every ``stride``-th line of a call; the ways of going on take turns.
+
+    Also whether the call has no line ``stop``.
+    """
     tally, place = Tally(), start
     errors = (KeyboardInterrupt, MemoryError)
-    while True:
-        error, how = errors[tally.tried % 2], HOW[tally.tried // 2 % 3]
+    while place < stop:
+        error, how = errors[tally.tried % 2], HOW[tally.tried % 3]
         with folder_of() as folder:
             found, reached = one_line(
-                what, place, error, how, Run(folder, 12, ids=ids, counter=counter)
+                what, place, error, how, Run(folder, 8, ids=ids, counter=counter)
             )
         tally.add(found)
         tally.tried += 1
-        place += stride
+        if tally.tried == 1:
+            gc.freeze()  # all that is loaded now need not be looked through again and again
+        place += stride * (tally.tried % 2 == 0)
         if not reached:
-            return tally
+            return tally, True
+    return tally, False

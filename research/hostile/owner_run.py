@@ -33,7 +33,10 @@ HOW = ("in memory", "saved", "killed")
 
 @dataclass
 class Tally:
-    """What was tried and what went wrong."""
+    """What was tried, how often the blow fell, what went wrong, and which blocks were lost or not.
+
+    ``in_learn``, ``in_save`` and ``in_load`` say where signals came.
+    """
 
     tried: int = 0
     hit: int = 0
@@ -42,6 +45,10 @@ class Tally:
     unpaid: int = 0
     wrong_receipts: int = 0
     lost_blocks: int = 0
+    blocks: int = 0
+    in_learn: int = 0
+    in_save: int = 0
+    in_load: int = 0
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -219,6 +226,7 @@ class Run:
         missing = int((counts == 0).sum())
         lost = agent._curator.entered - agent.releases
         tally.lost_blocks += lost
+        tally.blocks += agent.releases
         if twice or worst > 1:
             tally.note(f"{where}: users {np.flatnonzero(counts > 1).tolist()} are in twice")
         if missing > max(0, lost) * self.size or agent.taken != self.users:

@@ -11,12 +11,15 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from research.hostile.owner_run import Run, Tally, folder_of
+from tacit.privacy.curators import id_files
 from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.statistic import Block
 
@@ -73,56 +76,98 @@ class Stopped(BaseException):
 
 
 def signals(count: int, seed: int = 0) -> Tally:
-    """Real signals at random moments of ``learn``, whose handler raises, until so many came."""
+    """Real signals at random moments of learn, save and load, whose handler raises, so many."""
     tally, rng = Tally(), random.Random(seed)  # noqa: S311
-    armed = [False]
-
-    def handler(*_: object) -> None:
-        if armed[0]:
-            tally.hit += 1
-            raise Stopped
-
-    before = signal.signal(signal.SIGALRM, handler)
+    inline = id_files.INLINE
+    alarm = Alarm(tally, rng)
     try:
         while tally.hit < count:
+            kind, more = tally.tried % 4, {"counter": "binary tree", "ids": False}
+            id_files.INLINE = 0 if kind == 1 else inline
             with folder_of() as folder:
-                tally.add(_signalled(Run(folder, 60, ids=bool(tally.tried % 2)), rng, armed))
+                # Now and then long enough for the ledger to get its index.
+                users = 60 if tally.tried % 9 else 240
+                run = Run(folder, users, **(more if kind == 2 else {"ids": kind != 3}))
+                tally.add(_signalled(run, rng, alarm))
                 tally.tried += 1
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        id_files.INLINE = inline
+        alarm.end()
     return tally
 
 
-def _signalled(run: Run, rng: random.Random, armed: list[bool]) -> Tally:
+class Alarm:
+    """Sends signals into calls, at any moment of them: it learns how long they take."""
+
+    def __init__(self, tally: Tally, rng: random.Random) -> None:
+        self._tally, self._rng, self._what = tally, rng, ""
+        self._usual: dict[str, float] = {}
+        self._before = signal.signal(signal.SIGALRM, self._handler)
+
+    def end(self) -> None:
+        """No more of them."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def _handler(self, *_: object) -> None:
+        if self._what:
+            self._tally.hit += 1
+            name = f"in_{self._what.split()[0]}"
+            setattr(self._tally, name, getattr(self._tally, name) + 1)
+            raise Stopped
+
+    def into(self, what: str, call: Callable[[], None]) -> Stopped | None:
+        """Makes a call, into which a signal comes or not; the exception if one came."""
+        usual = self._usual.get(what, 0.01)
+        if self._rng.random() < 0.2:  # none: those that come through in spite of one are short
+            began = time.perf_counter()
+            call()
+            took = time.perf_counter() - began
+            self._usual[what] = usual + 0.1 * (min(took, 4 * usual) - usual)
+            return None
+        pause = 1.3 * self._rng.random() * usual + 1e-5
+        # Often another one comes soon, into whatever is done about the first.
+        again = self._rng.random() * usual / 4 + 5e-5 if self._rng.random() < 0.5 else 0.0
+        try:
+            self._what = what
+            signal.setitimer(signal.ITIMER_REAL, pause, again)
+            call()
+            self._what = ""
+        except Stopped as error:
+            self._what = ""
+            return error
+        finally:
+            self._what = ""
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        return None
+
+
+def _signalled(run: Run, rng: random.Random, alarm: Alarm) -> Tally:
     with run.overheard():
         agent = run.make(files=True)
         try:
             while agent.taken < run.users:
-                before, taken = agent.taken, None
-                pause = rng.choice((1e-4, 1e-3, 1e-2, 1e-1)) * rng.random() + 1e-5
-                some = min(rng.randint(1, 6), run.users - before)
+                before, some = agent.taken, min(rng.randint(1, 6), run.users - agent.taken)
+                full = "a block" if some >= agent.block_users else "some"
                 try:
-                    armed[0] = True
-                    # A second one comes soon, into whatever is done about the first.
-                    signal.setitimer(signal.ITIMER_REAL, pause, max(pause / 8, 5e-5))
-                    run.learn(agent, before, some)
-                    armed[0] = False
-                except Stopped as error:
-                    armed[0] = False
+                    error = alarm.into(f"learn {full}", partial(run.learn, agent, before, some))
                     taken = getattr(error, "users_taken", None)
+                    if taken is not None and taken != agent.taken - before:
+                        run.tally.wrong_receipts += 1
+                        run.tally.note(f"signal: {taken} said, {agent.taken - before} taken")
                 except BudgetExceeded:
-                    armed[0] = False
-                finally:
-                    armed[0] = False
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                if taken is not None and taken != agent.taken - before:
-                    run.tally.wrong_receipts += 1
-                    run.tally.note(f"signal: {taken} said, {agent.taken - before} taken")
-                if rng.random() < 0.05 or agent._curator._unsaved:
+                    pass
+                if rng.random() < 0.15:
+                    alarm.into("save", partial(agent.save, run.folder / "state"))
+                if agent._curator._unsaved:
                     agent.save(run.folder / "state")
-                elif rng.random() < 0.02 and agent.releases:
-                    agent = run.go_on(agent, "saved")
+                elif rng.random() < 0.1 and agent.taken:
+                    agent.save(run.folder / "state")
+                    fresh = run.make(files=False)
+                    load = partial(fresh.load, run.folder / "state", **run.files)
+                    alarm.into("load", load)
+                    # If it was refused, what could be loaded before can be loaded now.
+                    agent = fresh if fresh.taken else run.load(run.folder / "state")
         except Exception as wrong:
             run.tally.lost_runs += 1
             run.tally.note(f"signals: {type(wrong).__name__}: {wrong}")
@@ -133,6 +178,9 @@ def _signalled(run: Run, rng: random.Random, armed: list[bool]) -> Tally:
 def terminated(times: int, seed: int = 0) -> Tally:
     """Processes that turn SIGTERM into an exit which saves, again and again until they are done."""
     tally, rng = Tally(), random.Random(seed)  # noqa: S311
+    with folder_of() as folder:  # what is loaded now is there in all children
+        first = Run(folder, 4)
+        first.finish(first.make(files=True))
     while tally.hit < times:
         with folder_of() as folder:
             run = Run(folder, 40, ids=bool(tally.tried % 2))

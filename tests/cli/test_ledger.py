@@ -14,6 +14,7 @@ from tacit import UCBVI, Block, Budget, JointCurator, JointDP, published
 from tacit.cli.ledger_account import at_most
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.ledger import Ledger, chain, journal
+from tacit.privacy.ledger.ledger import witness_of
 from tacit.privacy.standard import ClippedSum
 from tacit.tabular import riverswim
 from tests.cli.calls import call as run_tacit
@@ -354,7 +355,7 @@ def test_a_published_policy_is_a_witness(call, tmp_path):
         agent.learn(world.simulate(agent.policy, 10, np.random.default_rng(seed), "episodes"))
     agent.publish(policy)
     facts, first = published.about(policy), published.about(tmp_path / "first.npz")
-    lines, head = Ledger.open(path).witness
+    lines, head = witness_of(Ledger.open(path))
     assert facts | {"version": 2, "ledger_line": lines, "ledger_head": head} == facts
     assert json.loads(path.read_bytes().splitlines()[lines - 1])["hash"] == head
     assert (first["ledger_line"], lines) == (2, len(path.read_bytes().splitlines()))

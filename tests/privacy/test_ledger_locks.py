@@ -6,13 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import tacit
 from research.hostile import ledgers
-from tacit.privacy.errors import InvalidArgument, LockTimeout
-from tacit.privacy.ledger import Ledger, locks
+from tacit.privacy.errors import Busy, InvalidArgument, LockTimeout
+from tacit.privacy.ledger import Ledger, chain, locks
 from tacit.privacy.ledger.ledger import open_again
 
 HOLDER = """
@@ -137,3 +138,56 @@ def check_kills(kills, seed=0):
     assert told["problems"] == []
     assert told["kills"] == kills
     return told
+
+
+def test_a_lock_within_a_lock_of_one_thread_is_refused_at_once(path):
+    ledger = Ledger.create(path, 1.0, unit="mu^2")
+    ledger.record_start("run")
+    with ledger._journal.locked() as descriptor:
+        with pytest.raises(Busy, match="this thread has the lock"):
+            Ledger.open(path, timeout=30)
+        with pytest.raises(Busy, match="already"):
+            ledger.charge({"a": 0.5}, "within")
+        os.fstat(descriptor)  # the outer one is as it was
+    assert ledger.charge({"a": 0.5}, "after") == 2
+    assert Ledger.open(path).spent("a") == 0.5
+
+
+def test_what_a_signal_handler_reads_of_a_locked_ledger_does_no_harm(path, monkeypatch):
+    ledger, told = Ledger.create(path, 1.0, unit="mu^2"), []
+    ledger.record_start("run")
+
+    def handler(*_):
+        try:
+            told.append(Ledger.open(path).max_spent)
+        except Busy as error:
+            told.append(error)
+
+    right, before = os.fsync, signal.signal(signal.SIGUSR1, handler)
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (os.kill(os.getpid(), signal.SIGUSR1), right(file))
+    )
+    try:
+        ledger.charge({"a": 0.5}, "one")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    monkeypatch.undo()
+    assert [type(one) for one in told] == [Busy]
+    assert Ledger.open(path, every_line=True).spent("a") == 0.5
+
+
+def test_a_signal_into_giving_a_lock_back_leaves_it_to_others(path, monkeypatch):
+    ledger = Ledger.create(path, 1.0, unit="mu^2")
+    ledger.record_start("run")
+    right, first = chain.give_back, [True]
+
+    def give_back(*args, **options):
+        if first.pop() if first else False:
+            raise KeyboardInterrupt
+        right(*args, **options)
+
+    monkeypatch.setattr(chain, "give_back", give_back)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.charge({"a": 0.5}, "one")
+    with ThreadPoolExecutor(1) as other:  # which has none of our locks to give back
+        assert other.submit(Ledger.open, path, timeout=0).result().spent("a") == 0.5

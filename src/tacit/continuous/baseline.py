@@ -18,6 +18,7 @@ from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.core.asks import Arrays, State
+from tacit.privacy.arguments import steady_repr
 from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Floats, Statistic
 
@@ -80,7 +81,7 @@ class BaselineAlgorithm(BoxAlgorithm):
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
-        own = {"features": repr(self.features), "discount": self.discount}
+        own = {"features": steady_repr(self.features), "discount": self.discount}
         return super().identity() | own
 
     def state(self) -> State:

@@ -15,7 +15,7 @@ from tacit.continuous.feature_map import is_grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.core.ways import way
-from tacit.privacy.arguments import flag, instance_of, one_of, positive
+from tacit.privacy.arguments import flag, instance_of, one_of, positive, steady_repr
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import Kernel
 from tacit.privacy.sizing import check_question
@@ -204,7 +204,11 @@ class FunctionalAlgorithm(BoxAlgorithm):
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
-        own = {"discount": self.discount, "ends": self.ends, "constants": repr(self.constants)}
+        own = {
+            "discount": self.discount,
+            "ends": self.ends,
+            "constants": steady_repr(self.constants),
+        }
         return super().identity() | own
 
 

@@ -9,7 +9,6 @@ episode, an id, a ledger or a secret save, and it is final: what learns is an
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 from typing import Any, Self, final
 
@@ -32,9 +31,9 @@ from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, flip_probability
 from tacit.privacy.curators.participants import Participants
-from tacit.privacy.curators.saves import read_curator
+from tacit.privacy.curators.saves import check_autosave, read_curator
+from tacit.privacy.deviates import prepare
 from tacit.privacy.errors import (
-    BudgetExceeded,
     CorruptFile,
     HorizonExceeded,
     InvalidArgument,
@@ -82,6 +81,8 @@ class Agent(Versions):
         options = self._options
         if algorithm.privacy.keeps_secrets:
             _check_files(ledger, autosave)
+            if autosave is not None:
+                check_autosave(autosave, simulation=noise_seed is not None)
             options = options | {"ledger": ledger}
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
@@ -89,8 +90,7 @@ class Agent(Versions):
         if known is not None:
             self._curator.participants.inherit(known)
         if isinstance(self._curator.source, ExactNoise):
-            # Now, because numba cannot be loaded again after a signal came into that.
-            importlib.import_module("tacit.privacy.deviate_loops")
+            prepare()
         if isinstance(self._curator, LocalCurator) and algorithm.privacy.reports_bits:
             # Refused here and not at the first release.
             flip_probability(self.statistic, self._curator.privacy)
@@ -109,6 +109,7 @@ class Agent(Versions):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"an agent has no attribute {name!r}")
+        self._between()
         found = getattr(self._algorithm, name, self)
         return getattr(self._algorithm.options, name) if found is self else found
 
@@ -129,6 +130,7 @@ class Agent(Versions):
     @property
     def policy(self) -> Any:
         """The policy that serves users now."""
+        self._between()
         return self._algorithm.policy
 
     @property
@@ -139,6 +141,7 @@ class Agent(Versions):
     @property
     def block_users(self) -> int:
         """How many more users the current policy serves until the next release."""
+        self._between(finish=True)
         with self._lock:
             return self._room()
 
@@ -149,12 +152,14 @@ class Agent(Versions):
         The receipt of last resort: whatever was raised wherever, the users of a call of ``learn``
         were taken by as many as this grew.
         """
+        self._between()
         with self._lock:
             return self._taken()
 
     @property
     def statistic(self) -> Statistic:
         """What is asked first of the users of the current block; devices report it."""
+        self._between(finish=True)
         with self._lock:
             return self._session.round.statistic
 
@@ -190,6 +195,7 @@ class Agent(Versions):
                 raise InvalidArgument("user_ids are given twice, and are not those of the episodes")
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
+        user_ids = _plain_ids(user_ids, data.users)
         given, room, masked = data.users, self._room(), masked and not data.aggregate
         if masked and room:
             newest = max(self.policy.version, self._algorithm.newest)
@@ -339,19 +345,6 @@ class Agent(Versions):
         self._tidy()
         return self
 
-    def _catch_up(self) -> None:
-        """Finishes the round that a crash came into."""
-        curator, session = self._curator, self._session
-        if isinstance(curator, JointCurator) and session.answers:
-            # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
-            # an algorithm needs, their block is lost and the run goes on.
-            with contextlib.suppress(BudgetExceeded):
-                newest, users = max(curator.blocks, default=-1), self._algorithm.block_users
-                self._algorithm.asked = 0
-                self._ask(newest, users, resumed=True)
-        else:
-            self._algorithm.asked = 0
-
 
 def _rehearse(session: Session, curator: JointCurator, stream: JointStream | None) -> None:
     """Takes in the answers on record, and asks nobody: what a save holds must be of use."""
@@ -396,11 +389,25 @@ def _check_ids(data: Block, user_ids: Ids, privacy: Privacy, curator: Curator) -
         return
     if data.aggregate:
         raise InvalidArgument("an aggregate block has no user_ids")
-    row_ids(user_ids, data.users)
-    kinds = {*map(type, user_ids)} - {int, str}
+
+
+def _plain_ids(user_ids: Ids, users: int) -> Ids:
+    """Ids as they are now, without code of their own: it could raise in a block that is full."""
+    if user_ids is None:
+        return None
+    row_ids(user_ids, users)
+    ids = [*user_ids]
+    kinds = {*map(type, ids)}
+    if kinds <= {int, str}:
+        return ids
     if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
         words = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InvalidArgument(f"user_ids must be integers or strings, got {words}")
+    return [str.__str__(u) if isinstance(u, str) else int.__int__(_whole(u)) for u in ids]
+
+
+def _whole(user: int | np.integer[Any]) -> int:
+    return int(user) if isinstance(user, np.integer) else user
 
 
 def _check_versions(data: Block, newest: int) -> None:

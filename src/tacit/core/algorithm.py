@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.asks import Arrays, Asks, Kept, State
+from tacit.privacy.arguments import steady_repr
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import WHOLE_EPISODE
@@ -205,13 +206,13 @@ class Algorithm(ABC, Generic[Plan]):
         labels = {name: getattr(self.spec, name, None) for name in named}
         return {
             "class": type(self).__name__,
-            "spec": repr(self.spec),
+            "spec": steady_repr(self.spec),
             **{name: list(texts) for name, texts in labels.items() if texts is not None},
             "users": self.users,
-            "privacy": repr(self.privacy),
-            **{name: repr(value) for name, value in vars(self.options).items()},
+            "privacy": steady_repr(self.privacy),
+            **{name: steady_repr(value) for name, value in vars(self.options).items()},
             "counter": self.counter,
-            "schedule": repr(self.schedule),
+            "schedule": steady_repr(self.schedule),
         }
 
     # What the agent tells.

@@ -8,7 +8,7 @@ from there, at once or at the next call.
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +25,8 @@ from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.saves import refresh
-from tacit.privacy.owner import Uncopyable, refuse_within
+from tacit.privacy.errors import BudgetExceeded
+from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block
 
 DATA = (Episodes, VectorEpisodes, Block)
@@ -40,7 +41,7 @@ class Desk(Uncopyable):
         self._algorithm = algorithm
         self._session = Session(algorithm)
         self._stream: JointStream | None = None
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         # The algorithm from before a save was loaded, until all of that is done.
         self._undo: Moment | None = None
 
@@ -120,7 +121,7 @@ class Desk(Uncopyable):
         they may have paid for a release that nobody will see.
         """
         session = self._session
-        turn = Turn(Moment(self._algorithm), users)
+        turn = Turn(Moment(self._algorithm, asked=0), users)
         session.turn = turn
         session.waiting.clear(self._curator.entered)
         try:
@@ -157,9 +158,7 @@ class Desk(Uncopyable):
         if up_to_date and self._undo is None:
             self._forget()
             return
-        if self._undo is not None:
-            self._undo.put_back()
-            self._undo = None
+        self._put_back()
         turn, waiting = session.turn, session.waiting
         if waiting.block < curator.entered:
             if turn is None:
@@ -180,6 +179,24 @@ class Desk(Uncopyable):
             self._algorithm.served = turn.before.served + turn.users
             return
         self._forget()
+
+    def _put_back(self) -> None:
+        """Undoes a load that was refused."""
+        if self._undo is not None:
+            self._undo.put_back()
+            self._undo = None
+
+    def _between(self, *, finish: bool = False) -> None:
+        """Before anything is read: no load is half undone, unless this comes from within a call.
+
+        With ``finish`` also no block waits for its policy: what devices are to report next may
+        depend on it.
+        """
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            return
+        if self._undo is not None or (finish and self._session.turn is not None):
+            with self._lock:
+                self._settle(finish=finish)
 
     def _forget(self) -> None:
         """Drops blocks that nobody asks again."""
@@ -204,6 +221,18 @@ class Desk(Uncopyable):
             if curator.remaining(number) < kept.cost * share**2 * (1.0 - 1e-9):
                 curator.forget(number)
 
+    def _catch_up(self) -> None:
+        """Finishes the round that a crash came into."""
+        curator, session = self._curator, self._session
+        if isinstance(curator, JointCurator) and session.answers:
+            # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
+            # an algorithm needs, their block is lost and the run goes on.
+            with contextlib.suppress(BudgetExceeded):
+                newest = max(curator.blocks, default=-1)
+                self._ask(newest, self._algorithm.block_users, resumed=True)
+        else:
+            self._algorithm.asked = 0
+
     def _dump(self) -> State:
         return self._session.dump(self._curator.participants)
 
@@ -212,13 +241,15 @@ def _say_who(error: BaseException, taken: int, given: Any, together: bool) -> No
     """Tells whoever catches an error of ``learn`` whom not to give again.
 
     If they are taken ``together``, those who are not are of retired versions, and of no use.
+    Somebody's own error may not let itself be written to; then ``agent.taken`` says it.
     """
-    users = 0 if not taken else given.users if isinstance(given, DATA) else len(given)
-    taken = users if together else taken
-    error.users_taken = taken  # type: ignore[attr-defined]
-    if taken:
-        rest = f"; go on with the rest: data.take(slice({taken}, None))"
-        error.add_note(
-            f"{taken} of these {users} users were taken and must not be given again"
-            + (rest if taken < users else "")
-        )
+    with contextlib.suppress(Exception):
+        users = 0 if not taken else given.users if isinstance(given, DATA) else len(given)
+        taken = users if together else taken
+        error.users_taken = taken  # type: ignore[attr-defined]
+        if taken:
+            rest = f"; go on with the rest: data.take(slice({taken}, None))"
+            error.add_note(
+                f"{taken} of these {users} users were taken and must not be given again"
+                + (rest if taken < users else "")
+            )

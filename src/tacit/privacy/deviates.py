@@ -31,6 +31,7 @@ same; the first is fast and gives up on what 64 bits do not decide, the second n
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import os
@@ -312,3 +313,13 @@ class Deviates:
             height.extend()
             point.extend()
             places += 20
+
+
+def prepare() -> None:
+    """Loads the compiled loop, and all of numba that it needs, by a draw that nobody sees.
+
+    To be called before there is any data: numba cannot be loaded again after a signal, or the end
+    of memory, came into that.
+    """
+    importlib.import_module("tacit.privacy.deviate_loops")
+    Deviates(bytes).normal(1.0, 1)

@@ -42,11 +42,11 @@ MOST_KEYS = 1000
 MOST_KEY_PARTS = 16
 """Of a dotted key in TOML: what its parser keeps grows with the square of them."""
 
-MALFORMED = (
-    *(KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError),
-    RecursionError,
-)
-"""What a file can raise whose form is right, but which no release of ours wrote."""
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError)
+"""What a file can raise whose form is right, but which no release of ours wrote.
+
+No RecursionError: how deep a file is was limited, so it is the caller's stack that is full.
+"""
 
 # Strings, also those that never end: what is in them is no bracket.
 _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)

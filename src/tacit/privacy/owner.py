@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar
@@ -39,6 +40,29 @@ class Owner:
                 f"this {what} belongs to another process: after a fork both would publish from one "
                 f"state, and pay once"
             )
+
+
+_LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def new_lock() -> threading.RLock:
+    """A lock that is free in a forked process, whoever held it.
+
+    The thread that did is not there, and whoever waited for it would never be told that a state
+    belongs to another process.
+    """
+    lock = threading.RLock()
+    _LOCKS.add(lock)
+    return lock
+
+
+def _free() -> None:
+    for lock in _LOCKS:
+        lock._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free)
 
 
 class Locked(Protocol):

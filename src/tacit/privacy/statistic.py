@@ -28,7 +28,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import flag, positive, whole_number
+from tacit.privacy.arguments import flag, positive, steady_repr, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.symmetric import pack, packed_size, unpack
@@ -447,13 +447,13 @@ class Statistic(ABC):
         """Identifies the statistic (its fields, layout and bounds, not its code) in saved files."""
         digest = hashlib.sha256()
         bounds = [(self.l2(relation), self.l1(relation)) for relation in Relation]
-        digest.update(repr((type(self).__qualname__, self.layout, bounds)).encode())
+        digest.update(steady_repr((type(self).__qualname__, self.layout, bounds)).encode())
         for item in fields(self):
             value = getattr(self, item.name)
             digest.update(f"{item.name}={type(value).__name__}".encode())
             # The text of a large array leaves out its middle.
             is_array = isinstance(value, np.ndarray)
-            digest.update(value.tobytes() if is_array else repr(value).encode())
+            digest.update(value.tobytes() if is_array else steady_repr(value).encode())
         return digest.hexdigest()[:32]
 
 

@@ -169,9 +169,18 @@ def _put_in_place(path: FilePath, data: bytes, mode: int, replace: bool) -> None
 
 
 def _is_ledger(path: FilePath) -> bool:
+    return _begins(path, _LEDGER)
+
+
+def is_state(path: FilePath) -> bool:
+    """Whether a state is there, encrypted or not, as far as its first bytes tell."""
+    return _begins(path, _MAGIC) or _begins(path, MAGIC)
+
+
+def _begins(path: FilePath, text: bytes) -> bool:
     try:
         with open(open_regular(path), "rb") as file:
-            return file.read(len(_LEDGER)) == _LEDGER
+            return file.read(len(text)) == text
     except (OSError, CorruptFile):  # what we cannot read is none of ours; the rename will say so
         return False
 

@@ -3,11 +3,13 @@
 Runs with ids that return, within blocks and between them, in silence: what is released must be the
 sum over the rows that the declared rule counts, to the grid step. The scales that were asked for
 are added up person by person, by the moves of all of her episodes in every release, and compared
-with the budget by an accountant of our own.
+with the budget by an accountant of our own. Names of ids are compared with those of a hash of our
+own, and somebody comes back after many others.
 """
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,11 @@ from tacit.audit.real import recorded as real
 from tacit.audit.real.answers import Answer, answers_of
 from tacit.audit.real.check_noise import report_scale
 from tacit.audit.watched_gate import WatchedGate
+from tacit.privacy.curators.participants import Participants
 from tacit.privacy.statistic import Block
 
 _NAME = "people"
+_CROWD = 20_000
 
 
 def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
@@ -29,8 +33,30 @@ def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
         for people in (users // 3, users * 4):
             ids = real.mixed_ids(users, people, people)
             wrong += [f"{name}: {w}" for w in _run(trial, options, ids)]
+    wrong += _forgets()
     models = ", ".join(name for name, _ in trial.models)
     return [real.judged(_NAME, wrong, f"one row, one grid step, a scale off by 1e-9 ({models})")]
+
+
+def _forgets() -> list[str]:
+    """Names that another process would not give, and people who are new again after many others."""
+    people, key = Participants(1, once_per_block=False), bytes(range(16))
+    people.join_by(lambda names: [True] * len(names), key)
+    texts: dict[int | str, str] = {"Ada": "sAda", "7": "s7", 7: "i0x7", -1: "i-0x1", "": "s"}
+    hashed = (blake2b(text.encode(), key=key, digest_size=16) for text in texts.values())
+    found = []
+    if [str(name) for name in people.names([*texts])] != [digest.hexdigest() for digest in hashed]:
+        found.append("the name of an id is not that of another process")
+    crowd = range(_CROWD)
+    for block, start in enumerate(range(0, _CROWD, _CROWD // 10)):
+        ids = crowd[start : start + _CROWD // 10]
+        people.admit(Block(len(ids), {"x": np.zeros(len(ids))}), ids)
+        people.due(block)
+        people.settle(block + 1)
+    again = [0, _CROWD // 2, _CROWD - 1]
+    if people.admit(Block(3, {"x": np.zeros(3)}), again).users:
+        found.append(f"who comes back after up to {_CROWD:,} others counts again")
+    return found
 
 
 def _run(trial: real.RealTrial, options: dict[str, Any], ids: list[Any]) -> list[str]:

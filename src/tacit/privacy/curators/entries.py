@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.curators.participants import Participants, UserIds
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
-from tacit.privacy.owner import Uncopyable
+from tacit.privacy.owner import Uncopyable, new_lock
 from tacit.privacy.statistic import Block
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class Entries(Uncopyable):
         # How many blocks are in, and how many users came; how many releases, and the last one.
         self._extent = (0, 0)
         self._told: tuple[int, Release | None] = (0, None)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._blocks: dict[int, Block] = {}
         self._block_users: dict[int, int] = {}
         self._participants = participants

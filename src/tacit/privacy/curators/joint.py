@@ -33,7 +33,14 @@ from tacit.privacy.curators.gate import Curator, Release, Wanted, WantedStream, 
 from tacit.privacy.curators.id_files import IdFile
 from tacit.privacy.curators.joint_stream import JointStream, JointStreams
 from tacit.privacy.curators.participants import UserIds
-from tacit.privacy.curators.saves import Extra, SaveMark, read_curator, reopen, save_curator
+from tacit.privacy.curators.saves import (
+    Extra,
+    SaveMark,
+    check_autosave,
+    read_curator,
+    reopen,
+    save_curator,
+)
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.exact import (
     ExactNoise,
@@ -101,6 +108,9 @@ class JointCurator(Curator):
         for name, path in (("ledger", ledger), ("autosave", autosave)):
             if path is not None:
                 file_name(name, path)
+        source = noise_source(privacy.exact, noise_seed, source)
+        if autosave is not None:
+            check_autosave(autosave, simulation=source.simulation)
         if privacy.relation is Relation.ZERO_OUT and protects != WHOLE_EPISODE:
             raise InvalidArgument(
                 f"protects={protects!r} and relation='zero-out' do not go together: the rest of an "
@@ -108,7 +118,7 @@ class JointCurator(Curator):
             )
         super().__init__(
             users=users,
-            source=noise_source(privacy.exact, noise_seed, source),
+            source=source,
             episodes_per_user=privacy.episodes_per_user,
             once_per_block=privacy.disjoint,
             protects=protects,
@@ -304,7 +314,8 @@ class JointCurator(Curator):
 
     def autosave_to(self, path: FilePath) -> None:
         """Writes the state to ``path`` now, and again before anything is published."""
-        if self.id_file is None or self.id_file.beside != os.fspath(file_name("autosave", path)):
+        path = os.path.abspath(file_name("autosave", path))  # whatever folder is entered later
+        if self.id_file is None or self.id_file.beside != path:
             self.id_file = IdFile(path)
             self._participants.news = None
         self.save(path)
@@ -323,9 +334,10 @@ class JointCurator(Curator):
 
     def _save(self, path: FilePath) -> None:
         self._owner.check("curator")
+        path = os.path.abspath(file_name("path", path))
         save_curator(self, path)
         self._unsaved = False
-        if self.autosave is not None and os.fspath(path) == os.fspath(self.autosave):
+        if path == self.autosave:
             self._autosaved = self.blocks
 
     @staticmethod

@@ -6,6 +6,7 @@ ledger are written, and what a crash in between leaves, is in :mod:`tacit.privac
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import MOST_USERS, FilePath
+from tacit.privacy.arguments import MOST_USERS, FilePath, file_name
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.id_files import IdFile, read_ids
@@ -26,7 +27,7 @@ from tacit.privacy.ledger.ledger import Ledger, open_again
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.statistic import Block
-from tacit.privacy.storage import read_state, write_state
+from tacit.privacy.storage import is_state, read_state, write_state
 
 if TYPE_CHECKING:
     from tacit.privacy.curators.joint import JointCurator
@@ -55,6 +56,28 @@ class SaveMark:
 
 
 # Writing.
+
+
+def check_autosave(path: FilePath, *, simulation: bool) -> None:
+    """Refuses a place where no autosave can be, or that of another run, before a run begins.
+
+    Later would be too late: the ledger would have the start of a run that never was.
+    """
+    name = os.path.abspath(file_name("autosave", path))
+    folder, why = os.path.dirname(name), 0
+    if not os.path.isdir(folder):
+        why = errno.ENOENT
+    elif os.path.isdir(name):
+        why = errno.EISDIR
+    elif not os.access(folder, os.W_OK):
+        why = errno.EACCES
+    if why:
+        raise OSError(why, os.strerror(why), name)
+    if not simulation and is_state(name):
+        raise InvalidArgument(
+            f"autosave={os.fspath(path)!r} is the save of a run, which would be lost: go on with "
+            "it by load, or choose another name"
+        )
 
 
 def save_curator(curator: JointCurator, path: FilePath) -> None:
@@ -147,7 +170,7 @@ def read_curator(
         )
         if "file" in meta["ids"]:
             text, named = read_ids(path, meta["ids"])
-            curator.id_file = IdFile(path)
+            curator.id_file = IdFile(os.path.abspath(path))
             curator.id_file.go_on(meta["ids"], text, curator._participants)
             arrays = arrays | named
         _fill(curator, meta, arrays)
@@ -185,6 +208,7 @@ def reopen(
     curator: JointCurator, ledger: FilePath | None, mark: SaveMark, autosave: FilePath | None
 ) -> None:
     """Asks the ledger whether this save may go on, and takes over what it knows was spent."""
+    autosave = None if autosave is None else os.path.abspath(file_name("autosave", autosave))
     opened = None if ledger is None else open_again(ledger)
     if (None if opened is None else opened.id) != mark.ledger:
         raise DoubleSpend(

@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import inspect
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterator, Mapping
+from types import FrameType
 from typing import Any
 
-from tacit.privacy.errors import CorruptFile
+from tacit.privacy.errors import Busy, CorruptFile
 from tacit.privacy.files import MALFORMED, check_size, open_regular, parse_json
 from tacit.privacy.ledger.index import Position
 from tacit.privacy.ledger.locks import give_back, take
@@ -34,15 +37,25 @@ def seal(record: Mapping[str, Any], previous: str) -> bytes:
 
 
 class _Lock:
-    """A descriptor with a lock, which file it is of, and whether it is locked for writing."""
+    """A descriptor with a lock, which file it is of, for whom, and whether to write."""
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, holder: FrameType | None) -> None:
         self.path, self.descriptor, self.status = path, descriptor, os.fstat(descriptor)
-        self.exclusive = False
+        self.holder, self.exclusive = holder, False
 
 
 # Those of each thread of each process. A thread never needs the lock of a file twice.
 _HELD: dict[tuple[int, int], dict[int, _Lock]] = {}
+
+
+def _callers() -> Iterator[FrameType]:
+    """The functions that are being run, innermost first, without generators and their helpers."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_flags & inspect.CO_GENERATOR and code.co_filename != contextlib.__file__:
+            yield frame
+        frame = frame.f_back
 
 
 def _let_go(mine: dict[int, _Lock], lock: _Lock) -> None:
@@ -75,10 +88,14 @@ class ChainedFile:
             raise OSError(errno.ENOTSUP, "a ledger needs POSIX file locks (fcntl.flock)")
         descriptor = open_regular(self.path, os.O_RDWR | os.O_APPEND if append else os.O_RDONLY)
         mine = _HELD.setdefault((os.getpid(), threading.get_ident()), {})
-        lock = _Lock(self.path, descriptor)
+        lock = _Lock(self.path, descriptor, next(_callers(), None))
         # A signal just before the body of ``with locked()`` leaves a lock to the frames of its
-        # exception, while that is handled: who waited for it then would wait for himself.
+        # exception, while that is handled: who waited for it then would wait for himself. One whose
+        # body is being run is in use: this comes from a signal handler, or from within a save.
         for old in [o for o in mine.values() if os.path.samestat(o.status, lock.status)]:
+            if any(frame is old.holder for frame in _callers()):
+                os.close(descriptor)
+                raise Busy(f"this thread has the lock of {self.path!r} already, further up")
             _let_go(mine, old)
         mine[descriptor] = lock
         try:
@@ -89,7 +106,11 @@ class ChainedFile:
                 raise CorruptFile(f"{self.path!r}: another file took its place meanwhile")
             yield descriptor
         finally:
-            _let_go(mine, lock)
+            try:
+                _let_go(mine, lock)
+            except BaseException:
+                _let_go(mine, lock)  # a signal came into that, and others wait
+                raise
 
     @property
     def head(self) -> str:

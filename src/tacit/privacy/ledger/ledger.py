@@ -135,11 +135,6 @@ class Ledger:
         return self._journal.head
 
     @property
-    def witness(self) -> tuple[int, str]:
-        """The number of the last line, from 1, and its hash; a ledger without it is older."""
-        return self._journal.lines, self.head
-
-    @property
     def sequence(self) -> int:
         """The number of the last entry, 0 if there is none; a saved state keeps it."""
         return self._journal.sequence
@@ -312,13 +307,20 @@ class Ledger:
         )
 
 
+def witness_of(ledger: Ledger) -> tuple[int, str]:
+    """The number of the last line, from 1, and its hash; a ledger without it is older."""
+    return ledger._journal.lines, ledger.head
+
+
 def open_for(path: FilePath | Ledger, terms: Terms) -> Ledger:
     """The ledger for a run with these terms: one of people if it is there, else one of its own.
 
     Without a file at ``path`` one of one run is made. An opened ledger must still be there, and is
     opened anew, as an object speaks for one run.
     """
-    if isinstance(path, Ledger):
+    if not isinstance(path, Ledger):
+        path = os.path.abspath(path)  # whatever folder is entered later
+    else:
         ledger = open_again(path)
         if not ledger.people:
             ledger.header.check_declared(path, terms.episode_limit, terms.unit)
@@ -332,7 +334,9 @@ def open_for(path: FilePath | Ledger, terms: Terms) -> Ledger:
 
 def open_again(ledger: FilePath | Ledger) -> Ledger:
     """Another object for the same ledger, which must be there; by its path, or by one object."""
-    found = Ledger.open(ledger, timeout=ledger.timeout if isinstance(ledger, Ledger) else None)
+    found = Ledger.open(
+        os.path.abspath(ledger), timeout=ledger.timeout if isinstance(ledger, Ledger) else None
+    )
     if isinstance(ledger, Ledger) and found.id != ledger.id:
         raise CorruptFile(f"{os.fspath(ledger)!r}: another ledger took its place meanwhile")
     return found

@@ -35,6 +35,7 @@ TIMEOUT_VARIABLE = "TACIT_LEDGER_TIMEOUT"
 _PATIENCE = 0.5  # how long the order of the queue is kept to
 _NAP = (0.0005, 0.002)
 _MOST_BYTES = 4096
+_CENTURY = 3.2e9  # as good as for ever
 
 
 def checked_timeout(timeout: float | None) -> float:
@@ -50,7 +51,7 @@ def checked_timeout(timeout: float | None) -> float:
             value = math.nan
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0.0:
         raise InvalidArgument(f"{name}={value!r} must be a number of seconds, at least 0")
-    return float(value)
+    return float(min(value, _CENTURY))
 
 
 def take(path: str, descriptor: int, *, exclusive: bool, timeout: float) -> None:
