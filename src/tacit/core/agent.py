@@ -401,12 +401,12 @@ def _plain_ids(user_ids: Ids, users: int) -> Ids:
         return None
     row_ids(user_ids, users)
     ids = [*user_ids]
-    kinds = {*map(type, ids)} - {int, str}
+    kinds = {*map(type, ids)}
+    if kinds <= {int, str}:
+        return ids
     if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
         words = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InvalidArgument(f"user_ids must be integers or strings, got {words}")
-    if kinds <= {int, str}:
-        return ids
     return [str.__str__(u) if isinstance(u, str) else int.__int__(_whole(u)) for u in ids]
 
 

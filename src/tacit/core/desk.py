@@ -121,7 +121,7 @@ class Desk(Uncopyable):
         they may have paid for a release that nobody will see.
         """
         session = self._session
-        turn = Turn(Moment(self._algorithm), users)
+        turn = Turn(Moment(self._algorithm, asked=0), users)
         session.turn = turn
         session.waiting.clear(self._curator.entered)
         try:
@@ -230,9 +230,8 @@ class Desk(Uncopyable):
             # A crash can make users pay for an answer that nobody saw. If they cannot pay for what
             # an algorithm needs, their block is lost and the run goes on.
             with contextlib.suppress(BudgetExceeded):
-                newest, users = max(curator.blocks, default=-1), self._algorithm.block_users
-                self._algorithm.asked = 0
-                self._ask(newest, users, resumed=True)
+                newest = max(curator.blocks, default=-1)
+                self._ask(newest, self._algorithm.block_users, resumed=True)
         else:
             self._algorithm.asked = 0
 

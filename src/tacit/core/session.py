@@ -139,10 +139,12 @@ def _with_room(
 class Moment:
     """What an algorithm is at one moment, and how it becomes that again, as often as it must."""
 
-    def __init__(self, algorithm: Algorithm[Any]) -> None:
+    def __init__(self, algorithm: Algorithm[Any], asked: int | None = None) -> None:
         self._algorithm = algorithm
         self.served, self.releases = algorithm.served, algorithm.releases
         self.rest = algorithm.asked, algorithm.pinned, algorithm.first_version
+        if asked is not None:
+            self.rest = asked, *self.rest[1:]
         self._policies = algorithm.policy, algorithm.greedy_policy
         self.state = _copied(*state_of(algorithm))
 

@@ -44,9 +44,8 @@ class Versions(Desk):
                 "real: leave noise_seed out, or give force=True"
             )
         facts = facts_of(self._algorithm, guarantee)
-        ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
-        if ledger is not None:
-            facts["ledger_line"], facts["ledger_head"] = witness_of(ledger)
+        if isinstance(curator, JointCurator) and curator.accounts.ledger is not None:
+            facts["ledger_line"], facts["ledger_head"] = witness_of(curator.accounts.ledger)
         algorithm = self._algorithm
         publish_with(algorithm.greedy_policy if greedy else algorithm.policy, path, facts)
 
