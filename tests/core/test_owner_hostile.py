@@ -184,7 +184,7 @@ def test_a_load_that_was_cut_off_twice_is_undone_when_it_is_read(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(fresh), "_rehearse", interrupted)
+        patch.setattr("tacit.core.agent._rehearse", interrupted)
         patch.setattr(Moment, "put_back", interrupted)
         with pytest.raises(KeyboardInterrupt):
             fresh.load(tmp_path / "state")

@@ -202,9 +202,10 @@ class Desk(Uncopyable):
 
     def _forget(self) -> None:
         """Drops blocks that nobody asks again."""
-        curator, kept = self._curator, self._algorithm.kept
-        last = None if kept is None else -kept.blocks or None
+        curator = self._curator
         if blocks := curator.blocks:
+            kept = self._algorithm.kept
+            last = None if kept is None else -kept.blocks or None
             for number in sorted(blocks)[:last]:
                 curator.forget(number)
 

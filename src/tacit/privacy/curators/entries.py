@@ -100,6 +100,8 @@ class Entries(Uncopyable):
     @property
     def blocks(self) -> tuple[int, ...]:
         """The numbers of the blocks whose raw data is still here."""
+        if not self._blocks:
+            return ()
         return tuple(b for b in [*self._blocks] if b < self._extent[0])
 
     def _raw(self, block: int) -> Block:

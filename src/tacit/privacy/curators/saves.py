@@ -104,8 +104,9 @@ def refresh(curator: JointCurator) -> None:
 
     Not if the last release could not be saved: that is for ``save``.
     """
-    outdated = any(block not in curator._blocks for block in curator._autosaved)
-    if curator.autosave is not None and outdated and not curator._unsaved:
+    if curator.autosave is None or curator._unsaved:
+        return
+    if any(block not in curator._blocks for block in curator._autosaved):
         curator.save(curator.autosave)
 
 
