@@ -50,7 +50,7 @@ class Kept:
     """Which earlier blocks are asked again, where an algorithm does so."""
 
     blocks: int  # how many are kept for the next round
-    decay: float  # by which their weight falls from round to round
+    decay: float  # by which their weight falls from round to round; 1 if it does not
     # mu^2 of a whole round, for the users of its newest block. A block that cannot pay its part any
     # more, since a crash made it pay for nothing, is dropped
     cost: float

@@ -109,7 +109,7 @@ class Gate:
             mu = None
         if ask.decay is None:
             return curator.release(ask.statistic, blocks=[self._number], mu=mu)
-        return curator.release(ask.statistic, mu=mu, decay=ask.decay)
+        return curator.release(ask.statistic, mu=mu, decay=ask.decay if ask.decay > 1 else None)
 
     def public(self, ask: Ask) -> Arrays:
         """What may come along with the answer."""

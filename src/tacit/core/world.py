@@ -6,11 +6,9 @@ well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
 from tacit.core.vector_episodes import VectorEpisodes
@@ -63,28 +61,6 @@ class World(Protocol):
 
     def value(self, policy: Any) -> float:
         """The exact expected return of a user who follows the policy."""
-
-
-class ServedPart(Protocol):
-    """Users whom an agent's own loop served in one go, each by a policy of her own."""
-
-    @property
-    def users(self) -> int:
-        """How many."""
-
-    def values(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """By user, the exact values of her policy and of the greedy one published beside it."""
-
-
-class ClosedLoop(Protocol):
-    """What an agent may have besides: a loop of its own for users of whom everything is known.
-
-    Only an agent without privacy may look at them outside of its gate. Its loop has to serve and
-    learn as :func:`tacit.run` would, with a release per user.
-    """
-
-    def closed_loop(self, world: World, rng: np.random.Generator) -> Iterator[ServedPart] | None:
-        """Serves and learns from all users left, part by part; ``None`` if it is not for them."""
 
 
 class AnyAgent(Protocol):

@@ -9,15 +9,15 @@ gains from a world whose best action happens to be the first one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from tacit.core.permuted import PermutedWorld
 from tacit.core.texts import shown
-from tacit.core.world import AnyAgent, ClosedLoop, ServedPart, World
+from tacit.core.world import AnyAgent, World
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.closed_loop import play
 from tacit.simulation.progress import Clock, Progress, progress_bar
@@ -31,9 +31,9 @@ def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True)
     """Lets an agent serve and learn from all users it is declared for.
 
     An agent that has learnt from users before goes on where it is; the result is about the users
-    it serves here. An agent with a :class:`~tacit.core.world.ClosedLoop` uses it where it can;
-    for the baseline that plans after every user there is :mod:`tacit.simulation.closed_loop`.
-    An agent for another world, or that has served its users already, is refused unchanged.
+    it serves here. For the baseline that plans after every user there is
+    :mod:`tacit.simulation.closed_loop`. An agent for another world, or that has served its users
+    already, is refused unchanged.
 
     Args:
         agent: any agent for this world's spec.
@@ -57,7 +57,7 @@ def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True)
     value = _Values(users_world)
     served, values, greedy_values = [0], [], []
     with progress_bar(f"{_name(agent)} on {world.name}", agent.users, progress) as advance:
-        parts = _closed_loop(agent, users_world, rng)
+        parts = play(agent, users_world, rng)
         while parts is not None:
             clock("simulate and learn")
             part = next(parts, None)
@@ -95,15 +95,6 @@ def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True)
         guarantee=agent.guarantee,
         seconds=clock.seconds(),
     )
-
-
-def _closed_loop(
-    agent: AnyAgent, world: World, rng: np.random.Generator
-) -> Iterator[ServedPart] | None:
-    """The parts that one loop serves, where there is one for this agent and this world."""
-    if hasattr(agent, "closed_loop"):
-        return cast(ClosedLoop, agent).closed_loop(world, rng)
-    return play(agent, world, rng)
 
 
 def require(name: str, value: object, what: str, needed: Sequence[str]) -> None:
