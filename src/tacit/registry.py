@@ -427,7 +427,7 @@ class AgentChoice:
 
 
 def choose_agent(text: str) -> AgentChoice:
-    """The agent of a text, as ``ucbvi`` or ``ucbvi:stationary=true,bonus=theory``.
+    """The agent of a text, as ``ucbvi`` or ``ucbvi:stationary=true,scale=0.5``.
 
     Besides the agent's own options a text may set ``privacy``, ``epsilon`` and ``delta``.
     """
