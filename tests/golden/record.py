@@ -407,7 +407,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--times", action="store_true", help="say how long rows take")
     parser.add_argument("rows", nargs="*", help="parts of names of rows; all by default")
     chosen = parser.parse_args(arguments)
-    stored = load() if FILE.exists() else {"machine": None, "rows": {}}
+    stored = load() if FILE.exists() else {"machines": [], "rows": {}}
     made: dict[str, Any] = {}
     say = sys.stdout.write
     say(f"{tacit.__file__}\n")
@@ -430,8 +430,14 @@ def main(arguments: list[str] | None = None) -> int:
             say("".join(f"{line}\n" for line in found))
     say(f"{differ} of {len(made)} rows differ\n")
     if chosen.write:
-        rows = {name: found for name, found in (stored["rows"] | made).items() if name in work}
-        content = {"machine": machine(), "rows": dict(sorted(rows.items()))}
+        here, machines = machine(), list(stored["machines"])
+        machines += [here] if here not in machines else []
+        changed = {
+            n: new for n, new in made.items() if list(differences(n, stored["rows"].get(n), new))
+        }
+        changed = {n: new | {"machine": machines.index(here)} for n, new in changed.items()}
+        rows = {name: found for name, found in (stored["rows"] | changed).items() if name in work}
+        content = {"machines": machines, "rows": dict(sorted(rows.items()))}
         FILE.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
     return differ
 
