@@ -168,9 +168,9 @@ def _functional_q_pictures() -> Any:
 
 def _first_agent() -> Any:
     module = experiment("first_agent")
-    private = module.learn(tacit.JointDP(1.0, 1e-6), 50_000, 1)
-    plain = module.learn(tacit.NonPrivate(), 2_000, 1)
-    return [result_data(private), result_data(plain), module.words(private, plain)]
+    private, why = module.learn(tacit.JointDP(1.0, 1e-6), 50_000, 1)
+    plain, _ = module.learn(tacit.NonPrivate(), 2_000, 1)
+    return [result_data(private), result_data(plain), module.words(private, plain), why]
 
 
 # Commands.
