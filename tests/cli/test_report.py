@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import Block, JointDP
+from tacit import Block, JointDP, published
 from tacit.cli.document import Commands, Document, Table, Warned
 from tacit.cli.ledger_account import at_least, at_most
 from tacit.privacy.ledger import Ledger, journal
@@ -67,8 +67,9 @@ def test_the_page_says_what_is_guaranteed_and_how_to_check_it(files):
         (first, 1, str(lines[0])),
         (second, 2, f"{lines[0]}-{lines[1]}"),
     ):
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        assert f"| {path.name} | {version} | {made} | `{digest}` |" in text
+        digest, said = hashlib.sha256(path.read_bytes()).hexdigest(), published.about(path)
+        after = f"{said['ledger_line']} | {said['date']}"
+        assert f"| {path.name} | {version} | {made} | {after} | `{digest}` |" in text
 
 
 def test_what_is_spent_never_reads_as_more_than_what_may_be(tmp_path):
@@ -130,7 +131,11 @@ def test_simulations_and_other_ledgers_policies_are_named(files, tmp_path):
     agent.learn(WORLD.simulate(agent.policy, 100, np.random.default_rng(0)))
     text = call(path, "--policy", second)
     assert "**Simulated: the noise of a run has a known seed." in text
-    assert "| 2 | NOT in this ledger |" in text
+    line = published.about(second)["ledger_line"]
+    assert f"| 2 | NOT in this ledger | {line}, which is NOT in this ledger |" in text
+    agent.publish(tmp_path / "simulated.npz", force=True)
+    text = call(path, "--policy", tmp_path / "simulated.npz")
+    assert "a simulation, which protects nobody" in text
     people = tmp_path / "people.ledger"
     Ledger.create_for_people(people, JointDP(1.0, 1e-6), note="the ward")
     assert "the ward" in call(people)

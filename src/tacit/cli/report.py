@@ -79,7 +79,7 @@ def report(
     user = found["user"]
     user["left"] = max(user["limit"] - user["spent"], 0.0)
     user["left_epsilon"] = max(user["limit_epsilon"] - user["spent_epsilon"], 0.0)
-    found["policies"] = [_policy(path, ledger) for path in policies]
+    found["policies"] = [_policy(path, ledger, file) for path in policies]
     found["guarantees"] = [_promise(run["promised"]) for run in found["runs"]]
     found["tacit"] = tacit.__version__
     found["simulation"] = any(run["simulation"] for run in found["runs"])
@@ -121,19 +121,21 @@ def _promise(terms: Mapping[str, Any] | None) -> dict[str, str] | None:
     return {"short": made.short, "words": str(made)}
 
 
-def _policy(path: str, ledger: Ledger) -> dict[str, Any]:
-    """A published policy: what it is, and the lines that paid for it.
+def _policy(path: str, ledger: Ledger, file: str) -> dict[str, Any]:
+    """A published policy: what it is and says of itself, and the lines that paid for it.
 
-    Version v is made of what was released about the blocks before it, 0 to v - 1.
+    Version v is made of what was released about the blocks before it, 0 to v - 1. The file has the
+    hash of the line after which it was published.
     """
     from tacit import published
 
     try:
-        version = int(published.load(path).version)
+        said = published.about(path)
+        version = int(said["version"])
     except ValueError as error:
         raise InvalidArgument(f"--policy {path!r} is no published policy: {error}") from None
-    with open(open_regular(path), "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    with open(open_regular(path), "rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
     lines = [
         entry.sequence
         for entry in ledger.entries
@@ -146,9 +148,27 @@ def _policy(path: str, ledger: Ledger) -> dict[str, Any]:
         "version": version,
         "sha256": digest,
         "lines": lines,
+        "published": said.get("date"),
+        "simulated": said.get("simulated"),
+        "after_line": said.get("ledger_line"),
+        "line_is_here": _has_line(file, said.get("ledger_head")),
         # Runs of a ledger of people number their blocks each for itself.
         "accounted": not ledger.people and (version == 0 or set(range(version)) <= blocks),
     }
+
+
+def _has_line(file: str, head: str | None) -> bool | None:
+    """Whether a line of the ledger has this hash; ``None`` if the policy names none."""
+    from tacit.privacy.errors import TacitError
+    from tacit.privacy.ledger import Ledger
+
+    if head is None:
+        return None
+    try:
+        Ledger.open(file, expect=head)
+    except TacitError:
+        return False
+    return True
 
 
 def _block(key: str) -> int:
@@ -286,12 +306,25 @@ def _policies(found: Mapping[str, Any]) -> Iterator[Piece]:
         elif not policy["accounted"]:
             people = found["kind"] == "people"
             lines = "not known: the ledger has several runs" if people else "NOT in this ledger"
-        rows.append((policy["file"], str(policy["version"]), lines, f"`{policy['sha256']}`"))
-    yield Table(("file", "version", "made from lines", "SHA-256"), rows)
+        when = policy["published"] or "not known"
+        digest = f"`{policy['sha256']}`"
+        cells = (str(policy["version"]), lines, _published_after(policy), when, digest)
+        rows.append((policy["file"], *cells))
+    titles = ("version", "made from lines", "published after line", "on", "SHA-256")
+    yield Table(("file", *titles), rows)
     yield (
         "A policy is computed from releases alone, so publishing it costs nothing beyond the lines "
         "that it is made from."
     )
+
+
+def _published_after(policy: Mapping[str, Any]) -> str:
+    if policy["simulated"]:
+        return "a simulation, which protects nobody"
+    if policy["line_is_here"] is None:
+        return "not said"
+    words = f"{policy['after_line']}"
+    return words if policy["line_is_here"] else f"{words}, which is NOT in this ledger"
 
 
 def _ranges(lines: Sequence[int]) -> str:
