@@ -238,11 +238,6 @@ class Result:
         """The last greedy policy between the baseline, 0, and the optimum, 1; NaN if unknown."""
         return self._score(self.greedy_value)
 
-    @property
-    def scores(self) -> Floats:
-        """The policy that serves users, at each release, between the baseline and the optimum."""
-        return np.array([self._score(value) for value in self.values.tolist()])
-
     def _score(self, value: float) -> float:
         gap = self.optimal_value - self.baseline_value
         return (value - self.baseline_value) / gap if gap > 0 else math.nan

@@ -59,8 +59,13 @@ def columns(results: Labelled) -> dict[str, NDArray[Any]]:
         "greedy_value": joined(lambda run: run.greedy_values),
         "regret": joined(lambda run: run.regret),
         "loss": joined(lambda run: run.losses),
-        "score": joined(lambda run: run.scores),
+        "score": joined(_scores),
     }
+
+
+def _scores(run: Result) -> NDArray[Any]:
+    gap = run.optimal_value - run.baseline_value
+    return (run.values - run.baseline_value) / gap if gap > 0 else np.full(run.values.shape, np.nan)
 
 
 def frame(results: Labelled) -> Any:

@@ -77,10 +77,8 @@ class JointCurator(Curator):
 
     Args:
         privacy: the model, with its budget.
-        users: as for every :class:`Curator`, and so are the three below.
-        noise_seed: see there.
-        source: see there.
-        protects: see there.
+        users: as for every :class:`Curator`.
+        noise_seed: as for every curator.
         ledger: path of a ledger file, made if there is none, or an opened :class:`Ledger`, in
             whose place none is ever made; every release is on it before it is published. If it is
             a ledger of people (:meth:`Ledger.create_for_people`), other runs may spend from it
