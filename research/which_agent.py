@@ -115,10 +115,10 @@ def cell(found: dict[str, Any]) -> str:
     """The median of users to 90 %, and of the scores.
 
     >>> cell({"users_to_90": [5, None, 3], "score": [1.0, 0.2, 0.9]})
-    '5, ends at 0.90 (3 runs)'
+    '5, ends at 0.90, 3 runs'
     """
     users = [math.inf if n is None else float(n) for n in found["users_to_90"]]
-    runs = "" if len(users) == 10 else f" ({len(users)} runs)"
+    runs = "" if len(users) == 10 else f", {len(users)} runs"
     return f"{amount(float(np.median(users)))}, ends at {np.median(found['score']):.2f}{runs}"
 
 

@@ -99,8 +99,8 @@ def test_every_step_of_a_release_may_be_the_last_of_agents_that_ask_once(kind: s
 
 GIVES_NOTHING_UP = """
 import tacit.continuous.fitted_functional_q as fitted
-import tacit.core.agent as core
-for module in (fitted, core):
+import tacit.core.desk as desk
+for module in (fitted, desk):
     module.BudgetExceeded = type("Another", (Exception,), {})
 """
 

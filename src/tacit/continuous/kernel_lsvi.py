@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -67,7 +67,7 @@ class KernelLSVIOptions:
     discount: float | None = None
     epsilon: float = 0.1
     scale: float = 1.0
-    constants: KernelConstants = field(default_factory=KernelConstants)
+    constants: KernelConstants = KernelConstants()
 
     def __post_init__(self) -> None:
         self._check_kernel()

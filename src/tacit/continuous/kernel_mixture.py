@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -44,7 +44,7 @@ class KernelMixtureOptions(KernelLSVIOptions):
     """Options of :class:`KernelMixture`: those of a kernel, with constants of its own."""
 
     epsilon: float = 0.0
-    constants: Any = field(default_factory=KernelMixtureConstants)
+    constants: Any = KernelMixtureConstants()
 
     def __post_init__(self) -> None:
         self._check_kernel()

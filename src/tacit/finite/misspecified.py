@@ -23,8 +23,7 @@ def misspecified(model: FiniteModel, distance: float, seed: int) -> FiniteModel:
     >>> (np.abs(moved.transitions - world.transitions).sum(axis=-1) / 2.0).round(12).max()
     np.float64(0.1)
     """
-    allowed = "in [0, 0.5]"
-    checked_number("misspecification", distance, allowed, lambda d: 0.0 <= d <= 0.5)
+    distance = _checked(distance)
     if distance == 0.0:
         return model
     P = model.transitions
@@ -36,3 +35,19 @@ def misspecified(model: FiniteModel, distance: float, seed: int) -> FiniteModel:
     moved = (1.0 - weight) * P
     np.put_along_axis(moved, drawn, chance + weight * (1.0 - chance), axis=-1)
     return replace(model, transitions=moved / moved.sum(axis=-1, keepdims=True))
+
+
+def far_words(distance: float) -> str:
+    """What the name of a world says of it.
+
+    >>> far_words(0.1), far_words(0)
+    (',misspecification=0.1', '')
+    """
+    distance = _checked(distance)
+    return f",misspecification={distance}" if distance else ""
+
+
+def _checked(distance: float) -> float:
+    allowed = "in [0, 0.5]"
+    checked_number("misspecification", distance, allowed, lambda d: 0.0 <= d <= 0.5)
+    return float(distance)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.finite.misspecified import misspecified
+from tacit.finite.misspecified import far_words, misspecified
 from tacit.finite.world import model_of
 from tacit.linear.world import LinearWorld
 from tacit.privacy.arguments import flag
@@ -147,7 +147,7 @@ def simplex(
         f"stationary={stationary}{_KNOWN if known else ''}"
     )
     features, measures, rewards = found
-    name += f",misspecification={float(misspecification)}" if misspecification else ""
+    name += far_words(misspecification)
     of_factors = features, measures, rewards[np.newaxis], H
     world = LinearWorld(*of_factors, known_rewards=known, name=name)
     world._become(misspecified(world.model, misspecification, seed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -52,7 +52,7 @@ class LinOptSampledOptions:
 
     scale: float = 1.0
     misspecification: float = 0.0
-    constants: LinOptSampledConstants = field(default_factory=LinOptSampledConstants)
+    constants: LinOptSampledConstants = LinOptSampledConstants()
 
     def __post_init__(self) -> None:
         positive("scale", self.scale)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.finite.misspecified import misspecified
+from tacit.finite.misspecified import far_words, misspecified
 from tacit.finite.world import model_of
 from tacit.mixture.sampled_world import currents as currents
 from tacit.mixture.world import MixtureWorld
@@ -181,7 +181,7 @@ def mixture_of_models(
     rewards = np.zeros((1, S, A))
     rewards[:, goal] = 1.0
     name = f"mixture_of_models:dimension={d},states={S},actions={A},horizon={H},seed={seed}"
-    far = f",misspecification={float(misspecification)}" if misspecification else ""
+    far = far_words(misspecification)
     world = MixtureWorld(
         models,
         weights[np.newaxis],
