@@ -19,6 +19,7 @@ import pytest
 import tacit
 from research.hostile.owner_run import CELLS, HOW, PRIVACY, SPEC, Run, Tally, users_of
 from research.hostile.owner_signals import threads
+from tacit.core.desk import Desk
 from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import steady_repr
 from tacit.privacy.errors import Busy, InvalidArgument
@@ -371,3 +372,33 @@ def test_a_fork_while_a_thread_is_inside_is_refused_and_does_not_wait(tmp_path: 
     command = [sys.executable, "-W", "ignore", "-c", FORKS, str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 3, done.stderr
+
+
+@pytest.mark.parametrize("then", HOW)
+def test_a_load_that_is_cut_off_before_its_round_goes_on(
+    then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The users of the round that is on record are in, whatever comes next."""
+    run = Run(tmp_path, 12)
+    agent = run.make(files=True)
+    with run.overheard():
+        with monkeypatch.context() as patch:
+            patch.setattr(type(agent.algorithm), "plan", cut_off)
+            with pytest.raises(KeyboardInterrupt):
+                agent.learn(users_of(0, 4), [0, 1, 2, 3])
+        agent.save(tmp_path / "state")
+        fresh = run.make(files=False)
+        with monkeypatch.context() as patch:
+            patch.setattr(Desk, "_catch_up", cut_off)
+            with pytest.raises(KeyboardInterrupt):
+                fresh.load(tmp_path / "state", **run.files)
+        assert fresh.taken == 4
+        fresh = run.go_on(fresh, then)
+        assert fresh.taken == 4
+        run.finish(fresh)
+        assert (fresh.taken, fresh.served, fresh.releases) == (12, 12, 3)
+    assert clean(run.judge(fresh, "a load"))
+
+
+def cut_off(_: object) -> None:
+    raise KeyboardInterrupt

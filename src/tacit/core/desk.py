@@ -158,7 +158,11 @@ class Desk(Uncopyable):
         session, curator = self._session, self._curator
         up_to_date = session.turn is None and session.waiting.block >= curator.entered
         if up_to_date and self._undo is None:
-            self._forget()
+            if not session.answers:
+                self._forget()
+            elif finish:
+                # A load was cut off before it went on with the round that it found.
+                self._catch_up()
             return
         self._put_back()
         turn, waiting = session.turn, session.waiting

@@ -234,7 +234,9 @@ class Session:
         late = waiting.block < entered  # those who waited are in, and this was not noted yet
         if turn is not None:
             return turn.before.served + turn.users + (0 if late else waiting.users)
-        return waiting.through if late else self.algorithm.served + waiting.users
+        # Of a load that was cut off: the round on record is of users who are in.
+        found = self.algorithm.block_users if self.answers else 0
+        return waiting.through if late else self.algorithm.served + found + waiting.users
 
     def lose(self, turn: Turn, releases: int) -> None:
         """Gives a block up: its users are served, and nobody learns from them."""
@@ -274,6 +276,7 @@ class Session:
         """For a save."""
         algorithm = self.algorithm
         within = None if self.turn is None else self.turn.before
+        found = algorithm.asked if self.answers else 0
         state = None if within is None else within.state
         meta, arrays = state_of(algorithm) if state is None else state
         policies = {"policy/": algorithm.policy, "greedy/": algorithm.greedy_policy}
@@ -289,7 +292,7 @@ class Session:
             "version": algorithm.policy.version,
             "first_version": algorithm.first_version,
             "pinned": algorithm.pinned is not None,
-            "asked": 0 if self.turn is None else self.turn.users,
+            "asked": self.turn.users if self.turn is not None else found,
             "with_ids": self.with_ids,
             "seen": self.seen,
         }
