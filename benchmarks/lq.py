@@ -1,11 +1,9 @@
-"""Linear-quadratic agents: simulated users a second, a million users, optimism, and a plan.
+"""Linear-quadratic agents: simulated users a second, a million users, and a plan.
 
 Users are rolled out and their clipped sums added up, part by part as a run does it for large
 blocks. Beside it is a plain C loop with the same arithmetic, ``lq_rollout.c``, which does user
 after user; its sums are checked against the library's before it is timed. The two take turns.
 All but the run of a million users is in processor time, to which other processes add little.
-
-Optimism is compared with a thousand Riccati recursions in plain numpy, over the same horizon.
 """
 
 from __future__ import annotations
@@ -23,11 +21,10 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from tacit.lq.optimism import ConfidenceSet, OptimisticModel, optimistic_model
 
-from benchmarks.row import Row, at_least, at_most, noted
+from benchmarks.row import Row, at_least, noted
 from benchmarks.timing import processor, seconds
-from tacit import OFU, Agent, CertaintyEquivalence
+from tacit import Agent, CertaintyEquivalence
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
@@ -43,7 +40,7 @@ Floats = NDArray[np.float64]
 HERE = Path(__file__).parent
 SIZES = (3, 2, 15)
 STREAMED, CHECKED, TURNS = 50_000, 20_000, 20
-REPETITIONS, INSTANCES, SOLVES = 10, 20, 1_000
+REPETITIONS = 10
 RELEASES = 6
 NAME = "certainty equivalence, epsilon 1"
 
@@ -52,7 +49,6 @@ def rows() -> Iterator[Row]:
     """Every row of this benchmark."""
     yield from _users_a_second()
     yield from _a_million_users()
-    yield from _optimism()
     yield from _plan()
 
 
@@ -186,55 +182,6 @@ def _a_million_users() -> Iterator[Row]:
     used = time.process_time() - start
     yield noted(NAME, "a run of 10^6 users, (3, 2, 15)", took, " s")
     yield noted(NAME, "the same, processor time", used, " s")
-
-
-# Optimism.
-
-
-def _optimism() -> Iterator[Row]:
-    """The sets are those of runs, after some releases."""
-    times, solves = [], []
-    for seed in range(INSTANCES):
-        world = random_system(*SIZES, seed=seed)
-        agent = _learnt(world, OFU(world.spec, 10**5, JointDP(1.0, 1e-6), noise_seed=seed))
-        work = partial(_most_favourable, world, agent.confidence_set)
-        solving = partial(_riccati, world, SOLVES // INSTANCES)
-        one, some = processor(work, solving, turns=REPETITIONS)
-        times.append(one)
-        solves.append(some)
-    middle, thousand = float(np.median(times)), sum(solves)
-    name = "ofu, epsilon 1"
-    what = f"the most favourable model, (3, 2, 15), median of {INSTANCES} sets"
-    yield at_most(name, what, 1e3 * middle, 5.0, " ms")
-    yield noted(name, f"{SOLVES:,} Riccati recursions in plain numpy", 1e3 * thousand, " ms")
-    yield at_most(name, f"the same / {SOLVES:,} Riccati recursions", middle / thousand, 1.0, "x")
-
-
-def _most_favourable(world: LQWorld, models: ConfidenceSet) -> OptimisticModel:
-    spec = world.spec
-    return optimistic_model(
-        models.centre,
-        models.V,
-        models.beta,
-        spec.norm_bound,
-        Q=spec.state_cost,
-        R=spec.control_cost,
-        H=spec.horizon,
-        start_moment=spec.start_moment,
-        noise_covariance=spec.noise_covariance,
-    )
-
-
-def _riccati(world: LQWorld, times: int) -> Floats:
-    A, B, Q, R = world.A, world.B, world.Q, world.R
-    P: Floats = np.zeros_like(Q)
-    for _ in range(times):
-        P = np.zeros_like(Q)
-        for _ in range(world.horizon):
-            of_controls = B.T @ P
-            gain = -np.linalg.solve(R + of_controls @ B, of_controls @ A)
-            P = Q + A.T @ P @ (A + B @ gain)
-    return P
 
 
 # A plan.
