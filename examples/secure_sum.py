@@ -148,11 +148,11 @@ def main() -> None:
         # Only a demonstration can look: the sum of the shares of all who stayed.
         kept = sum(answer for number, answer in answers.items() if number not in gone)
         plan = tacit.distributed.SumPlan.of(statistic, PRIVACY, users)
-        right = np.array_equal(total % plan.modulus, kept % plan.modulus)
+        right = "right" if np.array_equal(total % plan.modulus, kept % plan.modulus) else "wrong"
         agent.learn_sum(total % plan.modulus, stayed=stayed)
         greedy = world.value(agent.greedy_policy) / world.optimal_value
         print(
-            f"{agent.served:4d} users: {stayed} of {users} devices in the sum, which is {'right' if right else 'wrong'}; "
+            f"{agent.served:4d} users: {stayed} of {users} devices in the sum, which is {right}; "
             f"greedy policy at {greedy:.2f} of the optimum"
         )
     print(agent.guarantee)
