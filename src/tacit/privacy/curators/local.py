@@ -166,7 +166,7 @@ class DeviceCurator(Curator, Generic[Model]):
         """Takes raw data, in a simulation: a real local curator never sees any."""
         if not self._noise.simulation:
             raise InvalidArgument(
-                "this curator takes what devices made, not raw data; give noise_seed to simulate"
+                "this curator collects what devices made, not raw data; give noise_seed to simulate"
             )
         return super()._add(block, user_ids)
 
