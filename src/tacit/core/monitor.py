@@ -69,9 +69,7 @@ class Record:
         told: dict[str, tuple[Any, Any]] = {}
         horizon = math.nan
         for statistic, answer in zip(asked, answers, strict=False):
-            # What a statistic of somebody else makes of a release must not cost its block.
-            with contextlib.suppress(Exception):
-                told |= statistic.monitored(answer)
+            told |= _told(statistic, answer)
             horizon = getattr(statistic, "horizon", horizon)
         if not told:
             return
@@ -115,6 +113,16 @@ class Record:
                 raise ValueError(f"{name} is no column of a record")
             mine[...] = saved
         self._kept = (table, 0, count)
+
+
+def _told(statistic: Statistic, answer: Release) -> dict[str, tuple[Any, Any]]:
+    try:
+        return statistic.monitored(answer)
+    except MemoryError:
+        raise  # it is not the statistic's: the block goes through later, and is heard then
+    except Exception:
+        # What a statistic of somebody else makes of a release must not cost its block.
+        return {}
 
 
 def _room(rows: int, states: int) -> NDArray[np.void]:
