@@ -57,6 +57,15 @@ peers: .venv-peers/.installed ## make .venv-peers, with the libraries that bench
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-peers.txt rlberry-scool
 	@touch $@
 
+.PHONY: secure-sum
+secure-sum: .venv-flower/.installed ## thirty devices, Flower's secure sum, and the noise of joint DP
+	.venv-flower/bin/python examples/secure_sum.py
+
+.venv-flower/.installed: constraints-flower.txt
+	$(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-flower.txt -e . flwr
+	@touch $@
+
 .venv-docs/.installed: constraints.txt
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt mkdocs-material 'mkdocstrings[python]'

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.counters import counter
-from tacit.privacy.curators import local
+from tacit.privacy.curators import distributed, local
 from tacit.privacy.curators.gate import Curator, Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.local import LocalCurator
@@ -31,7 +31,7 @@ from tacit.privacy.errors import (
 )
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.models import JointDP, LocalDP, NonPrivate
+from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         "ClippedSum",
         "CorruptFile",
         "Curator",
+        "DistributedDP",
         "DoubleSpend",
         "Episodes",
         "GramCross",
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
         "check_statistic",
         "continuous",
         "counter",
+        "distributed",
         "learn_offline",
         "linear",
         "local",

@@ -23,6 +23,7 @@ MANY_CELLS = 500
 counting is as good, and 600, where it is not."""
 
 JOINT, PURE, LOCAL, LOCAL_PURE, NONE = "joint", "pure joint", "local", "pure local", "none"
+DISTRIBUTED = "distributed"
 MODELS = (JOINT, PURE, LOCAL, LOCAL_PURE, NONE)
 """Kinds of privacy, as far as rules tell them apart."""
 
@@ -115,7 +116,7 @@ RULES = (
         "concurrent_psrl",
         "finite",
         "",
-        (JOINT, PURE),
+        (JOINT, PURE, DISTRIBUTED),
         "most users are served by what is known, so it needs the fewest users under joint DP",
         lambda spec: _tabular(spec) and spec.admissible is None,
     ),
@@ -236,6 +237,7 @@ _WORDS = {
     LOCAL: "local DP",
     LOCAL_PURE: "pure local DP",
     NONE: "no privacy",
+    DISTRIBUTED: "distributed DP",
 }
 
 
@@ -244,6 +246,8 @@ def _kind(privacy: Privacy) -> str:
         return NONE
     if privacy.local:
         return LOCAL_PURE if privacy.needs_l1 else LOCAL
+    if privacy.devices_add:
+        return DISTRIBUTED
     return PURE if privacy.pure else JOINT
 
 

@@ -158,6 +158,11 @@ class _AgentAuditor:
         self.privacy: Any = agent.privacy
         if not self.privacy.private:
             raise InvalidArgument(f"privacy is {self.privacy!r}: there is nothing to audit")
+        if self.privacy.devices_add and not self.privacy.local:
+            raise InvalidArgument(
+                "an audit looks at a curator or at single reports, and distributed noise is in "
+                "neither: audit the agent under JointDP, whose statistics are the same"
+            )
         self.pure, self.norm = self.privacy.needs_l1, self.privacy.norm
         self.name = str(getattr(agent, "name", type(agent).__name__))
         self.guarantee: Guarantee = agent.guarantee

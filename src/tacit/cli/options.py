@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tacit.privacy.models import Privacy as PrivacyModel
     from tacit.registry import AgentChoice
 
-_MODELS = ("joint", "local", "none")
+_MODELS = ("joint", "local", "distributed", "none")
 _SAMPLERS = ("exact", "floating-point")
 
 _PICTURES = (".png", ".pdf", ".svg")
@@ -99,7 +99,7 @@ def chosen_privacy(
     If it is ``alone``, a second budget is of use to nobody, and is named.
     """
     from tacit.core.texts import number
-    from tacit.privacy.models import JointDP, LocalDP, NonPrivate
+    from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
 
     check_choice("--privacy", model, _MODELS)
     check_choice("--sampler", sampler, _SAMPLERS)
@@ -123,6 +123,8 @@ def chosen_privacy(
                 f"--{name} is missing: {kind} privacy needs a budget, as --{name} {example}; "
                 "--privacy none runs without any"
             )
+    if kind == "distributed":
+        return DistributedDP(budget["epsilon"], budget["delta"])
     return JointDP(**budget) if kind == "joint" else LocalDP(**budget)
 
 

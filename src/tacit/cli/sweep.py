@@ -140,12 +140,14 @@ def _word(value: Any) -> str:
 
 
 def _budgets(file: str, content: Mapping[str, Any]) -> list[Privacy]:
-    from tacit.privacy.models import JointDP, LocalDP, NonPrivate
+    from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
 
-    models = {"joint": JointDP, "local": LocalDP}
+    models = {"joint": JointDP, "local": LocalDP, "distributed": DistributedDP}
     kind = content.get("privacy", "joint")
     if kind not in (*models, "none"):
-        raise InvalidArgument(f"privacy in {file!r} is {kind!r}, but must be joint, local or none")
+        raise InvalidArgument(
+            f"privacy in {file!r} is {kind!r}, but must be joint, local, distributed or none"
+        )
     if kind == "none":
         return [NonPrivate()]
     epsilons = content.get("epsilons")

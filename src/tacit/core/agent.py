@@ -27,6 +27,7 @@ from tacit.core.session import Ids, Moment, Session
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.versions import Versions
 from tacit.privacy.arguments import file_name, instance_of, row_ids
+from tacit.privacy.curators.distributed import DistributedCurator
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
@@ -274,6 +275,25 @@ class Agent(Versions):
         self._ask(number, len(rows))
         return self._through(0, len(rows))
 
+    def learn_sum(self, total: ArrayLike, stayed: int | None = None) -> Receipt:
+        """Takes what a secure sum over all users of the current block opened.
+
+        It is of the shares that ``tacit.distributed.share`` made on their devices, from
+        ``statistic`` and ``privacy``, for ``block_users`` devices, of which ``stayed`` are in it.
+        """
+        call = lambda _: self._learn_sum(total, stayed)  # noqa: E731
+        return self._take_all("learn_sum", total, call)
+
+    def _learn_sum(self, total: ArrayLike, stayed: int | None) -> Receipt:
+        if not isinstance(self._curator, DistributedCurator):
+            raise InvalidArgument("opened sums are for DistributedDP")
+        statistic, devices = self._session.round.statistic, self._room()
+        stayed = devices if stayed is None else stayed
+        self._session.waiting.through = self._algorithm.served + devices
+        number = self._curator.collect_sum(statistic, total, devices=devices, stayed=stayed)
+        self._ask(number, devices)
+        return self._through(0, devices)
+
     def _check(self, data: Block, user_ids: Ids) -> None:
         session = self._session
         if (user_ids is not None) != session.with_ids and self._taken():
@@ -382,7 +402,7 @@ def _check_files(*paths: str | os.PathLike[str] | None) -> None:
 def _check_ids(data: Block, user_ids: Ids, privacy: Privacy, curator: Curator) -> None:
     """Refuses what the curator would refuse when the block is full."""
     given = user_ids is not None
-    if privacy.local and not curator.source.simulation:
+    if privacy.devices_add and not curator.source.simulation:
         raise InvalidArgument("raw data is for simulations (give noise_seed): devices report")
     ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
     if ledger is not None and ledger.people and not given:

@@ -84,6 +84,8 @@ class Algorithm(ABC, Generic[Plan]):
     """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
     after: ClassVar[str] = ""
     """Whose algorithm it is rebuilt from memory after, where their text was not at hand."""
+    distributed: ClassVar[bool] = False
+    """Whether it may learn from secure sums: one statistic of each block, and blocks apart."""
     refuses: ClassVar[Mapping[str, str]] = {}
     """Options of its kin, or of serving, that mean nothing to it, each with the reason."""
 

@@ -85,6 +85,10 @@ class AgentKind:
         serving = Serving(**{name: options[name] for name in options if name in _SERVING})
         own = self.algorithm.Options(**{n: options[n] for n in options if n not in _SERVING})
         setting = Setting(spec, users, privacy, serving.schedule, serving.seed)
+        if privacy.devices_add and not privacy.local and not self.algorithm.distributed:
+            raise InvalidArgument(
+                f"{self.__name__} is not made for DistributedDP: ConcurrentPSRL is"
+            )
         return Agent(
             self.algorithm(setting, own),
             noise_seed=serving.noise_seed,

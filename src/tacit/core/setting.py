@@ -19,7 +19,7 @@ class Setting:
 
     spec: Any  # what is known of the world
     users: int  # how many users are declared
-    privacy: Privacy  # JointDP, LocalDP or NonPrivate
+    privacy: Privacy
     # when a policy is republished; ``"auto"`` is the algorithm's own
     schedule: str | Schedule = "auto"
     seed: int = 0  # of ties and of the first, random policy; not of the noise
@@ -27,7 +27,8 @@ class Setting:
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, PrivacyModel):
             raise InvalidArgument(
-                f"privacy must be JointDP, LocalDP or NonPrivate, got {self.privacy!r}"
+                "privacy must be JointDP, LocalDP, DistributedDP or NonPrivate, got "
+                f"{self.privacy!r}"
             )
         instance_of("schedule", self.schedule, (str, Schedule))
         object.__setattr__(self, "seed", whole_number("seed", self.seed, least=0))

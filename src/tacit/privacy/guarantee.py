@@ -8,6 +8,9 @@ two episodes she may have had and every set E of reports,
 
     P(report in E)  <=  e^epsilon P'(report in E) + delta.
 
+**Distributed.** Devices add shares of the noise and a secure sum opens the sum; E is any set of
+opened sums. It rests on the secure sum, and on how many devices are honest.
+
 **Joint.** The curator is trusted with raw episodes. Let user k's episode change to any other that
 the relation allows, and let E be any set of outcomes of all that is seen by everybody except her:
 the published policies and all *other* users' experience. Then
@@ -40,13 +43,17 @@ from tacit.privacy.gaussian_dp import delta_from_mu
 _FORMAT = "tacit-guarantee"
 _VERSION = 1
 _ITEM = "one user's contribution to one item"
-_MODELS = {"joint": "JDP", "local": "LDP"}
+_MODELS = {"joint": "JDP", "local": "LDP", "distributed": "distributed DP"}
 _REACH = {
     "joint": (
         "A trusted curator holds the raw data. What the user herself receives depends on her own "
         "data and is not covered."
     ),
     "local": "Nobody has to be trusted with the raw data: the curator sees noisy reports only.",
+    "distributed": (
+        "Nobody has to be trusted with the raw data, if the secure sums show nothing but sums and "
+        "as many devices are honest as is said below."
+    ),
 }
 _SAMPLERS = {
     "floating-point": (
@@ -91,7 +98,8 @@ class Guarantee:
     The numbers must not contradict each other: ``mu``, if given, has to imply (epsilon, delta).
 
     Attributes:
-        model: ``"joint"`` (a trusted curator) or ``"local"`` (noise is added on the device).
+        model: ``"joint"`` (a trusted curator), ``"local"`` (noise is added on the device) or
+            ``"distributed"`` (shares of noise on devices, behind a secure sum).
         epsilon: At least 0; the log of the largest factor on a probability.
         delta: From 0 (pure) to below 1; what is added on top of the factor.
         mu: The same in Gaussian differential privacy, or None if not all noise is Gaussian.
@@ -114,7 +122,7 @@ class Guarantee:
     True
     """
 
-    model: Literal["joint", "local"]
+    model: Literal["joint", "local", "distributed"]
     epsilon: float
     delta: float
     mu: float | None
@@ -161,9 +169,10 @@ class Guarantee:
                 f"zero-out hides whether a user's data is used at all, but {self.unit!r} is not "
                 f"all of it: the rest is used. Take replace-one"
             )
-        if self.model == "local" and (not self._whole or self.relation is not Relation.REPLACE_ONE):
+        whole = self._whole and self.relation is Relation.REPLACE_ONE
+        if self.model != "joint" and not whole:
             raise InvalidArgument(
-                f"local privacy is replace-one for all that a device holds, not "
+                f"{self.model} privacy is replace-one for all that a device holds, not "
                 f"{self.relation.value} for {self.unit!r}: what is public would have to leave the "
                 f"device without noise"
             )
@@ -245,6 +254,7 @@ class Guarantee:
         seen = {
             "joint": "all that is published and all that all other users see or receive",
             "local": "all that leaves her device and all that anybody computes from it",
+            "distributed": "all opened sums and all that anybody computes from them",
         }[self.model]
         factor = f"e^{_up(self.epsilon)}{_factor(self.epsilon)}"
         added = "" if self.delta == 0 else f", plus at most {_up(self.delta)}"

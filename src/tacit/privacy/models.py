@@ -17,10 +17,14 @@ from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from tacit.privacy.curators.distributed import DistributedCurator
     from tacit.privacy.curators.joint import JointCurator
     from tacit.privacy.curators.local import LocalCurator
     from tacit.privacy.curators.nonprivate import NonPrivateCurator
     from tacit.privacy.exact import Sampler
+
+SLACK = 1e-3
+"""The part of delta that is set aside for what distributed noise differs from a Gaussian."""
 
 LocalMechanism = Literal["gaussian", "laplace", "randomised response"]
 
@@ -28,13 +32,13 @@ LocalMechanism = Literal["gaussian", "laplace", "randomised response"]
 class PrivacyModel(ABC):
     """What every model answers, so that nobody has to ask for its class.
 
-    ``private``, ``joint`` and ``local`` are typed by their values in the three models: after
+    ``private``, ``joint`` and ``local`` are typed by their values in the models: after
     ``if privacy.private:`` a type checker knows that there is an epsilon.
 
     Attributes:
         private: whether there is a guarantee at all.
         joint: whether a trusted curator sees raw data and adds the noise.
-        local: whether each user's device adds the noise, once, to what it reports.
+        local: whether each user's device adds all of its noise, once, to what it reports.
     """
 
     private: ClassVar[bool]
@@ -75,6 +79,11 @@ class PrivacyModel(ABC):
     def asks_again(self) -> bool:
         """Whether one user may be asked more than once: a device reports once, a curator can."""
         return not self.local
+
+    @property
+    def devices_add(self) -> bool:
+        """Whether devices add the noise, all of it or shares: real agents see no raw data."""
+        return self.local
 
     @property
     def keeps_secrets(self) -> bool:
@@ -127,7 +136,7 @@ class _Budgeted(PrivacyModel):
         # What it was made with; the sampler only where it is not the usual one.
         shown = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
         if self.exact:
-            del shown["sampler"]
+            shown.pop("sampler", None)
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
@@ -276,6 +285,89 @@ class LocalDP(_Budgeted):
         return LocalCurator(self, **options)
 
 
+@dataclass(frozen=True, repr=False)
+class DistributedDP(_Budgeted):
+    """Distributed differential privacy: devices add shares of the noise, a secure sum adds up.
+
+    Nobody sees raw data, and the noise is that of joint DP; see
+    :mod:`tacit.privacy.curators.distributed` for the proof. What is assumed is that the secure sum
+    shows its sum and nothing else, and that enough devices are honest. It is replace-one.
+
+    Attributes:
+        epsilon, delta: budget of one user; delta > 0.
+        honest: which part of the devices of every sum is honest at least: adds its noise, tells
+            nobody, and stays until the sum is opened. Their noise alone is enough, so there is
+            1 / sqrt(honest) times more of it than joint DP has.
+        bits: sums are modulo 2^bits, at most 62; what the secure sum offers.
+        episodes_per_user: in how many sums a device takes part at most (g). Sums have noise of
+            their own, so it grows sqrt(g)-fold.
+    """
+
+    joint: ClassVar[Literal[False]] = False
+    local: ClassVar[Literal[False]] = False
+    relation: ClassVar[Relation] = Relation.REPLACE_ONE
+    disjoint: ClassVar[bool] = False
+    sampler: ClassVar[Sampler] = "exact"  # type: ignore[misc]
+
+    epsilon: float
+    delta: float
+    honest: float = 0.95
+    bits: int = 32
+    episodes_per_user: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pure:
+            raise InvalidArgument(
+                "shares of noise are Gaussian and have no pure guarantee: delta > 0"
+            )
+        if not (isinstance(self.honest, (int, float)) and 0.0 < self.honest <= 1.0):
+            raise InvalidArgument(f"honest must be above 0 and at most 1, got {self.honest!r}")
+        if (
+            isinstance(self.bits, bool)
+            or not isinstance(self.bits, int)
+            or not 8 <= self.bits <= 62
+        ):
+            raise InvalidArgument(f"bits must be a whole number from 8 to 62, got {self.bits!r}")
+
+    @property
+    def asks_again(self) -> bool:
+        """No: a device gives one share per episode."""
+        return False
+
+    @property
+    def devices_add(self) -> bool:
+        """Yes, shares of it."""
+        return True
+
+    @property
+    def sum_mu(self) -> float:
+        """What one sum costs in mu, but for the part of delta that is set aside."""
+        budget = Budget(self.epsilon, (1.0 - SLACK) * self.delta)
+        return budget.mu / math.sqrt(self.episodes_per_user)
+
+    @property
+    def report_cost(self) -> float:
+        """See :attr:`sum_mu`."""
+        return self.sum_mu
+
+    @property
+    def episode_limit(self) -> float:
+        """The squared mu that all devices' noise would have: what a sum's noise is like."""
+        return self.honest * self.sum_mu**2
+
+    @property
+    def episode_mu(self) -> float:
+        """The mu that all devices' noise would have."""
+        return math.sqrt(self.episode_limit)
+
+    def curator(self, **options: Any) -> DistributedCurator:
+        """A curator of opened sums."""
+        from tacit.privacy.curators.distributed import DistributedCurator
+
+        return DistributedCurator(self, **options)
+
+
 @dataclass(frozen=True)
 class NonPrivate(PrivacyModel):
     """No noise and no guarantee: the baseline that every private agent is measured against."""
@@ -301,4 +393,4 @@ class NonPrivate(PrivacyModel):
         return NonPrivateCurator(self, **options)
 
 
-Privacy = JointDP | LocalDP | NonPrivate
+Privacy = JointDP | LocalDP | DistributedDP | NonPrivate

@@ -20,7 +20,7 @@ from typing import Any
 from tacit.core.world import World
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
+from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
 from tacit.registry import AgentChoice
 from tacit.simulation.compare import check_world, privacy_dict, recipe
 from tacit.simulation.limits import Limits, limits
@@ -164,7 +164,7 @@ def plan(
     chosen for every number that is tried, and without privacy on its own.
     """
     instance_of("agent", agent, AgentChoice)
-    instance_of("privacy", privacy, (JointDP, LocalDP, NonPrivate))
+    instance_of("privacy", privacy, PrivacyModel)
     users = None if users is None else whole_number("users", users)
     workers, most = whole_number("workers", workers), whole_number("most", most)
     seeds = seed_list(seeds)

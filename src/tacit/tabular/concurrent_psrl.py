@@ -88,6 +88,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
     """
 
     name = "concurrent_psrl"
+    distributed = True
     Options = ConcurrentOptions
     spec: FiniteSpec
     options: ConcurrentOptions
@@ -106,7 +107,8 @@ class ConcurrentPSRL(FiniteAlgorithm):
         evidence = VisitEvidence(shape, noisy=setting.privacy.private)
         self.posterior = SparsePosterior(evidence, options.sparse)
         # Laplace noise has other counters, whose sums cannot be told apart again.
-        self._running = setting.privacy.private and setting.privacy.norm == "l2"
+        # And opened sums of devices are blocks.
+        self._running = setting.privacy.joint and setting.privacy.norm == "l2"
         self._running &= math.prod(shape) > options.running
         self._noise = 0.0
         # When the greedy value last changed, and what it was.

@@ -23,7 +23,9 @@ are exact in distribution, at a cost that does not grow with n.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -49,7 +51,7 @@ from tacit.privacy.exact import (
     noise_source,
 )
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.models import LocalDP
+from tacit.privacy.models import DistributedDP, LocalDP
 from tacit.privacy.noise import Noise, safe_scale
 from tacit.privacy.owner import alone
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic, gate_total
@@ -123,8 +125,11 @@ def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
     return 1.0 / (1.0 + math.exp(min(privacy.report_cost / statistic.one_hots, 700.0)))
 
 
-class LocalCurator(Curator):
-    """Adds up reports. It holds raw data in simulations only, and only until it is reported.
+Model = TypeVar("Model", LocalDP, DistributedDP)
+
+
+class DeviceCurator(Curator, Generic[Model]):
+    """Adds up what devices made. It holds raw data in simulations only, until it is reported.
 
     Each user reports once: a block is asked one statistic. Asking the same again, with other
     weights or a mask, uses the same reports and costs nothing.
@@ -132,7 +137,7 @@ class LocalCurator(Curator):
 
     def __init__(
         self,
-        privacy: LocalDP,
+        privacy: Model,
         *,
         users: int | None = None,
         noise_seed: int | None = None,
@@ -149,7 +154,7 @@ class LocalCurator(Curator):
             episodes_per_user=privacy.episodes_per_user,
             protects=protects,
         )
-        self.privacy = privacy
+        self.privacy: Model = privacy
         self._reports: dict[int, tuple[str, Floats]] = {}
 
     @property
@@ -161,9 +166,72 @@ class LocalCurator(Curator):
         """Takes raw data, in a simulation: a real local curator never sees any."""
         if not self._noise.simulation:
             raise InvalidArgument(
-                "a local curator takes reports (collect), not raw data; give noise_seed to simulate"
+                "this curator collects what devices made, not raw data; give noise_seed to simulate"
             )
         return super()._add(block, user_ids)
+
+    def _settle(self) -> None:
+        super()._settle()
+        self._reports.pop(self.entered, None)
+        for block in [b for b in self._blocks if b in self._reports]:
+            # Its reports were drawn, and what they are of was about to go.
+            del self._blocks[block]
+
+    def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
+        """The weighted sum of reports, unbiased, with the standard deviation of its noise.
+
+        For randomised response that differs between entries and is estimated from the reports
+        themselves; for fractional values it is an upper bound, since how much their rounding adds
+        is not known.
+        """
+        self._owner.check("curator")
+        self._check_unit(statistic)
+        known = sorted({*self._reports, *self._blocks})
+        _check_unpriced(wanted)
+        selection = chosen_blocks(wanted, known, self.entered - 1)
+        kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
+        for block in selection:
+            if block in self._reports and self._reports[block][0] != statistic.fingerprint:
+                raise BudgetExceeded(
+                    f"the users of block {block} have sent their one report, of another statistic"
+                )
+        fresh = {
+            b: self._simulate(statistic, self._blocks[b]) for b in selection if b in self._blocks
+        }
+        for block, total in fresh.items():
+            self._reports[block] = (statistic.fingerprint, total)
+            del self._blocks[block]
+        value, variance = np.zeros((2, statistic.layout.size))
+        for block, weight in selection.items():
+            estimate, spread = self._estimate(statistic, block)
+            value += weight * estimate
+            variance += weight**2 * spread
+        if kept is not None:
+            value, variance = np.where(kept, value, 0.0), np.where(kept, variance, 0.0)
+        std, layout = np.sqrt(variance), statistic.layout
+        # Per part; one number where all entries agree.
+        same = bool((std == std[0]).all())
+        parts = layout.stds(float(std[0])) if same else layout.unpack(std)
+        users = sum(self._block_users[b] for b in selection)
+        return self._publish_sum(statistic, value, parts, users, self.privacy.report_cost)
+
+    def _stream(self, statistic: Statistic, wanted: WantedStream) -> Stream:
+        """The running sum of all reports so far, whatever ``kind`` of counter is asked for."""
+        _check_unpriced(wanted)
+        self._check_unit(statistic)
+        return LocalStream(self, wanted.name, statistic, whole_number("releases", wanted.releases))
+
+    @abstractmethod
+    def _simulate(self, statistic: Statistic, block: Block) -> Floats:
+        """What would be known of a block of raw data, in a simulation."""
+
+    @abstractmethod
+    def _estimate(self, statistic: Statistic, block: int) -> tuple[Floats, Floats]:
+        """An unbiased sum over a block, and the variance of its noise, per coordinate."""
+
+
+class LocalCurator(DeviceCurator[LocalDP]):
+    """Adds up reports, each of which has a user's whole noise."""
 
     @alone
     def collect(
@@ -209,58 +277,6 @@ class LocalCurator(Curator):
         """Only reports that are admitted count."""
         super()._prepare(number, users, admitted)
         self._block_users[number] = admitted
-
-    def _settle(self) -> None:
-        super()._settle()
-        self._reports.pop(self.entered, None)
-        for block in [b for b in self._blocks if b in self._reports]:
-            # Its reports were drawn, and what they are of was about to go.
-            del self._blocks[block]
-
-    def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
-        """The weighted sum of reports, unbiased, with the standard deviation of its noise.
-
-        For randomised response that differs between entries and is estimated from the reports
-        themselves; for fractional values it is an upper bound, since how much their rounding adds
-        is not known.
-        """
-        self._owner.check("curator")
-        self._check_unit(statistic)
-        known = sorted({*self._reports, *self._blocks})
-        _check_unpriced(wanted)
-        selection = chosen_blocks(wanted, known, self.entered - 1)
-        kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
-        for block in selection:
-            if block in self._reports and self._reports[block][0] != statistic.fingerprint:
-                raise BudgetExceeded(
-                    f"the users of block {block} have sent their one report, of another statistic"
-                )
-        fresh = {
-            b: self._simulate(statistic, self._blocks[b]) for b in selection if b in self._blocks
-        }
-        for block, total in fresh.items():
-            self._reports[block] = (statistic.fingerprint, total)
-            del self._blocks[block]
-        value, variance = np.zeros((2, statistic.layout.size))
-        for block, weight in selection.items():
-            users = self._block_users[block]
-            estimate, spread = self._estimate(statistic, self._reports[block][1], users)
-            value += weight * estimate
-            variance += weight**2 * spread
-        if kept is not None:
-            value, variance = np.where(kept, value, 0.0), np.where(kept, variance, 0.0)
-        std, layout = np.sqrt(variance), statistic.layout
-        # Per part; one number where all entries agree.
-        same = bool((std == std[0]).all())
-        parts = layout.stds(float(std[0])) if same else layout.unpack(std)
-        users = sum(self._block_users[b] for b in selection)
-        return self._publish_sum(statistic, value, parts, users, self.privacy.report_cost)
-
-    def _stream(self, statistic: Statistic, wanted: WantedStream) -> Stream:
-        """The running sum of all reports so far, whatever ``kind`` of counter is asked for."""
-        _check_unpriced(wanted)
-        self._check_unit(statistic)
-        return LocalStream(self, wanted.name, statistic, whole_number("releases", wanted.releases))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -311,8 +327,8 @@ class LocalCurator(Curator):
         reported = self._noise.binomial(ones, 0.5) + self._noise.binomial(block.users - ones, flip)
         return reported.astype(np.float64)
 
-    def _estimate(self, statistic: Statistic, total: Floats, users: int) -> tuple[Floats, Floats]:
-        """Unbiased sum and the variance of its noise, per coordinate."""
+    def _estimate(self, statistic: Statistic, block: int) -> tuple[Floats, Floats]:
+        total, users = self._reports[block][1], self._block_users[block]
         if self.privacy.reports_bits:
             flip = flip_probability(statistic, self.privacy)
             estimate = (total - users * flip) / (0.5 - flip)
@@ -330,7 +346,7 @@ class LocalStream(Stream):
     """The running sum of reports."""
 
     def __init__(
-        self, curator: LocalCurator, name: str, statistic: Statistic, releases: int
+        self, curator: DeviceCurator[Any], name: str, statistic: Statistic, releases: int
     ) -> None:
         super().__init__(curator, name, statistic)
         self._order: list[int] = []

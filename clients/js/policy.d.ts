@@ -1,0 +1,23 @@
+/** A function like Math.random, for policies that draw. */
+export type Random = () => number;
+
+/** A published policy of any kind. */
+export interface Policy {
+  readonly kind: string;
+  readonly version: number;
+  readonly about: Record<string, unknown>;
+  readonly hash: string | null;
+  act(
+    step: number,
+    state: number | string | number[],
+    random?: Random,
+    component?: number,
+  ): number | string | number[];
+  /** Which part of a mixed policy an episode follows. */
+  draw?(random: Random): number;
+  /** Whether the hash is that of what the file holds. */
+  verify(): Promise<boolean>;
+}
+
+/** Throws an Error that says what is wrong with the file. */
+export function parse(text: string): Policy;

@@ -1,0 +1,31 @@
+"""What it costs that nobody is trusted: the stored table, and the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from research import distributed
+from tacit.simulation.result import median
+
+PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
+FOUND = json.loads(distributed.STORED.read_text())
+
+
+def test_the_page_has_the_stored_table() -> None:
+    assert "\n".join(distributed.lines(FOUND)) in PAGE.read_text()
+
+
+def test_nobody_trusted_costs_at_most_half_as_many_users_again() -> None:
+    for world in distributed.WORLDS:
+        medians = {model: median(FOUND[world][model]) for model in distributed.MODELS}
+        joint, nearly, local = (
+            medians["joint"],
+            medians["distributed, 95 % honest"],
+            medians["local"],
+        )
+        assert joint is not None
+        assert nearly is not None
+        assert local is not None
+        assert nearly <= 1.5 * joint
+        assert local > 1000 * joint
