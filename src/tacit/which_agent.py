@@ -133,7 +133,7 @@ RULES = (
         "linear_posterior",
         "linear",
         "features are shares of factors",
-        (JOINT,),
+        (JOINT, DISTRIBUTED),
         "it asks for no Gram matrix and plans by a posterior, so it needs the fewest users",
         _shares,
     ),

@@ -49,7 +49,8 @@ Privacy = Annotated[
     str,
     asked(
         "|".join(_MODELS),
-        "Whom users trust: joint (a curator), local (their own device), none (no guarantee).",
+        "Whom users trust: joint (a curator), local (their own device), distributed (a secure sum "
+        "over devices, 95 % of them honest), none (no guarantee).",
     ),
 ]
 Epsilon = Annotated[

@@ -87,7 +87,8 @@ class AgentKind:
         setting = Setting(spec, users, privacy, serving.schedule, serving.seed)
         if privacy.devices_add and not privacy.local and not self.algorithm.distributed:
             raise InvalidArgument(
-                f"{self.__name__} is not made for DistributedDP: ConcurrentPSRL is"
+                f"{self.__name__} is not made for DistributedDP: ConcurrentPSRL and "
+                "LinearPosterior are"
             )
         return Agent(
             self.algorithm(setting, own),

@@ -90,6 +90,7 @@ class LinearPosterior(FiniteAlgorithm):
     """
 
     name = "linear_posterior"
+    distributed = True
     Options: ClassVar[type[Any]] = LinearPosteriorOptions
     options: LinearPosteriorOptions
     spec: LinearSpec

@@ -1,0 +1,26 @@
+import type { Policy } from "./policy.js";
+
+/** What the service says of an episode or report. */
+export interface Receipt {
+  status: string;
+  accepted: boolean;
+  [fact: string]: unknown;
+}
+
+export class Refused extends Error {
+  readonly code: number;
+  readonly content: Record<string, unknown>;
+}
+
+export class Client {
+  constructor(address: string, token: string, options?: { tries?: number });
+  policy(): Promise<Policy>;
+  task(): Promise<Record<string, unknown>>;
+  send(
+    user: string,
+    states: (number | string)[],
+    actions: (number | string)[],
+    rewards: (number | null)[],
+    options?: { component?: number; event?: string },
+  ): Promise<Receipt>;
+}
