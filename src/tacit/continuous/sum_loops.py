@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tacit.numerics.compiled import Floats, Ints, compiled
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 Steps: TypeAlias = tuple[Floats, Ints, Floats, Ints]
 """States (users, H + 1, D), actions, rewards (users, H) and lengths (users,)."""
@@ -17,7 +17,7 @@ Targets: TypeAlias = tuple[Floats, Floats, Floats]
 """Values and predictions, (A, m), and the numbers of :func:`add_residuals`."""
 
 
-@compiled
+@inner
 def _corners(state: Floats, box: Floats, table: Ints, places: Ints, weights: Floats) -> bool:
     """The points of the grid around a state and their weights; whether the state is finite."""
     dimension = len(state)
@@ -40,7 +40,7 @@ def _corners(state: Floats, box: Floats, table: Ints, places: Ints, weights: Flo
     return True
 
 
-@compiled
+@inner
 def _add_line(steps: Steps, user: int, grid: GridNumbers, about: Targets, sums: Floats) -> None:
     """One user's residuals by action and point, where states have one coordinate."""
     states, actions, rewards = steps[0][user, :, 0], steps[1][user], steps[2][user]
@@ -76,7 +76,7 @@ def _add_line(steps: Steps, user: int, grid: GridNumbers, about: Targets, sums: 
         here, part_here, good_here = place, part, good
 
 
-@compiled
+@inner
 def _add_steps(
     steps: Steps,
     user: int,

@@ -96,11 +96,26 @@ def optimal_gains(spec: LQSpec, theta: Floats, covariance: Floats) -> Floats:
 
     Its columns have a covariance; without it they are Riccati's.
     """
-    from tacit.lq.sum_loops import cautious_gains
-
-    gains = np.empty((spec.horizon, spec.controls, spec.states))
-    cautious_gains(theta, covariance, spec.state_cost, spec.control_cost, gains)
+    gains = cautious_gains(theta, covariance, spec.state_cost, spec.control_cost, spec.horizon)
     return bounded_gains(gains, spec.gain_bound)
+
+
+def cautious_gains(theta: Floats, covariance: Floats, Q: Floats, R: Floats, horizon: int) -> Floats:
+    """The gains of least average cost where the model is drawn anew at every step.
+
+    Its columns are independent around those of theta, all with the same covariance C, so that
+    the mean of [A, B]' P [A, B] is theta P theta' + tr(P) C. Without covariance: Riccati's.
+    """
+    n = theta.shape[1]
+    gains = np.empty((horizon, len(theta) - n, n))
+    P = np.zeros((n, n))
+    transposed = np.ascontiguousarray(theta.T)
+    for h in range(horizon - 1, -1, -1):
+        M = theta @ P @ transposed + np.trace(P) * covariance
+        gains[h] = -np.linalg.solve(R + M[n:, n:], M[n:, :n])
+        P = Q + M[:n, :n] + np.ascontiguousarray(M[:n, n:]) @ gains[h]
+        P = 0.5 * (P + P.T)
+    return gains
 
 
 def bounded_gains(gains: Floats, bound: float) -> Floats:
