@@ -172,6 +172,7 @@ def sweep(
     users: int,
     seeds: Iterable[int],
     store: Store | None = None,
+    only_stored: bool = False,
     executor: Executor | None = None,
     workers: int = 1,
     progress: Progress = True,
@@ -187,6 +188,8 @@ def sweep(
         users: of every run.
         seeds: of every agent; a seed means the same in ``tacit run``.
         store: where results are kept, and looked for first.
+        only_stored: whether nothing is run: what an interrupted sweep, or one that is still at
+            work elsewhere, has so far.
         executor: who runs the jobs: any of ``concurrent.futures``, or a Dask client's
             ``get_executor()``. Processes by default, also from a notebook.
         workers: processes, without an executor; 1 runs everything here.
@@ -213,7 +216,7 @@ def sweep(
             stored = {i: store.get(job.description) for i, job in enumerate(jobs)}
             results |= {i: result for i, result in stored.items() if result is not None}
             advance(len(results))
-        left = [i for i in range(len(jobs)) if i not in results]
+        left = [] if only_stored else [i for i in range(len(jobs)) if i not in results]
         with _running(jobs, left, executor, workers) as finished:
             for place, outcome in finished:
                 advance(1)
