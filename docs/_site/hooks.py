@@ -41,6 +41,15 @@ TEXTS = {
     "SECURITY.md": "security.md",
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
+AUDIENCE = {
+    "contributing.md": "whoever changes the code.",
+    "changelog.md": "whoever updates.",
+    "security.md": "whoever found a weakness.",
+    "code-of-conduct.md": "everybody who takes part.",
+    "examples/": "whoever reads code before pages.",
+    "reference/": "whoever calls it from Python.",
+}
+"""Who the pages are for that are made here; others say it themselves."""
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -104,6 +113,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     made |= {f"notebooks/{name}.md": _notebook(name) for name in NOTEBOOKS}
     made |= _reference()
     for target, text in made.items():
+        for start, readers in AUDIENCE.items():
+            if target.startswith(start):
+                text = text.replace("\n\n", f"\n\n*For {readers}*\n\n", 1)
         files.append(File.generated(config, target, content=text))
     return files
 
