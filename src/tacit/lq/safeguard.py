@@ -79,11 +79,14 @@ def expected_costs(
 
 def optimal_cost(spec: LQSpec, model: Floats) -> float:
     """What an episode costs on average with the best gains of a model."""
-    from tacit.lq.riccati_loops import cost_gradient
+    from tacit.lq.riccati_loops import riccati
 
     H, n, d = spec.horizon, spec.states, spec.controls
-    room = np.empty((H + 1, n, n)), np.empty((H, d, n)), np.empty((n + d, n))
-    return float(cost_gradient(read_only(model), *_known(spec), *room))
+    P = np.empty((H + 1, n, n))
+    riccati(read_only(model), spec.state_cost, spec.control_cost, P, np.empty((H, d, n)))
+    parts = spec.start_moment[np.newaxis] * P[:1], spec.noise_covariance * P[1:H]
+    # One after the other, as compiled loops add them.
+    return float(np.cumsum(np.concatenate(parts))[-1])
 
 
 def _known(spec: LQSpec) -> tuple[Floats, Floats, Floats, Floats]:
