@@ -22,6 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tacit needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/tacit doctor --compile
 	@touch $(STAMP)
 
 demo: $(STAMP) ## a private agent learns from a million users, as a plot with its guarantee in words
@@ -79,12 +80,15 @@ docs: .venv-docs/.installed ## the site, in site/; a broken link or name is an e
 	.venv-release/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build twine
 	@touch $@
 
-release: .venv-release/.installed ## wheel and sdist in dist/, checked, installed into an empty environment and run there
+release: .venv-release/.installed ## wheels and sdist in dist/, checked, installed into an empty environment and run there
 	rm -rf dist .venv-empty
 	.venv-release/bin/python -m build --outdir dist .
+	.venv-release/bin/python -m build --wheel --outdir dist clients/python
 	.venv-release/bin/twine check --strict dist/*
 	$(PYTHON) -m venv .venv-empty
-	.venv-empty/bin/python -I -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	.venv-empty/bin/python -I -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/tacit_policies-*.whl
+	cd dist && ../.venv-empty/bin/python -I -c 'import sys, tacit_policies; sys.exit("numba" in sys.modules)'
+	.venv-empty/bin/python -I -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/tacit-*.whl
 	cd dist && ../.venv-empty/bin/tacit doctor
 	cd dist && ../.venv-empty/bin/tacit run --world riverswim --agent ucbvi --epsilon 1 --delta 1e-6 --users 1e5
 	rm -rf .venv-empty
@@ -94,4 +98,4 @@ docs-figures: $(STAMP) ## draw the pictures of the docs again
 	for figure in $(FIGURES); do $(BIN)/tacit figure $$figure --output docs/img/$$figure.png || exit 1; done
 
 clean: ## remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build dist site .venv-docs .venv-release .venv-empty src/*.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build dist site .venv-docs .venv-release .venv-empty src/*.egg-info clients/python/build

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import itertools
 import json
 import shutil
 import subprocess
+import sys
+import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -275,3 +279,54 @@ if __name__ == "__main__":
 
     with tempfile.TemporaryDirectory() as made:
         VECTORS.write_text(json.dumps(vectors(Path(made)), indent=1) + "\n")
+
+
+# The small distribution.
+
+
+def test_the_small_distribution_needs_numpy_alone(tmp_path):
+    """Built without a network, installed into an environment that has NumPy and nothing else."""
+    clone = tmp_path / "clone"
+    unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
+    for folder in ("clients/python", "src/tacit/published"):
+        shutil.copytree(CLIENTS.parent / folder, clone / folder, ignore=unwanted)
+    build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+    command = [sys.executable, "-c", build, str(tmp_path)]
+    subprocess.run(command, cwd=clone / "clients" / "python", check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("tacit_policies-*.whl")
+    alone = tmp_path / "alone"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(alone)
+    shipped = {path.name for path in (alone / "tacit_policies").iterdir()}
+    package = CLIENTS.parent / "src" / "tacit" / "published"
+    assert shipped == {path.name for path in package.glob("*.py")}
+    (alone / "numpy").symlink_to(Path(np.__file__).parent)
+    for libraries in Path(np.__file__).parents[1].glob("numpy.libs"):
+        (alone / libraries.name).symlink_to(libraries)
+    made = policies()["table"]
+    made.publish(tmp_path / "policy.npz")
+    code = (
+        f"import sys; sys.path.insert(0, {str(alone)!r})\n"
+        "import tacit_policies as t\n"
+        f"print(t.load({str(tmp_path / 'policy.npz')!r}).act(1, 2))\n"
+        "own = {*sys.stdlib_module_names, 'numpy', 'tacit_policies', '__main__'}\n"
+        "print({n.partition('.')[0] for n in sys.modules} - own)\n"
+    )
+    # Isolated and without site-packages.
+    out = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert int(out[0]) == made.act(1, 2, np.random.default_rng(0))
+    others = {name for name in ast.literal_eval(out[1]) if not name.startswith("_")}
+    assert others <= {"cython_runtime"}
+
+
+def test_the_small_distribution_has_the_version_of_the_large_one():
+    def project(path):
+        return tomllib.loads((CLIENTS.parent / path).read_text())["project"]
+
+    small, large = project("clients/python/pyproject.toml"), project("pyproject.toml")
+    assert small["version"] == large["version"]
+    assert small["requires-python"] == large["requires-python"]
+    assert set(small["dependencies"]) <= set(large["dependencies"])
+    assert len(small["dependencies"]) == 1

@@ -178,3 +178,12 @@ def test_results_stand_in_one_place() -> None:
     assert {row: pages for row, pages in where.items() if len(pages) > 1} == {}
     assert [page for page in sorted(ALGORITHMS.glob("*.md")) if tables(page)] == []
     assert len(where) > 100
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent != ROOT], ids=identify)
+def test_every_page_says_who_it_is_for(page):
+    if page.name == "roadmap.md":
+        pytest.skip("it is for whoever reads it")
+    title, line = page.read_text().split("\n\n", 2)[:2]
+    assert title.startswith("# ")
+    assert re.fullmatch(r"\*For [^*\n]+\.\*", line), line

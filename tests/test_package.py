@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 OURS = ("src", "research", "tests", "benchmarks", "pyproject.toml", "README.md", "LICENSE")
@@ -144,3 +146,36 @@ def plain(requirement: str) -> str:
     """The name of a requirement, as indexes spell it."""
     name = requirement.partition(">")[0].partition("[")[0].strip()
     return name.lower().replace("_", "-")
+
+
+# What is tried elsewhere.
+
+
+def content() -> dict:
+    return project()["project"]
+
+
+def test_the_oldest_packages_are_those_that_are_allowed():
+    allowed = [line.replace(">=", "==") for line in content()["dependencies"]]
+    lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == allowed
+
+
+def test_the_matrix_has_every_python_that_is_promised():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    matrix = jobs["matrix"]["strategy"]["matrix"]
+    classified = re.findall(r"Python :: (3\.\d+)", " ".join(content()["classifiers"]))
+    assert matrix["python"] == classified
+    assert content()["requires-python"] == f">={classified[0]}"
+    tried = {(python, kind) for python in matrix["python"] for kind in matrix["packages"]}
+    tried |= {(more["python"], more["packages"]) for more in matrix["include"]}
+    assert {(python, "newest") for python in classified} < tried
+    assert (classified[0], "oldest") in tried
+    # What is run there exists.
+    commands = " ".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.search(r"make ([a-z ]+)", commands)[1].split():
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+    for file in (".ci/run", "constraints-oldest.txt"):
+        assert file in commands
+        assert (ROOT / file).is_file()

@@ -5,8 +5,8 @@
     policy.act(step, state, random.random)        # where actions are drawn
     policy.act(step, state, random.random, policy.draw(random.random))  # of a mixed policy
 
-For other kinds of policies (values of vectors, gains, networks) take ``tacit/published.py``, which
-needs NumPy, or ``clients/js/policy.js``.
+For other kinds of policies (values of vectors, gains, networks) take the package
+``tacit-policies`` (``pyproject.toml`` here), which needs NumPy, or ``clients/js/policy.js``.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def parse(text: str) -> Policy:
 
 
 def digest(arrays: dict[str, dict[str, Any]]) -> str:
-    """The SHA-256 of all arrays but the hash itself, as ``tacit/published.py`` defines it."""
+    """The SHA-256 of all arrays but the hash itself, as ``tacit/published`` defines it."""
     found = hashlib.sha256()
     for name in sorted(set(arrays) - {"hash"}):
         entry = arrays[name]

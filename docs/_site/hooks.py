@@ -1,4 +1,4 @@
-"""Pages of the site that are made from the repository: start page, examples, reference.
+"""Pages of the site that are made from the repository: start page, notebooks, examples, reference.
 
 The pages in ``docs/`` link to the README, to examples and to modules, as they must on a code host.
 Here those get pages of their own, and links lead to them.
@@ -7,7 +7,9 @@ Here those get pages of their own, and links lead to them.
 from __future__ import annotations
 
 import ast
+import json
 import re
+import tomllib
 from pathlib import Path
 from posixpath import dirname, normpath, relpath
 from typing import Any
@@ -39,13 +41,45 @@ TEXTS = {
     "SECURITY.md": "security.md",
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
+AUDIENCE = {
+    "contributing.md": "whoever changes the code.",
+    "changelog.md": "whoever updates.",
+    "security.md": "whoever found a weakness.",
+    "code-of-conduct.md": "everybody who takes part.",
+    "examples/": "whoever reads code before pages.",
+    "reference/": "whoever calls it from Python.",
+}
+"""Who the pages are for that are made here; others say it themselves."""
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?\)")
 
 
+NOTEBOOKS = ("first-agent", "your-own-data", "compare-algorithms", "audit-a-claim")
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Entries such as ``algorithms/*`` become all pages of a folder: a new page is found."""
+    """Entries such as ``algorithms/*`` become all pages of a folder: a new page is found.
+
+    A version has a folder of its own on the site.
+    """
     config.nav = _expanded(config.nav)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    config.site_dir = str(Path(config.site_dir) / version)
     return config
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """The list that the selector of versions reads, and a start page that leads to the newest."""
+    site = Path(config.site_dir).parent
+    found = sorted((p.name for p in site.iterdir() if (p / "search").is_dir()), key=_order)
+    listed = [{"version": name, "title": name, "aliases": []} for name in reversed(found)]
+    listed[0]["aliases"] = ["latest"]
+    (site / "versions.json").write_text(json.dumps(listed))
+    leads = f'<meta http-equiv="refresh" content="0; url={found[-1]}/">'
+    (site / "index.html").write_text(f"<!doctype html><title>Tacit</title>{leads}\n")
+
+
+def _order(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def _expanded(entry: Any) -> Any:
@@ -60,6 +94,8 @@ def _pages(part: Any) -> list[Any]:
     if not (isinstance(part, str) and part.endswith("/*")):
         return [_expanded(part)]
     folder = part.removesuffix("/*")
+    if folder == "notebooks":
+        return [f"notebooks/{name}.md" for name in NOTEBOOKS]
     if folder == "reference":
         return [f"reference/{room}.md" for room in ROOMS]
     names = {"examples": (ROOT, "*.py")}.get(folder, (ROOT / "docs", "*.md"))
@@ -74,10 +110,27 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         title = example.stem.replace("_", " ").capitalize()
         code = f"# {title}\n\n```python\n{example.read_text()}```\n"
         made[f"examples/{example.stem}.md"] = code
+    made |= {f"notebooks/{name}.md": _notebook(name) for name in NOTEBOOKS}
     made |= _reference()
     for target, text in made.items():
+        for start, readers in AUDIENCE.items():
+            if target.startswith(start):
+                text = text.replace("\n\n", f"\n\n*For {readers}*\n\n", 1)
         files.append(File.generated(config, target, content=text))
     return files
+
+
+def _notebook(name: str) -> str:
+    """A notebook as a page: what it says, its code, and what that prints."""
+    cells = json.loads((ROOT / "docs" / "notebooks" / f"{name}.ipynb").read_text())["cells"]
+    parts = []
+    for cell in cells:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        printed = "".join("".join(output["text"]) for output in cell.get("outputs", ()))
+        parts += [f"```text\n{printed.rstrip()}\n```"] if printed else []
+    parts.insert(1, f"[The notebook]({name}.ipynb){{ download }} runs as it is.")
+    return "\n\n".join(parts) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -87,6 +140,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     here = sources.get(target, f"docs/{target}")
 
     def led(match: re.Match[str]) -> str:
+        if match[1].endswith(".ipynb"):  # itself as a file, others as pages
+            own = match[1] == f"{page.file.name}.ipynb"
+            return match[0] if own else f"]({match[1].removesuffix('ipynb')}md)"
         found = normpath(f"{dirname(here)}/{match[1]}") if dirname(here) else normpath(match[1])
         return f"]({relpath(_place(found), dirname(target) or '.')}{match[2] or ''})"
 

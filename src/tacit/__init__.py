@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from tacit.finite.recommendation import Recommendation
     from tacit.simulation.result import Result
     from tacit.simulation.run import run
+    from tacit.simulation.search import search
     from tacit.simulation.seeds import run_seeds
     from tacit.which_agent import agent
 
@@ -127,6 +128,7 @@ if TYPE_CHECKING:
         "papers",
         "run",
         "run_seeds",
+        "search",
         "tabular",
         "validate",
     ]
@@ -163,6 +165,7 @@ _LAZY = {
     "papers": "tacit.papers",
     "run": "tacit.simulation.run:run",
     "run_seeds": "tacit.simulation.seeds:run_seeds",
+    "search": "tacit.simulation.search:search",
     "tabular": "tacit.tabular",
     "validate": "tacit.core.episodes:validate_episodes",
 }

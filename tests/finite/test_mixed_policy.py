@@ -127,7 +127,7 @@ def test_a_device_needs_numpy_alone(tmp_path):
     path = tmp_path / "policy.npz"
     MixedPolicy(parts(), WEIGHTS).publish(path)
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(published.__file__).parent)!r})\n"
+        f"import sys; sys.path.insert(0, {str(Path(published.__file__).parents[1])!r})\n"
         "import numpy as np, published\n"
         f"policy, rng = published.load({str(path)!r}), np.random.default_rng()\n"
         "print(policy.act(0, 1, rng, policy.draw(rng)), 'tacit' in sys.modules)\n"

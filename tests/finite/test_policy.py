@@ -4,6 +4,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,7 +136,7 @@ def test_publish_and_load(tmp_path, policy):
 def test_the_loader_needs_numpy_alone(tmp_path):
     policy = stochastic(version=3)
     policy.publish(tmp_path / "policy.npz")
-    shutil.copy(published.__file__, tmp_path / "published.py")
+    shutil.copytree(Path(published.__file__).parent, tmp_path / "published")
     code = (
         "import sys, numpy, published\n"
         "policy = published.load('policy.npz')\n"

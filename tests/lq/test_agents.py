@@ -24,8 +24,8 @@ from tacit.lq.estimate import (
     scaled_inputs,
 )
 from tacit.lq.riccati import optimal_gains
-from tacit.lq.safeguard import bounded_gains
-from tacit.lq.sum_loops import cautious_gains, expected_gram
+from tacit.lq.safeguard import bounded_gains, cautious_gains
+from tacit.lq.sum_loops import expected_gram
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -220,13 +220,11 @@ def test_certain_gains_are_riccatis_and_cautious_ones_are_smaller() -> None:
     spec = world.spec
     n, p, H = spec.states, spec.states + spec.controls, spec.horizon
     _, optimal = optimal_gains(world.A, world.B, world.Q, world.R, H)
-    gains = np.empty((H, spec.controls, n))
-    cautious_gains(world.theta, np.zeros((p, p)), world.Q, world.R, gains)
+    gains = cautious_gains(world.theta, np.zeros((p, p)), world.Q, world.R, H)
     np.testing.assert_allclose(gains, optimal, atol=1e-12)
-    careful = np.empty_like(gains)
     spread = np.zeros((p, p))
     spread[n:, n:] = np.eye(spec.controls)
-    cautious_gains(world.theta, spread, world.Q, world.R, careful)
+    careful = cautious_gains(world.theta, spread, world.Q, world.R, H)
     assert np.linalg.norm(careful) < 0.8 * np.linalg.norm(gains)
 
 

@@ -220,3 +220,12 @@ def test_wrong_arguments_are_one_line(tmp_path):
     assert "must end in .png" in one_line(call(*given, "--plot", "x.bmp"))
     assert "nobody answers" in one_line(call(*given, "--cluster", "tcp://127.0.0.1:1"))
     assert "No such file" in one_line(call("plot", "no.json", "--output", str(tmp_path / "x.png")))
+
+
+def test_what_is_there_so_far_is_shown_without_a_run(tmp_path):
+    store = Store(tmp_path / "runs")
+    assert small(store=store, only_stored=True).results == {}
+    small(store=store, seeds=[1])
+    part = small(store=store, only_stored=True)
+    assert [part.jobs[place].seed for place in part.results] == [1, 1]
+    assert [row[-1] for row in part.table(WORLD)[1:]] == ["1", "1"]

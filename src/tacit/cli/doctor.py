@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,7 +19,7 @@ from tacit.cli.output import print_json, print_table, say
 
 HELP = (
     "What is installed, what works, and what is slow. Exit code 1 if something is broken.\n\n"
-    "\b\nExample:\n  tacit doctor --json"
+    "\b\nExamples:\n  tacit doctor --json\n  tacit doctor --compile"
 )
 
 State = Literal["ok", "slow", "missing", "failed"]
@@ -43,8 +43,19 @@ class Check:
     seconds: float | None = None
 
 
-def doctor_command(as_json: options.Json = False) -> None:
+def doctor_command(
+    as_json: options.Json = False,
+    compile_ahead: Annotated[
+        bool,
+        typer.Option("--compile", help="Compile the loops of common runs now, and nothing else."),
+    ] = False,
+) -> None:
     """Examines the installation."""
+    if compile_ahead:
+        from tacit.cli.compile_loops import compile_ahead as compile_now
+
+        compile_now()
+        return
     checks = examine()
     well = healthy(checks)
     if as_json:

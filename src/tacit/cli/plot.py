@@ -23,6 +23,10 @@ def plot_command(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Saved runs.")],
     output: Annotated[str, asked("FILE", "The picture, as PNG, PDF or SVG by its end.")],
     style: Annotated[str | None, asked("NAME", "A style of Matplotlib's, instead of ours.")] = None,
+    band: Annotated[
+        str, asked("NAME", "deciles of runs, or the 95 % interval of their middle half's mean.")
+    ] = "deciles",
+    by_world: Annotated[bool, typer.Option("--by-world", help="A row for every world.")] = False,
 ) -> None:
     """Draws saved runs."""
     from tacit.simulation.compare import rows
@@ -31,7 +35,7 @@ def plot_command(
 
     options.check_writable("--output", output, picture=True)
     whole = merged([load_results(file) for file in files])
-    plot_results(whole, output, style=style)
+    plot_results(whole, output, style=style, band=band, by_world=by_world)
     titles, *lines = rows(whole)
     print_table(titles, lines)
     typer.echo(f"The picture is {output}")

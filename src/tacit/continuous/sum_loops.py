@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tacit.numerics.compiled import Floats, Ints, compiled
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 Steps: TypeAlias = tuple[Floats, Ints, Floats, Ints]
 """States (users, H + 1, D), actions, rewards (users, H) and lengths (users,)."""
@@ -17,7 +17,7 @@ Targets: TypeAlias = tuple[Floats, Floats, Floats]
 """Values and predictions, (A, m), and the numbers of :func:`add_residuals`."""
 
 
-@compiled
+@inner
 def _corners(state: Floats, box: Floats, table: Ints, places: Ints, weights: Floats) -> bool:
     """The points of the grid around a state and their weights; whether the state is finite."""
     dimension = len(state)
@@ -40,7 +40,7 @@ def _corners(state: Floats, box: Floats, table: Ints, places: Ints, weights: Flo
     return True
 
 
-@compiled
+@inner
 def _add_line(steps: Steps, user: int, grid: GridNumbers, about: Targets, sums: Floats) -> None:
     """One user's residuals by action and point, where states have one coordinate."""
     states, actions, rewards = steps[0][user, :, 0], steps[1][user], steps[2][user]
@@ -76,7 +76,7 @@ def _add_line(steps: Steps, user: int, grid: GridNumbers, about: Targets, sums: 
         here, part_here, good_here = place, part, good
 
 
-@compiled
+@inner
 def _add_steps(
     steps: Steps,
     user: int,
@@ -148,7 +148,30 @@ def add_visits(
             out[row, i] += scale * seen[i]
 
 
-@compiled
+@inner
+def _add_clipped(
+    sums: Floats, clip: float, root: Floats, coordinates: Floats, row: int, out: Floats
+) -> None:
+    """Adds one user's sums in the coordinates of ``root``, clipped; nothing if they overflow."""
+    (A, m), k = sums.shape, root.shape[1]
+    square = 0.0
+    coordinates[:] = 0.0
+    for a in range(A):
+        for i in range(m):
+            s = sums[a, i]
+            if s != 0.0:
+                for j in range(k):
+                    coordinates[a, j] += s * root[i, j]
+        for j in range(k):
+            square += coordinates[a, j] * coordinates[a, j]
+    norm = math.sqrt(square)
+    if math.isfinite(norm):
+        scale = clip / max(norm, clip)
+        for a in range(A):
+            for j in range(k):
+                out[row, a * k + j] += scale * coordinates[a, j]
+
+
 def add_residuals(
     steps: Steps, grid: GridNumbers, about: Targets, root: Floats, separate: bool, out: Floats
 ) -> None:
@@ -157,32 +180,33 @@ def add_residuals(
     ``numbers`` are clip, discount, centre, unit, offset, the range of values, the value of an end
     (not a number where steps into an end are dropped), and the range of rewards.
     """
-    users, dimension = len(steps[1]), steps[0].shape[2]
+    # Two loops, of which a world needs one: what is not called is not compiled.
+    loop = _on_line if steps[0].shape[2] == 1 else _on_grid
+    loop(steps, grid, about, root, separate, out)
+
+
+@compiled
+def _on_line(
+    steps: Steps, grid: GridNumbers, about: Targets, root: Floats, separate: bool, out: Floats
+) -> None:
     (A, m), k = about[0].shape, root.shape[1]
-    clip, size = about[2][0], 2**dimension
+    sums, coordinates = np.empty((A, m)), np.empty((A, k))
+    for user in range(len(steps[1])):
+        sums[:] = 0.0
+        _add_line(steps, user, grid, about, sums)
+        _add_clipped(sums, about[2][0], root, coordinates, user if separate else 0, out)
+
+
+@compiled
+def _on_grid(
+    steps: Steps, grid: GridNumbers, about: Targets, root: Floats, separate: bool, out: Floats
+) -> None:
+    (A, m), k = about[0].shape, root.shape[1]
+    size = 2 ** steps[0].shape[2]
     places = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     room = places[0], places[1], np.empty(size), np.empty(size)
     sums, coordinates = np.empty((A, m)), np.empty((A, k))
-    for user in range(users):
+    for user in range(len(steps[1])):
         sums[:] = 0.0
-        if dimension == 1:
-            _add_line(steps, user, grid, about, sums)
-        else:
-            _add_steps(steps, user, grid, about, room, sums)
-        square = 0.0
-        coordinates[:] = 0.0
-        for a in range(A):
-            for i in range(m):
-                s = sums[a, i]
-                if s != 0.0:
-                    for j in range(k):
-                        coordinates[a, j] += s * root[i, j]
-            for j in range(k):
-                square += coordinates[a, j] * coordinates[a, j]
-        norm = math.sqrt(square)
-        if math.isfinite(norm):
-            scale = clip / max(norm, clip)
-            row = user if separate else 0
-            for a in range(A):
-                for j in range(k):
-                    out[row, a * k + j] += scale * coordinates[a, j]
+        _add_steps(steps, user, grid, about, room, sums)
+        _add_clipped(sums, about[2][0], root, coordinates, user if separate else 0, out)

@@ -9,6 +9,8 @@ from tacit.numerics.compiled import Floats, Ints, compiled
 
 # Below this many entries a scan from the largest probability down beats a binary search.
 _SCAN = 24
+# A number that is no constant to the compiler, which would compile for it alone.
+_FIRST = np.int64(0)
 
 
 @compiled
@@ -67,7 +69,7 @@ def roll_out(
     flat_rewards, flat_choices = rewards.reshape(-1), choices.reshape(-1)
     for user in range(users):
         component = components[user] if len(components) > 1 else components[0]
-        state = np.int64(start_states[draw(rng, start, 0, len(start))])
+        state = np.int64(start_states[draw(rng, start, _FIRST, len(start))])
         out_states[user, 0] = state
         for step in range(horizon):
             if deterministic:
@@ -112,7 +114,7 @@ def roll_out_sparse(
     flat_choices = choices.reshape(-1)
     for user in range(users):
         component = components[user] if len(components) > 1 else components[0]
-        state = np.int64(start_states[draw(rng, start, 0, len(start))])
+        state = np.int64(start_states[draw(rng, start, _FIRST, len(start))])
         out_states[user, 0] = state
         for step in range(horizon):
             if deterministic:

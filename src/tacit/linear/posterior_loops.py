@@ -6,16 +6,18 @@ import math
 
 import numpy as np
 
-from tacit.numerics.compiled import Floats, compiled
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 # Of so many values, one of them the old one, a leap takes one.
 _TRIES = 24
 
 
-@compiled
+@inner
 def _pick(rng: np.random.Generator, scores: Floats) -> int:
     """An index with probability proportional to exp(score); scores are used up."""
-    top, total = scores.max(), 0.0
+    top, total = scores[0], 0.0
+    for g in range(1, len(scores)):
+        top = max(top, scores[g])
     for g in range(len(scores)):
         scores[g] = math.exp(scores[g] - top)
         total += scores[g]
@@ -26,7 +28,7 @@ def _pick(rng: np.random.Generator, scores: Floats) -> int:
     return g
 
 
-@compiled
+@inner
 def _share(
     rng: np.random.Generator,
     u: float,
@@ -58,7 +60,21 @@ def _share(
     return u
 
 
-@compiled
+@inner
+def _permute(rng: np.random.Generator, order: Ints) -> None:
+    """A permutation, as ``Generator.permutation`` draws it, which is slow to compile."""
+    for i in range(len(order)):
+        order[i] = i
+    for i in range(len(order) - 1, 0, -1):
+        mask = 1
+        while mask < i:
+            mask = 2 * mask + 1
+        j = rng.integers(0, 1 << 32) & mask
+        while j > i:
+            j = rng.integers(0, 1 << 32) & mask
+        order[i], order[j] = order[j], order[i]
+
+
 def sample_distributions(
     rng: np.random.Generator,
     precision: Floats,
@@ -76,41 +92,10 @@ def sample_distributions(
     known. ``current`` is where the chain begins and ends. A sample is taken after every sweep but
     the first ``skip``; ``samples`` (K, L, d, S) decides how many.
     """
-    steps, dimension, states = current.shape
-    scores = np.empty(_TRIES)
-    for at in range(steps):
-        x, lam = current[at], np.ascontiguousarray(precision[at])
-        gradient = linear[at] - lam @ np.ascontiguousarray(x)
-        for sweep in range(skip + len(samples)):
-            for i in range(dimension):
-                order = rng.permutation(states)
-                for p in range(states):
-                    j, k = order[p], order[(p + 1) % states]
-                    both = x[i, j] + x[i, k]
-                    if j == k or both <= 1e-12:
-                        continue
-                    old = x[i, j]
-                    # In u = x_j / both, the log likelihood is slope u - bend u^2 / 2.
-                    bend = 2.0 * lam[i, i] * both * both
-                    slope = both * (gradient[i, j] - gradient[i, k]) + bend * old / both
-                    new = both * _share(
-                        rng,
-                        min(max(old / both, 1e-12), 1.0 - 1e-12),
-                        slope,
-                        bend,
-                        draws,
-                        shape,
-                        scores,
-                    )
-                    x[i, j], x[i, k] = new, both - new
-                    for m in range(dimension):
-                        gradient[m, j] -= (new - old) * lam[m, i]
-                        gradient[m, k] += (new - old) * lam[m, i]
-            if sweep >= skip:
-                samples[sweep - skip, at] = x
+    gradients = linear - precision @ current
+    _sweep_rows(rng, precision, gradients, draws, shape, skip, current, samples)
 
 
-@compiled
 def sample_box(
     rng: np.random.Generator,
     precision: Floats,
@@ -125,11 +110,64 @@ def sample_box(
 
     Entries are Beta(shape, shape) before anything is known.
     """
+    gradients = linear - np.stack([lam @ x for lam, x in zip(precision, current, strict=True)])
+    _sweep_box(rng, precision, gradients, draws, shape, skip, current, samples)
+
+
+@compiled
+def _sweep_rows(
+    rng: np.random.Generator,
+    precision: Floats,
+    gradients: Floats,
+    draws: Floats,
+    shape: float,
+    skip: int,
+    current: Floats,
+    samples: Floats,
+) -> None:
+    steps, dimension, states = current.shape
+    scores, order = np.empty(_TRIES), np.empty(states, dtype=np.int64)
+    for at in range(steps):
+        x, lam, gradient = current[at], precision[at], gradients[at]
+        for sweep in range(skip + len(samples)):
+            for i in range(dimension):
+                _permute(rng, order)
+                for p in range(states):
+                    j, k = order[p], order[(p + 1) % states]
+                    both = x[i, j] + x[i, k]
+                    if j == k or both <= 1e-12:
+                        continue
+                    old = x[i, j]
+                    # In u = x_j / both, the log likelihood is slope u - bend u^2 / 2.
+                    bend = 2.0 * lam[i, i] * both * both
+                    slope = both * (gradient[i, j] - gradient[i, k]) + bend * old / both
+                    u = min(max(old / both, 1e-12), 1.0 - 1e-12)
+                    new = both * _share(rng, u, slope, bend, draws, shape, scores)
+                    x[i, j], x[i, k] = new, both - new
+                    for m in range(dimension):
+                        gradient[m, j] -= (new - old) * lam[m, i]
+                        gradient[m, k] += (new - old) * lam[m, i]
+            if sweep >= skip:
+                for i in range(dimension):
+                    for j in range(states):
+                        samples[sweep - skip, at, i, j] = x[i, j]
+
+
+@compiled
+def _sweep_box(
+    rng: np.random.Generator,
+    precision: Floats,
+    gradients: Floats,
+    draws: Floats,
+    shape: float,
+    skip: int,
+    current: Floats,
+    samples: Floats,
+) -> None:
     rows, dimension = current.shape
     scores = np.empty(_TRIES)
     for at in range(rows):
-        x, lam = current[at], np.ascontiguousarray(precision[at])
-        gradient = linear[at] - lam @ np.ascontiguousarray(x)
+        x, lam, gradient = current[at], precision[at], gradients[at]
         for sweep in range(skip + len(samples)):
             for i in range(dimension):
                 old, bend = x[i], lam[i, i]
@@ -138,4 +176,5 @@ def sample_box(
                 for m in range(dimension):
                     gradient[m] -= (x[i] - old) * lam[m, i]
             if sweep >= skip:
-                samples[sweep - skip, at] = x
+                for i in range(dimension):
+                    samples[sweep - skip, at, i] = x[i]

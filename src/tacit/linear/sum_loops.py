@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit.numerics.compiled import Floats, Ints, compiled
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 
 @compiled
@@ -127,7 +127,7 @@ def sum_targets(
                 sums[row, j, k] += value * features[state, action, k]
 
 
-@compiled
+@inner
 def _room(most: float, length: float, used: float, limit: float) -> float:
     """The largest w <= 1 with used + 2 w most + w^2 length <= limit, without cancellation."""
     if used + 2.0 * most + length <= limit:
@@ -199,7 +199,13 @@ def sum_outcomes(
             for k in range(dimension):
                 own[at, k, after] += weight * phi[k]
                 own_paid[at_paid, k] += pay * reward * phi[k]
-        following[row] += own
-        paid[row] += own_paid
-        own[:] = 0.0
-        own_paid[:] = 0.0
+        # Entry by entry: that compiles much faster than sums of arrays.
+        for at in range(last + 1):
+            for k in range(dimension):
+                for there in range(n_states):
+                    following[row, at, k, there] += own[at, k, there]
+                    own[at, k, there] = 0.0
+        for at in range(last_paid + 1):
+            for k in range(dimension):
+                paid[row, at, k] += own_paid[at, k]
+                own_paid[at, k] = 0.0

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.sizes import read_only
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.statistic import Floats
@@ -141,7 +142,8 @@ class ModelRegression:
         added = float(np.trace(spec.noise_covariance)) + spec.controls * control_noise**2
         most = _MOST * (float(np.trace(spec.start_moment)) + spec.horizon * added)
         model: tuple[Any, ...] = known.mean, gains, control_noise**2, *moments, most
-        question: tuple[Any, ...] = inputs, spread, spec.noise_bound, 0.5 * weight**2, tau, energies
+        asked = read_only(inputs), read_only(spread)
+        question: tuple[Any, ...] = *asked, spec.noise_bound, 0.5 * weight**2, tau, energies
         return expected_gram(*model, *question), energies
 
     def posterior(

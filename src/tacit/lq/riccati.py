@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_size
+from tacit.core.sizes import check_size, read_only
 from tacit.lq.arguments import check_array, check_definite, check_semidefinite
 from tacit.privacy.statistic import Floats
 
@@ -52,5 +52,5 @@ def optimal_gains(
     state_cost, control_cost = check_semidefinite("Q", Q, n), check_definite("R", R, d)
     horizon = check_size("H", H)
     P, K = np.empty((horizon + 1, n, n)), np.empty((horizon, d, n))
-    riccati(theta, state_cost, control_cost, P, K)
+    riccati(read_only(theta), state_cost, control_cost, P, K)
     return P, K

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from tacit.numerics.compiled import Floats, compiled
+from tacit.numerics.compiled import Floats, compiled, inner
 
 
 @compiled
@@ -62,7 +62,7 @@ def riccati(theta: Floats, Q: Floats, R: Floats, P: Floats, K: Floats) -> None:
                 P[h, j, i] = total
 
 
-@compiled
+@inner
 def _close(theta: Floats, K: Floats, L: Floats) -> None:
     """L = A + B K."""
     d, n = K.shape
@@ -85,7 +85,7 @@ def times(X: Floats, Y: Floats, out: Floats) -> None:
             out[i, j] = total
 
 
-@compiled
+@inner
 def _move(LS: Floats, L: Floats, W: Floats, S: Floats) -> None:
     """S = L S L' + W, from LS."""
     n = len(L)

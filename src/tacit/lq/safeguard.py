@@ -79,11 +79,14 @@ def expected_costs(
 
 def optimal_cost(spec: LQSpec, model: Floats) -> float:
     """What an episode costs on average with the best gains of a model."""
-    from tacit.lq.riccati_loops import cost_gradient
+    from tacit.lq.riccati_loops import riccati
 
     H, n, d = spec.horizon, spec.states, spec.controls
-    room = np.empty((H + 1, n, n)), np.empty((H, d, n)), np.empty((n + d, n))
-    return float(cost_gradient(read_only(model), *_known(spec), *room))
+    P = np.empty((H + 1, n, n))
+    riccati(read_only(model), spec.state_cost, spec.control_cost, P, np.empty((H, d, n)))
+    parts = spec.start_moment[np.newaxis] * P[:1], spec.noise_covariance * P[1:H]
+    # One after the other, as compiled loops add them.
+    return float(np.cumsum(np.concatenate(parts))[-1])
 
 
 def _known(spec: LQSpec) -> tuple[Floats, Floats, Floats, Floats]:
@@ -96,11 +99,26 @@ def optimal_gains(spec: LQSpec, theta: Floats, covariance: Floats) -> Floats:
 
     Its columns have a covariance; without it they are Riccati's.
     """
-    from tacit.lq.sum_loops import cautious_gains
-
-    gains = np.empty((spec.horizon, spec.controls, spec.states))
-    cautious_gains(theta, covariance, spec.state_cost, spec.control_cost, gains)
+    gains = cautious_gains(theta, covariance, spec.state_cost, spec.control_cost, spec.horizon)
     return bounded_gains(gains, spec.gain_bound)
+
+
+def cautious_gains(theta: Floats, covariance: Floats, Q: Floats, R: Floats, horizon: int) -> Floats:
+    """The gains of least average cost where the model is drawn anew at every step.
+
+    Its columns are independent around those of theta, all with the same covariance C, so that
+    the mean of [A, B]' P [A, B] is theta P theta' + tr(P) C. Without covariance: Riccati's.
+    """
+    n = theta.shape[1]
+    gains = np.empty((horizon, len(theta) - n, n))
+    P = np.zeros((n, n))
+    transposed = np.ascontiguousarray(theta.T)
+    for h in range(horizon - 1, -1, -1):
+        M = theta @ P @ transposed + np.trace(P) * covariance
+        gains[h] = -np.linalg.solve(R + M[n:, n:], M[n:, :n])
+        P = Q + M[:n, :n] + np.ascontiguousarray(M[:n, n:]) @ gains[h]
+        P = 0.5 * (P + P.T)
+    return gains
 
 
 def bounded_gains(gains: Floats, bound: float) -> Floats:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit.numerics.compiled import Floats, Ints, compiled
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 
 @compiled
@@ -115,49 +115,52 @@ def expected_gram(
     """
     H, d, n = gains.shape
     p = n + d
-    moment = start_moment.copy()
     total = np.zeros((p, p))
     of_inputs = np.ascontiguousarray(inputs.T)
     caps = spread @ np.ascontiguousarray(spread.T)
     transposed = np.ascontiguousarray(theta.T)
+    moment, both = np.empty((n, n)), np.zeros((p, n))
+    for i in range(n):
+        both[i, i] = 1.0
+        for j in range(n):
+            moment[i, j] = start_moment[i, j]
     left = tau
+    # Sums of arrays are written out: they take seconds to compile.
     for h in range(H):
-        both = np.zeros((p, n))
-        for i in range(n):
-            both[i, i] = 1.0
-        both[n:] = gains[h]
+        for i in range(d):
+            for j in range(n):
+                both[n + i, j] = gains[h, i, j]
         step = both @ moment @ np.ascontiguousarray(both.T)
         for i in range(d):
             step[n + i, n + i] += variance
-        size = np.trace(step)
+        size = _trace(step)
         if not size <= most:
-            step = np.eye(p) * (most / p) if not math.isfinite(size) else step * (most / size)
+            for i in range(p):
+                for j in range(p):
+                    if math.isfinite(size):
+                        step[i, j] *= most / size
+                    else:
+                        step[i, j] = most / p if i == j else 0.0
         moved = inputs @ step @ of_inputs
-        reach = max(np.trace(step @ caps), 0.0)
-        energies[h, 0] = np.trace(moved)
+        reach = max(_trace(step @ caps), 0.0)
+        energies[h, 0] = _trace(moved)
         energies[h, 1] = floor * floor + 2.0 * floor * math.sqrt(reach) + reach
         cost = energies[h, 0] + half_weight * energies[h, 1]
         weight = min(1.0, left / max(cost, 1e-300))
         left -= weight * cost
-        total += weight * moved
-        moment = transposed @ step @ theta + noise_covariance
+        moment = transposed @ step @ theta
+        for i in range(p):
+            for j in range(p):
+                total[i, j] += weight * moved[i, j]
+        for i in range(n):
+            for j in range(n):
+                moment[i, j] += noise_covariance[i, j]
     return total
 
 
-@compiled
-def cautious_gains(theta: Floats, covariance: Floats, Q: Floats, R: Floats, gains: Floats) -> None:
-    """Fills the gains of least average cost where the model is drawn anew at every step.
-
-    Its columns are independent around those of theta, all with the same covariance C, so that
-    the mean of [A, B]' P [A, B] is theta P theta' + tr(P) C. Without covariance: Riccati's.
-    """
-    H, _, n = gains.shape
-    P = np.zeros((n, n))
-    transposed = np.ascontiguousarray(theta.T)
-    for h in range(H - 1, -1, -1):
-        M = theta @ P @ transposed + np.trace(P) * covariance
-        of_controls = R + M[n:, n:]
-        gain = -np.linalg.solve(of_controls, np.ascontiguousarray(M[n:, :n]))
-        gains[h] = gain
-        P = Q + M[:n, :n] + np.ascontiguousarray(M[:n, n:]) @ gain
-        P = 0.5 * (P + P.T)
+@inner
+def _trace(matrix: Floats) -> float:
+    total = 0.0
+    for i in range(len(matrix)):
+        total += matrix[i, i]
+    return total

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.numerics.compiled import Floats, compiled
+from tacit.numerics.compiled import Floats, compiled, inner
 
 Words = NDArray[np.uint64]
 State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
@@ -35,7 +35,7 @@ _ONE, _HALF_WORD = np.uint64(1), np.uint64(32)
 _TO_UNIT = 2.0**-31
 
 
-@compiled
+@inner
 def _next(s: State) -> tuple[np.uint64, State]:
     """64 random bits, and the generator after them."""
     a, b, c, d = s
@@ -50,7 +50,7 @@ def _next(s: State) -> tuple[np.uint64, State]:
     return value, (a, b, c, (d << _45) | (d >> _19))
 
 
-@compiled
+@inner
 def _pair(s: State) -> tuple[float, float, State]:
     """Two independent numbers, uniform in (-1, 1) on a symmetric lattice that leaves out 0."""
     value, s = _next(s)
@@ -59,7 +59,7 @@ def _pair(s: State) -> tuple[float, float, State]:
     return first, second, s
 
 
-@compiled
+@inner
 def _normal_pair(s: State) -> tuple[float, float, State]:
     """Two independent standard normals, by the polar method."""
     while True:
@@ -70,7 +70,7 @@ def _normal_pair(s: State) -> tuple[float, float, State]:
             return x * scale, y * scale, s
 
 
-@compiled
+@inner
 def _fill_normal(s: State, out: Floats) -> State:
     """Standard normals, (n, LANES)."""
     flat = out.reshape(-1)
@@ -79,7 +79,7 @@ def _fill_normal(s: State, out: Floats) -> State:
     return s
 
 
-@compiled
+@inner
 def _fill_unit_ball(s: State, out: Floats) -> State:
     """Points uniform in the unit ball, (n, LANES).
 
@@ -122,7 +122,7 @@ def _fill_unit_ball(s: State, out: Floats) -> State:
     return s
 
 
-@compiled
+@inner
 def _fill_noise(s: State, kind: int, std: float, radius: float, out: Floats) -> State:
     """Noise in a ball, (n, LANES)."""
     n = len(out)
@@ -154,7 +154,7 @@ def _fill_noise(s: State, kind: int, std: float, radius: float, out: Floats) -> 
     return s
 
 
-@compiled
+@inner
 def _fill_start(s: State, kind: int, radius: float, centre: Floats, out: Floats) -> State:
     """First states, (n, LANES)."""
     n = len(out)

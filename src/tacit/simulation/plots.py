@@ -2,7 +2,8 @@
 
 Regret is exact: it grows linearly within a block, whose policy is fixed, so curves of different
 schedules can be compared at any number of users. Comparisons show the median over seeds and the
-band between the first and the last decile.
+band between the first and the last decile, or the mean of the middle half of the runs with its 95 %
+bootstrap interval: how far runs differ, or how well their middle is known.
 """
 
 from __future__ import annotations
@@ -41,6 +42,13 @@ PALETTE = (
 SERVING, GREEDY = PALETTE[0], Pen("#D55E00", "D", "--")
 # Points of a curve whose seeds do not share their releases, or have more than a picture can show.
 _GRID = 1000
+BANDS = {
+    "deciles": "Lines: median of {} runs; bands: 10th to 90th percentile.",
+    "interval": "Lines: mean of the middle half of {} runs; bands: its 95 % bootstrap interval.",
+}
+"""What lines and bands may be, in words."""
+# Of runs, for an interval.
+_DRAWS = 500
 
 
 @dataclass(frozen=True)
@@ -92,12 +100,16 @@ def plot_results(
     *,
     ax: Axes | None = None,
     style: str | None = None,
+    band: str = "deciles",
+    by_world: bool = False,
 ) -> Figure:
     """Compares agents, worlds or budgets: one curve with its band per label.
 
-    Lines are medians over the runs of a label, bands reach from their first to their last decile.
+    Lines are medians over the runs of a label, bands reach from their first to their last decile;
+    with ``band="interval"`` they are means of the middle half and their 95 % bootstrap intervals.
     If the runs are not all in worlds of the same optimum, regret and values are relative to it.
-    The title is made from the results if not given. More than seven labels go to several rows.
+    The title is made from the results if not given. More than seven labels go to several rows, and
+    ``by_world`` every world to a row of its own.
 
     On an ``ax`` of yours the values of the policies that serve users are drawn, and nothing else;
     without it see :func:`plot_result` for ``path`` and ``style``.
@@ -107,36 +119,53 @@ def plot_results(
         raise InvalidArgument("results must have at least one run for each label")
     if ax is not None and (path is not None or style is not None):
         raise InvalidArgument("path and style mean nothing on an ax of yours: its figure has them")
+    if band not in BANDS:
+        raise InvalidArgument(f"band is {band!r}, but must be one of {', '.join(BANDS)}")
     if ax is not None:
         if len(results) > len(PALETTE):
             raise InvalidArgument(f"an ax shows at most {len(PALETTE)} labels, got {len(results)}")
-        _compare_values(ax, results, runs)
+        _compare_values(ax, results, runs, band)
         return _figure(ax)
-    relative = _relative(runs)
     worlds = sorted({run.world for run in runs})
     shown = _world_words(worlds[0]) if len(worlds) == 1 else f"{len(worlds)} worlds"
-    title, caption = title or shown, _caption(results)
-    pages = [dict(page) for page in batched(results.items(), len(PALETTE))]
+    groups = _by_world(results) if by_world else {"": results}
+    lines = [several for group in groups.values() for several in group.values()]
+    title, caption = title or shown, _caption(lines, band)
+    pages = [
+        (world, dict(page))
+        for world, group in groups.items()
+        for page in batched(group.items(), len(PALETTE))
+    ]
     with drawing(_file(path), title, caption, sharey=False, rows=len(pages), style=style) as panels:
-        for page, (left, right) in zip(pages, batched(panels, 2), strict=True):
-            left.set(
-                title="Regret, in optimal returns" if relative else "Regret",
-                ylabel="regret of all users so far",
-            )
+        for (world, page), (left, right) in zip(pages, batched(panels, 2), strict=True):
+            runs = [run for several in groups[world].values() for run in several]
+            relative = _relative(runs)
+            words = "Regret, in optimal returns" if relative else "Regret"
+            where = f"{_world_words(world)}: " if len(groups) > 1 else ""
+            left.set(title=where + words, ylabel="regret of all users so far")
             right.set(title="Value of the policy that serves users")
             _user_axis(left, runs)
             ends = []
             for (label, several), pen in zip(page.items(), PALETTE, strict=False):
-                ends += _draw_regret(left, _curves(several, relative), label, pen)
+                ends += _draw_regret(left, _curves(several, relative), label, pen, band)
             if not relative:
                 ends += _draw_ignorance(left, runs)
             label_ends(left, ends)
-            _compare_values(right, page, runs)
+            _compare_values(right, page, runs, band)
     return _figure(panels[0])
 
 
+def _by_world(results: Mapping[str, Sequence[Result]]) -> dict[str, dict[str, list[Result]]]:
+    """Runs by world, and then by label."""
+    found: dict[str, dict[str, list[Result]]] = {}
+    for label, several in results.items():
+        for run in several:
+            found.setdefault(run.world, {}).setdefault(label, []).append(run)
+    return found
+
+
 def _compare_values(
-    axes: Axes, results: Mapping[str, Sequence[Result]], runs: Sequence[Result]
+    axes: Axes, results: Mapping[str, Sequence[Result]], runs: Sequence[Result], band: str
 ) -> None:
     """Values of the policies that serve users; ``runs`` are all that share the axes' limits."""
     relative = _relative(runs)
@@ -145,7 +174,7 @@ def _compare_values(
     labels = []
     for (label, several), pen in zip(results.items(), PALETTE, strict=False):
         curves = _curves(several, relative)
-        labels += _draw_values(axes, curves.users, curves.serving, label, pen)
+        labels += _draw_values(axes, curves.users, curves.serving, label, pen, band)
     label_ends(axes, labels + ([] if relative else _draw_levels(axes, runs)))
 
 
@@ -217,8 +246,25 @@ def _short_ticks(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _draw_regret(axes: Axes, curves: _Curves, label: str, pen: Pen) -> list[EndLabel]:
-    low, middle, high = np.quantile(curves.regret, [0.1, 0.5, 0.9], axis=0)
+def _summary(rows: Floats, band: str) -> tuple[Floats, Floats, Floats]:
+    """Low, middle and high of runs (a row each), point by point."""
+    if band == "deciles":
+        low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=0)
+        return low, middle, high
+    n = len(rows)
+    weights = 2.0 * np.diff(np.clip(np.arange(n + 1) / n, 0.25, 0.75))
+    rng = np.random.default_rng(0)  # always the same draws
+    drawn = np.array(
+        [weights @ np.sort(rows[rng.integers(n, size=n)], axis=0) for _ in range(_DRAWS)]
+    )
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    return low, weights @ np.sort(rows, axis=0), high
+
+
+def _draw_regret(
+    axes: Axes, curves: _Curves, label: str, pen: Pen, band: str = "deciles"
+) -> list[EndLabel]:
+    low, middle, high = _summary(curves.regret, band)
     # A logarithm has no place for a regret of zero, and rounding makes it slightly negative.
     shown = (middle > 1e-9 * high.max()) & (middle > 0) & (curves.users >= axes.get_xlim()[0])
     if not shown.any():
@@ -233,8 +279,10 @@ def _draw_regret(axes: Axes, curves: _Curves, label: str, pen: Pen) -> list[EndL
     return [EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)]
 
 
-def _draw_values(axes: Axes, x: Floats, rows: Floats, label: str, pen: Pen) -> list[EndLabel]:
-    low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=0)
+def _draw_values(
+    axes: Axes, x: Floats, rows: Floats, label: str, pen: Pen, band: str = "deciles"
+) -> list[EndLabel]:
+    low, middle, high = _summary(rows, band)
     if len(rows) > 1:
         axes.fill_between(x, low, high, step="post", color=pen.colour, alpha=0.18, lw=0)
     axes.step(x, middle, where="post", color=pen.colour, ls=pen.dash, **_marks(pen, x, len(rows)))
@@ -302,13 +350,13 @@ def _promise(results: Sequence[Result]) -> str:
     return f"Guarantee: {shorts.pop()}." if len(shorts) == 1 else ""
 
 
-def _caption(results: Mapping[str, Sequence[Result]]) -> str:
-    promise = _promise([run for several in results.values() for run in several])
-    counts = sorted({len(several) for several in results.values()})
+def _caption(lines: Sequence[Sequence[Result]], band: str) -> str:
+    promise = _promise([run for several in lines for run in several])
+    counts = sorted({len(several) for several in lines})
     if counts[-1] == 1:
         return f"One run each. {promise}"
     runs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"Lines: median of {runs} runs; bands: 10th to 90th percentile. {promise}"
+    return f"{BANDS[band].format(runs)} {promise}"
 
 
 def _world_words(name: str) -> str:

@@ -43,13 +43,13 @@ def progress_bar(title: str, total: int, progress: Progress) -> Iterator[Callabl
     if progress is False or not (progress == "always" or sys.stderr.isatty()):
         yield lambda _: None
         return
+    from rich import progress as parts
     from rich.console import Console
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
 
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
+    shown = parts.TextColumn("{task.description}"), parts.BarColumn(), parts.TaskProgressColumn()
+    times = parts.TimeElapsedColumn(), parts.TextColumn("left"), parts.TimeRemainingColumn()
     console = Console(stderr=True, force_terminal=True if progress == "always" else None)
-    with Bar(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+    with parts.Progress(*shown, *times, console=console, transient=True) as bar:
         task = bar.add_task(title, total=total)
 
         def advance(units: int) -> None:

@@ -62,9 +62,8 @@ def run_seeds(
     """Runs one agent per seed, several at a time, each in a process of its own.
 
     The results, in the order of the seeds, do not depend on the number of workers. With more than
-    one, scripts need the usual ``if __name__ == "__main__":`` around their own code, and what makes
-    agents and worlds is a function or class of a module (or a ``functools.partial`` of one), not a
-    lambda.
+    one, scripts need the usual ``if __name__ == "__main__":`` around their own code; functions of a
+    notebook's cell are sent along.
 
     A description is a dictionary whose ``"make"`` is "module:name" and whose other entries are
     arguments. An agent's is called with the spec, ``seed`` and ``noise_seed`` as well.
@@ -111,12 +110,15 @@ def _run_parallel(
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
+    import cloudpickle
+
     try:
-        recipe = pickle.dumps((make_agent, make_world))
+        # By value where no module has it: a lambda, or a function of a notebook's cell.
+        recipe = cloudpickle.dumps((make_agent, make_world))
     except Exception as error:
         raise InvalidArgument(
-            "make_agent and make_world must be importable from a module to run in other "
-            f"processes; use workers=1, or functions that are not local: {error}"
+            "make_agent and make_world cannot be sent to other processes; use workers=1: "
+            f"{type(error).__name__}: {error}"
         ) from error
     # Spawned, not forked: a fork copies locks that other threads may hold, and cannot do it safely.
     context = multiprocessing.get_context("spawn")

@@ -138,11 +138,14 @@ class Sweep:
         """See :func:`tacit.simulation.tables.save_results`."""
         save_results(self.labelled(), path)
 
-    def plot(self, path: str | None = None, style: str | None = None) -> Any:
-        """See :func:`tacit.simulation.plots.plot_results`."""
+    def plot(self, path: str | None = None, style: str | None = None, band: str = "deciles") -> Any:
+        """A row per world; see :func:`tacit.simulation.plots.plot_results`."""
         from tacit.simulation.plots import plot_results
 
-        return plot_results(self.labelled(), path, style=style)
+        lines: dict[str, list[Result]] = {}
+        for place, result in self.results.items():
+            lines.setdefault(self.jobs[place].line, []).append(result)
+        return plot_results(lines, path, style=style, band=band, by_world=True)
 
 
 def _budget_words(privacy: Privacy) -> str:
@@ -172,6 +175,7 @@ def sweep(
     users: int,
     seeds: Iterable[int],
     store: Store | None = None,
+    only_stored: bool = False,
     executor: Executor | None = None,
     workers: int = 1,
     progress: Progress = True,
@@ -187,6 +191,8 @@ def sweep(
         users: of every run.
         seeds: of every agent; a seed means the same in ``tacit run``.
         store: where results are kept, and looked for first.
+        only_stored: whether nothing is run: what an interrupted sweep, or one that is still at
+            work elsewhere, has so far.
         executor: who runs the jobs: any of ``concurrent.futures``, or a Dask client's
             ``get_executor()``. Processes by default, also from a notebook.
         workers: processes, without an executor; 1 runs everything here.
@@ -213,7 +219,7 @@ def sweep(
             stored = {i: store.get(job.description) for i, job in enumerate(jobs)}
             results |= {i: result for i, result in stored.items() if result is not None}
             advance(len(results))
-        left = [i for i in range(len(jobs)) if i not in results]
+        left = [] if only_stored else [i for i in range(len(jobs)) if i not in results]
         with _running(jobs, left, executor, workers) as finished:
             for place, outcome in finished:
                 advance(1)

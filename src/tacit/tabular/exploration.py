@@ -82,7 +82,9 @@ class Explorer:
         """What a policy earns in a world."""
         from tacit.tabular.first_visit_loops import value_of
 
-        return float(self.start @ value_of(P, r, actions))
+        fixed = actions.view()
+        fixed.flags.writeable = False  # the same kind always: loops are compiled for each
+        return float(self.start @ value_of(P, r, fixed))
 
     def known_value(self, actions: Ints) -> float:
         """What a policy earns where what is unknown pays nothing."""

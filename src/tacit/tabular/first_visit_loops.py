@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.numerics.compiled import Floats, Ints, compiled
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 
 @compiled
@@ -30,7 +30,7 @@ def count_first_visits(
     """
     users, horizon = actions.shape
     n_steps, n_states, n_actions = wanted.shape
-    seen = np.full((n_steps, n_states, n_actions), -1, dtype=np.int64)
+    seen = np.zeros((n_steps, n_states, n_actions), dtype=np.int64)  # by whom last, from 1
     for user in range(users):
         if not admitted[user]:
             continue
@@ -51,12 +51,25 @@ def count_first_visits(
                 first_paid[row, at, state, action] += 1.0
             if counted == most or not wanted[at, state, action]:
                 continue
-            if seen[at, state, action] == user and not whole:
+            if seen[at, state, action] == user + 1 and not whole:
                 continue
-            seen[at, state, action] = user
+            seen[at, state, action] = user + 1
             counted += 1
             transitions[row, at, state, action, after] += 1.0
             sums[row, at, state, action] += reward
+
+
+@inner
+def _place(cumulative: Floats, u: float) -> int:
+    """The first entry above u, or the last one."""
+    low, high = 0, len(cumulative) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if cumulative[middle] <= u:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @compiled
@@ -75,26 +88,25 @@ def walk(
     n_states, n_actions = moves.shape[1], moves.shape[2]
     last = moves.shape[0] - 1
     for user in range(path.shape[0]):
-        state = min(np.searchsorted(start, rng.random(), "right"), n_states - 1)
+        state = _place(start, rng.random())
         for step in range(path.shape[1]):
             action = policies[components[user], step, state]
             at = min(step, last)
             path[user, step] = (at * n_states + state) * n_actions + action
-            row = moves[at, state, action]
-            state = min(np.searchsorted(row, rng.random(), "right"), n_states - 1)
+            state = _place(moves[at, state, action], rng.random())
 
 
 @compiled
 def count_paths(path: Ints, wanted: NDArray[np.bool_], most: int, visits: Floats) -> None:
     """Adds the first visits that would count of users on these paths, as numbers of cells."""
-    seen = np.full(len(visits), -1, dtype=np.int64)
+    seen = np.zeros(len(visits), dtype=np.int64)  # by whom last, from 1
     for user in range(path.shape[0]):
         counted = 0
         for step in range(path.shape[1]):
             cell = path[user, step]
-            if not wanted[cell] or seen[cell] == user:
+            if not wanted[cell] or seen[cell] == user + 1:
                 continue
-            seen[cell] = user
+            seen[cell] = user + 1
             visits[cell] += 1.0
             counted += 1
             if counted == most:
@@ -126,7 +138,7 @@ def best_actions(transitions: Floats, rewards: Floats, ties: Floats, actions: In
                     best, best_tie = max(q, best), tie
                     actions[step, state] = action
             before[state] = best
-        value[:] = before
+        value, before = before, value
     return value
 
 
@@ -144,7 +156,7 @@ def value_of(transitions: Floats, rewards: Floats, actions: Ints) -> Floats:
             for after in range(n_states):
                 q += transitions[at, state, action, after] * value[after]
             before[state] = min(q, steps)
-        value[:] = before
+        value, before = before, value
     return value
 
 
@@ -160,5 +172,6 @@ def occupancy(transitions: Floats, start: Floats, actions: Ints, visits: Floats)
             if here[state] > 0.0:
                 action = actions[step, state]
                 visits[at, state, action] += here[state]
-                after += here[state] * transitions[at, state, action]
+                for there in range(n_states):
+                    after[there] += here[state] * transitions[at, state, action, there]
         here = after

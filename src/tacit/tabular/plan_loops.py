@@ -79,5 +79,5 @@ def plan(
                     best_plain, plain_tie, plain_action = exact, tie, action
             next_value[state], actions[step, state] = best, best_action
             next_plain[state], greedy[step, state] = best_plain, plain_action
-        value[:] = next_value
-        plain[:] = next_plain
+        value, next_value = next_value, value
+        plain, next_plain = next_plain, plain

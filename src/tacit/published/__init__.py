@@ -1,0 +1,70 @@
+"""Reads published policies. Needs NumPy alone: copy this folder to a device and use it there.
+
+A published file is public: an npz archive of plain arrays, never pickled, or a JSON text of them
+(``{"tacit": "policy", "arrays": {name: {"dtype", "shape", "data"}}}``, data in C order). All have
+``format`` (this layout's version), ``version`` (which policy it is) and, but for tables, ``kind``:
+
+* tables for finite worlds: ``n_actions``, and either ``actions`` of shape (horizon, states) or
+  ``probabilities`` of shape (horizon, states, actions), and perhaps ``state_labels`` and
+  ``action_labels``;
+* ``"mixed"`` for several tables, of which a user follows one: the same with an axis of components
+  in front, and either ``weights`` to draw one by, or ``slots``, that of every place in a block;
+* ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
+* ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
+  ``preference``, and ``features`` with its parameters (see :func:`features`);
+* ``"network"``: ``sizes``, ``theta``, ``epsilon`` and ``preference``.
+
+    policy = published.load("policy.npz")
+    action = policy.act(step, state)  # a label where the state is given by one, "idle"
+
+Those that draw need a generator as well, ``numpy.random.default_rng()``. A mixed one is drawn from
+once per episode, ``component = policy.draw(rng)``, and the episode says what was drawn.
+
+Facts that acting does not need are read by :func:`about`: ``about``, a JSON object with guarantee,
+spec, date and maker; ``ledger_line`` and ``ledger_head``, the number and hash of the last line that
+its agent's ledger had; and ``hash``, that of all the rest (:func:`digest`), refused if it is wrong.
+"""
+
+from __future__ import annotations
+
+# By relative names: the folder is also shipped as a package of another name (clients/python).
+from .checks import check, check_mixed
+from .policies import (
+    Arrays,
+    Published,
+    PublishedGains,
+    PublishedMixed,
+    PublishedPolicy,
+    PublishedValues,
+    Rng,
+    choose,
+    draw,
+    drawing,
+    features,
+    kernel_features,
+    network,
+)
+from .reading import FORMAT, MOST_BYTES, about, digest, load
+
+__all__ = [
+    "FORMAT",
+    "MOST_BYTES",
+    "Arrays",
+    "Published",
+    "PublishedGains",
+    "PublishedMixed",
+    "PublishedPolicy",
+    "PublishedValues",
+    "Rng",
+    "about",
+    "check",
+    "check_mixed",
+    "choose",
+    "digest",
+    "draw",
+    "drawing",
+    "features",
+    "kernel_features",
+    "load",
+    "network",
+]

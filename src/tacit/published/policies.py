@@ -1,0 +1,260 @@
+"""Policies as they were published, and what they compute."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Rng = np.random.Generator | None
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedPolicy:
+    """A policy as it was published: one of the two arrays, the other is ``None``."""
+
+    probabilities: NDArray[np.float64] | None  # (horizon, states, actions), for a stochastic policy
+    actions: NDArray[np.int64] | None  # (horizon, states), for a deterministic one
+    n_actions: int  # how many actions there are
+    version: int  # which policy of its agent it is
+    state_labels: tuple[str, ...] | None = None  # the names of states, where they have any
+    action_labels: tuple[str, ...] | None = None
+
+    def act(self, step: int, state: int | str, rng: Rng = None) -> int | str:
+        """The action at a step (from 0) in a state, by its label where the state is given so."""
+        if not isinstance(state, str):
+            return choose(self.probabilities, self.actions, step, state, rng)
+        if self.state_labels is None or state not in self.state_labels:
+            raise ValueError(f"state must be one of {self.state_labels}, got {state!r}")
+        code = self.state_labels.index(state)
+        action = choose(self.probabilities, self.actions, step, code, rng)
+        return action if self.action_labels is None else self.action_labels[action]
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedMixed:
+    """Policies as they were published, of which each user follows one."""
+
+    components: tuple[PublishedPolicy, ...]
+    weights: NDArray[np.float64]  # with which chance each is drawn
+    slots: NDArray[np.int64] | None  # the component of every place in a block, if not drawn
+    version: int  # which policy of its agent it is
+
+    def draw(self, rng: Rng) -> int:
+        """The component to follow, drawn once per episode; the episode must say which it is."""
+        return draw(self.weights, rng)
+
+    def component_of(self, slot: int) -> int:
+        """The component that belongs to a place in the block, from 0."""
+        if self.slots is None:
+            raise ValueError("users draw their components: this policy has no slots")
+        return int(self.slots[slot % len(self.slots)])
+
+    def act(
+        self, step: int, state: int | str, rng: Rng = None, component: int | None = None
+    ) -> int | str:
+        """The action of a component at a step (from 0) in a state."""
+        if component is None or not 0 <= component < len(self.components):
+            raise ValueError(
+                f"component must be in 0..{len(self.components) - 1}, got {component!r}"
+            )
+        return self.components[component].act(step, state, rng)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedGains:
+    """A published controller: u = gains[step] x, and random signs times ``noise`` for exploring."""
+
+    gains: NDArray[np.float64]  # (horizon, controls, states)
+    noise: float  # how far every coordinate of the control is moved up or down
+    version: int  # which policy of its agent it is
+
+    def act(self, step: int, state: ArrayLike, rng: Rng = None) -> NDArray[np.float64]:
+        """The control at a step (from 0) in a state; ``rng`` is used where there is noise."""
+        x = np.asarray(state, dtype=np.float64)
+        horizon, controls, states = self.gains.shape
+        if not 0 <= step < horizon or x.shape != (states,):
+            raise ValueError(
+                f"step must be in 0..{horizon - 1} and state have shape ({states},), got step "
+                f"{step!r} and shape {x.shape}"
+            )
+        control: NDArray[np.float64] = self.gains[step] @ x
+        if self.noise > 0.0:
+            signs = 2.0 * drawing(rng).integers(2, size=controls) - 1.0
+            control = control + self.noise * signs
+        return control
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedValues:
+    """A published value function; its policy takes the best action, or now and then any."""
+
+    weights: NDArray[np.float64] | None  # (actions, features), or ``None`` for a network
+    epsilon: float  # the probability of a uniform action
+    preference: tuple[int, ...]  # all actions, the one that wins ties first
+    stored: Arrays  # what the features are made of
+    version: int  # which policy of its agent it is
+
+    def values(self, state: ArrayLike) -> NDArray[np.float64]:
+        """The values of all actions in a state."""
+        x = np.asarray(state, dtype=np.float64)
+        stored = self.stored
+        size = int(stored["sizes"][0]) if self.weights is None else len(corner(stored))
+        if x.shape != (size,):
+            raise ValueError(f"state must be a vector of {size} numbers, got shape {x.shape}")
+        if self.weights is None:
+            return network(x, self.stored["sizes"].tolist(), self.stored["theta"])
+        # Not a matrix product, which may round equal sums differently.
+        sums: NDArray[np.float64] = (self.weights * features(x, self.stored)).sum(axis=1)
+        return sums
+
+    def act(self, step: int, state: ArrayLike, rng: Rng = None) -> int:
+        """The action in a state; ``rng`` is used if ``epsilon`` > 0. The step does not matter."""
+        if self.epsilon > 0.0 and drawing(rng).random() < self.epsilon:
+            return int(drawing(rng).integers(len(self.preference)))
+        values = self.values(state)
+        return max(self.preference, key=lambda action: float(values[action]))
+
+
+Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues
+
+
+def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
+    """The features of a state by one of five maps; zeros where the state is not finite.
+
+    ``"grid"``: weights of multilinear interpolation on a regular grid from ``lows`` to ``highs``
+    with ``shape`` points. ``"polynomial"``: all monomials up to ``degree`` of coordinates over
+    ``scales``, clipped at ``clip``. ``"fourier"``: products of cosines up to ``degree``.
+    ``"quadrature"`` and ``"nystroem"``: those of a kernel of ``lengthscale``, see
+    :func:`kernel_features`.
+    """
+    kind = str(stored["features"])
+    if kind in ("quadrature", "nystroem"):
+        lows, highs = stored["lows"], stored["highs"]
+        x = (np.clip(np.nan_to_num(state), lows, highs) - lows) / (highs - lows)
+        values = kernel_features(x, stored)
+        return values if np.isfinite(state).all() else np.zeros_like(values)
+    if kind == "polynomial":
+        degree, dimension = int(stored["degree"]), len(state)
+        clip = float(stored["clip"])
+        z = np.clip(state / stored["scales"], -clip, clip)
+        monomials = [
+            factors
+            for k in range(degree + 1)
+            for factors in itertools.combinations_with_replacement(range(dimension), k)
+        ]
+        values = np.array([np.prod(z[list(factors)]) for factors in monomials])
+    else:
+        lows, highs = stored["lows"], stored["highs"]
+        x = (np.clip(state, lows, highs) - lows) / (highs - lows)
+        values = np.ones(1)
+        for i, position in enumerate(x.tolist()):
+            if kind == "fourier":
+                along = np.cos(np.pi * np.arange(int(stored["degree"]) + 1) * position)
+            else:
+                points = int(stored["shape"][i])
+                along = np.maximum(0.0, 1.0 - np.abs(position * (points - 1) - np.arange(points)))
+            values = (values[:, np.newaxis] * along).ravel()
+    return values if np.isfinite(state).all() else np.zeros_like(values)
+
+
+def kernel_features(x: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+    """A kernel's features of a point of the unit cube.
+
+    Quadrature: waves whose frequencies are the ``nodes`` of a Gauss-Hermite rule along each
+    coordinate, cosines of one of each pair w, -w and then their sines. Nystroem: K^(-1/2) k(x),
+    with the kernel's values at the ``centres``; of a Matern kernel of some ``smoothness``.
+    """
+    scale = float(stored["lengthscale"])
+    if str(stored["features"]) == "quadrature":
+        roots, weights = np.polynomial.hermite.hermgauss(int(stored["nodes"]))
+        along = list(zip(roots * math.sqrt(2.0) / scale, weights / math.sqrt(math.pi), strict=True))
+        cosines, sines = [], []
+        for nodes in itertools.product(along, repeat=len(x)):
+            w = [0.0 if abs(node) < 1e-12 else node for node, _ in nodes]
+            first = next((node for node in w if node), 0.0)
+            size = math.sqrt((2.0 if first else 1.0) * math.prod(weight for _, weight in nodes))
+            phase = float(np.dot(w, x))
+            if first >= 0.0:
+                cosines.append(size * math.cos(phase))
+                sines += [size * math.sin(phase)] if first else []
+        return np.array(cosines + sines)
+    lows, highs, smoothness = stored["lows"], stored["highs"], float(stored["smoothness"])
+    at = (np.clip(stored["centres"], lows, highs) - lows) / (highs - lows)
+
+    def kernel(here: NDArray[np.float64]) -> NDArray[np.float64]:
+        distance = np.sqrt(((here[:, np.newaxis] - at) ** 2).sum(axis=-1)) / scale
+        if math.isinf(smoothness):
+            return np.asarray(np.exp(-0.5 * distance**2))
+        r = math.sqrt(2.0 * smoothness) * distance
+        factor = {0.5: 1.0, 1.5: 1.0 + r, 2.5: 1.0 + r + r**2 / 3.0}[smoothness]
+        return np.asarray(factor * np.exp(-r))
+
+    values, vectors = np.linalg.eigh(kernel(at))
+    root = (vectors / np.sqrt(np.maximum(values, 0.0) + 1e-9 * len(at))) @ vectors.T
+    features: NDArray[np.float64] = kernel(x[np.newaxis])[0] @ root
+    return features
+
+
+def network(
+    state: NDArray[np.float64], sizes: list[int], theta: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The outputs of a network: layers of ``sizes`` units, rectified but for the last."""
+    values, start = state, 0
+    for layer, (below, above) in enumerate(itertools.pairwise(sizes)):
+        weights = theta[start : start + below * above].reshape(above, below)
+        start += below * above
+        values = weights @ values + theta[start : start + above]
+        start += above
+        if layer < len(sizes) - 2:
+            values = np.maximum(values, 0.0)
+    return values
+
+
+def choose(
+    probabilities: NDArray[np.float64] | None,
+    actions: NDArray[np.int64] | None,
+    step: int,
+    state: int,
+    rng: Rng,
+) -> int:
+    """The action that the tables prescribe, drawn where they are probabilities."""
+    table = probabilities if actions is None else actions
+    if table is None:
+        raise ValueError("a policy needs actions or probabilities")
+    horizon, states = table.shape[:2]
+    # A negative index would silently mean another step or state.
+    if not (0 <= step < horizon and 0 <= state < states):
+        raise ValueError(
+            f"step must be in 0..{horizon - 1} and state in 0..{states - 1}, "
+            f"got step {step!r} and state {state!r}"
+        )
+    if actions is not None:
+        return int(actions[step, state])
+    return draw(table[step, state], rng)
+
+
+def drawing(rng: Rng) -> np.random.Generator:
+    """A generator where one is needed."""
+    if rng is None:
+        raise ValueError("this policy draws its actions: give rng, numpy.random.default_rng()")
+    return rng
+
+
+def draw(row: NDArray[np.float64], rng: Rng) -> int:
+    """An index with the probabilities of a row."""
+    rng = drawing(rng)
+    possible = np.flatnonzero(row)
+    # Rounding can leave the sum below 1; what has probability zero is never drawn.
+    index = np.searchsorted(np.cumsum(row[possible]), rng.random(), side="right")
+    return int(possible[min(int(index), len(possible) - 1)])
+
+
+def corner(stored: Arrays) -> NDArray[Any]:
+    """An array with a number for each coordinate of a state."""
+    return stored["scales" if str(stored["features"]) == "polynomial" else "lows"]

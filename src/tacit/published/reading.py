@@ -1,0 +1,236 @@
+"""Files of published policies: their bytes, their limits, and what they hold."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import stat
+import zipfile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .checks import (
+    check,
+    check_features,
+    check_mixed,
+    check_network,
+    check_numbers,
+    number,
+    whole,
+)
+from .policies import (
+    Arrays,
+    Published,
+    PublishedGains,
+    PublishedMixed,
+    PublishedPolicy,
+    PublishedValues,
+)
+
+FORMAT = 1
+
+MOST_BYTES = 1 << 27
+"""What the arrays of a file, and acting by it, may take in memory, by default: 128 MiB each."""
+
+# What names and shapes may add to the arrays themselves.
+_HEADERS = 1 << 16
+_TOO_LARGE = "too large: its arrays take more than {} bytes (see most_bytes)"
+# More than any published policy has.
+_MOST_ARRAYS, _MOST_COMPONENTS = 64, 4096
+
+
+def load(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Published:
+    """Reads a published file and checks it.
+
+    Args:
+        path: of the file.
+        most_bytes: how much its arrays may take in memory. Archives can be compressed a
+            thousandfold: without a limit a small file of a stranger fills a device. A policy
+            that takes more to act by is refused as well.
+
+    Raises:
+        ValueError: the file is damaged, foreign, too large, no regular file, or of a format that
+            this loader cannot read.
+        OSError: it cannot be opened; a missing one is a FileNotFoundError.
+    """
+    return _loaded(path, most_bytes)[0]
+
+
+def about(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+    """What a published file says besides its policy; it is checked, and refused, as by load."""
+    return _loaded(path, most_bytes)[1]
+
+
+def _loaded(path: str | os.PathLike[str], most_bytes: int) -> tuple[Published, dict[str, Any]]:
+    data = _read(path, most_bytes)
+    try:
+        text = data.lstrip()[:1] == b"{"
+        stored = _from_json(data, most_bytes) if text else _arrays(data, most_bytes)
+        if "hash" in stored and str(stored["hash"]) != digest(stored):
+            raise ValueError("its hash is not that of what it holds: it was changed")
+        return _decode(stored, most_bytes), _facts(stored)
+    except Exception as error:  # NumPy and zipfile may raise anything; the file is to blame
+        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        short = (reason or type(error).__name__)[:500]
+        raise ValueError(f"{os.fspath(path)!r} is no published policy: {short}") from error
+
+
+def _read(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """All of a regular file; a FIFO is not waited for, and a device not read."""
+    name, more = os.fspath(path), getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    with open(path, "rb", opener=lambda file, flags: os.open(file, flags | more)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{name!r} is no regular file")
+        if status.st_size > most_bytes + _HEADERS:
+            raise ValueError(f"{name!r} is {_TOO_LARGE.format(most_bytes)}")
+        return file.read(status.st_size) or b""
+
+
+def _arrays(data: bytes, most_bytes: int) -> Arrays:
+    """The arrays of an archive, all of whose sizes are checked before anything is inflated."""
+    if not data.startswith(b"PK"):
+        raise ValueError("it is no npz archive")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = archive.infolist()
+        # Nothing is inflated beyond what its entry says. Other methods may take any memory.
+        if sum(entry.file_size for entry in entries) > most_bytes + _HEADERS:
+            raise ValueError(_TOO_LARGE.format(most_bytes))
+        methods = {entry.compress_type for entry in entries}
+        if len(entries) > _MOST_ARRAYS or methods - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise ValueError("it has entries that no published policy has")
+        return {e.filename.removesuffix(".npy"): _array(archive.read(e)) for e in entries}
+
+
+def _array(data: bytes) -> NDArray[Any]:
+    """One array, if its shape is that of its bytes: else memory is taken for what is not there."""
+    file = io.BytesIO(data)
+    major = np.lib.format.read_magic(file)[0]
+    read = (
+        np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    )
+    shape, fortran, dtype = read(file)
+    if dtype.kind not in "biufU" or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise ValueError(f"an array of {dtype} and shape {shape} does not fit its bytes")
+    return np.frombuffer(data, dtype, offset=file.tell()).reshape(
+        shape, order="F" if fortran else "C"
+    )
+
+
+def _mixed(stored: Arrays, version: int) -> PublishedMixed:
+    probabilities, actions = stored.get("probabilities"), stored.get("actions")
+    tables = probabilities if actions is None else actions
+    if (probabilities is None) == (actions is None) or tables is None or tables.ndim < 1:
+        raise ValueError("give actions or probabilities, and not both")
+    if not 0 < len(tables) <= _MOST_COMPONENTS:
+        raise ValueError(f"there must be 1 to {_MOST_COMPONENTS} components, got {len(tables)}")
+    parts = []
+    for table in tables:
+        chances, taken = (table, None) if actions is None else (None, table)
+        parts.append(_table(stored, chances, taken, version))
+    weights, slots = check_mixed(len(parts), stored.get("weights"), stored.get("slots"))
+    return PublishedMixed(tuple(parts), weights, slots, version)
+
+
+def _decode(stored: Arrays, most_bytes: int) -> Published:
+    form = whole(stored, "format")
+    if form != FORMAT:
+        raise ValueError(f"its format is {form}; this loader reads {FORMAT}")
+    kind, version = str(stored.get("kind", "table")), whole(stored, "version")
+    if kind == "table":
+        return _table(stored, stored.get("probabilities"), stored.get("actions"), version)
+    if kind == "mixed":
+        return _mixed(stored, version)
+    if kind == "gains":
+        check_numbers("gains", stored["gains"], 3)
+        return PublishedGains(stored["gains"], number(stored, "noise"), version)
+    if kind not in ("q", "network"):
+        raise ValueError(f"its kind is {kind!r}; this loader does not know it")
+    order = stored["preference"]
+    if order.ndim != 1 or order.dtype.kind not in "iu" or not len(order):
+        raise ValueError("preference must be a list of actions")
+    numbers = stored["weights" if kind == "q" else "theta"]
+    check_numbers("weights" if kind == "q" else "theta", numbers, 2 if kind == "q" else 1)
+    if kind == "q":
+        check_features(stored, len(order), most_bytes)
+    else:
+        check_network(stored, len(order))
+    if not np.array_equal(np.sort(order), np.arange(len(order))):
+        raise ValueError("preference must hold every action once")
+    epsilon, first = number(stored, "epsilon", 1.0), tuple(order.tolist())
+    return PublishedValues(numbers if kind == "q" else None, epsilon, first, stored, version)
+
+
+def _table(stored: Arrays, chances: Any, actions: Any, version: int) -> PublishedPolicy:
+    """One table, with the labels of the file."""
+    n_actions = whole(stored, "n_actions")
+    check(chances, actions, n_actions)
+    states = (actions if chances is None else chances).shape[1]
+    labels: list[tuple[str, ...] | None] = []
+    for name, size in (("state_labels", states), ("action_labels", n_actions)):
+        found = stored.get(name)
+        labels.append(None if found is None else tuple(map(str, found.ravel().tolist())))
+        right = found is None or (found.dtype.kind == "U" and found.shape == (size,))
+        if not right or len({*(labels[-1] or range(size))}) < size:
+            raise ValueError(f"{name} must be {size} different texts")
+    return PublishedPolicy(chances, actions, n_actions, version, *labels)
+
+
+def digest(stored: Arrays) -> str:
+    """The SHA-256 of all arrays but ``hash``, in the order of their names, in UTF-8.
+
+    Of each: name, kind (i, f or u) and sizes (with commas), a zero byte behind each of them, and
+    the entries in C order: 64 bits, little-endian, or texts with zero bytes between.
+    """
+    found = hashlib.sha256()
+    for name in sorted(set(stored) - {"hash"}):
+        array = np.asarray(stored[name])
+        kind = {"f": "f", "U": "u"}.get(array.dtype.kind, "i")
+        found.update(f"{name}\0{kind}\0{','.join(map(str, array.shape))}\0".encode())
+        if kind == "u":
+            found.update("\0".join(map(str, array.ravel().tolist())).encode())
+        else:
+            found.update(array.astype("<f8" if kind == "f" else "<i8").tobytes())
+    return found.hexdigest()
+
+
+def _from_json(data: bytes, most_bytes: int) -> Arrays:
+    """The arrays of a JSON text."""
+    # In memory a number of two letters takes a few dozen bytes.
+    if len(data) > most_bytes // 16:
+        raise ValueError(_TOO_LARGE.format(most_bytes))
+    held = json.loads(data)
+    if held.get("tacit") != "policy" or len(held["arrays"]) > _MOST_ARRAYS:
+        raise ValueError("it has other entries than a published policy")
+    stored = {}
+    for name, entry in held["arrays"].items():
+        kind, shape, values = entry["dtype"], entry["shape"], entry["data"]
+        types = {"int": (int,), "float": (int, float), "text": (str,)}[kind]
+        right = all(type(value) in types for value in values)
+        if not right or math.prod(map(int, shape)) != len(values):
+            raise ValueError(f"{name!r} does not fit its shape or type")
+        dtype = {"int": np.int64, "float": np.float64, "text": np.str_}[kind]
+        stored[str(name)] = np.array(values, dtype=dtype).reshape(shape)
+    return stored
+
+
+def _facts(stored: Arrays) -> dict[str, Any]:
+    """The version, and what the file says of its agent and of its ledger, if anything."""
+    said = json.loads(str(stored["about"])) if "about" in stored else {}
+    if not isinstance(said, dict):
+        raise ValueError("about must be a JSON object")
+    found: dict[str, Any] = {**said, "version": whole(stored, "version")}
+    for name in {"state_labels", "action_labels", "hash"} & set(stored):
+        found[name] = stored[name].tolist()
+    if "ledger_head" in stored:
+        head = str(stored["ledger_head"])
+        if not re.fullmatch("[0-9a-f]{64}", head):
+            raise ValueError("ledger_head must be 64 hexadecimal digits")
+        found |= {"ledger_line": whole(stored, "ledger_line"), "ledger_head": head}
+    return found

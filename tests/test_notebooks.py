@@ -1,0 +1,42 @@
+"""The notebooks of the docs run, and print what they say."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests import notebooks
+
+
+def test_all_are_there():
+    found = sorted(path.stem for path in notebooks.FOLDER.glob("*.ipynb"))
+    assert found == sorted(notebooks.NAMES)
+
+
+@pytest.mark.parametrize("name", notebooks.NAMES)
+def test_a_notebook_says_who_it_is_for_and_holds_text_alone(name):
+    first, *cells = notebooks.read(name).cells
+    title, line = first.source.split("\n\n")[:2]
+    assert title.startswith("# ")
+    assert re.fullmatch(r"\*For [^*\n]+\.\*", line)
+    for cell in cells:
+        assert cell.metadata == {}
+        for link in (
+            re.findall(r"\]\(([^)#]+)", cell.source) if cell.cell_type == "markdown" else []
+        ):
+            assert (notebooks.FOLDER / link).is_file()
+        if cell.cell_type == "code":
+            assert cell.execution_count is None
+            assert {output.output_type for output in cell.outputs} <= {"stream"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if place == 0 else [pytest.mark.slow])
+        for place, name in enumerate(notebooks.NAMES)
+    ],
+)
+def test_a_notebook_prints_what_it_says(name, tmp_path):
+    assert notebooks.texts(notebooks.run(name, tmp_path)) == notebooks.texts(notebooks.read(name))
