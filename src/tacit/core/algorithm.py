@@ -6,11 +6,12 @@ an :class:`~tacit.core.agent.Agent` has those, and it is final.
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,7 @@ class Algorithm(ABC, Generic[Plan]):
         asked: users of the block that is being asked, which may be more than was scheduled; else 0.
         pinned: the policy that goes on serving whatever is learnt, if one does.
         first_version: that of the first policy: 0, or what comes after a predecessor's last one.
+        before: how many users its predecessors served, of whom it knows what they knew.
         rng: of ties and of first policies; not of the noise.
     """
 
@@ -93,7 +95,7 @@ class Algorithm(ABC, Generic[Plan]):
         self._check()
         self.served = 0
         self.releases = 0
-        self.asked = self.first_version = 0
+        self.asked = self.first_version = self.before = 0
         self.pinned: Plan | None = None
         self.rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 4]))
         self.policy, self.greedy_policy = map(self.named, self._first_policies())
@@ -148,16 +150,17 @@ class Algorithm(ABC, Generic[Plan]):
             f"{self.name} asks what it planned for its last policy: it does not roll back"
         )
 
-    def inherit(self, other: Algorithm[Plan]) -> None:
-        """Takes over all that another one of its kind was told; refused where it cannot."""
-        raise InvalidArgument(
-            f"{self.name} does not start from another agent's releases: tabular agents do whose "
-            "blocks are released one by one"
-        )
+    def begin_anew(self, other: Algorithm[Plan]) -> None:
+        """What was restored is another one's: a start, behind which an own counter begins.
+
+        Refused where what is known is no start for anybody else.
+        """
 
     def named(self, policy: Plan) -> Plan:
-        """The policy with the names of states and actions, where the spec has any."""
-        return policy
+        """The policy with its number, and the names of states and actions where there are any."""
+        if not self.first_version:
+            return policy
+        return cast(Plan, replace(cast(Any, policy), version=self.newest))
 
     def _check(self) -> None:
         """Refuses options that do not go together; nothing is made yet."""
@@ -206,7 +209,29 @@ class Algorithm(ABC, Generic[Plan]):
             "schedule": steady_repr(self.schedule),
         }
 
+    # After the last user.
+
+    def inherit(self, other: Algorithm[Plan]) -> None:
+        """Starts from all that another one of its kind was told, and plans by it.
+
+        Releases are public, with how noisy they are, so this costs nobody anything.
+        """
+        meta, arrays = other.state()
+        self.restore(copy.deepcopy(meta), {name: np.array(array) for name, array in arrays.items()})
+        self.begin_anew(other)
+        self.first_version, self.before = other.newest + 1, other.all_served
+        plans = self.policy, self.greedy_policy
+        if self.before:
+            self.policy, self.greedy_policy = other.policy, other.greedy_policy
+            plans = self.plan()
+        self.policy, self.greedy_policy = map(self.named, plans)
+
     # What the agent tells.
+
+    @property
+    def all_served(self) -> int:
+        """How many users were served, by predecessors too."""
+        return self.before + self.served
 
     @property
     def newest(self) -> int:

@@ -25,7 +25,7 @@ from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.saves import refresh
-from tacit.privacy.errors import BudgetExceeded
+from tacit.privacy.errors import BudgetExceeded, HorizonExceeded
 from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block
 
@@ -44,6 +44,8 @@ class Desk(Uncopyable):
         self._lock = new_lock()
         # The algorithm from before a save was loaded, until all of that is done.
         self._undo: Moment | None = None
+        # Whether a successor takes users in its place.
+        self._succeeded = False
 
     def _take_all(self, what: str, given: Any, call: Callable[[bool], Receipt]) -> Receipt:
         """A call that takes users: alone, and if it fails the error says whom not to give again.
@@ -57,6 +59,8 @@ class Desk(Uncopyable):
             with self._lock:
                 self._settle()
                 self._tidy()
+                if self._succeeded:
+                    raise HorizonExceeded("this agent has a successor: give users to that one")
                 together = self._algorithm.masked
                 before = self._taken()
                 try:

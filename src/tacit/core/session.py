@@ -142,7 +142,7 @@ class Moment:
     def __init__(self, algorithm: Algorithm[Any], asked: int | None = None) -> None:
         self._algorithm = algorithm
         self.served, self.releases = algorithm.served, algorithm.releases
-        self.rest = algorithm.asked, algorithm.pinned, algorithm.first_version
+        self.rest = algorithm.asked, algorithm.pinned, algorithm.first_version, algorithm.before
         if asked is not None:
             self.rest = asked, *self.rest[1:]
         self._policies = algorithm.policy, algorithm.greedy_policy
@@ -154,7 +154,8 @@ class Moment:
         restore(algorithm, *_copied(*self.state))
         algorithm.policy, algorithm.greedy_policy = self._policies
         algorithm.served, algorithm.releases = self.served, self.releases
-        algorithm.asked, algorithm.pinned, algorithm.first_version = self.rest
+        algorithm.asked, algorithm.pinned, *begun = self.rest
+        algorithm.first_version, algorithm.before = begun
 
 
 def _copied(meta: dict[str, Any], arrays: Arrays) -> State:
@@ -291,6 +292,7 @@ class Session:
             "releases": algorithm.releases if within is None else within.releases,
             "version": algorithm.policy.version,
             "first_version": algorithm.first_version,
+            "before": algorithm.before,
             "pinned": algorithm.pinned is not None,
             "asked": self.turn.users if self.turn is not None else found,
             "with_ids": self.with_ids,
@@ -309,6 +311,7 @@ class Session:
         restore(algorithm, meta, arrays)
         algorithm.served, algorithm.releases, algorithm.asked = served, releases, asked
         algorithm.first_version = _count(meta["first_version"], MOST_USERS)
+        algorithm.before = _count(meta["before"], MOST_USERS)
         algorithm.policy = algorithm.policy_of(below(arrays, "policy/"), meta["version"])
         algorithm.greedy_policy = algorithm.policy_of(below(arrays, "greedy/"), algorithm.newest)
         algorithm.pinned = algorithm.policy if meta["pinned"] else None
