@@ -49,6 +49,7 @@ class Predictions:
             if name not in self.made:
                 self.made[name] = np.zeros((steps, *row.shape))
             self.made[name][step] = row
+        self.made = dict(sorted(self.made.items()))
 
     def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What a save holds."""
@@ -57,7 +58,8 @@ class Predictions:
 
     def restore(self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Puts back what :meth:`dump` returned."""
-        self.made, self.before = below(arrays, "made/"), below(arrays, "before/")
+        kept = dict(sorted(arrays.items()))
+        self.made, self.before = below(kept, "made/"), below(kept, "before/")
 
 
 def combined(one: Predicted, other: Predicted) -> Predicted:
