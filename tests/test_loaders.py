@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
@@ -12,6 +13,11 @@ from research.hostile.files import FileCase, file_cases
 from research.hostile.fuzzing import Broken
 from research.hostile.hand_made import hand_made
 from research.hostile.loaders import Reading, campaign, made_files, mutation
+from tacit.cli.app_file import read_app
+from tacit.core.csv_logs import csv_batches
+from tacit.core.logs import LogFormat
+from tacit.core.parquet import files_of
+from tacit.privacy.errors import CorruptFile, InvalidArgument
 
 pytestmark = pytest.mark.skipif(not loaders._USED.exists(), reason="limits need Linux")
 
@@ -45,6 +51,22 @@ def test_every_loader_is_attacked() -> None:
     # An agent of every family, and published policies of every kind that is a family's.
     assert sum(case.name.endswith(": load") for case in file_cases()) >= 7
     assert sum(case.name.startswith("published") for case in file_cases()) >= 3
+
+
+def test_files_of_an_app_are_regular_ones_too(tmp_path: Path) -> None:
+    """Its description and its logs: nobody waits for a FIFO, and nothing nested fills the stack."""
+    fifo, deep = tmp_path / "logs.csv", tmp_path / "app.toml"
+    os.mkfifo(fifo)
+    deep.write_text("x = " + "[" * 5_000 + "]" * 5_000)
+    log = LogFormat(horizon=2)
+    with pytest.raises(CorruptFile, match="not a regular file"):
+        read_app(os.fspath(fifo))
+    with pytest.raises(CorruptFile, match="not a regular file"):
+        next(csv_batches([os.fspath(fifo)], log, 10, grouped=True))
+    with pytest.raises(CorruptFile, match="not a regular file"):
+        files_of(fifo)
+    with pytest.raises(InvalidArgument, match="nested"):
+        read_app(os.fspath(deep))
 
 
 def reading(read, typed=(ValueError,)) -> Reading:

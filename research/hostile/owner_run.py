@@ -75,6 +75,15 @@ class CellOptions:
     size: int = 4
 
 
+class Cells(OneHotCounts):
+    """Counts that monitoring keeps, so that what it keeps is in every save."""
+
+    def monitored(self, release: Any) -> dict[str, Any]:
+        """Who was in it."""
+        counts = release["counts"].ravel()
+        return {"visits": (counts, np.zeros(len(counts)))}
+
+
 class CountsCells(FiniteAlgorithm):
     """Asks every block who was in it."""
 
@@ -88,7 +97,7 @@ class CountsCells(FiniteAlgorithm):
 
     def asks(self) -> Asks:
         """One question."""
-        release = yield Ask(OneHotCounts(steps=1, cells=self.users))
+        release = yield Ask(Cells(steps=1, cells=self.users))
         counts = release["counts"].ravel()
         self.sums = counts if self.counter != "blocks" else self.sums + counts
 
@@ -232,6 +241,13 @@ class Run:
         if missing > max(0, lost) * self.size or agent.taken != self.users:
             tally.wrong_receipts += 1
             tally.note(f"{where}: {missing} users are in no release, {lost} blocks were lost")
+        # Monitoring has every block that is through once, as it was released.
+        released = {counted.tobytes() for counted in self.releases.values()}
+        rows = agent.record.rows
+        heard = {np.rint(row["visits"]).astype(np.int64).tobytes() for row in rows}
+        if not len(rows) == len(heard) == agent.releases or not heard <= released:
+            tally.wrong_receipts += 1
+            tally.note(f"{where}: monitoring has {len(rows)} of {agent.releases} blocks")
         return tally
 
 

@@ -209,6 +209,8 @@ class _Ended:
         told = json.loads((folder / "end").read_text()) if (folder / "end").exists() else {}
         self.taken, self.releases = told.get("taken", 0), told.get("releases", 0)
         self._curator = argparse.Namespace(entered=told.get("entered", 0))
+        rows = [{"visits": np.array(visits)} for visits in told.get("heard", [])]
+        self.record = argparse.Namespace(rows=rows)
 
 
 def _live(run: Run, life: int) -> None:
@@ -236,6 +238,7 @@ def _live(run: Run, life: int) -> None:
             agent.save(saved)
         told = {"taken": agent.taken, "releases": agent.releases}
         told["entered"] = agent._curator.entered
+        told["heard"] = agent.record.rows["visits"].tolist()
         (run.folder / "end").write_text(json.dumps(told))
 
 

@@ -117,10 +117,77 @@ def test_frame_and_plot(tmp_path) -> None:
         tacit.monitor("agent")
 
 
+COUNTS = VisitCounts(2, 2, 3)
+
+
+def answered(reward=1.0, counts=COUNTS):
+    zeros = {"transitions": np.zeros((counts.size, 2)), "rewards": np.full(counts.size, reward)}
+    return tacit.Release(0, "x", zeros, {"transitions": 0.0, "rewards": 0.0}, 5, None)
+
+
+def heard(versions) -> Record:
+    record = Record()
+    for version in versions:
+        record.hear(version, 5, [COUNTS], [answered(version)], running=False)
+    return record
+
+
 def test_what_is_heard_twice_counts_once_and_old_versions_go() -> None:
-    record, counts = Record(), VisitCounts(2, 2, 3)
-    zeros = {"transitions": np.zeros((counts.size, 2)), "rewards": np.ones(counts.size)}
-    answer = tacit.Release(0, "x", zeros, {"transitions": 0.0, "rewards": 0.0}, 5, None)
-    for version in (0, 1, 1, *range(2, 1200)):
-        record.hear(version, 5, [counts], [answer], running=False)
-    assert [row["version"] for row in record.rows] == list(range(200, 1200))
+    record = heard([0, 1, 1, *range(2, 2500)])
+    assert record.rows["version"].tolist() == [*range(1500, 2500)]
+    assert (record.rows["rewards"] == COUNTS.size * np.arange(1500, 2500)).all()
+    again = Record()
+    saved = {name.removeprefix("monitor/"): a for name, a in record.dump().items()}
+    again.restore(saved)
+    assert (again.rows == record.rows).all()
+    again.hear(2500, 5, [COUNTS], [answered()], running=False)
+    assert again.rows["version"].tolist() == [*range(1501, 2501)]
+
+
+def test_a_version_that_is_not_heard_to_the_end_changes_nothing() -> None:
+    """Also one that is in already: an older policy serves again, or a crash came."""
+
+    class Cut(float):
+        def __float__(self) -> float:
+            raise KeyboardInterrupt
+
+    class Told(VisitCounts):
+        def monitored(self, release):
+            return super().monitored(release) | {"rewards": (7.0, Cut())}
+
+    for versions in ([0, 1, 2], [*range(16)]):
+        record = heard(versions)
+        before = record.rows.copy()
+        for version in (1, versions[-1], versions[-1] + 1):
+            with pytest.raises(KeyboardInterrupt):
+                record.hear(version, 9, [Told(2, 2, 3)], [answered()], running=False)
+            assert (record.rows == before).all()
+
+
+def test_what_a_statistic_tells_wrongly_costs_no_block() -> None:
+    class Told(VisitCounts):
+        def monitored(self, release):
+            return {"visits": (np.zeros(3), np.zeros(2))}
+
+    record = heard([0])
+    record.hear(1, 5, [Told(2, 2, 3)], [answered()], running=False)
+    record.hear(2, 5, [COUNTS], [answered()], running=False)
+    assert record.rows["version"].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"visits": np.zeros(3)},
+        {"visits": np.zeros((2, 2))},
+        {"version": np.zeros(3)},
+        {"users": np.zeros((3, 1), dtype=np.int64)},
+    ],
+)
+def test_a_forged_record_is_refused(change) -> None:
+    saved = {name.removeprefix("monitor/"): a for name, a in heard([0, 1, 2]).dump().items()}
+    with pytest.raises(ValueError, match=r".*"):
+        Record().restore(saved | change)
+    saved.pop("users")
+    with pytest.raises(KeyError):
+        Record().restore(saved)

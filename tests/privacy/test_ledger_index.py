@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -135,6 +136,32 @@ def test_a_long_ledger_opens_by_its_index(path, quick, monkeypatch):
     again = Ledger.open(path)
     again.record_start("other", Terms.of(HALF))
     assert again.join([name(0), name(1000)]) == [True, True]
+
+
+def test_the_index_of_a_long_ledger_is_written_less_often(path, quick, monkeypatch):
+    """When it lacks a fourth of the ledger, but 200 bytes at least, and 3,000 at most."""
+    monkeypatch.setattr(journal, "INDEX_LINES", 10**6)
+    monkeypatch.setattr(journal, "INDEX_BYTES", 200)
+    monkeypatch.setattr(journal, "_INDEX_SHARE", 1 / 4)
+    monkeypatch.setattr(journal, "_MOST_INDEX_BYTES", 3_000)
+    written, real = [0], Index.write
+    monkeypatch.setattr(
+        Index,
+        "write",
+        lambda self, rows, position, *, anew: (
+            written.append(position.end),
+            real(self, rows, position, anew=anew),
+        )[1],
+    )
+    ledger = people(path, 60)
+    line = max(map(len, path.read_bytes().splitlines(keepends=True)))
+    # A ledger is made without an index, so the first one has two lines at once.
+    for before, after in itertools.pairwise(written[1:]):
+        enough = max(200, min(before / 4, 3_000))
+        assert enough <= after - before < enough + line
+    assert 8 < len(written) < 40
+    assert written[-1] > 16_000
+    assert Ledger.open(path).accounts == ledger.accounts
 
 
 def test_what_is_read_does_not_depend_on_the_index(path, quick):

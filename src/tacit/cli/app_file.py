@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.privacy.errors import InvalidArgument, TacitError
+from tacit.privacy.files import parse_toml, read_file
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
@@ -85,9 +85,8 @@ class App:
 def read_app(path: str) -> App:
     """Reads and checks the file of an app; every mistake names the table and the key."""
     try:
-        with open(path, "rb") as file:
-            held = tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        held = parse_toml(read_file(path, "world"))
+    except ValueError as error:
         raise InvalidArgument(f"{path!r} is no TOML: {error}") from None
     unknown = sorted(set(held) - {*_TABLES, "log"})
     if unknown:

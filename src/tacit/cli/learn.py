@@ -16,6 +16,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.output import print_json, say
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitWarning
+from tacit.privacy.files import MALFORMED, parse_json, read_file
 
 if TYPE_CHECKING:
     from tacit.cli.app_file import App
@@ -123,8 +124,9 @@ def _known(app: App) -> set[str]:
     if not path.exists():
         return set()
     try:
-        return {str(json.loads(line)["file"]) for line in path.read_text().splitlines()}
-    except (ValueError, KeyError, TypeError):
+        lines = read_file(path, "result").splitlines()
+        return {str(parse_json(line)["file"]) for line in lines}
+    except MALFORMED:
         raise CorruptFile(f"{os.fspath(path)!r} does not say which files were read") from None
 
 

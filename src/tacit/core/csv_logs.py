@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from tacit.core.logs import Entries, LogFormat
 from tacit.core.parquet import joined, whole_users
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.files import open_regular
 
 
 def csv_batches(
@@ -24,7 +25,8 @@ def csv_batches(
 
 def _entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
     """The rows of one file; an empty field is a missing value."""
-    with open(name, encoding="utf-8-sig", errors="replace", newline="") as file:
+    opened = open_regular(name)
+    with open(opened, encoding="utf-8-sig", errors="replace", newline="") as file:
         reader = csv.reader(file)
         header = next(reader, [])
         places = {}

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.statistic import Floats
@@ -26,14 +27,35 @@ if TYPE_CHECKING:
 
 # More versions than these are not kept: the oldest go.
 _MOST = 1000
-_NUMBERS = ("version", "users", "horizon", "rewards", "rewards_noise", "partial", "running")
+_FEWEST_ROWS = 16
+_NUMBERS = {
+    "version": np.int64,
+    "users": np.int64,
+    "horizon": np.float64,
+    "rewards": np.float64,
+    "rewards_noise": np.float64,
+    "partial": np.bool_,
+    "running": np.bool_,
+}
+_BY_STATE = ("visits", "visits_noise")
 
 
-@dataclass
 class Record:
-    """Public sums of each version's users; of the last thousand versions."""
+    """Public sums of each version's users; of the last thousand versions.
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    They are in every save, so they lie in one array as a save wants them, with room for more: to
+    hear of a version or to save a thousand of them takes a few copies, and no loop over versions.
+    """
+
+    def __init__(self) -> None:
+        # The array, and from where to where it counts: one value, so it changes all at once.
+        self._kept = (_room(0, 0), 0, 0)
+
+    @property
+    def rows(self) -> NDArray[np.void]:
+        """A row per version, oldest first."""
+        table, start, stop = self._kept
+        return table[start:stop]
 
     def hear(
         self,
@@ -47,46 +69,66 @@ class Record:
         told: dict[str, tuple[Any, Any]] = {}
         horizon = math.nan
         for statistic, answer in zip(asked, answers, strict=False):
-            # What a statistic of somebody else makes of a release must not cost its block.
-            with contextlib.suppress(Exception):
-                told |= statistic.monitored(answer)
+            told |= _told(statistic, answer)
             horizon = getattr(statistic, "horizon", horizon)
         if not told:
             return
         none = (math.nan, math.nan)
         rewards, visits = told.get("rewards", none), told.get("visits", (np.zeros(0), np.zeros(0)))
-        row: dict[str, Any] = {
-            "version": int(version),
-            "users": int(users),
-            "horizon": float(horizon),
-            "rewards": float(rewards[0]),
-            "rewards_noise": float(rewards[1]),
-            "visits": np.asarray(visits[0], dtype=np.float64),
-            "visits_noise": np.asarray(visits[1], dtype=np.float64),
-            "partial": "partial" in told,
-            "running": bool(running),
-        }
+        numbers = (version, users, horizon, *rewards, "partial" in told, running)
+        table, start, stop = self._kept
+        states = len(visits[0])
+        if table.dtype["visits"].shape != (states,):
+            table, start, stop = _room(0, states), 0, 0
         # After a crash the same answers are heard again.
-        kept = [
-            old
-            for old in self.rows
-            if old["version"] < row["version"] and len(old["visits"]) == len(row["visits"])
-        ]
-        self.rows = [*kept[1 - _MOST :], row]
+        place = start + int(np.searchsorted(table["version"][start:stop], version))
+        start = max(start, place + 1 - _MOST)
+        if place < stop or place == len(table):
+            # Rows that count are never written over: what is cut off here has changed nothing.
+            longer = _room(2 * (place - start), states)
+            longer[: place - start] = table[start:place]
+            table, start, place = longer, 0, place - start
+        with contextlib.suppress(TypeError, ValueError):
+            for name, value in zip((*_NUMBERS, *_BY_STATE), (*numbers, *visits), strict=True):
+                table[name][place] = value
+            self._kept = (table, start, place + 1)
 
     def dump(self) -> Arrays:
         """For a save."""
-        if not self.rows:
+        rows = self.rows
+        if not len(rows):
             return {}
-        columns = {n: np.array([row[n] for row in self.rows]) for n in _NUMBERS}
-        for name in ("visits", "visits_noise"):
-            columns[name] = np.stack([row[name] for row in self.rows])
-        return {f"monitor/{name}": column for name, column in columns.items()}
+        return {f"monitor/{name}": rows[name] for name in (*_NUMBERS, *_BY_STATE)}
 
     def restore(self, columns: Mapping[str, Any]) -> None:
-        """The inverse of :meth:`dump`."""
-        count = len(columns["version"]) if columns else 0
-        self.rows = [{name: columns[name][i] for name in columns} for i in range(count)]
+        """The inverse of :meth:`dump`; a ValueError or KeyError where the columns are not such."""
+        if not columns:
+            self._kept = (_room(0, 0), 0, 0)
+            return
+        count, states = columns["visits"].shape
+        table = _room(count, states)
+        for name in (*_NUMBERS, *_BY_STATE):
+            mine, saved = table[name][:count], columns[name]
+            if (saved.shape, saved.dtype) != (mine.shape, mine.dtype):
+                raise ValueError(f"{name} is no column of a record")
+            mine[...] = saved
+        self._kept = (table, 0, count)
+
+
+def _told(statistic: Statistic, answer: Release) -> dict[str, tuple[Any, Any]]:
+    try:
+        return statistic.monitored(answer)
+    except MemoryError:
+        raise  # it is not the statistic's: the block goes through later, and is heard then
+    except Exception:
+        # What a statistic of somebody else makes of a release must not cost its block.
+        return {}
+
+
+def _room(rows: int, states: int) -> NDArray[np.void]:
+    """An empty table for so many versions, and at least for a few."""
+    by_state = [(name, np.float64, (states,)) for name in _BY_STATE]
+    return np.zeros(max(rows, _FEWEST_ROWS), dtype=[*_NUMBERS.items(), *by_state])
 
 
 @dataclass(frozen=True)
@@ -195,11 +237,11 @@ def monitor(agent: Any) -> Monitoring:
     return _monitoring(_separate(agent.record.rows))
 
 
-def _separate(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _separate(rows: NDArray[np.void]) -> list[dict[str, Any]]:
     """Sums of single versions: of running ones, what was added. Their noises may add up."""
     found: list[dict[str, Any]] = []
     for before, row in zip([None, *rows], rows, strict=False):
-        mine = dict(row)
+        mine = {name: row[name] for name in (*_NUMBERS, *_BY_STATE)}
         if row["running"] and before is not None:
             for name in ("rewards", "visits"):
                 mine[name] = row[name] - before[name]

@@ -21,6 +21,7 @@ from tacit.core.labels import checked_labels
 from tacit.core.logs import Entries, LogFormat
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.files import open_regular
 from tacit.privacy.statistic import Block, FiledBlock
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -44,6 +45,8 @@ def files_of(path: Paths) -> list[str]:
         inside = sorted(p for p in one.rglob("*.parquet") if p.is_file()) if one.is_dir() else [one]
         if not inside:
             raise InvalidArgument(f"there is no .parquet file in {os.fspath(one)!r}")
+        if inside == [one]:
+            os.close(open_regular(one))  # a FIFO would be waited for
         found += map(os.fspath, inside)
     if not found:
         raise InvalidArgument("path must name at least one file")

@@ -16,9 +16,13 @@ from tacit.privacy.ledger.header import Header
 from tacit.privacy.ledger.index import Index, Position, Rows, Unusable
 from tacit.privacy.ledger.records import Entry, Event, entry_of
 
-# The index is written again when it lacks so many lines, or so many bytes of them.
+# The index is written again when it lacks so many lines or so many bytes of them. A large one waits
+# for more, up to a limit, as who opens the ledger reads them: names fall anywhere in it, and a page
+# that is written should be for more than one of them.
 INDEX_LINES = 128
 INDEX_BYTES = 1 << 16
+_INDEX_SHARE = 1 / 32
+_MOST_INDEX_BYTES = 1 << 19
 _MOST_HEADER = 1 << 20
 
 
@@ -272,7 +276,8 @@ class Journal:
         """Writes the index again where it lacks much. It is derived: if it fails, later will do."""
         base = self._base or Position(0, 0, 0, "")
         lines, size = self._file.lines - base.lines, self._file.end - base.end
-        if not self._indexed or (lines < INDEX_LINES and size < INDEX_BYTES):
+        enough = max(INDEX_BYTES, min(_INDEX_SHARE * base.end, _MOST_INDEX_BYTES))
+        if not self._indexed or (lines < INDEX_LINES and size < enough):
             return
         if self._file.lines < self._index_at:
             return
