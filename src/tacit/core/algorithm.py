@@ -23,6 +23,8 @@ from tacit.privacy.statistic import WHOLE_EPISODE
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
+    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.statistic import Statistic
 
 Floats = NDArray[np.float64]
 
@@ -208,6 +210,10 @@ class Algorithm(ABC, Generic[Plan]):
             "counter": self.counter,
             "schedule": steady_repr(self.schedule),
         }
+
+    def monitored(self, statistic: Statistic, release: Release) -> dict[str, tuple[Any, Any]]:
+        """What a release tells of its users as a whole; what the spec knows may come to it."""
+        return statistic.monitored(release)
 
     # After the last user.
 

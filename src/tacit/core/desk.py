@@ -148,8 +148,9 @@ class Desk(Uncopyable):
         early = session.round.run(gate, session.answers, resumed=resumed)
         turn.answered = True
         told = algorithm.policy.version, turn.users, session.round.asked, session.answers
+        running, read = self._stream is not None, algorithm.monitored
         algorithm.advance(turn.users)
-        session.record.hear(*told, running=self._stream is not None)
+        session.record.hear(*told, running, read)
         session.end_round(curator.releases)
         return early
 
