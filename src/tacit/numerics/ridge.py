@@ -50,5 +50,6 @@ def always_one(features: Floats) -> Floats | None:
     With it sums of what is times phi are sums of that alone.
     """
     table = features.reshape(-1, features.shape[-1])
-    found: Floats = np.linalg.lstsq(table, np.ones(len(table)), rcond=None)[0]
+    solved = np.linalg.lstsq(table, np.ones(len(table)), rcond=None)[0]
+    found: Floats = np.asarray(solved, dtype=np.float64)
     return found if np.abs(table @ found - 1.0).max() <= 1e-6 else None
