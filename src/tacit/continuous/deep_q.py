@@ -75,6 +75,7 @@ class DeepQ(BoxAlgorithm):
 
     name: ClassVar[str] = "deep_q"
     batch: ClassVar[bool] = True
+    ends_greedy: ClassVar[bool] = True
     Options = DeepQOptions
     options: DeepQOptions
     refuses: ClassVar = {"schedule": "all users are asked at every step"}

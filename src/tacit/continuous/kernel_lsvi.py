@@ -171,8 +171,7 @@ class KernelLSVI(BoxAlgorithm):
         for bonus in (scale, 0.0):
             Q = self._iterated(rewards, moves, leverage, length, noise, half, bonus, smooth)
             weights = (self._fit @ Q).T
-            # A successor's first policy explores as much as those of its second block.
-            drawn = self.options.epsilon / max(1, self.releases) if bonus else 0.0
+            drawn = self.options.epsilon / self.releases if bonus else 0.0
             policies.append(QPolicy.draw(self.features, weights, self.rng, drawn, self.releases))
         return policies[0], policies[1]
 

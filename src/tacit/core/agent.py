@@ -215,7 +215,7 @@ class Agent(Versions):
         if data.users > left:
             raise HorizonExceeded(
                 f"this agent was declared for {users} users; {left} are left, {data.users} came: "
-                "a successor goes on with what it learnt (agent.successor)"
+                "a successor goes on with what it learnt (agent.successor, tacit learn --after)"
             )
         placed = session.placed(data)
         if not session.waiting.alike(placed):

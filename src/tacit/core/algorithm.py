@@ -86,6 +86,8 @@ class Algorithm(ABC, Generic[Plan]):
     Options: ClassVar[type[Any]] = NoOptions
     batch: ClassVar[bool] = False
     """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
+    ends_greedy: ClassVar[bool] = False
+    """Whether the policy after the last block explores no more; a successor's first one does."""
     after: ClassVar[str] = ""
     """Whose algorithm it is rebuilt from memory after, where their text was not at hand."""
     refuses: ClassVar[Mapping[str, str]] = {}
@@ -218,19 +220,20 @@ class Algorithm(ABC, Generic[Plan]):
     # After the last user.
 
     def inherit(self, other: Algorithm[Plan]) -> None:
-        """Starts from all that another one of its kind was told, and plans by it.
+        """Starts from all that another one of its kind was told, under the policy that it serves.
 
-        Releases are public, with how noisy they are, so this costs nobody anything.
+        Releases are public, with how noisy they are, so this costs nobody anything. Nobody's data
+        was asked for under the last policy yet, so its users are this one's.
         """
         meta, arrays = other.state()
         self.restore(copy.deepcopy(meta), {name: np.array(array) for name, array in arrays.items()})
         self.begin_anew(other)
-        self.first_version, self.before = other.newest + 1, other.all_served
-        plans = self.policy, self.greedy_policy
-        if self.before:
+        self.first_version, self.before = other.newest, other.all_served
+        if other.policy.version == other.newest:
             self.policy, self.greedy_policy = other.policy, other.greedy_policy
-            plans = self.plan()
-        self.policy, self.greedy_policy = map(self.named, plans)
+        if self.ends_greedy or other.policy.version != other.newest:
+            self.first_version += 1
+            self.policy, self.greedy_policy = map(self.named, self.plan())
 
     # What the agent tells.
 

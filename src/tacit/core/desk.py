@@ -44,8 +44,6 @@ class Desk(Uncopyable):
         self._lock = new_lock()
         # The algorithm from before a save was loaded, until all of that is done.
         self._undo: Moment | None = None
-        # Whether a successor takes users in its place.
-        self._succeeded = False
 
     def _take_all(self, what: str, given: Any, call: Callable[[bool], Receipt]) -> Receipt:
         """A call that takes users: alone, and if it fails the error says whom not to give again.
@@ -59,7 +57,7 @@ class Desk(Uncopyable):
             with self._lock:
                 self._settle()
                 self._tidy()
-                if self._succeeded:
+                if self._session.succeeded:
                     raise HorizonExceeded("this agent has a successor: give users to that one")
                 together = self._algorithm.masked
                 before = self._taken()

@@ -187,6 +187,7 @@ class Session:
         seen: how many releases were taken in, or lost, before this round.
         turn: the block that is in the gate, if one is.
         record: what releases told of each version; see :mod:`tacit.core.monitor`.
+        succeeded: whether a successor takes users in its place.
     """
 
     def __init__(self, algorithm: Algorithm[Any]) -> None:
@@ -197,6 +198,7 @@ class Session:
         self.seen = 0
         self.turn: Turn | None = None
         self.record = Record()
+        self.succeeded = False
         self._round: Round | None = None
 
     @property
@@ -296,6 +298,7 @@ class Session:
             "pinned": algorithm.pinned is not None,
             "asked": self.turn.users if self.turn is not None else found,
             "with_ids": self.with_ids,
+            "succeeded": self.succeeded,
             "seen": self.seen,
         }
         return meta | facts, arrays | self.record.dump()
@@ -311,12 +314,13 @@ class Session:
         restore(algorithm, meta, arrays)
         algorithm.served, algorithm.releases, algorithm.asked = served, releases, asked
         algorithm.first_version = _count(meta["first_version"], MOST_USERS)
-        algorithm.before = _count(meta["before"], MOST_USERS)
+        algorithm.before = _count(meta.get("before", 0), MOST_USERS)
         algorithm.policy = algorithm.policy_of(below(arrays, "policy/"), meta["version"])
         algorithm.greedy_policy = algorithm.policy_of(below(arrays, "greedy/"), algorithm.newest)
         algorithm.pinned = algorithm.policy if meta["pinned"] else None
         self.end_round(_count(meta["seen"], MOST_USERS))
         self.answers, self.with_ids = answers, bool(meta["with_ids"])
+        self.succeeded = bool(meta.get("succeeded", False))
         self.record.restore(below(arrays, "monitor/"))
         self.waiting.restore(waiting, meta["pending_names"], arrays)
 

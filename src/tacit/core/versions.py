@@ -117,8 +117,9 @@ class Versions(Desk):
         self._close()
         algorithm.inherit(old)
         made: Self = type(self)(algorithm, **serving, known=self._curator.participants)  # type: ignore[call-arg]
-        self._succeeded = True
-        self._tidy()
+        self._session.succeeded = True
+        if isinstance(self._curator, JointCurator) and self._curator.autosave is not None:
+            self._curator.save(self._curator.autosave)
         return made
 
 

@@ -92,6 +92,7 @@ class PolicyImprovement(FiniteAlgorithm):
 
     name = "policy_improvement"
     deterministic: ClassVar[bool] = False
+    ends_greedy: ClassVar[bool] = True
     knows_admissible: ClassVar[bool] = True
     Options = ImprovementOptions
     options: ImprovementOptions
