@@ -274,6 +274,28 @@ def test_the_compiled_layout_is_that_of_the_slow_one(seed: int) -> None:
     assert fast.user_ids == slow.user_ids
 
 
+def test_a_wrong_table_says_what_to_do(tmp_path: Path) -> None:
+    """Names and types of columns are schema: what is wrong with them is said, with a way out."""
+    table = random_log(np.random.default_rng(1), 5, shuffled=True)
+    frame, given = table.to_pandas(), {"spec": SPEC, "next_state": None}
+    wrong: list[tuple[str, Any, dict[str, Any]]] = [
+        (r"no column 'state' .did you mean 'State'", frame.rename(columns={"state": "State"}), {}),
+        ("or next_state=None to take the state of the next", frame, {"next_state": "next_state"}),
+        ("'reward' is text by its type", frame.assign(reward=pd.array(["x"] * len(frame))), {}),
+        ("collect", pl.from_pandas(frame).lazy(), {}),
+        ("read files by Episodes.from_parquet", "log.parquet", {}),
+        ("a list has no columns by name", frame.to_dict("records"), {}),
+    ]
+    for message, log, options in wrong:
+        with pytest.raises(InvalidArgument, match=message):
+            Episodes.from_frame(log, **given | options)
+    pq.write_table(table, tmp_path / "log.parquet")
+    with pytest.raises(InvalidArgument, match="do not come one after the other: give grouped=Fal"):
+        list(Episodes.from_parquet(tmp_path / "log.parquet", **given))
+    (found,) = Episodes.from_parquet(tmp_path / "log.parquet", grouped=False, **given)
+    assert found.users == 5
+
+
 # Blocks that nobody holds.
 
 

@@ -50,11 +50,18 @@ class Waiting:
         ids: list[int | str] = []
         # One line: all of it or nothing.
         self._columns, self._ids, self.users, self.block = columns, ids, 0, block
+        self._fit: Block | None = None
 
     def alike(self, part: Block) -> bool:
         """Whether somebody waits, with columns of the same types and shapes."""
-        rows = part.arrays
-        return bool(self.users) and self._columns.keys() == rows.keys() and self._fits(rows, 0)
+        rows, users = part.arrays, self.users
+        if not users or self._columns.keys() != rows.keys():
+            return False
+        # Looked at once: what can be written as it is, is.
+        if self._fits(rows, users + part.users):
+            self._fit = part
+            return True
+        return self._fits(rows, 0)
 
     def _fits(self, rows: Mapping[str, NDArray[Any]], needed: int) -> bool:
         """Whether rows can be written as they are, and so many in all."""
@@ -93,13 +100,14 @@ class Waiting:
         rows, columns = part.arrays, self._columns
         if start and not columns.keys() <= rows.keys():
             raise InvalidArgument(f"every user needs {sorted(columns)}, got {sorted(rows)}")
-        if not (start and self._fits(rows, stop)):
+        if self._fit is not part and not (start and self._fits(rows, stop)):
             names = columns if start else rows
             columns = {n: _with_room(columns.get(n), rows[n], start, stop) for n in names}
             self._columns = columns
         for name, column in columns.items():
             column[start:stop] = rows[name]
         self._ids[start:] = [] if user_ids is None else [*user_ids]
+        self._fit = None
         return stop
 
     # Save and resume.
