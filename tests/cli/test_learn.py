@@ -106,6 +106,32 @@ def test_nights_go_on_where_they_were(app: Path) -> None:
     assert len(tacit.Ledger.open(folder / "budget.ledger").head) == 64
 
 
+def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
+    """All declared users have come: the next app reads what is new, knows people and versions."""
+    folder = app.parent
+    app.write_text(APP.replace("users = 100000", "users = 150"))
+    assert content(call("learn", app, "--json"))["version"] == 1
+    night(folder, "day 2.csv", tacit.Policy.load(folder / "out.npz"), 50, seed=2)
+    assert "tacit learn --after" in one_line(call("learn", app))
+    new = folder / "next.toml"
+    new.write_text(APP.replace("[files]", '[files]\nstate = "next.state"'))
+    complaint = one_line(call("learn", new, "--after", app))
+    assert "a successor needs one of its own" in complaint
+    own = '[files]\nstate = "next.state"\nledger = "next.ledger"'
+    new.write_text(APP.replace("[files]", own))
+    told = content(call("learn", new, "--after", app, "--json"))
+    (file,) = told["files"]
+    assert (file["file"], file["counted"]) == ("logs/day 2.csv", 50), "day 1 was the old agent's"
+    assert (told["version"], told["users"], told["left"]) == (2, 50, 99_950)
+    # Whoever came to the old agent is known, and it takes nobody.
+    night(folder, "day 3.parquet", tacit.Policy.load(folder / "out.npz"), 50, seed=1)
+    assert "has a successor" in one_line(call("learn", app))
+    told = content(call("learn", new, "--json"))
+    assert (told["files"][0]["refused"], told["version"]) == (50, 3)
+    report = call("report", folder / "next.ledger", "--policy", folder / "out.npz")
+    assert "and what predecessors released" in report.stdout
+
+
 def test_a_night_that_died_is_given_again(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the release, before the file was noted: nobody counts twice."""
     import tacit.cli.learn as module

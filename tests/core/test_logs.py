@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_total
-from tacit.privacy.statistic import gate_total, sum_of_piece
 
 STATES, ACTIONS = ["idle", "busy", "away"], ["wait", "ask"]
 SPEC = FiniteSpec.named(STATES, ACTIONS, horizon=3, stationary=True)
@@ -274,6 +274,28 @@ def test_the_compiled_layout_is_that_of_the_slow_one(seed: int) -> None:
     assert fast.user_ids == slow.user_ids
 
 
+def test_a_wrong_table_says_what_to_do(tmp_path: Path) -> None:
+    """Names and types of columns are schema: what is wrong with them is said, with a way out."""
+    table = random_log(np.random.default_rng(1), 5, shuffled=True)
+    frame, given = table.to_pandas(), {"spec": SPEC, "next_state": None}
+    wrong: list[tuple[str, Any, dict[str, Any]]] = [
+        (r"no column 'state' .did you mean 'State'", frame.rename(columns={"state": "State"}), {}),
+        ("or next_state=None to take the state of the next", frame, {"next_state": "next_state"}),
+        ("'reward' is text by its type", frame.assign(reward=pd.array(["x"] * len(frame))), {}),
+        ("collect", pl.from_pandas(frame).lazy(), {}),
+        ("read files by Episodes.from_parquet", "log.parquet", {}),
+        ("a list has no columns by name", frame.to_dict("records"), {}),
+    ]
+    for message, log, options in wrong:
+        with pytest.raises(InvalidArgument, match=message):
+            Episodes.from_frame(log, **given | options)
+    pq.write_table(table, tmp_path / "log.parquet")
+    with pytest.raises(InvalidArgument, match="do not come one after the other: give grouped=Fal"):
+        list(Episodes.from_parquet(tmp_path / "log.parquet", **given))
+    (found,) = Episodes.from_parquet(tmp_path / "log.parquet", grouped=False, **given)
+    assert found.users == 5
+
+
 # Blocks that nobody holds.
 
 
@@ -307,19 +329,44 @@ def test_files_are_summed_as_their_users_are(batch: int, tmp_path: Path) -> None
                 assert np.abs(exact[0] - exact[1]).max() <= 60
 
 
-def test_pieces_go_to_other_processes(tmp_path: Path) -> None:
-    """What an executor of processes, or of machines, sends is the file's name and the question."""
-    table = random_log(np.random.default_rng(1), 20, shuffled=True)
-    block = Episodes.parquet_block(
-        sorted_files(tmp_path / "logs", table, 3), spec=SPEC, next_state=None
-    )
+def released_by(executor: Any, path: Path) -> tuple[int, Any, Any]:
+    """Users, sums at the gate, and a release with known noise, if an executor sums the files."""
+    block = Episodes.parquet_block(path, spec=SPEC, next_state=None, executor=executor)
     statistic = VisitCounts(3, 2, 3, pooled=True, cap=1)
-    jobs = [(piece, partial(gate_total, statistic), np.zeros(24)) for piece in block.pieces]
-    sent = pickle.dumps(jobs)
-    assert len(sent) < 10_000
-    found = [sum_of_piece(*job) for job in pickle.loads(sent)]  # noqa: S301
-    assert sum(users for users, _ in found) == block.users == 20
-    assert np.array_equal(sum(total for _, total in found), statistic.total(block))
+    curator = tacit.JointDP(1.0, 1e-6).curator(noise_seed=0)
+    curator.add(block)
+    total = grid_total(statistic, block, 1.0, 2.0**-20)
+    return block.users, total, curator.release(statistic)["transitions"]
+
+
+def test_pieces_go_to_other_processes(tmp_path: Path) -> None:
+    """What a new process is sent is a file's name and the question; what comes back are sums."""
+    table = random_log(np.random.default_rng(1), 20, shuffled=True)
+    path = sorted_files(tmp_path / "logs", table, 3)
+    block = Episodes.parquet_block(path, spec=SPEC, next_state=None)
+    assert len(pickle.dumps(block.pieces)) < 10_000
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
+        there = released_by(processes, path)
+    here = released_by(None, path)
+    assert there[0] == here[0] == 20
+    for mine, other in zip(here[1:], there[1:], strict=True):
+        assert np.array_equal(mine, other)
+
+
+@pytest.mark.slow
+def test_pieces_go_to_a_cluster(tmp_path: Path) -> None:
+    """Dask's executor on a real cluster of two processes, on this machine."""
+    distributed = pytest.importorskip("distributed")
+    table = random_log(np.random.default_rng(1), 200, shuffled=True)
+    path = sorted_files(tmp_path / "logs", table, 6)
+    given = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**given) as cluster, distributed.Client(cluster) as client:
+        assert len({*client.run(os.getpid).values(), os.getpid()}) == 3
+        there = released_by(client.get_executor(), path)
+    here = released_by(None, path)
+    assert there[0] == here[0] == 200
+    for mine, other in zip(here[1:], there[1:], strict=True):
+        assert np.array_equal(mine, other)
 
 
 def test_a_real_curator_takes_files_and_enforces_episodes(tmp_path: Path) -> None:

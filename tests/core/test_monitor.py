@@ -7,11 +7,17 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
-from tacit.core.monitor import Record
+from tacit.core.monitor import Record, _monitoring, _separate
 from tacit.finite.model import policy_values
 from tacit.finite.visits import VisitCounts
+from tacit.numerics.ridge import always_one
+from tacit.privacy.curators.gate import Release
+from tacit.privacy.statistic import Block
+from tacit.tabular.first_visits import FirstVisits
 
 WORLD = tacit.tabular.riverswim(4, 6)
+HARD = tacit.mixture.hard_mixture(dimension=3, horizon=4)
+NO_NOISE = {"transitions": 0.0, "rewards": 0.0, "first_paid": 0.0}
 
 
 def served(kind=tacit.UCBVI, privacy=None, users=4000, world=WORLD, **options):
@@ -191,3 +197,99 @@ def test_a_forged_record_is_refused(change) -> None:
     saved.pop("users")
     with pytest.raises(KeyError):
         Record().restore(saved)
+
+
+# Other families.
+
+
+def test_features_that_are_shares_tell_what_users_got() -> None:
+    world = tacit.linear.simplex(dimension=3, states=10, actions=4, horizon=5)
+    agent, blocks = served(tacit.LSVIUCB, world=world, users=300, schedule="fixed:size=100")
+    found = tacit.monitor(agent)
+    assert found.partial == (False,) * 3
+    for i, (_, data) in enumerate(blocks):
+        assert found.returns[i] == pytest.approx(data.rewards.sum() / 100)
+        after = np.bincount(data.states[:, 1:].ravel(), minlength=10) / 100
+        assert found.occupancy[i] == pytest.approx(after)
+    assert always_one(np.random.default_rng(0).normal(size=(5, 3, 2))) is None
+    with pytest.raises(InvalidArgument, match="slot sums, which tell neither returns nor where"):
+        tacit.monitor(served(tacit.MixturePosterior, world=HARD, users=20)[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "world", "options"),
+    [
+        (tacit.LSVIUCB, tacit.linear.simplex(dimension=3, states=10, actions=4, horizon=5), {}),
+        (
+            tacit.LinOptVI,
+            tacit.mixture.mixture_of_models(
+                states=6, actions=3, horizon=5, known_rewards=False, seed=1
+            ),
+            {"statistic": "model"},
+        ),
+    ],
+)
+def test_sums_of_features_are_as_far_off_as_they_say(kind, world, options) -> None:
+    """Five versions; none off by 5 standard errors (3e-6 if they are normal)."""
+    agent, blocks = served(
+        kind, JointDP(1.0, 1e-6), 20_000, world, schedule="fixed:size=4000", **options
+    )
+    found = tacit.monitor(agent)
+    values = np.array([world.value(policy) for policy, _ in blocks])
+    whole = ~np.array(found.partial)
+    errors = (found.returns - values)[whole] / found.return_errors[whole]
+    assert whole.any()
+    assert np.abs(errors).max() < 5.0
+
+
+def test_running_sums_of_changing_questions_are_told_apart() -> None:
+    """What one visit adds changes from block to block, and running sums have all of it."""
+    rng, running = np.random.default_rng(0), 0.0
+    policy, record = np.zeros((1, 6, 4), dtype=np.int64), Record()
+    expected = []
+    for version, most in enumerate((1, 3, 2)):
+        asked = FirstVisits(np.ones((1, 4, 2), dtype=bool), most, policy, version)
+        states = rng.integers(0, 4, (50, 7))
+        arrays = {"states": states, "actions": np.zeros((50, 6), dtype=np.int64)}
+        arrays |= {"rewards": np.ones((50, 6)), "versions": np.full(50, version)}
+        own = asked.total(Block(50, arrays | {"components": np.zeros(50, dtype=np.int64)}))
+        running = running + own
+        parts = asked.layout.unpack(running)
+        record.hear(version, 50, [asked], [Release(0, "", parts, NO_NOISE, 50, 1.0)], True)
+        first = [len(set(row[:6])) for row in states]
+        expected.append(np.minimum(first, most).mean())
+    found = _monitoring(_separate(record.rows))
+    assert found.returns == pytest.approx(expected), "each of a user's visits paid 1"
+    assert found.occupancy.sum(axis=1) == pytest.approx(expected)
+
+
+def test_control_tells_costs_and_energies() -> None:
+    world = tacit.lq.random_system(2, 1, 5)
+    agent, blocks = served(tacit.CertaintyEquivalence, users=600, world=world)
+    found = tacit.monitor(agent)
+    spec = world.spec
+    for i, (_, data) in enumerate(blocks):
+        x, u = data.states[:, :-1], data.actions
+        cost = np.einsum("uhi,ij,uhj->", x, spec.state_cost, x)
+        cost += np.einsum("uhi,ij,uhj->", u, spec.control_cost, u)
+        assert found.returns[i] == pytest.approx(-cost / len(x))
+        energy = (np.concatenate([x, u], axis=2) ** 2).sum(axis=(0, 1)) / len(x)
+        assert found.occupancy[i] == pytest.approx(energy)
+    # With noise: of the value, which may lack what is clipped.
+    agent, blocks = served(tacit.CertaintyEquivalence, JointDP(3.0, 1e-6), 5000, world)
+    found = tacit.monitor(agent)
+    values = np.array([world.value(policy) for policy, _ in blocks])
+    assert ((values - found.returns) / found.return_errors < 5.0).all()
+    assert all(found.partial)
+
+
+def test_vectors_are_counted_on_a_grid_and_residuals_tell_nothing() -> None:
+    world = tacit.continuous.line()
+    agent, _ = served(tacit.FittedFunctionalQ, users=40, world=world, releases=2)
+    found = tacit.monitor(agent)
+    assert found.occupancy.sum() == pytest.approx(world.spec.horizon)
+    assert np.isnan(found.returns).all()
+    assert "No release tells returns" in str(found)
+    agent, _ = served(tacit.FunctionalQ, users=40, world=world)
+    with pytest.raises(InvalidArgument, match="tell neither returns nor where people are"):
+        tacit.monitor(agent)

@@ -60,6 +60,22 @@ class App:
         made = make(self.spec, self.users, self.privacy, **options, **kept)
         return made  # noqa: RET504
 
+    def successor(self, old: App) -> Agent:
+        """The agent that goes on where another app's stops, with files of its own."""
+        from tacit.privacy.ledger import Ledger
+
+        for kind in ("state", "ledger"):
+            mine, other = self.files[kind].resolve(), old.files[kind].resolve()
+            if mine == other and not (kind == "ledger" and other.exists() and Ledger(other).people):
+                raise InvalidArgument(
+                    f"[files] {kind}: {os.fspath(mine)!r} is the predecessor's; a successor needs "
+                    "one of its own"
+                )
+        if not old.files["state"].exists():
+            raise InvalidArgument(f"there is no {os.fspath(old.files['state'])!r} to go on from")
+        kept = {"ledger": self.files["ledger"], "autosave": self.files["state"]}
+        return old.agent().successor(self.users, self.privacy, schedule=self.schedule, **kept)
+
     def log_files(self) -> list[str]:
         """The log's files, in the order of their names."""
         if not self.logs.exists():

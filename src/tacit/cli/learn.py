@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +30,8 @@ HELP = (
     "Run it every night: it goes on from where it was, reads the files that are new, and says "
     "where everybody went. --dry-run says what it would do, and touches nothing. The page "
     "docs/production.md has the file, key by key.\n\n"
-    "\b\nExamples:\n  tacit learn app.toml --dry-run\n  tacit learn app.toml"
+    "\b\nExamples:\n  tacit learn app.toml --dry-run\n  tacit learn app.toml\n"
+    "  tacit learn next.toml --after app.toml    # when all declared users have come"
 )
 
 
@@ -38,20 +40,32 @@ def learn_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
+    after: Annotated[
+        str,
+        typer.Option(
+            metavar="OLD.toml", help="Begin as the successor of this app, after its last user."
+        ),
+    ] = "",
     as_json: options.Json = False,
 ) -> None:
     """Learns from what is new, and publishes."""
     from tacit.cli.app_file import read_app
 
     app = read_app(file)
+    old = read_app(after) if after and not app.files["state"].exists() else None
     for kind, path in app.files.items():
         options.check_writable(f"[files] {kind}", os.fspath(path))
-    known = _known(app)
+    known = _known(app) | (set() if old is None else _known_to(old, app))
     new = [name for name in app.log_files() if _name(app, name) not in known]
     if dry_run:
         _show_plan(app, known, new, as_json)
         return
-    agent = _opened(app)
+    agent = _opened(app.agent if old is None else lambda: app.successor(old))
+    if old is not None:
+        if not as_json:
+            say(f"It goes on with version {agent.policy.version}, after {agent.before:,} users.")
+        for name in sorted(known):
+            _note(app, os.path.join(app.folder, name), {})
     told = [_learn_file(app, agent, name, as_json) for name in new]
     policy = app.files["policy"]
     agent.publish(policy)
@@ -75,11 +89,11 @@ def learn_command(
     say(str(agent.guarantee))
 
 
-def _opened(app: App, *, files: bool = True) -> Agent:
+def _opened(make: Callable[[], Agent]) -> Agent:
     """The agent; what it warns of is a line each."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", TacitWarning)
-        agent = app.agent(files=files)
+        agent = make()
     for warning in said:
         typer.echo(f"tacit: warning: {warning.message}", err=True)
     return agent
@@ -130,6 +144,11 @@ def _known(app: App) -> set[str]:
         raise CorruptFile(f"{os.fspath(path)!r} does not say which files were read") from None
 
 
+def _known_to(old: App, app: App) -> set[str]:
+    """Which files a predecessor learnt from, by their names here."""
+    return {_name(app, os.path.join(old.folder, name)) for name in _known(old)}
+
+
 def _note(app: App, name: str, totals: dict[str, Any]) -> None:
     descriptor = os.open(_journal(app), os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "a") as file:
@@ -142,7 +161,7 @@ def _note(app: App, name: str, totals: dict[str, Any]) -> None:
 
 
 def _show_plan(app: App, known: set[str], new: list[str], as_json: bool) -> None:
-    agent = _opened(app, files=False)
+    agent = _opened(lambda: app.agent(files=False))
     content = {
         "agent": app.choice.text,
         "users": app.users,
@@ -163,7 +182,11 @@ def _show_plan(app: App, known: set[str], new: list[str], as_json: bool) -> None
     how = "goes on from its saved state" if content["resumes"] else "begins"
     say(f"{app.choice.text} for {app.users:,} users {how}. Chosen: {agent.why}.")
     say(f"A block has at least {content['first_block']:,} users; then a policy is published.")
-    say(f"{len(known)} files were learnt from, {len(new)} are new: {', '.join(content['new'])}")
+    news = f"{len(new)} {'is' if len(new) == 1 else 'are'} new"
+    names = f": {', '.join(content['new'])}" if new else ""
+    say(
+        f"{len(known)} {'file was' if len(known) == 1 else 'files were'} learnt from, {news}{names}"
+    )
     say(f"It would promise: {agent.guarantee}")
 
 

@@ -124,14 +124,16 @@ def _promise(terms: Mapping[str, Any] | None) -> dict[str, str] | None:
 def _policy(path: str, ledger: Ledger, file: str) -> dict[str, Any]:
     """A published policy: what it is and says of itself, and the lines that paid for it.
 
-    Version v is made of what was released about the blocks before it, 0 to v - 1. The file has the
-    hash of the line after which it was published.
+    Version v is made of what was released about the blocks before it, 0 to v - 1, and a successor's
+    first version of what its predecessors released. The file has the hash of the line after which
+    it was published.
     """
     from tacit import published
 
     try:
         said = published.about(path)
         version = int(said["version"])
+        first = int(said.get("first_version", 0))
     except ValueError as error:
         raise InvalidArgument(f"--policy {path!r} is no published policy: {error}") from None
     with open(open_regular(path), "rb") as opened:
@@ -140,12 +142,13 @@ def _policy(path: str, ledger: Ledger, file: str) -> dict[str, Any]:
         entry.sequence
         for entry in ledger.entries
         if entry.event in ("charge", "pending")
-        and any(_block(key) < version for key in entry.costs)
+        and any(_block(key) < version - first for key in entry.costs)
     ]
     blocks = {_block(key) for entry in ledger.entries for key in entry.costs}
     return {
         "file": os.path.basename(path),
         "version": version,
+        "first_version": first,
         "sha256": digest,
         "lines": lines,
         "published": said.get("date"),
@@ -153,7 +156,7 @@ def _policy(path: str, ledger: Ledger, file: str) -> dict[str, Any]:
         "after_line": said.get("ledger_line"),
         "line_is_here": _has_line(file, said.get("ledger_head")),
         # Runs of a ledger of people number their blocks each for itself.
-        "accounted": not ledger.people and (version == 0 or set(range(version)) <= blocks),
+        "accounted": not ledger.people and set(range(version - first)) <= blocks,
     }
 
 
@@ -301,11 +304,16 @@ def _policies(found: Mapping[str, Any]) -> Iterator[Piece]:
     rows = []
     for policy in found["policies"]:
         lines = _ranges(policy["lines"])
-        if policy["version"] == 0:
+        first = policy["first_version"]
+        if policy["version"] == first:
             lines = "none: it is from before anything was learnt"
+            if first:
+                lines = "none: it is from what predecessors released"
         elif not policy["accounted"]:
             people = found["kind"] == "people"
             lines = "not known: the ledger has several runs" if people else "NOT in this ledger"
+        elif first:
+            lines += ", and what predecessors released"
         when = policy["published"] or "not known"
         digest = f"`{policy['sha256']}`"
         cells = (str(policy["version"]), lines, _published_after(policy), when, digest)

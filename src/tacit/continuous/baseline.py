@@ -46,6 +46,7 @@ class BaselineAlgorithm(BoxAlgorithm):
     """An algorithm that learns linear values on public features."""
 
     options: BaselineOptions
+    ends_greedy: ClassVar[bool] = True
     features: FeatureMap
     sized_by: ClassVar[str] = "radius"
     """The option that users' sensitivity is made of."""

@@ -75,6 +75,7 @@ class DeepQ(BoxAlgorithm):
 
     name: ClassVar[str] = "deep_q"
     batch: ClassVar[bool] = True
+    ends_greedy: ClassVar[bool] = True
     Options = DeepQOptions
     options: DeepQOptions
     refuses: ClassVar = {"schedule": "all users are asked at every step"}
@@ -138,10 +139,10 @@ class DeepQ(BoxAlgorithm):
             self._target = self.theta
 
     def plan(self) -> tuple[QPolicy, QPolicy]:
-        """The best action of the network's outputs."""
+        """The best action of the network's outputs; while users are to come, they try all."""
         order = tuple(self.rng.permutation(self.spec.actions).tolist())
         policy = NetworkPolicy.of(self.theta, self.sizes, 0.0, self.releases, order)
-        return policy, policy
+        return (policy if self.releases else self.behaviour()), policy
 
     def _check(self) -> None:
         check_question(self.statistic(), self.privacy, "radius")

@@ -27,6 +27,7 @@ from tacit.continuous.estimate import Basis, Belief, Posterior, SweepAnswer
 from tacit.continuous.functional_base import NO_CLIP, FunctionalAlgorithm, FunctionalOptions
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.clipped_sums import VisitSums
+from tacit.core.algorithm import Algorithm
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.core.ways import way
 from tacit.privacy.arguments import positive, whole_number
@@ -255,7 +256,22 @@ class FittedFunctionalQ(FunctionalAlgorithm):
                 "a grid: leave features out of the spec"
             )
 
-    # Save and resume.
+    # Save and resume, and what comes after the last user.
+
+    def begin_anew(self, other: Algorithm[Any]) -> None:
+        """Answers r / u + d P V of another unit u and discount d, in those of here.
+
+        (u / u') (r / u + d P V) = r / u' + d' P W, with W = (u d / (u' d')) V.
+        """
+        assert isinstance(other, FittedFunctionalQ)  # noqa: S101
+        units = other.units.unit / self.units.unit
+        values = units * (other.discount / self.discount if self.discount else 1.0)
+        self.belief.answers = [
+            SweepAnswer(
+                units * a.sums, units * a.std, a.users, units * a.predictions, values * a.value
+            )
+            for a in self.belief.answers
+        ]
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""

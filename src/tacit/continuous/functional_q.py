@@ -106,7 +106,7 @@ class FunctionalQ(FunctionalAlgorithm):
         even = self.block_users * self.spec.horizon / grid.size
         mean, covariance = self._mean.copy(), self._covariance.copy()
         for action in range(self.spec.actions):
-            if self.releases:
+            if self.all_served:
                 covariance[action] += constants.prior_drift**2 * np.eye(mean.shape[1])
             visits = even * tried[:, action, np.newaxis]
             across = basis.root.T @ (visits * basis.prior)

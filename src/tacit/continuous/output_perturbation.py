@@ -63,9 +63,9 @@ class OutputPerturbation(BaselineAlgorithm):
     def asks(self) -> Asks:
         """For the sum of users' own fits; Q is their mean over all blocks."""
         release = yield Ask(self.statistic())
-        # ``served`` does not count this block yet.
-        total = self.weights * self.served + release["weights"]
-        self.weights = total / (self.served + self.block_users)
+        # ``all_served`` does not count this block yet.
+        total = self.weights * self.all_served + release["weights"]
+        self.weights = total / (self.all_served + self.block_users)
 
     def statistic(self) -> OwnValues:
         """Users' own fits, clipped."""

@@ -98,7 +98,7 @@ class PrivatePolicyEvaluation(BaselineAlgorithm):
 
     def behaviour(self) -> QPolicy:
         """Uniform in the first round, and then the greedy policy with some uniform actions."""
-        if self.releases == 0:
+        if self.all_served == 0:
             return super().behaviour()
         return QPolicy.draw(
             self.features, self.weights, self.rng, self.options.epsilon, self.releases

@@ -206,17 +206,18 @@ class Agent(Versions):
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
         user_ids = _plain_ids(user_ids, data.users)
+        algorithm = self._algorithm
         given, room, masked = data.users, self._room(), masked and not data.aggregate
         if masked and room:
-            newest = max(self.policy.version, self._algorithm.newest)
-            data, user_ids = _of_version(data, user_ids, self.policy.version, newest)
-        users, session = self._algorithm.users, self._session
+            newest = max(algorithm.policy.version, algorithm.newest)
+            data, user_ids = _of_version(data, user_ids, algorithm.policy.version, newest)
+        users, session = algorithm.users, self._session
         left = users - self._taken()
         self._curator.check_ready()
         if data.users > left:
             raise HorizonExceeded(
                 f"this agent was declared for {users} users; {left} are left, {data.users} came: "
-                "a successor goes on with what it learnt (agent.successor)"
+                "a successor goes on with what it learnt (agent.successor, tacit learn --after)"
             )
         placed = session.placed(data)
         if not session.waiting.alike(placed):
@@ -224,7 +225,7 @@ class Agent(Versions):
         self._check(data, user_ids)
         if given > data.users:
             # Before anybody is taken: where warnings are errors, nothing has happened.
-            _warn_of_retired(given - data.users, self.policy.version)
+            _warn_of_retired(given - data.users, algorithm.policy.version)
         if data.aggregate:
             if session.waiting.users or data.users != self._room():
                 raise InvalidArgument(
@@ -233,7 +234,7 @@ class Agent(Versions):
             return self._take(data, None, data.users)
         if 0 < data.users == given and (given <= room or (masked and room)):
             return self._take(placed, user_ids, room)
-        found = Receipt(given, retired=given - data.users, version=self.policy.version)
+        found = Receipt(given, retired=given - data.users, version=algorithm.policy.version)
         start = 0
         while start < data.users:
             room = self._room()
@@ -298,7 +299,7 @@ class Agent(Versions):
         session = self._session
         if (user_ids is not None) != session.with_ids and self._taken():
             raise InvalidArgument("user_ids must be given for all users or for none")
-        _check_ids(data, user_ids, self.privacy, self._curator)
+        _check_ids(data, user_ids, self._algorithm.privacy, self._curator)
         if data.users:
             session.with_ids = user_ids is not None
 

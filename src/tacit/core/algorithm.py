@@ -6,11 +6,12 @@ an :class:`~tacit.core.agent.Agent` has those, and it is final.
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from tacit.privacy.statistic import WHOLE_EPISODE
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
+    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.statistic import Statistic
 
 Floats = NDArray[np.float64]
 
@@ -75,6 +78,7 @@ class Algorithm(ABC, Generic[Plan]):
         asked: users of the block that is being asked, which may be more than was scheduled; else 0.
         pinned: the policy that goes on serving whatever is learnt, if one does.
         first_version: that of the first policy: 0, or what comes after a predecessor's last one.
+        before: how many users its predecessors served, of whom it knows what they knew.
         rng: of ties and of first policies; not of the noise.
     """
 
@@ -82,6 +86,8 @@ class Algorithm(ABC, Generic[Plan]):
     Options: ClassVar[type[Any]] = NoOptions
     batch: ClassVar[bool] = False
     """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
+    ends_greedy: ClassVar[bool] = False
+    """Whether the policy after the last block explores no more; a successor's first one does."""
     after: ClassVar[str] = ""
     """Whose algorithm it is rebuilt from memory after, where their text was not at hand."""
     distributed: ClassVar[bool] = False
@@ -95,7 +101,7 @@ class Algorithm(ABC, Generic[Plan]):
         self._check()
         self.served = 0
         self.releases = 0
-        self.asked = self.first_version = 0
+        self.asked = self.first_version = self.before = 0
         self.pinned: Plan | None = None
         self.rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 4]))
         self.policy, self.greedy_policy = map(self.named, self._first_policies())
@@ -150,16 +156,17 @@ class Algorithm(ABC, Generic[Plan]):
             f"{self.name} asks what it planned for its last policy: it does not roll back"
         )
 
-    def inherit(self, other: Algorithm[Plan]) -> None:
-        """Takes over all that another one of its kind was told; refused where it cannot."""
-        raise InvalidArgument(
-            f"{self.name} does not start from another agent's releases: tabular agents do whose "
-            "blocks are released one by one"
-        )
+    def begin_anew(self, other: Algorithm[Plan]) -> None:
+        """What was restored is another one's: a start, behind which an own counter begins.
+
+        Refused where what is known is no start for anybody else.
+        """
 
     def named(self, policy: Plan) -> Plan:
-        """The policy with the names of states and actions, where the spec has any."""
-        return policy
+        """The policy with its number, and the names of states and actions where there are any."""
+        if not self.first_version:
+            return policy
+        return cast(Plan, replace(cast(Any, policy), version=self.newest))
 
     def _check(self) -> None:
         """Refuses options that do not go together; nothing is made yet."""
@@ -208,7 +215,34 @@ class Algorithm(ABC, Generic[Plan]):
             "schedule": steady_repr(self.schedule),
         }
 
+    def monitored(self, statistic: Statistic, release: Release) -> dict[str, tuple[Any, Any]]:
+        """What a release tells of its users as a whole; what the spec knows may come to it."""
+        return statistic.monitored(release)
+
+    # After the last user.
+
+    def inherit(self, other: Algorithm[Plan]) -> None:
+        """Starts from all that another one of its kind was told, under the policy that it serves.
+
+        Releases are public, with how noisy they are, so this costs nobody anything. Nobody's data
+        was asked for under the last policy yet, so its users are this one's.
+        """
+        meta, arrays = other.state()
+        self.restore(copy.deepcopy(meta), {name: np.array(array) for name, array in arrays.items()})
+        self.begin_anew(other)
+        self.first_version, self.before = other.newest, other.all_served
+        if other.policy.version == other.newest:
+            self.policy, self.greedy_policy = other.policy, other.greedy_policy
+        if self.ends_greedy or other.policy.version != other.newest:
+            self.first_version += 1
+            self.policy, self.greedy_policy = map(self.named, self.plan())
+
     # What the agent tells.
+
+    @property
+    def all_served(self) -> int:
+        """How many users were served, by predecessors too."""
+        return self.before + self.served
 
     @property
     def newest(self) -> int:

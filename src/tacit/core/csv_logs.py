@@ -6,8 +6,8 @@ import csv
 import itertools
 from collections.abc import Iterator, Sequence
 
-from tacit.core.logs import Entries, LogFormat
-from tacit.core.parquet import joined, whole_users
+from tacit.core.logs import Entries, LogFormat, missing_column
+from tacit.core.parquet import joined, neighbours, whole_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import open_regular
 
@@ -18,7 +18,7 @@ def csv_batches(
     """Entries of whole users; all of them at once, unless they are grouped by user."""
     parts = itertools.chain.from_iterable(_entries(name, log, batch) for name in files)
     if grouped:
-        yield from whole_users(parts)
+        yield from whole_users(neighbours(parts))
     elif whole := list(parts):
         yield joined(whole)
 
@@ -32,7 +32,8 @@ def _entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
         places = {}
         for column in set(log.columns.values()):
             if column not in header:
-                raise InvalidArgument(f"{name!r} has no column {column!r}")
+                kind = next(k for k, named in log.columns.items() if named == column)
+                raise InvalidArgument(missing_column(repr(name), kind, column, header))
             places[column] = header.index(column)
         while rows := list(itertools.islice(reader, batch)):
             width = len(header)

@@ -25,7 +25,7 @@ from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.saves import refresh
-from tacit.privacy.errors import BudgetExceeded
+from tacit.privacy.errors import BudgetExceeded, HorizonExceeded
 from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block
 
@@ -57,6 +57,8 @@ class Desk(Uncopyable):
             with self._lock:
                 self._settle()
                 self._tidy()
+                if self._session.succeeded:
+                    raise HorizonExceeded("this agent has a successor: give users to that one")
                 together = self._algorithm.masked
                 before = self._taken()
                 try:
@@ -144,8 +146,9 @@ class Desk(Uncopyable):
         early = session.round.run(gate, session.answers, resumed=resumed)
         turn.answered = True
         told = algorithm.policy.version, turn.users, session.round.asked, session.answers
+        running, read = self._stream is not None, algorithm.monitored
         algorithm.advance(turn.users)
-        session.record.hear(*told, running=self._stream is not None)
+        session.record.hear(*told, running, read)
         session.end_round(curator.releases)
         return early
 

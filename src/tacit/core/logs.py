@@ -7,7 +7,8 @@ What a log *is* (which columns, which vocabulary, how long an episode is) is sai
 from __future__ import annotations
 
 import datetime
-from collections.abc import Container, Mapping, Sequence
+import os
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.core.columns import INVALID, as_codes, as_numbers, check_ids, one_column
 from tacit.core.labels import Labels, checked_labels, code_of
+from tacit.core.texts import hint
 from tacit.core.typed_columns import (
     UNREADABLE,
     Floats,
@@ -23,9 +25,9 @@ from tacit.core.typed_columns import (
     code_column,
     declared_labels,
     flag_column,
+    number_values,
     people_column,
     time_column,
-    values_of,
 )
 from tacit.privacy.arguments import checked_number, whole_number
 from tacit.privacy.errors import InvalidArgument
@@ -39,6 +41,8 @@ Entries: TypeAlias = dict[str, NDArray[Any]]
 # Steps of all users together, of which so many for each entry of a log may be empty: a horizon far
 # beyond the data is a slip, and must not fill the memory of the machine.
 _MOST_CELLS, _MOST_EMPTY = 1 << 24, 64
+# Of a table with more columns some names are shown.
+_SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +106,7 @@ class LogFormat:
 
             frame = arrow().table(frame)
         named = {k: name for k, name in self.columns.items() if only is None or name in only}
-        raw = {kind: _column(frame, name) for kind, name in named.items()}
+        raw = {kind: _column(frame, kind, name) for kind, name in named.items()}
         states, actions = self.vocabulary("states", raw), self.vocabulary("actions", raw)
         log: Entries = {}
         for kind, column in raw.items():
@@ -117,9 +121,10 @@ class LogFormat:
             elif kind == "terminal":
                 log[kind] = flag_column(name, column)
             elif kind == "reward":
-                log[kind] = self._rewards(one_column(name, as_numbers(name, values_of(column))))
+                numbers = as_numbers(name, number_values(name, column))
+                log[kind] = self._rewards(one_column(name, numbers))
             else:
-                log[kind] = one_column(name, as_codes(name, values_of(column)))
+                log[kind] = one_column(name, as_codes(name, number_values(name, column)))
         of = next(kind for kind in ("time", "step", "user") if kind in log)
         for kind, array in log.items():
             if len(array) != len(log[of]):
@@ -243,14 +248,38 @@ _READ = frozenset(
 )
 
 
-def _column(frame: Any, name: str) -> Any:
+def _column(frame: Any, kind: str, name: str) -> Any:
     try:
         return frame[name]
-    except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise InvalidArgument(f"the table has no column {name!r}") from error
-    except Exception as error:
-        # Polars has an error of its own.
-        raise InvalidArgument(f"the column {name!r} cannot be read") from error
+    except Exception as error:  # Polars has errors of its own
+        raise InvalidArgument(_missing(frame, kind, name)) from error
+
+
+def _missing(frame: Any, kind: str, name: str) -> str:
+    """What to do about a column that is not there; the names of columns are schema."""
+    if isinstance(frame, (str, os.PathLike)):
+        return "a frame is a table: read files by Episodes.from_parquet"
+    if hasattr(frame, "collect"):
+        return "a lazy frame has no entries yet: collect() it first"
+    names = getattr(frame, "column_names", getattr(frame, "columns", None))
+    if names is None and hasattr(frame, "keys"):
+        names = frame.keys()
+    if names is None:
+        names = getattr(getattr(frame, "dtype", None), "names", None)
+    if names is None:
+        return f"a {type(frame).__name__} has no columns by name, as {name!r}: make a frame of it"
+    return missing_column("the table", kind, name, names)
+
+
+def missing_column(what: str, kind: str, name: str, names: Iterable[Any]) -> str:
+    """That a table has no such column, which ones it has, and how to say which is meant."""
+    shown = [str(found) for found in names][:_SHOWN]
+    near = hint(name, shown, cutoff=0.6)
+    none = ", or next_state=None to take the state of the next step" * (kind == "next_state")
+    return (
+        f"{what} has no column {name!r}{near}; it has {', '.join(shown) or 'none'}: say which one "
+        f"is meant, {kind}=...{none}"
+    )
 
 
 def _tables(

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.arguments import instance_of
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
@@ -36,8 +37,17 @@ _NUMBERS = {
     "rewards_noise": np.float64,
     "partial": np.bool_,
     "running": np.bool_,
+    # Of a user: what one visit adds to sums, the least and the largest return, the most visits.
+    "unit": np.float64,
+    "least": np.float64,
+    "most": np.float64,
+    "reach": np.float64,
 }
 _BY_STATE = ("visits", "visits_noise")
+
+Told: TypeAlias = dict[str, tuple[Any, Any]]
+Reader: TypeAlias = "Callable[[Statistic, Release], Told]"
+"""What a release tells of its users as a whole; see :meth:`tacit.Statistic.monitored`."""
 
 
 class Record:
@@ -64,18 +74,22 @@ class Record:
         asked: Sequence[Statistic],
         answers: Sequence[Release],
         running: bool,
+        read: Reader = lambda statistic, answer: statistic.monitored(answer),
     ) -> None:
         """Takes in the answers about a version's users; ``running`` sums have all users before."""
-        told: dict[str, tuple[Any, Any]] = {}
+        told: Told = {}
         horizon = math.nan
         for statistic, answer in zip(asked, answers, strict=False):
-            told |= _told(statistic, answer)
+            told |= _told(read, statistic, answer)
             horizon = getattr(statistic, "horizon", horizon)
         if not told:
             return
         none = (math.nan, math.nan)
         rewards, visits = told.get("rewards", none), told.get("visits", (np.zeros(0), np.zeros(0)))
-        numbers = (version, users, horizon, *rewards, "partial" in told, running)
+        unit, reach = told.get("unit", (1.0,))[0], told.get("reach", (horizon,))[0]
+        ends = told.get("range", (0.0, horizon))
+        flags = "partial" in told, running
+        numbers = (version, users, horizon, *rewards, *flags, unit, *ends, reach)
         table, start, stop = self._kept
         states = len(visits[0])
         if table.dtype["visits"].shape != (states,):
@@ -115,9 +129,9 @@ class Record:
         self._kept = (table, 0, count)
 
 
-def _told(statistic: Statistic, answer: Release) -> dict[str, tuple[Any, Any]]:
+def _told(read: Reader, statistic: Statistic, answer: Release) -> Told:
     try:
-        return statistic.monitored(answer)
+        return read(statistic, answer)
     except MemoryError:
         raise  # it is not the statistic's: the block goes through later, and is heard then
     except Exception:
@@ -142,7 +156,7 @@ class Monitoring:
         return_errors: their standard errors: noise, and at most so much by sampling.
         partial: whether only some of a user's steps are asked for (a cap), so that this is no
             more than a part of the return, and occupancies are of those steps.
-        occupancy: visits of each state by a user, (versions, S).
+        occupancy: visits of each state by a user, (versions, S); or energies, see :func:`monitor`.
         occupancy_errors: their standard errors, by noise and by sampling.
         return_drift: by how many standard errors the return changed since the version before.
         occupancy_drift: how far occupancies moved since the version before: about standard normal
@@ -212,16 +226,23 @@ class Monitoring:
                 f"{self.return_errors[i]:<7.3g} {self.return_drift[i]:6.1f}  "
                 f"{self.occupancy_drift[i]:6.1f}"
             )
+        if len(self.versions) and np.isnan(self.returns).all():
+            lines.append("No release tells returns; where people are is all that is known.")
         return "\n".join(lines)
 
 
 def monitor(agent: Any) -> Monitoring:
     """What releases say of every version that an agent published so far; it costs nothing.
 
-    Returns and occupancies are there for agents that count visits
-    (:class:`~tacit.finite.visits.VisitCounts`), under joint and local DP and without; occupancies
-    alone where returns are summed by state (:class:`~tacit.finite.return_sums.ReturnSums`); other
-    statistics say nothing here, and their agents have no rows.
+    Returns and occupancies are there for agents that count visits, and that sum features of which
+    some combination is always 1, as shares are; occupancies alone where returns are summed by
+    state, and where vectors are counted on a grid; of control, what users cost, and the energy of
+    each coordinate of state and control in place of visits. Where sums have states' visits by what
+    follows a step, these are visits of next states.
+
+    Raises:
+        InvalidArgument: What this agent asks for tells none of this: regressions on values, slots,
+            gradients and residuals do not.
 
     >>> import tacit
     >>> world = tacit.tabular.riverswim(4, 6)
@@ -234,7 +255,14 @@ def monitor(agent: Any) -> Monitoring:
     from tacit.core.agent import Agent
 
     instance_of("agent", agent, Agent)
-    return _monitoring(_separate(agent.record.rows))
+    rows = agent.record.rows
+    if agent.releases and not len(rows):
+        raise InvalidArgument(
+            f"{agent.name} asks for {agent.statistic.name}, which tell neither returns nor where "
+            "people are: give an agent some of them to count visits (ucbvi), or judge a policy by "
+            "tacit.learn_offline"
+        )
+    return _monitoring(_separate(rows))
 
 
 def _separate(rows: NDArray[np.void]) -> list[dict[str, Any]]:
@@ -246,6 +274,9 @@ def _separate(rows: NDArray[np.void]) -> list[dict[str, Any]]:
             for name in ("rewards", "visits"):
                 mine[name] = row[name] - before[name]
                 mine[f"{name}_noise"] = row[f"{name}_noise"] + before[f"{name}_noise"]
+        # What is added has the unit of its own block, and a running sum those of many.
+        for name in ("rewards", "visits", "rewards_noise", "visits_noise"):
+            mine[name] = mine[name] / row["unit"]
         found.append(mine)
     return found
 
@@ -253,17 +284,20 @@ def _separate(rows: NDArray[np.void]) -> list[dict[str, Any]]:
 def _monitoring(rows: Sequence[Mapping[str, Any]]) -> Monitoring:
     users = np.array([row["users"] for row in rows], dtype=np.float64)
     n = np.maximum(users, 1.0)
-    horizon = np.array([row["horizon"] for row in rows], dtype=np.float64)
+    least, most, reach = (
+        np.array([row[name] for row in rows], dtype=np.float64)
+        for name in ("least", "most", "reach")
+    )
     returns = np.array([row["rewards"] for row in rows], dtype=np.float64) / n
     noise = np.array([row["rewards_noise"] for row in rows], dtype=np.float64) / n
-    # What lies in [0, H] with mean m varies by at most m (H - m).
-    inside = np.clip(returns, 0.0, horizon)
-    errors = np.sqrt(noise**2 + inside * (horizon - inside) / n)
+    # What lies in [a, b] with mean m varies by at most (m - a) (b - m).
+    inside = np.clip(returns, least, most)
+    errors = np.sqrt(noise**2 + (inside - least) * (most - inside) / n)
     size = max((len(row["visits"]) for row in rows), default=0)
     shape = (len(rows), size)
     visits = np.array([row["visits"] for row in rows], dtype=np.float64).reshape(shape)
     spread = np.array([row["visits_noise"] for row in rows], dtype=np.float64).reshape(shape)
-    occupancy, limits = visits / n[:, np.newaxis], horizon[:, np.newaxis]
+    occupancy, limits = visits / n[:, np.newaxis], reach[:, np.newaxis]
     within = np.clip(occupancy, 0.0, limits)
     wide = np.sqrt((spread / n[:, np.newaxis]) ** 2 + within * (limits - within) / n[:, np.newaxis])
     drift, moved = np.full(len(rows), np.nan), np.full(len(rows), np.nan)

@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.core.columns import check_ids
 from tacit.core.labels import checked_labels
-from tacit.core.logs import Entries, LogFormat
+from tacit.core.logs import Entries, LogFormat, missing_column
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.files import open_regular
@@ -59,7 +59,7 @@ def batches_of(path: Paths, log: LogFormat, batch: int, grouped: bool) -> Iterat
     files = files_of(path)
     log = with_labels(log, files)
     if grouped:
-        return whole_users(_entries(files, log, batch))
+        return whole_users(neighbours(_entries(files, log, batch)))
     return _partitioned(files, log, batch)
 
 
@@ -98,7 +98,9 @@ def _entries(
         with pa.parquet.ParquetFile(name) as file:
             missing = [column for column in names if column not in file.schema_arrow.names]
             if missing:
-                raise InvalidArgument(f"{name!r} has no column {missing[0]!r}")
+                kind = next(k for k, column in log.columns.items() if column == missing[0])
+                words = missing_column(repr(name), kind, missing[0], file.schema_arrow.names)
+                raise InvalidArgument(words)
             for groups in _row_groups(file.metadata, batch):
                 read = {"row_groups": groups, "columns": names}
                 for table in file.iter_batches(batch_size=batch, **read):
@@ -142,6 +144,23 @@ def whole_users(parts: Iterable[Entries]) -> Iterator[Entries]:
         held = [{n: c.copy() for n, c in _some(part, max(cut, start), len(user)).items()}]
     if held:
         yield joined(held)
+
+
+def neighbours(parts: Iterable[Entries]) -> Iterator[Entries]:
+    """The same entries; refused where somebody's in one part do not come one after the other.
+
+    Who comes where is public. Otherwise she would have many short episodes in place of hers.
+    """
+    for part in parts:
+        user = part["user"]
+        heads = user[np.flatnonzero(np.append(True, user[1:] != user[:-1]))] if len(user) else user
+        in_order = heads.dtype.kind in "iu" and bool((heads[1:] > heads[:-1]).all())
+        if not in_order and len(set(heads.tolist())) < len(heads):
+            raise InvalidArgument(
+                "the entries of some user do not come one after the other: give grouped=False, "
+                "and they are partitioned first"
+            )
+        yield part
 
 
 def _some(part: Entries, start: int, stop: int) -> Entries:

@@ -111,4 +111,6 @@ def facts_of(algorithm: Any, guarantee: Guarantee | None) -> dict[str, int | str
         "library": f"tacit {importlib.import_module('tacit').__version__}",
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time())),
     }
+    if algorithm.before:
+        said |= {"first_version": algorithm.first_version, "users_before": algorithm.before}
     return {"about": json.dumps(said, sort_keys=True, allow_nan=False)}

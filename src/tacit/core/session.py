@@ -50,11 +50,18 @@ class Waiting:
         ids: list[int | str] = []
         # One line: all of it or nothing.
         self._columns, self._ids, self.users, self.block = columns, ids, 0, block
+        self._fit: Block | None = None
 
     def alike(self, part: Block) -> bool:
         """Whether somebody waits, with columns of the same types and shapes."""
-        rows = part.arrays
-        return bool(self.users) and self._columns.keys() == rows.keys() and self._fits(rows, 0)
+        rows, users = part.arrays, self.users
+        if not users or self._columns.keys() != rows.keys():
+            return False
+        # Looked at once: what can be written as it is, is.
+        if self._fits(rows, users + part.users):
+            self._fit = part
+            return True
+        return self._fits(rows, 0)
 
     def _fits(self, rows: Mapping[str, NDArray[Any]], needed: int) -> bool:
         """Whether rows can be written as they are, and so many in all."""
@@ -93,13 +100,14 @@ class Waiting:
         rows, columns = part.arrays, self._columns
         if start and not columns.keys() <= rows.keys():
             raise InvalidArgument(f"every user needs {sorted(columns)}, got {sorted(rows)}")
-        if not (start and self._fits(rows, stop)):
+        if self._fit is not part and not (start and self._fits(rows, stop)):
             names = columns if start else rows
             columns = {n: _with_room(columns.get(n), rows[n], start, stop) for n in names}
             self._columns = columns
         for name, column in columns.items():
             column[start:stop] = rows[name]
         self._ids[start:] = [] if user_ids is None else [*user_ids]
+        self._fit = None
         return stop
 
     # Save and resume.
@@ -142,7 +150,7 @@ class Moment:
     def __init__(self, algorithm: Algorithm[Any], asked: int | None = None) -> None:
         self._algorithm = algorithm
         self.served, self.releases = algorithm.served, algorithm.releases
-        self.rest = algorithm.asked, algorithm.pinned, algorithm.first_version
+        self.rest = algorithm.asked, algorithm.pinned, algorithm.first_version, algorithm.before
         if asked is not None:
             self.rest = asked, *self.rest[1:]
         self._policies = algorithm.policy, algorithm.greedy_policy
@@ -154,7 +162,8 @@ class Moment:
         restore(algorithm, *_copied(*self.state))
         algorithm.policy, algorithm.greedy_policy = self._policies
         algorithm.served, algorithm.releases = self.served, self.releases
-        algorithm.asked, algorithm.pinned, algorithm.first_version = self.rest
+        algorithm.asked, algorithm.pinned, *begun = self.rest
+        algorithm.first_version, algorithm.before = begun
 
 
 def _copied(meta: dict[str, Any], arrays: Arrays) -> State:
@@ -186,6 +195,7 @@ class Session:
         seen: how many releases were taken in, or lost, before this round.
         turn: the block that is in the gate, if one is.
         record: what releases told of each version; see :mod:`tacit.core.monitor`.
+        succeeded: whether a successor takes users in its place.
     """
 
     def __init__(self, algorithm: Algorithm[Any]) -> None:
@@ -196,6 +206,7 @@ class Session:
         self.seen = 0
         self.turn: Turn | None = None
         self.record = Record()
+        self.succeeded = False
         self._round: Round | None = None
 
     @property
@@ -291,9 +302,11 @@ class Session:
             "releases": algorithm.releases if within is None else within.releases,
             "version": algorithm.policy.version,
             "first_version": algorithm.first_version,
+            "before": algorithm.before,
             "pinned": algorithm.pinned is not None,
             "asked": self.turn.users if self.turn is not None else found,
             "with_ids": self.with_ids,
+            "succeeded": self.succeeded,
             "seen": self.seen,
         }
         return meta | facts, arrays | self.record.dump()
@@ -309,11 +322,13 @@ class Session:
         restore(algorithm, meta, arrays)
         algorithm.served, algorithm.releases, algorithm.asked = served, releases, asked
         algorithm.first_version = _count(meta["first_version"], MOST_USERS)
+        algorithm.before = _count(meta.get("before", 0), MOST_USERS)
         algorithm.policy = algorithm.policy_of(below(arrays, "policy/"), meta["version"])
         algorithm.greedy_policy = algorithm.policy_of(below(arrays, "greedy/"), algorithm.newest)
         algorithm.pinned = algorithm.policy if meta["pinned"] else None
         self.end_round(_count(meta["seen"], MOST_USERS))
         self.answers, self.with_ids = answers, bool(meta["with_ids"])
+        self.succeeded = bool(meta.get("succeeded", False))
         self.record.restore(below(arrays, "monitor/"))
         self.waiting.restore(waiting, meta["pending_names"], arrays)
 

@@ -72,6 +72,20 @@ def values_of(column: Any) -> Any:
     return column
 
 
+def number_values(name: str, column: Any) -> Any:
+    """The values of a column that has to be numbers; one that is text by its type is refused.
+
+    Where a type says nothing, as pandas' ``object``, an entry that is no number is a missing one.
+    """
+    says_nothing = getattr(column, "dtype", None) == np.dtype(object)
+    if kind_of(column) == "text" and not says_nothing:
+        raise InvalidArgument(
+            f"the column {name!r} is text by its type ({_type_words(column)}), but must be "
+            "numbers: make numbers of it"
+        )
+    return values_of(column)
+
+
 def code_column(name: str, column: Any, labels: Labels, option: str) -> Ints:
     """States or actions as numbers, by their labels if there are any."""
     kind = kind_of(column)

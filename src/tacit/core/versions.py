@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, Self
 
 from tacit.core.desk import Desk
@@ -12,7 +13,7 @@ from tacit.privacy.arguments import flag
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.ledger.ledger import witness_of
-from tacit.privacy.models import Privacy
+from tacit.privacy.models import JointDP, LocalDP, Privacy
 from tacit.privacy.owner import alone
 
 
@@ -82,32 +83,53 @@ class Versions(Desk):
     def successor(self, /, users: int, privacy: Privacy | None = None, **serving: Any) -> Self:
         """The agent for the next users, which begins with all that this one was told.
 
-        What was released is public, so starting from it costs nobody anything. New users pay for
-        what is released of them alone. Whoever took part here with an id is known there: nobody
-        contributes more episodes than declared, in both together. On a ledger of people
-        (:meth:`tacit.Ledger.create_for_people`) that holds for other agents as well.
+        What was released is public, with how noisy it is, so starting from it costs nobody
+        anything. New users pay for what is released of them alone. Whoever took part here with an
+        id is known there: nobody contributes more episodes than declared, in both together. So
+        whoever is in both is promised what the model with the larger budget promises. On a ledger
+        of people (:meth:`tacit.Ledger.create_for_people`) that holds for other agents as well.
 
-        Versions are counted on, so users of this agent's policies are told apart. Offered by
-        tabular agents whose blocks are released one by one; others refuse.
+        Who waits for the rest of a block is released first, and this agent takes nobody any more.
+        Versions are counted on. A save of the successor is resumed by an agent that is made with
+        its arguments, like any other.
 
         Args:
             users: how many it is declared for.
-            privacy: its model; the same by default.
-            **serving: ``schedule``, ``seed``, ``noise_seed``, ``ledger``, ``autosave``.
+            privacy: its model; the same by default, of which epsilon and delta may change.
+            **serving: ``schedule``, ``seed``, ``noise_seed``, ``ledger`` (a file of its own, or a
+                ledger of people), ``autosave``.
+
+        Raises:
+            InvalidArgument: What its algorithm knows is no start for another one, or the model is
+                another; docs/production.md has a list.
         """
-        self._settle()
-        old = self._algorithm
-        setting = Setting(
-            old.spec,
-            users,
-            old.privacy if privacy is None else privacy,
-            serving.pop("schedule", "auto"),
-            serving.pop("seed", old.setting.seed),
-        )
-        algorithm = type(old)(setting, old.options)
-        algorithm.inherit(old)
-        names = {"noise_seed", "ledger", "autosave"}
+        names = {"schedule", "seed", "noise_seed", "ledger", "autosave"}
         if wrong := sorted(set(serving) - names):
             raise InvalidArgument(f"a successor has no option {', '.join(wrong)}")
+        self._settle()
+        old = self._algorithm
+        privacy = old.privacy if privacy is None else privacy
+        _check_alike(old.privacy, privacy)
+        given = serving.pop("schedule", "auto"), serving.pop("seed", old.setting.seed)
+        setting = Setting(old.spec, users, privacy, *given)
+        algorithm = type(old)(setting, old.options)
+        algorithm.begin_anew(old)  # what is refused is, before anybody is released
+        self._close()
+        algorithm.inherit(old)
         made: Self = type(self)(algorithm, **serving, known=self._curator.participants)  # type: ignore[call-arg]
+        self._session.succeeded = True
+        if isinstance(self._curator, JointCurator) and self._curator.autosave is not None:
+            self._curator.save(self._curator.autosave)
         return made
+
+
+def _check_alike(old: Privacy, new: Privacy) -> None:
+    """Refuses a model whose budget does not compare with another's, episode by episode."""
+    kind = type(new) is type(old) and new.needs_l1 == old.needs_l1
+    if kind and isinstance(new, (JointDP, LocalDP)) and isinstance(old, (JointDP, LocalDP)):
+        kind = replace(new, epsilon=old.epsilon, delta=old.delta) == old
+    if not kind:
+        raise InvalidArgument(
+            f"privacy must be {old!r} with another epsilon or delta at most, got {new!r}: what "
+            "users of both are promised would not be known"
+        )

@@ -29,7 +29,8 @@ Floats = NDArray[np.float64]
 # Standard deviations of a cell's noise that every block is taken to have as visits.
 _FLOOR = 5.0
 # What a save keeps.
-_ARRAYS = ("transitions", "rewards", "visits", "variance", "reached")
+_ADDED = ("transitions", "rewards", "visits", "variance")
+_ARRAYS = (*_ADDED, "reached")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Evidence:
         self.reached = np.zeros(shape, dtype=bool)
         self.noise = 0.0
         self.reward_noise = 0.0
+        # What predecessors knew, which running sums are added to.
+        self._base: dict[str, NDArray[Any]] = {}
 
     def add(
         self, release: Release, statistic: VisitCounts, users: int, expected: Floats | None = None
@@ -67,8 +70,7 @@ class Evidence:
         weight = np.ones(statistic.size)
         if not self.plain:
             visits = users * (weight if expected is None else expected[at])
-            few = _FLOOR * self.noise * np.sqrt(self.transitions.shape[-1])
-            weight = (visits + few) / self.noise**2
+            weight = (visits + self._few) / self.noise**2
         parts = release.parts
         self.transitions[at] += weight[:, np.newaxis] * parts["transitions"]
         self.rewards[at] += weight * parts["rewards"]
@@ -77,11 +79,27 @@ class Evidence:
         self.variance[at] += (weight * self.noise) ** 2
         self.reached[at] = True
 
-    def replace(self, release: Release, statistic: VisitCounts, users: int) -> None:
-        """Takes a running sum over all blocks, in place of everything before."""
-        for array in (self.transitions, self.rewards, self.visits, self.variance):
-            array[:] = 0.0
-        self.add(release, statistic, users)
+    def replace(self, release: Release, statistic: VisitCounts, users: int, through: int) -> None:
+        """Takes a running sum over ``through`` users, the last block's too, in place of before."""
+        for name in _ADDED:
+            getattr(self, name)[:] = self._base.get(name, 0.0)
+        # What it weighs matters beside something else only.
+        self.add(release, statistic, through if self._base else users)
+
+    def begin_anew(self, users: int) -> None:
+        """All that is known is others' last running sum, of so many users: it is added to."""
+        if not self._base and self.noise > 0.0:
+            weight = (users + self._few) / self.noise**2
+            factor = weight * self.noise / np.sqrt(np.maximum(self.variance, 1e-300))
+            self.transitions *= factor[..., np.newaxis]
+            for array, power in ((self.rewards, 1), (self.visits, 1), (self.variance, 2)):
+                array *= factor**power
+        self._base = {name: getattr(self, name).copy() for name in _ADDED}
+
+    @property
+    def _few(self) -> float:
+        """Visits that every block is taken to have in a cell."""
+        return float(_FLOOR * self.noise * np.sqrt(self.transitions.shape[-1]))
 
     def counts(self) -> Counts:
         """Plain sums, or sums on the scale on which each entry has the last block's noise."""
@@ -104,10 +122,12 @@ class Evidence:
     def dump(self) -> State:
         """What a save holds."""
         noise = {"noise": self.noise, "reward_noise": self.reward_noise}
-        return noise, {name: getattr(self, name) for name in _ARRAYS}
+        base = {f"base/{name}": array for name, array in self._base.items()}
+        return noise, {name: getattr(self, name) for name in _ARRAYS} | base
 
     def restore(self, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Puts back what :meth:`dump` returned."""
         self.noise, self.reward_noise = meta["noise"], meta["reward_noise"]
         for name in _ARRAYS:
             setattr(self, name, arrays[name])
+        self._base = {n: arrays[f"base/{n}"] for n in _ADDED if f"base/{n}" in arrays}

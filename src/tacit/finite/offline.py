@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Pace
+from tacit.core.algorithm import Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State
 from tacit.core.schedule import Schedule
 from tacit.finite.action_counts import ActionCounts, propensities
@@ -308,6 +308,13 @@ class OfflineAlgorithm(FiniteAlgorithm):
         }
         self.known = judged
         self.recommendation = self._recommend() if judged else None
+
+    def begin_anew(self, other: Algorithm[Any]) -> None:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        raise InvalidArgument(
+            f"{self.name} learns from one log and judges once, so nothing comes after it: serve "
+            "what it recommends, and learn from the next log with behaviour= that policy"
+        )
 
     @abstractmethod
     def learnt_state(self) -> State:

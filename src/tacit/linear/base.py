@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Pace
+from tacit.core.algorithm import Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, Ask, Kept, State, below
 from tacit.core.ways import way
 from tacit.finite.algorithm import WayAlgorithm
@@ -91,6 +91,9 @@ class LinearWay(ABC):
     def question(self, step: int, values: Floats) -> Ask | None:
         """What must be asked about value functions (k, S) after a step; nothing if sums know."""
         return None
+
+    def begin_anew(self) -> None:  # noqa: B027  (most have nothing to do)
+        """What is known is a predecessor's; sums go on adding up."""
 
 
 class LinearAlgorithm(WayAlgorithm):
@@ -245,7 +248,11 @@ class LinearAlgorithm(WayAlgorithm):
             return math.ceil(first * 2.0 / self.round.target_mu)
         return users_above_noise(self.way.statistic(one_by_one=True), self.privacy, first)
 
-    # Save and resume.
+    # Save and resume, and what comes after the last user.
+
+    def begin_anew(self, other: Algorithm[Any]) -> None:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        self.way.begin_anew()
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""

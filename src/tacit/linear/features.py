@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -33,7 +33,7 @@ _MOST_PROBABILITIES = 1 << 22
 class FeatureWay(LinearWay):
     """Each user is asked once, with the whole budget, and blocks add up."""
 
-    known: BlockSums
+    known: Any
     following: ClassVar[bool] = True
 
     def __init__(self, algorithm: LinearAlgorithm) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.sizes import check_size, numbers, read_only
-from tacit.linear.tables import unit_features
+from tacit.linear.tables import told_of_features, unit_features
 from tacit.privacy.bounds.features import SHORTEST
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
@@ -90,6 +91,13 @@ class OutcomeSums(LoopSums):
         if self.reward > 0.0:
             parts.append(Part("rewards", (self.reward_rows, d), weight=self.reward))
         return Layout(tuple(parts))
+
+    def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
+        """Rewards, and visits of next states, where some combination of features is always 1."""
+        found = told_of_features(self.features, release, self.weights)
+        clips = self.clip is not None or self.reward_clip is not None
+        whole = not clips and bool((self.weights > 0.0).all())
+        return found if whole or not found else found | {"partial": (1.0, 0.0)}
 
     # Sensitivity.
 

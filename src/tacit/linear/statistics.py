@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.sizes import check_seed, check_size, numbers
 from tacit.finite.visits import check_occupancy
-from tacit.linear.tables import unit_features
+from tacit.linear.tables import told_of_features, unit_features
 from tacit.privacy.bounds.features import SHORTEST, BoundedSteps, farthest_products
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
@@ -131,6 +131,14 @@ class FeatureSums(LoopSums, BoundedSteps):
         rows, columns = np.triu_indices(d)
         matrix[:, rows, columns] = matrix[:, columns, rows] = part
         return matrix
+
+    def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
+        """Rewards, and visits of next states, where some combination of features is always 1."""
+        if not self.following:
+            return {}  # asked of users of many versions at once
+        found = told_of_features(self.features, release, np.ones(self.rows))
+        whole = not self.clips and bool((self._weights == 1.0).all())
+        return found if whole or not found else found | {"partial": (1.0, 0.0)}
 
     # Sums.
 

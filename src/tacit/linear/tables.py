@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import weakref
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.sizes import Floats, check_bytes, numbers, read_only
+from tacit.numerics.ridge import always_one
 from tacit.privacy.bounds.features import SHORTEST
 from tacit.privacy.errors import InvalidArgument
 
@@ -45,3 +48,27 @@ def check_features(values: ArrayLike) -> Floats:
             f"{array[state, action, entry]}"
         )
     return read_only(array)
+
+
+def told_of_features(features: Floats, release: Any, weights: Floats) -> dict[str, tuple[Any, Any]]:
+    """What sums of w phi e_{s'}' (L, d, S) and of r phi (M, d) tell of users as a whole.
+
+    The weights w > 0 of rows are public; a row without one tells nothing.
+    """
+    one, found = always_one(features), dict[str, tuple[Any, Any]]()
+    if one is None:
+        return found
+    length = float(np.linalg.norm(one))
+    noise = {name: float(np.max(std)) for name, std in release.std.items()}
+    if "next" in release.parts:
+        heard = weights > 0.0
+        rows = np.einsum("d,lds->ls", one, release["next"])[heard] / weights[heard, np.newaxis]
+        spread = noise["next"] * length * math.sqrt(float((1.0 / weights[heard] ** 2).sum()))
+        found["visits"] = rows.sum(axis=0), np.full(rows.shape[1], spread)
+    if "rewards" in release.parts:
+        paid = release["rewards"]
+        found["rewards"] = (
+            float((paid @ one).sum()),
+            noise["rewards"] * length * math.sqrt(len(paid)),
+        )
+    return found

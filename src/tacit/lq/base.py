@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tacit.core.setting import Setting
     from tacit.lq.energy import EnergyHistogram
     from tacit.lq.spec import LQSpec
+    from tacit.privacy.statistic import Statistic
 
 WAYS = {"private": "tacit.lq.energy:EnergyHistogram"}
 """What a block that warms up is asked, by how the first clip level is chosen."""
@@ -220,6 +221,30 @@ class LQAlgorithm(Algorithm[GainPolicy]):
         self._evidence.append(block)
         self._trust.append(1.0)
         self._known = self.regression.posterior(self._evidence, self._trust, before)
+
+    def monitored(self, statistic: Statistic, release: Release) -> dict[str, tuple[Any, Any]]:
+        """What the steps that count cost, and the energy of every coordinate of z = (x, u).
+
+        With G the sum of p p', p = M z, both are <A, G> for some A, with noise |A|_F times that of
+        G. Of a user G is positive semidefinite with a trace of at most tau, so that
+        0 <= <A, G> <= tau times the largest eigenvalue of A.
+        """
+        if not isinstance(statistic, TrajectorySums) or statistic.clip != "predictable":
+            return {}
+        assert statistic.tau is not None  # noqa: S101
+        spec, back, G = self.spec, np.linalg.inv(statistic.inputs), release["gram"]
+        n, noise = spec.states, float(np.max(release.std["gram"]))
+        cost = np.zeros(G.shape)
+        cost[:n, :n], cost[n:, n:] = spec.state_cost, spec.control_cost
+        turned, squares = back.T @ cost @ back, (back**2).sum(axis=1)
+        dearest = float(np.linalg.eigvalsh(turned)[-1]) * statistic.tau
+        return {
+            "partial": (1.0, 0.0),
+            "rewards": (-float((turned * G).sum()), noise * float(np.linalg.norm(turned))),
+            "range": (-dearest, 0.0),
+            "visits": (np.einsum("ij,jk,ik->i", back, G, back), noise * squares),
+            "reach": (float(squares.max()) * statistic.tau, 0.0),
+        }
 
     # How users explore.
 

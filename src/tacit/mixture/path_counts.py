@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +153,18 @@ class PathCounts(LoopSums):
         marks = np.zeros(self.layout.size, dtype=bool)
         marks[self.layout.parts[0].shape[0] :] = True
         return marks
+
+    def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
+        """Rewards where they are unknown; visits of next states that tell about the weights."""
+        noise = {name: float(np.max(std)) for name, std in release.std.items()}
+        counts, sums = self.dense(release["transitions"], release.parts.get("rewards"))
+        entries = self.counted.sum(axis=(0, 1))
+        spread = noise["transitions"] * np.sqrt(entries)
+        found = {"partial": (1.0, 0.0), "visits": (counts.sum(axis=(0, 1)), spread)}
+        if self.paying.any():
+            paid = noise["rewards"] * math.sqrt(int(self.paying.sum()))
+            found["rewards"] = float(sums.sum()), paid
+        return found
 
     def dense(self, transitions: Floats, rewards: Floats | None) -> tuple[Floats, Floats]:
         """Released entries as (H, S, S) and (H, S)."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.sizes import check_size
+from tacit.numerics.ridge import always_one
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
 
@@ -90,6 +91,17 @@ class RegressionSums(Statistic):
             parts.append(Part("reward_gram", (L, m, m), symmetric=True, weight=weight))
             parts.append(Part("rewards", (L, m), weight=weight))
         return Layout(tuple(parts))
+
+    def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
+        """Rewards, where they are unknown and some combination of their features is always 1."""
+        one = None if self.reward_features is None else always_one(self.reward_features)
+        if one is None:
+            return {}
+        paid, noise = release["rewards"], float(np.max(release.std["rewards"]))
+        spread = noise * float(np.linalg.norm(one)) * math.sqrt(len(paid))
+        found: dict[str, tuple[Any, Any]] = {"rewards": (float((paid @ one).sum()), spread)}
+        clips = getattr(self, "clip", None) is not None
+        return found | {"partial": (1.0, 0.0)} if clips else found
 
 
 def checked_table(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:

@@ -42,3 +42,14 @@ def operator_bound(std: float, dimension: int, failure: float) -> float:
     most std sqrt(2 d), and it concentrates as a std-Lipschitz function of Gaussians; both signs.
     """
     return std * (math.sqrt(2.0 * dimension) + math.sqrt(2.0 * math.log(2.0 / failure)))
+
+
+def always_one(features: Floats) -> Floats | None:
+    """The shortest c (d,) with c'phi = 1 in every state and action (S, A, d), if there is one.
+
+    With it sums of what is times phi are sums of that alone.
+    """
+    table = features.reshape(-1, features.shape[-1])
+    solved = np.linalg.lstsq(table, np.ones(len(table)), rcond=None)[0]
+    found: Floats = np.asarray(solved, dtype=np.float64)
+    return found if np.abs(table @ found - 1.0).max() <= 1e-6 else None

@@ -346,7 +346,8 @@ class Statistic(ABC):
         """What a release of it tells of its users as a whole: sums, and the noise's deviations.
 
         ``rewards``, of all steps that count; ``visits``, of each state; ``partial``, if some of a
-        user's valid steps do not count. Nothing by default.
+        user's valid steps do not count; ``unit``, what one visit adds, if it is not 1; ``range``
+        of a user's rewards and ``reach`` of her visits, if they are not 0 to H. Nothing by default.
         """
         return {}
 

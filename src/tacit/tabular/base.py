@@ -156,13 +156,13 @@ class TabularAlgorithm(FiniteAlgorithm):
         """Adds the counts of a block to the evidence, or puts a running sum in its place."""
         users = self.block_users
         if self.counter != "blocks":
-            self.evidence.replace(release, statistic, users)
+            self.evidence.replace(release, statistic, users, self.served + users)
             return
         if self.masked and not self.stationary:
             release = conserved(release, self.spec)
         self.evidence.add(release, statistic, users, self._expected)
 
-    # Versions, and what comes after the last user.
+    # Versions.
 
     def reinstate(self, policy: Policy) -> None:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
@@ -175,18 +175,10 @@ class TabularAlgorithm(FiniteAlgorithm):
         # What it was expected to show belongs to another policy.
         self._expected = None
 
-    def inherit(self, other: Algorithm[Any]) -> None:
-        """The evidence adds up as before, and the first policy is planned from it."""
-        if self.counter != "blocks" or not isinstance(other, TabularAlgorithm):
-            super().inherit(other)
-        assert isinstance(other, TabularAlgorithm)  # noqa: S101
-        meta, arrays = other.evidence.dump()
-        self.evidence.restore(meta, {name: array.copy() for name, array in arrays.items()})
-        self.first_version = other.newest + 1
-        if other.releases:
-            self.policy, self.greedy_policy = map(self.named, self.plan())
-        else:
-            self.policy, self.greedy_policy = map(self.named, (self.policy, self.greedy_policy))
+    def begin_anew(self, other: Algorithm[Any]) -> None:
+        """Running sums are added to what is known; blocks add up as before."""
+        if self.counter != "blocks":
+            self.evidence.begin_anew(other.served)
 
     # Choices made before the first user comes.
 

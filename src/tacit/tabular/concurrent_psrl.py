@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Pace
+from tacit.core.algorithm import Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
@@ -196,7 +196,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
     @property
     def _serving(self) -> bool:
         """Whether most users were served by the greedy policy of the last plan."""
-        return self.releases > 0 and bool(self.policy.weights[0] > 0.5)
+        return self.all_served > 0 and bool(self.policy.weights[0] > 0.5)
 
     def _spent(self, earned: float, lost: float) -> float:
         """The part of what is at stake that exploring may cost, by what greedy may lose of it.
@@ -206,17 +206,17 @@ class ConcurrentPSRL(FiniteAlgorithm):
         c = self.options.exploration
         moved = abs(earned - self._greedy_value) > c.moved * self._greedy_value
         if earned <= 1e-6 or moved:
-            self._learnt_at = self.served
+            self._learnt_at = self.all_served
         self._greedy_value = earned
         if earned <= 1e-6:
             return 1.0
         urgent = c.urgent * (c.patience if self._serving else 1.0)
         spent = float(min(1.0, lost / urgent) ** c.steepness)
-        if not self.served:
+        if not self.all_served:
             return max(c.least, spent)
         # What must not be missed is looked for ever less: all that it costs grows with the
         # logarithm of the users.
-        age = self._learnt_at / self.served
+        age = self._learnt_at / self.all_served
         return max(c.least * min(1.0, c.late * age), min(spent, (c.settled * age) ** 4))
 
     @property
@@ -306,7 +306,11 @@ class ConcurrentPSRL(FiniteAlgorithm):
         users = self._next_block
         return users <= _ONE_BY_ONE and users * self.spec.horizon <= _STEPS_ONE_BY_ONE
 
-    # Save and resume.
+    # Save and resume, and what comes after the last user.
+
+    def begin_anew(self, other: Algorithm[Any]) -> None:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        self.posterior.evidence.begin_anew()
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""

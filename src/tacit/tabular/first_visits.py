@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -101,6 +101,18 @@ class FirstVisits(LoopSums):
                 Part("first_paid", cells, weight=self.paid_weight),
             )
         )
+
+    def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
+        """Rewards of the steps that count, and visits of each state, both times ``unit``."""
+        noise = {name: float(np.max(std)) for name, std in release.std.items()}
+        S, cells = self.states, self.wanted[:, 0].size
+        visits = release["transitions"].sum(axis=(0, 2, 3))
+        some = {} if self.whole and self.wanted.all() else {"partial": (1.0, 0.0)}
+        return some | {
+            "unit": (self.unit, 0.0),
+            "rewards": (release["rewards"].sum(), noise["rewards"] * math.sqrt(S * cells)),
+            "visits": (visits, np.full(S, noise["transitions"] * math.sqrt(S * cells))),
+        }
 
     @property
     def unit(self) -> float:

@@ -87,7 +87,7 @@ class LDPOB(ThreeCounts):
     def plan(self) -> tuple[Policy, Policy]:
         """Backward induction with both bonuses."""
         counts = self.evidence.counts()
-        c = self._noise_widths(self.served)
+        c = self._noise_widths(self.all_served)
         n_r = np.maximum(1.0, counts.visits + _ALPHA * c.visits)
         n_p = np.maximum(1.0, counts.transitions.sum(axis=-1) + _ALPHA * c.row)
         bonus = self.options.scale * self._bonus(n_r, n_p, c)

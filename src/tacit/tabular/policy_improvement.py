@@ -23,6 +23,7 @@ from tacit.tabular.beliefs import BeliefConstants
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
+    from tacit.privacy.models import Privacy
 
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
@@ -91,6 +92,7 @@ class PolicyImprovement(FiniteAlgorithm):
 
     name = "policy_improvement"
     deterministic: ClassVar[bool] = False
+    ends_greedy: ClassVar[bool] = True
     knows_admissible: ClassVar[bool] = True
     Options = ImprovementOptions
     options: ImprovementOptions
@@ -107,9 +109,12 @@ class PolicyImprovement(FiniteAlgorithm):
         allowed = spec.allowed
         self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
         self.statistic_kind, self._reason = self._choose(setting, options)
-        make = way(_WAYS[self.statistic_kind])
-        self.way = make(spec, self.allowed, setting.privacy, options.constants)
+        self.way = self._made(spec, setting.privacy, options)
         super().__init__(setting, options)
+
+    def _made(self, spec: FiniteSpec, privacy: Privacy, options: ImprovementOptions) -> Any:
+        """The way to ask."""
+        return way(_WAYS[self.statistic_kind])(spec, self.allowed, privacy, options.constants)
 
     def _choose(self, setting: Setting, options: ImprovementOptions) -> tuple[str, str]:
         """Which statistic, and why: by how often a cell will be visited, if all are alike."""
@@ -173,9 +178,12 @@ class PolicyImprovement(FiniteAlgorithm):
 
     def state(self) -> State:
         """What the way knows."""
-        known: State = self.way.state()
-        return known
+        meta, arrays = self.way.state()
+        return meta | {"statistic": self.statistic_kind}, arrays
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
+        """See :meth:`state`. What a predecessor asked for, its successor goes on asking for."""
+        if meta["statistic"] != self.statistic_kind:
+            self.statistic_kind, self._reason = meta["statistic"], "as its predecessor"
+            self.way = self._made(self.spec, self.privacy, self.options)
         self.way.restore(arrays)

@@ -98,6 +98,10 @@ class VisitEvidence:
         weight: Floats = np.ones(expected.shape)
         return (expected + _FLOOR * noise) / noise**2 if self.noisy else weight
 
+    def begin_anew(self) -> None:
+        """What is known stays; a counter of its own begins."""
+        self.sums = self.sums[:0]
+
     # In standard deviations of the noise.
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -98,6 +98,17 @@ class VisitSums(ClippedSums):
     def __post_init__(self) -> None:
         m, on_grid = self.features.size, is_grid(self.features)
         self._sums_to(Part("visits", (m,) if on_grid else (m, m), symmetric=not on_grid))
+
+    def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
+        """Visits of each point of a grid; nobody has more than its length or the horizon."""
+        if not is_grid(self.features):
+            return {}
+        noise, m = float(np.max(release.std["visits"])), self.features.size
+        whole = self.clip >= self.spec.horizon
+        return ({} if whole else {"partial": (1.0, 0.0)}) | {
+            "visits": (release["visits"], np.full(m, noise)),
+            "reach": (min(self.clip, float(self.spec.horizon)), 0.0),
+        }
 
     @property
     def _in_memory(self) -> int:

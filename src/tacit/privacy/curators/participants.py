@@ -107,9 +107,14 @@ class Participants:
         self._join, self._key = join, key
 
     def inherit(self, other: Participants) -> None:
-        """Knows whom another one counted, where it may know them: not by a ledger's other key."""
+        """Knows whom another one counted."""
         if self._join is None:
             self._key, self._seen = other._key, dict(other._seen)
+        elif other._seen and other._key != self._key:
+            raise InvalidArgument(
+                "this ledger of people does not know whom the predecessor counted: it must be the "
+                "one that the predecessor was on, or none"
+            )
 
     def dump(self, meta: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Into a save, all of it."""

@@ -1,0 +1,226 @@
+"""Successors: every family's agents go on after the last declared user, from all that was released.
+
+A successor's first greedy policy is as good as its predecessor's, what its own users say is added
+to that and not put in its place, and a save of it is resumed like any other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.core.receipt import Receipt
+from tacit.privacy.errors import HorizonExceeded, InvalidArgument
+from tacit.registry import agent_entry
+
+PRIVACY = tacit.JointDP(epsilon=1.0, delta=1e-6)
+
+RIVER = tacit.tabular.riverswim(4, 6)
+SIMPLEX = tacit.linear.simplex(dimension=3, states=10, actions=4, horizon=5)
+MODELS = tacit.mixture.mixture_of_models(states=6, actions=3, horizon=5)
+HARD = tacit.mixture.hard_mixture(dimension=3, horizon=4)
+SYSTEM = tacit.lq.random_system(2, 1, 5)
+LINE = tacit.continuous.line()
+
+ROWS = [
+    ("ucbvi", RIVER, 20_000, {}),
+    ("ucbvi", RIVER, 20_000, {"counter": "square root"}),
+    ("pucb", RIVER, 100_000, {"epsilon": 50.0}),
+    ("ucbpo", RIVER, 20_000, {}),
+    ("concurrent_psrl", RIVER, 2_000, {}),
+    ("concurrent_psrl", RIVER, 2_000, {"running": 0}),
+    ("policy_improvement", RIVER, 20_000, {"statistic": "returns"}),
+    ("lsvi_ucb", SIMPLEX, 4_000, {"statistic": "features"}),
+    ("lsvi_ucb", SIMPLEX, 4_000, {"statistic": "targets"}),
+    ("lsvi_ucb", SIMPLEX, 4_000, {"statistic": "counts"}),
+    ("lsvi_ucb_plus_plus", SIMPLEX, 4_000, {}),
+    ("linear_posterior", SIMPLEX, 500, {}),
+    ("linopt_vi", MODELS, 4_000, {}),
+    ("mixture_posterior", HARD, 400, {}),
+    ("certainty_equivalence", SYSTEM, 2_000, {}),
+    ("fitted_functional_q", LINE, 300, {"releases": 3}),
+    ("functional_q", LINE, 2_000, {}),
+    pytest.param("kernel_lsvi", LINE, 1_000, {}, marks=pytest.mark.slow),
+    pytest.param("private_policy_evaluation", LINE, 1_000, {}, marks=pytest.mark.slow),
+    pytest.param("output_perturbation", LINE, 300, {}, marks=pytest.mark.slow),
+    pytest.param("deep_q", LINE, 300, {"steps": 5, "epsilon": 50.0}, marks=pytest.mark.slow),
+]
+
+
+def make(name: str, world: Any, users: int, **options: Any) -> Any:
+    privacy = tacit.JointDP(options.pop("epsilon", 1.0), 1e-6)
+    given = {"noise_seed": 0} | options
+    return agent_entry(name).make(world.spec, users=users, privacy=privacy, **given)
+
+
+def score(world: Any, policy: Any) -> float:
+    """0 for acting at random, 1 for the optimum."""
+    least = world.baseline_value
+    return float((world.value(policy) - least) / (world.optimal_value - least))
+
+
+def serve(agent: Any, world: Any, blocks: int, seed: int = 0) -> None:
+    """Some blocks of simulated users."""
+    rng = np.random.default_rng(seed)
+    for _ in range(blocks):
+        if not agent.block_users:
+            return
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+
+
+@pytest.mark.parametrize(("name", "world", "users", "options"), ROWS)
+def test_a_successor_knows_what_its_predecessor_knew(
+    name: str, world: Any, users: int, options: dict[str, Any], tmp_path: Path
+) -> None:
+    agent = make(name, world, users, **options)
+    serve(agent, world, 10**6)
+    heir = agent.successor(2 * users, noise_seed=1)
+    assert (heir.served, heir.users, heir.before) == (0, 2 * users, users)
+    first_version = agent.policy.version + int(agent.ends_greedy)
+    assert heir.policy.version == heir.greedy_policy.version == first_version
+    known = score(world, agent.greedy_policy)
+    first = score(world, heir.greedy_policy)
+    assert first == pytest.approx(known, abs=0.02), "it plans from the same releases"
+    # Its own users add to that: one small block does not put it in question.
+    serve(heir, world, 1, seed=1)
+    assert heir.policy.version == first_version + 1
+    assert score(world, heir.greedy_policy) > known - 0.2
+    # Saved and resumed by an agent that is made with its arguments.
+    heir.save(tmp_path / "state")
+    again = make(name, world, 2 * users, **options, noise_seed=1).load(tmp_path / "state")
+    assert (again.before, again.served, again.policy.version) == (
+        users,
+        heir.served,
+        heir.policy.version,
+    )
+    for one in (heir, again):
+        serve(one, world, 1, seed=2)
+    assert world.value(heir.greedy_policy) == world.value(again.greedy_policy)
+
+
+def test_a_successor_has_a_choice_of_its_own_no_more_than_its_predecessor() -> None:
+    """What was asked for because users were few is asked for still when they are many."""
+    agent = make("policy_improvement", RIVER, 300)
+    assert agent.statistic_kind == "returns"
+    serve(agent, RIVER, 10)
+    heir = agent.successor(10**6, noise_seed=1)
+    assert make("policy_improvement", RIVER, 10**6).statistic_kind == "counts"
+    assert heir.statistic_kind == "returns"
+    assert "as its predecessor" in heir.why
+    np.testing.assert_allclose(heir.way.beliefs.values, agent.way.beliefs.values, atol=0.01)
+
+
+def test_answers_are_read_in_the_units_of_the_successor() -> None:
+    """Where discounts differ, a predecessor's targets d P V are d' P W of the successor's."""
+    agent = make("fitted_functional_q", LINE, 30)
+    serve(agent, LINE, 1)
+    heir = agent.successor(10**6, noise_seed=1)
+    assert heir.discount > agent.discount
+    ratio = agent.discount / heir.discount
+    for mine, other in zip(heir.belief.answers, agent.belief.answers, strict=True):
+        np.testing.assert_allclose(mine.value, ratio * other.value)
+        np.testing.assert_array_equal(mine.sums, other.sums)
+
+
+def night(agent: Any, names: list[str], seed: int) -> tacit.Episodes:
+    """Sessions of people who follow what an agent serves."""
+    rng, (H, S) = np.random.default_rng(seed), (RIVER.spec.horizon, RIVER.spec.states)
+    states = rng.integers(0, S, (len(names), H + 1))
+    actions = agent.policy.actions[np.arange(H), states[:, :H]]
+    versions = np.full(len(names), agent.policy.version)
+    return tacit.Episodes(states, actions, rng.integers(0, 2, (len(names), H)), versions, names)
+
+
+def test_users_of_the_last_policy_are_the_successors() -> None:
+    """A night too many for the old agent is learnt from by the new one, and nobody is lost."""
+    agent = make("ucbvi", RIVER, 60, schedule="fixed:size=50")
+    agent.learn(night(agent, [f"user {i}" for i in range(50)], 0))
+    late = night(agent, [f"late {i}" for i in range(30)], 1)
+    with pytest.raises(HorizonExceeded, match=r"agent\.successor"):
+        agent.learn(late)
+    heir = agent.successor(100, noise_seed=1, schedule="fixed:size=30")
+    assert heir.policy is agent.policy
+    assert heir.learn(late).counted == 30
+    assert heir.policy.version == 2
+
+
+def test_a_successor_of_a_pinned_policy_plans_anew(tmp_path: Path) -> None:
+    agent = make("ucbvi", RIVER, 200, schedule="fixed:size=50")
+    first = agent.policy
+    agent.learn(night(agent, [f"user {i}" for i in range(50)], 0))
+    agent.roll_back(first, pin=True)
+    heir = agent.successor(100, noise_seed=1)
+    assert (agent.policy.version, heir.policy.version) == (0, 2)
+
+
+def test_nobody_is_in_two_agents_at_once() -> None:
+    """Who waits is released first, and counts in the successor; the old agent takes nobody."""
+    agent = make("ucbvi", RIVER, 100, schedule="fixed:size=50")
+    agent.learn(night(agent, [f"user {i}" for i in range(60)], 0))
+    agent.learn(night(agent, ["late 1", "late 2"], 1))
+    assert (agent.served, agent.taken) == (60, 62)
+    heir = agent.successor(100, noise_seed=1, schedule="fixed:size=4")
+    assert (agent.served, agent.taken, heir.before) == (62, 62, 62)
+    with pytest.raises(HorizonExceeded, match="has a successor"):
+        agent.learn(night(agent, ["new 0"], 2))
+    names = ["late 1", "user 3", "new 1", "new 2"]
+    assert heir.learn(night(heir, names, 3)) == Receipt(4, 2, 0, 0, 2, 3, (3,), 0)
+    third = heir.successor(100, noise_seed=2, schedule="fixed:size=2")
+    assert (third.before, third.policy.version) == (66, 3)
+    assert third.learn(night(third, ["late 1", "new 1"], 4)).refused == 2
+
+
+def test_the_accounts_of_both_add_up(tmp_path: Path) -> None:
+    """Two episodes each are declared: whoever had one with the first agent has one left."""
+    privacy = tacit.JointDP(1.0, 1e-6, episodes_per_user=2)
+    options: dict[str, Any] = {"ledger": tmp_path / "one", "schedule": "fixed:size=3"}
+    agent = tacit.UCBVI(RIVER.spec, 3, privacy, **options)
+    agent.learn(night(agent, ["a", "a", "b"], 0))
+    heir = agent.successor(6, ledger=tmp_path / "two", schedule="fixed:size=3")
+    receipt = heir.learn(night(heir, ["a", "b", "b"], 1))
+    assert (receipt.counted, receipt.refused) == (1, 2), "b has one left, a has none"
+    for path in ("one", "two"):
+        assert tacit.Ledger(tmp_path / path).max_spent == pytest.approx(privacy.episode_limit)
+
+
+def test_what_users_of_both_are_promised_must_be_known(tmp_path: Path) -> None:
+    agent = make("ucbvi", RIVER, 100)
+    for other in (
+        tacit.JointDP(1.0, 1e-6, episodes_per_user=2),
+        tacit.JointDP(1.0, 0.0),
+        tacit.JointDP(1.0, 1e-6, relation=tacit.Relation.ZERO_OUT),
+        tacit.LocalDP(1.0, 1e-6),
+        tacit.NonPrivate(),
+    ):
+        with pytest.raises(InvalidArgument, match="another epsilon or delta at most"):
+            agent.successor(100, other, noise_seed=1)
+    assert agent.successor(100, tacit.JointDP(0.5, 1e-7), noise_seed=1).guarantee.epsilon == 0.5
+
+
+def test_a_ledger_of_people_must_know_the_predecessors_people(tmp_path: Path) -> None:
+    agent = tacit.UCBVI(RIVER.spec, 10, PRIVACY, schedule="fixed:size=2")
+    agent.learn(night(agent, ["a", "b"], 0))
+    tacit.Ledger.create_for_people(tmp_path / "people", PRIVACY)
+    with pytest.raises(InvalidArgument, match="does not know whom the predecessor counted"):
+        agent.successor(10, ledger=tmp_path / "people")
+    agent.learn(night(agent, ["c", "d"], 1))  # it was not succeeded
+
+
+def test_what_cannot_start_another_says_what_to_do() -> None:
+    agent = make("pessimistic_vi", RIVER, 100)
+    with pytest.raises(InvalidArgument, match="serve what it recommends"):
+        agent.successor(100)
+    with pytest.raises(InvalidArgument, match="no option colour"):
+        make("ucbvi", RIVER, 100).successor(100, colour="red")
+
+
+@pytest.mark.parametrize("privacy", [tacit.LocalDP(4.0, 1e-6), tacit.NonPrivate()], ids=repr)
+def test_other_models_go_on_too(privacy: Any) -> None:
+    agent = tacit.agent(RIVER.spec, 20_000, privacy, noise_seed=0)
+    serve(agent, RIVER, 10**6)
+    heir = agent.successor(20_000, noise_seed=1)
+    assert score(RIVER, heir.greedy_policy) == score(RIVER, agent.greedy_policy) > 0.5
