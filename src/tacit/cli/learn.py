@@ -18,9 +18,9 @@ from tacit.cli.output import print_json, say
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitWarning
 
 if TYPE_CHECKING:
-    from tacit.cli.app_file import App
     from tacit.core.agent import Agent
     from tacit.core.receipt import Receipt
+    from tacit.service.app_file import App
 
 HELP = (
     "Learn from logs: Parquet or CSV files and a small TOML file in, a published policy, a ledger "
@@ -40,7 +40,7 @@ def learn_command(
     as_json: options.Json = False,
 ) -> None:
     """Learns from what is new, and publishes."""
-    from tacit.cli.app_file import read_app
+    from tacit.service.app_file import read_app
 
     app = read_app(file)
     for kind, path in app.files.items():
