@@ -281,3 +281,28 @@ def test_metrics_are_public_facts(running_once: Any) -> None:
     secret = running_once.service.seen.serving["secret"]
     assert secret not in text
     assert all(token not in text for token in running_once.tokens.values())
+
+
+def test_forms_of_others_are_refused(running_once: Any) -> None:
+    """Without a cookie, with a forged one, and with a good one but another site's form."""
+    device = running_once.client()
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    token = running_once.tokens["curator"]
+    code, headers, _ = device.request("POST", "/login", form, f"token={token}".encode())
+    assert code == 303
+    cookie = headers["set-cookie"].partition(";")[0]
+    assert "HttpOnly" in headers["set-cookie"]
+    assert "SameSite=strict" in headers["set-cookie"]
+    name, _, rest = token.removeprefix("tacit-curator-").partition("-")
+    assert rest not in cookie
+    forged = f"tacit={name}.99999999999.{'0' * 32}"
+    for held, body, wanted in (
+        ("", b"what=stop", 303),
+        (forged, b"what=stop", 303),
+        (cookie, b"what=stop", 403),
+        (cookie, b"what=stop&csrf=" + b"0" * 32, 403),
+    ):
+        assert device.request("POST", "/do", form | {"Cookie": held}, body)[0] == wanted
+    assert not running_once.wait(lambda s: True)["stopped"]
+    device_token = f"token={running_once.tokens['device']}".encode()
+    assert device.request("POST", "/login", form, device_token)[0] == 403

@@ -130,7 +130,7 @@ class Service:
         if role is None:
             raise HTTPException(401, "a token is needed", {"WWW-Authenticate": "Bearer"})
         name = token.split("-", 3)[2]
-        self._slow_down(name, request)
+        self.slow_down(name, request)
         if role not in roles:
             raise HTTPException(403, f"this is for {' and '.join(roles)}")
         return name
@@ -143,7 +143,7 @@ class Service:
         mine = hashed(self.seen.serving["secret"], "token", secret)
         return role or None if hmac.compare_digest(mine.encode(), digest.encode()) else None
 
-    def _slow_down(self, name: str, request: Request) -> None:
+    def slow_down(self, name: str, request: Request) -> None:
         """So many requests a second, of a token from one address."""
         rate = self.app.serving.rate
         key = (name, request.client.host if request.client else "")
@@ -248,7 +248,9 @@ class Counted:
         async def counting(message: Any) -> None:
             if message["type"] == "http.response.start":
                 self._counts[message["status"]] += 1
-                message["headers"] = [*message["headers"], *_HEADERS]
+                held = {name for name, _ in message["headers"]}
+                more = [header for header in _HEADERS if header[0] not in held]
+                message["headers"] = [*message["headers"], *more]
             await send(message)
 
         await self._app(scope, receive, counting if scope["type"] == "http" else send)
