@@ -109,7 +109,8 @@ class Pages:
         state = http.public_state(self.service)
         facts = self.service.seen.facts
         body = self._notices(state)
-        left = max(facts.get("limit", 0.0) - facts.get("spent", 0.0), 0.0)
+        # Rounded down: what is left is never shown as more than it is.
+        left = max(facts.get("limit", 0.0) - facts.get("spent", 0.0), 0.0) // 1e-4 * 1e-4
         body += "<h2>Budget</h2>" + views.facts(
             {
                 "epsilon that one user may spend": f"{facts.get('limit', 0):.4g}",
@@ -183,9 +184,9 @@ class Pages:
                 inside = hidden + ("" if serves else serve) + pin
                 doing += " " + form("/do", who.csrf, inside, inline=True)
             day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
-            cells = (str(version), f"{users:,}", day, str(line), f"<code>{etag[:12]}</code>", doing)
+            cells = (str(version), doing, f"{users:,}", day, str(line), f"<code>{etag[:12]}</code>")
             rows.append(cells)
-        heads = ("version", "users before it", "published (UTC)", "ledger line", "hash", "")
+        heads = ("version", "", "users before it", "published (UTC)", "ledger line", "hash")
         body += "<h2>Versions</h2>" + views.table("Published versions", heads, rows)
         first = max(state["version"] - 1, 0)
         body += (
