@@ -214,6 +214,7 @@ class Curator:
                 f"{served}: one of them is an older copy (docs/service.md, restore)"
             )
         self._publish(f"block {number}", block=number)
+        self._store.tidy()
 
     def _learn(self, number: int, users: int) -> None:
         """The agent takes the rows of a block. Whatever it raises, its save is what counts."""

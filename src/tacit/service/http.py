@@ -433,7 +433,8 @@ def public_state(service: Service) -> dict[str, Any]:
     found = {name: serving[name] for name in names}
     found |= {name: bool(serving[name]) for name in ("pinned", "stopped")}
     facts = json.loads(serving["facts"])
-    rest = {name: facts.get(name) for name in ("guarantee", "spent", "limit", "users")}
+    told = ("guarantee", "spent", "limit", "users", "monitoring")
+    rest = {name: facts.get(name) for name in told}
     return (
         found | rest | {"ledger_head": serving["ledger_head"], "problem": service.curator.problem}
     )

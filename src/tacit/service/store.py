@@ -82,6 +82,8 @@ class Store:
         # WAL keeps readers going; FULL flushes every commit before it returns.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        # What is erased is overwritten.
+        connection.execute("PRAGMA secure_delete = ON")
         return connection
 
     @property
@@ -155,6 +157,13 @@ class Store:
                 with contextlib.suppress(Exception):
                     connection.execute("ROLLBACK")
                 raise
+
+    def tidy(self) -> None:
+        """Takes what was erased out of the write-ahead log too, unless somebody reads it now.
+
+        PostgreSQL marks it as free, and overwrites it when it needs the room.
+        """
+        self.ask("VACUUM episodes" if self.postgres else "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def serving(self) -> dict[str, Any]:
         """What serves now."""
