@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from tacit.service.app_file import App
 from tacit.service.curator import Curator, Loop, form_of, rules_of
@@ -295,6 +295,8 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
     _curators(app, service)
     _watchers(app, service)
     pages.add(app, service, tools)
+    described = app.openapi()
+    described["components"]["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}
     return app
 
 
@@ -457,7 +459,7 @@ def _watchers(app: FastAPI, service: Service) -> None:
         content = {"status": "ready" if not problem else "not ready", "problem": problem}
         return JSONResponse(content, 503 if problem else 200)
 
-    @app.get("/metrics", tags=["watch"])
+    @app.get("/metrics", response_class=PlainTextResponse, tags=["watch"])
     async def metrics() -> Response:
         """For Prometheus; public facts alone."""
         return Response(measured(service), media_type="text/plain; version=0.0.4")
