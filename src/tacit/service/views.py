@@ -166,7 +166,7 @@ def chart(title: str, versions: Sequence[int], values: Sequence[Any], errors: Se
         return left + (width - left - 16) * (i + 0.5) / len(points)
 
     def above(x: float) -> float:
-        return 10 + (height - low - 20) * (1 - (x - down) / span)
+        return float(10 + (height - low - 20) * (1 - (x - down) / span))
 
     shapes = [
         f'<line class="axis" x1="{left}" x2="{width}" y1="{above(x):.1f}" y2="{above(x):.1f}"/>'
