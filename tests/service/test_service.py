@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import sqlite3
+import ssl
+import subprocess
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +20,9 @@ import pytest
 from tacit.privacy.ledger import Ledger
 from tacit.service import intake
 from tacit.service.client import Client, Refused
+from tacit.service.store import Store, new_token
 from tests.service.running import running
-from tests.service.world import episode, make_app
+from tests.service.world import episode, make_app, write_app
 
 
 def rows(folder: Path, question: str) -> list[Any]:
@@ -275,6 +282,26 @@ def test_local_reports(tmp_path: Path) -> None:
     assert set(rows(tmp_path, "SELECT body FROM episodes")) == {(None,)}
 
 
+def test_an_agent_that_counts_all_versions_alike(tmp_path: Path) -> None:
+    """Blocks are exactly as large as planned; whoever comes meanwhile is in the next one, and
+    nobody is taken for whom no block is left.
+    """
+    with running(make_app(tmp_path, agent="pucb", users=60)) as run:
+        device = run.client()
+        first = device.policy()
+        told = [
+            device.post("/v1/episodes", episode(first, device._ticket, k))["status"]
+            for k in range(65)
+        ]
+        assert told.count("waiting") == 60
+        assert told[60:] == ["ended"] * 5
+        assert run.wait(lambda s: s["served"] == 60)["version"] == 3
+    found = rows(tmp_path, "SELECT users, state FROM blocks ORDER BY number")
+    assert found == [(20, "released")] * 3
+    sizes = rows(tmp_path, "SELECT block, COUNT(*) FROM episodes GROUP BY block ORDER BY block")
+    assert sizes == [(0, 20), (1, 20), (2, 20)]
+
+
 def test_metrics_are_public_facts(running_once: Any) -> None:
     text = running_once.client().request("GET", "/metrics")[2].decode()
     assert "tacit_version 0" in text
@@ -306,3 +333,49 @@ def test_forms_of_others_are_refused(running_once: Any) -> None:
     assert not running_once.wait(lambda s: True)["stopped"]
     device_token = f"token={running_once.tokens['device']}".encode()
     assert device.request("POST", "/login", form, device_token)[0] == 403
+
+
+def test_too_many_requests_are_told_to_be_slower(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    slow = replace(app, serving=replace(app.serving, rate=5))
+    with running(slow) as run:
+        device = run.client()
+        device._tries = 1
+        codes = [device.request("GET", "/v1/task")[0] for _ in range(40)]
+    assert codes[0] == 200
+    assert 429 in codes
+
+
+@pytest.mark.slow
+def test_the_command_serves_by_tls_with_two_workers(tmp_path: Path) -> None:
+    """``tacit serve`` itself, in processes of its own."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", key, "-out", certificate, "-subj", "/CN=127.0.0.1"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        port = made.getsockname()[1]
+    names = f'certificate = "{certificate.name}"\ncertificate_key = "{key.name}"\n'
+    path = write_app(tmp_path, serve=f"{names}port = {port}\nworkers = 2")
+    store = Store(str(tmp_path / "service.db"))
+    token = new_token(store, "device")
+    store.close_all()
+    command = [sys.executable, "-c", "from tacit.cli.app import main; main()", "serve", path]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    context = ssl.create_default_context(cafile=certificate)
+    device = Client(f"https://127.0.0.1:{port}", token, tries=100, context=context)
+    try:
+        for version in (0, 1):
+            while device.policy().version < version:
+                time.sleep(0.05)
+            assert come(device, 20) == ["waiting"] * 20
+    finally:
+        device.close()
+        process.terminate()
+        process.wait(60)

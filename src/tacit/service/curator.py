@@ -198,7 +198,12 @@ class Curator:
                 (number, serving["version"], users, agent.served, time.time()),
             )
             accepts = 0 if agent.masked else 1
-            change.put(block=number + 1, waiting=waiting - users, accepts=accepts)
+            change.put(
+                block=number + 1,
+                waiting=waiting - users,
+                accepts=accepts,
+                people_left=serving["people_left"] - users,
+            )
 
     def _release(self, number: int) -> None:
         """Steps 3 and 4: through the gate unless it is through, and published."""

@@ -76,7 +76,7 @@ class Service:
         self.requests: Counter[int] = Counter()
         self.intake = Intake(self.store, rules_of(plain), self._came)
         self._rates: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
-        self._ended = threading.Event()
+        self._ended, self._watching = threading.Event(), threading.Lock()
         self.reachable = True
         self.seen = self._look()
         self.loop = Loop(self.curator, self.watch)
@@ -103,13 +103,15 @@ class Service:
 
     def watch(self) -> None:
         """Looks at the database."""
-        try:
-            serving = self.store.serving()
-            self.reachable = True
-            if serving["revision"] != self.seen.serving["revision"]:
-                self.seen = self._look()
-        except StoreGone:
-            self.reachable = False
+        # One at a time: a thread that was slow must not bring back what it saw before others.
+        with self._watching:
+            try:
+                serving = self.store.serving()
+                self.reachable = True
+                if serving["revision"] != self.seen.serving["revision"]:
+                    self.seen = self._look()
+            except StoreGone:
+                self.reachable = False
 
     def _look(self) -> Seen:
         serving = self.store.serving()
@@ -157,7 +159,18 @@ class Service:
             raise HTTPException(429, "slower, please", {"Retry-After": "1"})
 
     async def body(self, request: Request) -> dict[str, Any]:
-        """What was sent, if it is not too long, and came in time, and is an object."""
+        """What was sent, as an object."""
+        sent = await self.sent(request)
+        try:
+            found = json.loads(sent)
+        except (ValueError, RecursionError):
+            raise HTTPException(422, "this is no JSON") from None
+        if not isinstance(found, dict):
+            raise HTTPException(422, "this is no JSON object")
+        return found
+
+    async def sent(self, request: Request) -> bytes:
+        """What was sent, if it is not too long, and came in time."""
         parts, size = [], 0
         try:
             async with asyncio.timeout(self.app.serving.seconds):
@@ -168,13 +181,7 @@ class Service:
                     parts.append(part)
         except TimeoutError:
             raise HTTPException(408, "it took too long to come", {"Connection": "close"}) from None
-        try:
-            found = json.loads(b"".join(parts))
-        except (ValueError, RecursionError):
-            raise HTTPException(422, "this is no JSON") from None
-        if not isinstance(found, dict):
-            raise HTTPException(422, "this is no JSON object")
-        return found
+        return b"".join(parts)
 
     async def take(self, request: Request, kind: str) -> Response:
         """A device's episode or report."""
@@ -391,7 +398,7 @@ def _curators(app: FastAPI, service: Service) -> None:
     async def state(request: Request) -> dict[str, Any]:
         """Public numbers: who serves, how many came, what was spent."""
         service.entitled(request, "curator", "officer")
-        return public_state(service)
+        return await asyncio.to_thread(public_state, service)
 
 
 COMMANDS = ("serve", "pin", "unpin", "stop", "start")

@@ -20,7 +20,7 @@ import numpy as np
 
 from tacit.core.columns import INVALID
 from tacit.core.episodes import Episodes
-from tacit.service.store import Change, Store, StoreGone, hashed, read_ticket
+from tacit.service.store import Change, Store, hashed, read_ticket
 
 _MOST = 512
 """Devices that share a transaction, at most: a statement may have a thousand values."""
@@ -249,8 +249,9 @@ class Intake:
         try:
             with self._store.change() as change:
                 answers = decide(change, self._rules, [arrival for arrival, _ in batch])
-        except StoreGone:
-            # Perhaps it is in, perhaps not: whoever sends it again is told.
+        except Exception:
+            # Perhaps it is in, perhaps not: whoever sends it again is told. This thread goes on
+            # whatever it was: nobody else takes users in.
             answers = [None] * len(batch)
         for (_, told), answer in zip(batch, answers, strict=True):
             told(answer)

@@ -81,14 +81,9 @@ class Pages:
 
     async def form(self, request: Request) -> dict[str, str]:
         """What a form sent."""
-        parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > 4096:
-                raise HTTPException(413, "this is too long")
-            parts.append(part)
+        sent = await self.service.sent(request)
         try:
-            held = parse_qs(b"".join(parts).decode("ascii"), max_num_fields=20)
+            held = parse_qs(sent.decode("ascii"), max_num_fields=20)
         except ValueError:
             raise HTTPException(422, "this is no form") from None
         return {name: values[0] for name, values in held.items()}
