@@ -43,6 +43,7 @@ from tacit.service.client import Client
 from tacit.service.store import Store, hashed, new_token
 
 STORED = Path(__file__).with_name("serve_crashes.json")
+PAGE = Path(__file__).parents[1] / "docs" / "service.md"
 BLOCK, H = 24, 3
 APP = f"""
 [world]
@@ -406,6 +407,26 @@ def _settled(store: Store, told: Told, seconds: float = 120.0) -> None:
     told.problems.append("a block was not released in the end")
 
 
+def table(held: dict[str, Any]) -> list[str]:
+    """The rows of the page, one per database."""
+    names = ("kills", "leaders", "disks", "databases", "clocks", "accepted", "blocks", "credits")
+    rows = []
+    for database, words in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
+        if database in held:
+            told = held[database]
+            cells = [f"{told[name]:,}" for name in names]
+            cells[3] = "-" if database == "sqlite" else cells[3]
+            rows.append(f"| {words} | {' | '.join(cells)} | {len(told['problems'])} |")
+    return rows
+
+
+def show(held: dict[str, Any]) -> None:
+    """Puts the rows into the page."""
+    head, line, rest = PAGE.read_text().partition("\n|---|---|---|---|---|---|---|---|---|---|\n")
+    after = rest.lstrip("\n").split("\n\n", 1)[1] if rest.startswith("| ") else rest.lstrip("\n")
+    PAGE.write_text(head + line + "\n".join(table(held)) + "\n\n" + after)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -413,7 +434,11 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", action="store_true")
+    parser.add_argument("--table", action="store_true", help="only: stored rows into the page")
     given = parser.parse_args()
+    if given.table:
+        show(json.loads(STORED.read_text()))
+        return
     told = campaign(given.database, given.kills, given.seed)
     print(json.dumps(asdict(told), indent=2))
     if given.store:
