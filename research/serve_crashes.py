@@ -195,7 +195,7 @@ class Devices:
             rewards.append(rng.randrange(2))
             state = rng.choice(["new", "idle", "busy"])
             states.append(state)
-        body = {"user": secrets.token_hex(8), "event": secrets.token_hex(8)}
+        body: dict[str, Any] = {"user": secrets.token_hex(8), "event": secrets.token_hex(8)}
         body |= {"version": policy.version, "ticket": first._ticket}
         body |= {"states": states, "actions": actions, "rewards": rewards}
         text, client = json.dumps(body).encode(), first
@@ -249,15 +249,16 @@ class Postgres:
     """A server of our own; :meth:`crash` kills it, and starts it again."""
 
     def __init__(self, folder: Path) -> None:
-        import pgserver
+        from pgserver import postgres_server
 
-        self._server = pgserver.get_server(folder, cleanup_mode="delete")
+        self._server = postgres_server.get_server(folder, cleanup_mode="delete")
         self.address = str(self._server.get_uri())
 
     def crash(self, seconds: float) -> None:
         """It is gone at once, without a word, and comes back."""
-        pid = self._server.get_pid()
-        os.kill(pid, signal.SIGQUIT)  # an immediate end: as after a crash, its log is replayed
+        os.kill(
+            int(self._server.get_pid() or 0), signal.SIGQUIT
+        )  # an immediate end: as after a crash, its log is replayed
         time.sleep(seconds)
         self._server.ensure_postgres_running()
 

@@ -233,6 +233,23 @@ def test_a_service_goes_on_after_an_end(tmp_path: Path) -> None:
         assert run.wait(lambda s: s["served"] >= 20)["served"] + 0 in (20, 30)
 
 
+def test_a_first_start_that_was_cut_off(tmp_path: Path) -> None:
+    """A ledger that was begun, and no state: set aside. One that somebody paid on: refused."""
+    app = make_app(tmp_path)
+    app.agent()
+    (tmp_path / "agent.state").unlink()
+    ledger = tmp_path / "budget.ledger"
+    lines = ledger.read_text().splitlines(keepends=True)
+    ledger.write_text("".join(lines[:2]))
+    with running(app) as run:
+        come(run.client(), 20)
+        run.wait(lambda s: s["version"] == 1)
+    for path in (tmp_path / "agent.state", *tmp_path.glob("service.db*")):
+        path.unlink()
+    with running(app) as run:
+        assert "another run's" in run.wait(lambda s: s["problem"])["problem"]
+
+
 @pytest.mark.parametrize("what", ["state", "ledger", "database"])
 def test_older_copies_are_refused(tmp_path: Path, what: str) -> None:
     app = make_app(tmp_path)

@@ -243,12 +243,12 @@ def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
 def _serving(held: Any) -> Serving:
     from tacit.privacy.arguments import flag, whole_number
 
-    allowed = {item.name: item for item in fields(Serving)}
+    allowed: dict[str, Any] = {item.name: item.default for item in fields(Serving)}
     if not isinstance(held, dict) or set(held) - set(allowed):
         wrong = min(set(held) - set(allowed)) if isinstance(held, dict) else held
         raise InvalidArgument(f"[serve] has no key {wrong!r}; it has {', '.join(allowed)}")
     for key, value in held.items():
-        name, kind = f"[serve] {key}", type(allowed[key].default)
+        name, kind = f"[serve] {key}", type(allowed[key])
         if kind is bool:
             flag(name, value)
         elif kind is int:

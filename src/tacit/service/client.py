@@ -135,7 +135,7 @@ class Client:
         drawn = None if component is None else [component]
         rows = Episodes([coded["states"]], [coded["actions"]], [rewards], version, components=drawn)
         model = LocalDP(asked["epsilon"], asked["delta"], mechanism=asked["mechanism"])
-        return report(VisitCounts(**fields), rows.block(), model).tolist()
+        return [*map(float, report(VisitCounts(**fields), rows.block(), model))]
 
     # Requests.
 
@@ -156,7 +156,7 @@ class Client:
 
     def request(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> tuple[int, Mapping[str, str], bytes]:
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
         """Sends until there is an answer, as often as was said."""
         sent = self._headers | {k: v for k, v in (headers or {}).items() if v}
         if body:

@@ -136,6 +136,8 @@ class Curator:
                     "the ledger lacks a line that the database has seen: it is an older copy, or "
                     "another one (docs/service.md, restore)"
                 )
+        if not begun and not state.exists() and path.exists():
+            _set_aside(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)
             agent = self._app.agent()
@@ -230,22 +232,22 @@ class Curator:
         if len(bodies) != users or not all(bodies):
             raise Forked(f"block {number} has other rows than when it was sealed")
         agent, form = self._the_agent(), form_of(self._the_agent())
-        rows = [bytes(body) for body in bodies]
+        packed = [bytes(body) for body in bodies]
         asked = self._store.ask(
             "SELECT version FROM commands WHERE state = 'asked' AND what <> 'unpin' ORDER BY id"
         )
         with self._reloading(), warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)
             if agent.privacy.local:
-                agent.learn_reports(form.reports(rows), people)
+                agent.learn_reports(form.reports(packed), people)
                 agent.save(self._app.files["state"])
             elif users < agent.block_users and asked:
                 # A block that ends early, because another policy is to serve.
-                agent.learn(form.episodes(rows, versions, people))
+                agent.learn(form.episodes(packed, versions, people))
                 agent.roll_back(self._stored_policy(asked[0][0]))
                 agent.save(self._app.files["state"])
             else:
-                agent.learn(form.episodes(rows, versions, people))
+                agent.learn(form.episodes(packed, versions, people))
 
     @contextlib.contextmanager
     def _reloading(self) -> Any:
@@ -338,6 +340,15 @@ class Curator:
         return True
 
 
+def _set_aside(path: Path) -> None:
+    """A first start that was cut off left a ledger without a state; nobody was charged on it."""
+    if any(entry.event != "start" for entry in Ledger.open(path, every_line=True).entries):
+        raise Forked(f"{path.name} is there without a state and a database: it is another run's")
+    for name in (path, path.with_name(f"{path.name}.index")):
+        if name.exists():
+            name.rename(f"{name}.unused-{time.time_ns()}")
+
+
 def _keep_policy(
     change: Change, version: int, body: bytes, users: int, line: int, head: str
 ) -> None:
@@ -408,11 +419,7 @@ def _asked_of_devices(agent: Agent) -> dict[str, Any]:
     from tacit.privacy.exact import grid_step
 
     statistic, privacy = agent.statistic, agent.privacy
-    held = {
-        field.name: getattr(statistic, field.name)
-        for field in fields(statistic)  # type: ignore[arg-type]
-        if field.init
-    }
+    held = {field.name: getattr(statistic, field.name) for field in fields(statistic) if field.init}
     found: dict[str, Any] = {
         "statistic": type(statistic).__name__,
         "fields": {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in held.items()},

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -353,8 +354,10 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
     """Adds the pages."""
     pages = Pages(service, tools)
     both = ("curator", "officer")
-    get: Any = lambda path: app.get(path, include_in_schema=False)  # noqa: E731
-    post: Any = lambda path: app.post(path, include_in_schema=False)  # noqa: E731
+    get, post = (
+        partial(app.get, include_in_schema=False),
+        partial(app.post, include_in_schema=False),
+    )
 
     @get("/style.css")
     async def style() -> Response:
@@ -415,11 +418,11 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
         headers = {"Content-Security-Policy": policy}
         return HTMLResponse(await asyncio.to_thread(pages.report), headers=headers)
 
-    _changes(post, pages)
+    _changes(app, pages)
 
 
-def _changes(post: Any, pages: Pages) -> None:
-    service = pages.service
+def _changes(app: FastAPI, pages: Pages) -> None:
+    service, post = pages.service, partial(app.post, include_in_schema=False)
 
     @post("/do")
     async def act(request: Request) -> Response:
