@@ -18,6 +18,8 @@ import pytest
 
 import tacit
 from tacit.continuous import line
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.ledger import Ledger
 
 ROOT = Path(__file__).parents[2]
 
@@ -271,3 +273,33 @@ def test_broken_code_is_noticed(broken: str) -> None:
     cases = "[case for case in c.CASES if case.again]" if "took part" in broken else "c.CASES"
     tally = crash(120, BROKEN[broken], cases=cases)
     assert tally["problems"], f"{broken}: {tally}"
+
+
+def test_the_credit_of_a_block_that_a_crash_cut_off(tmp_path: Path) -> None:
+    """Paid for, and never saved: the same block again pays nothing more; another cost, the rest."""
+    world = tacit.tabular.riverswim(3, 4)
+
+    def make(**files: Any) -> Any:
+        privacy = tacit.JointDP(1.0, 1e-7)
+        return tacit.UCBVI(world.spec, 400, privacy, schedule="fixed:size=50", **files)
+
+    files = {"ledger": tmp_path / "l", "autosave": tmp_path / "s"}
+    agent = make(**files)
+    users = world.simulate(agent.policy, 50, np.random.default_rng(0), "episodes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JointCurator, "_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            agent.learn(users)
+    del agent
+    agent = make().load(tmp_path / "s", **files)
+    assert agent.served == 0
+    assert agent.learn(users).counted == 50
+    ledger = Ledger.open(tmp_path / "l", every_line=True)
+    costs = [entry.costs for entry in ledger.entries if entry.costs]
+    assert len({key for cost in costs for key in cost}) == 1
+    assert [*map(dict, costs)][1].popitem()[1] == 0.0
+    assert ledger.max_spent == pytest.approx(ledger.limit)
+    # The next block pays for itself.
+    agent.learn(world.simulate(agent.policy, 50, np.random.default_rng(1), "episodes"))
+    assert len(Ledger.open(tmp_path / "l").accounts) == 1
+    assert sum(Ledger.open(tmp_path / "l").accounts.values()) == 2

@@ -35,6 +35,7 @@ from tacit.cli import (
     policy,
     report,
     run,
+    serve,
     show,
     sweep,
     version,
@@ -147,6 +148,7 @@ def tacit(
 
 # In the order of the help.
 app.command("learn", help=learn.HELP)(learn.learn_command)
+app.command("serve", help=serve.HELP)(serve.serve_command)
 app.command("run", help=run.HELP)(run.run_command)
 app.command("compare", help=compare.HELP)(compare.compare_command)
 app.command("sweep", help=sweep.HELP)(sweep.sweep_command)

@@ -20,9 +20,9 @@ from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitWarning
 from tacit.privacy.files import MALFORMED, parse_json, read_file
 
 if TYPE_CHECKING:
-    from tacit.cli.app_file import App
     from tacit.core.agent import Agent
     from tacit.core.receipt import Receipt
+    from tacit.service.app_file import App
 
 HELP = (
     "Learn from logs: Parquet or CSV files and a small TOML file in, a published policy, a ledger "
@@ -49,7 +49,7 @@ def learn_command(
     as_json: options.Json = False,
 ) -> None:
     """Learns from what is new, and publishes."""
-    from tacit.cli.app_file import read_app
+    from tacit.service.app_file import read_app
 
     app = read_app(file)
     old = read_app(after) if after and not app.files["state"].exists() else None

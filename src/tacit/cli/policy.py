@@ -90,7 +90,7 @@ def diff(
 ) -> None:
     """Compares two policies."""
     one, two = _read(first)[0], _read(second)[0]
-    found = _differences(one, two)
+    found = differences(one, two)
     if as_json:
         print_json({"versions": [one.version, two.version]} | found)
     elif found["same"]:
@@ -140,7 +140,7 @@ def _promise(said: dict[str, Any]) -> str:
     return str(Guarantee.from_dict(said["guarantee"]))
 
 
-def _differences(one: Any, two: Any) -> dict[str, Any]:
+def differences(one: Any, two: Any) -> dict[str, Any]:
     """Where tables differ, by label; of other kinds, whether they do."""
     import numpy as np
 
@@ -181,7 +181,7 @@ def _equal(one: Any, two: Any) -> bool:
 
     if isinstance(one, tuple) and one and hasattr(one[0], "actions"):
         pairs = zip(one, two, strict=False)
-        return len(one) == len(two) and all(_differences(a, b)["same"] for a, b in pairs)
+        return len(one) == len(two) and all(differences(a, b)["same"] for a, b in pairs)
     return bool(np.array_equal(one, two)) if two is not None else one is None
 
 

@@ -31,6 +31,7 @@ class BlockAccounts:
         limit: what one episode may spend.
         power: what a cost is raised to before it is added: 2, or 1 under pure DP.
         exact, keys: what each block has spent, and under which key it is on the ledger.
+        credit: what was paid for a block by a run that died before it had an answer.
         ledger: where charges are recorded before anything is drawn, if there is one.
     """
 
@@ -41,14 +42,28 @@ class BlockAccounts:
         self.power = 1 if privacy.pure else 2
         self.exact: dict[int, Fraction] = {}
         self.keys: dict[int, str] = {}
+        self.credit: dict[int, Fraction] = {}
         self.ledger: Ledger | None = None
         self._asking = False
+        # The next block and its key, once a save holds them.
+        self._next: tuple[int, str] | None = None
 
     def open(self, block: int) -> None:
         """Opens the account of a new block."""
         self.exact[block] = Fraction(0)
-        # Unique for ever: a block lost in a crash must not share its account with a later one.
-        self.keys[block] = f"{block}-{secrets.token_hex(6)}"
+        self.keys[block] = self._key_of(block)
+
+    def _key_of(self, block: int) -> str:
+        """Under which key a block pays: known to the save before it, so that it is paid for once.
+
+        The only save that can be resumed is the newest. If it does not have this block, whatever
+        the block's key was charged paid for what was never saved, so nobody saw it and nobody will:
+        the run that drew it has ended. Whoever is in the block now has that to her credit.
+        """
+        if self._next is None or self._next[0] != block:
+            # Unique for ever: a block lost in a crash shares its account with no later one.
+            self._next = block, f"{block}-{secrets.token_hex(6)}"
+        return self._next[1]
 
     def spent(self, block: int) -> float:
         """What each user of a block has spent."""
@@ -115,9 +130,17 @@ class BlockAccounts:
         self.check(costs)
         after = {block: self.exact[block] + Fraction(cost) for block, cost in costs.items()}
         if self.ledger is not None:
-            by_key = {self.keys[block]: cost for block, cost in costs.items()}
+            by_key = {self.keys[b]: self._due(b, cost) for b, cost in costs.items()}
             self.ask(lambda ledger: ledger.charge(by_key, label, pending=pending))
+            for block, cost in costs.items():
+                if block in self.credit:
+                    self.credit[block] = max(self.credit[block] - Fraction(cost), Fraction(0))
         self.exact.update(after)
+
+    def _due(self, block: int, cost: float) -> float:
+        """What is still to be paid of a cost."""
+        credit = self.credit.get(block)
+        return above(max(Fraction(cost) - credit, Fraction(0))) if credit else cost
 
     def ask(self, call: Callable[[Ledger], R]) -> R:
         """What a call of the ledger returns.
@@ -142,19 +165,26 @@ class BlockAccounts:
     def follow(self, ledger: Ledger, participants: Participants) -> None:
         """Spends from this ledger from now on, and takes over what it knows was spent."""
         self._take_over(ledger)
+        if self._next is not None:
+            block, key = self._next
+            self.credit = {block: ledger.spent_exactly(key)}
         if ledger.people:
             participants.join_by(lambda people: self.ask(lambda it: it.join(people)), ledger.key)
 
     def _take_over(self, ledger: Ledger) -> None:
-        self.ledger, self._asking = ledger, False
+        self.ledger, self._asking, self.credit = ledger, False, {}
         for block, key in self.keys.items():
             # A charge whose release a crash cut off stays charged.
             self.exact[block] = max(self.exact[block], ledger.spent_exactly(key))
 
     # Save and resume.
 
-    def dump(self, meta: dict[str, Any], blocks: Iterable[int]) -> None:
-        """Into a save: of blocks that can be asked again, or else it would grow with every one."""
+    def dump(self, meta: dict[str, Any], blocks: Iterable[int], entered: int) -> None:
+        """Into a save: of blocks that can be asked again, or else it would grow with every one.
+
+        And the key of the block that comes after those that ``entered``.
+        """
+        meta["next_key"] = self._key_of(entered)
         meta["open"] = [*blocks]
         meta["spent"] = [[*self.exact[b].as_integer_ratio()] for b in meta["open"]]
         meta["keys"] = [self.keys[b] for b in meta["open"]]
@@ -164,3 +194,5 @@ class BlockAccounts:
         blocks = meta["open"]
         self.exact = {b: Fraction(*spent) for b, spent in zip(blocks, meta["spent"], strict=False)}
         self.keys = dict(zip(blocks, meta["keys"], strict=True))
+        if "next_key" in meta:
+            self._next = meta["entered"][0], str(meta["next_key"])

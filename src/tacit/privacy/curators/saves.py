@@ -128,7 +128,7 @@ def _write(curator: JointCurator, path: FilePath, mark: SaveMark) -> None:
         "exact": curator.exact,
         "streams": {},
     }
-    curator.accounts.dump(meta, blocks)
+    curator.accounts.dump(meta, blocks, curator.entered)
     people, ids = curator._participants, curator.id_file
     beside = ids is not None and ids.beside == os.fspath(path)
     arrays: Arrays = ids.dump(meta, people) if ids is not None and beside else people.dump(meta)

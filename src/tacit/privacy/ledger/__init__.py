@@ -59,7 +59,9 @@ crash                  what is safe, what is lost
 before 1               Nothing was spent. The last save is resumed; lost is only what was learned
                        since it was written.
 between 1 and 2        The last save is resumed. The charge stays, though nothing was published
-                       for it: a key that was charged its whole limit cannot be released again.
+                       for it. A block that this save does not have yet keeps its key, and what was
+                       charged is to its credit: given again, its users pay once. A block that
+                       the save has, and whose key was charged its whole limit, is lost.
 between 2 and 3        The new state is resumed, with ``after``. Nothing is lost; it publishes.
 between 3 and 4        The new state is resumed. Nothing is lost; it publishes.
 after 4                The new state is resumed. Publishing the same result again costs nothing.
@@ -69,6 +71,9 @@ after a resume         With a ``successor``, written before the resume was recor
                        and nothing is lost. Without one, until the next state is written, the
                        token is used up and the run is lost.
 =====================  ===========================================================================
+
+That credit is sound because nobody saw, or will see, what was drawn: the order above, and the next
+paragraph. It takes for granted that a crash does not depend on the noise that was just drawn.
 
 A process that did not crash, but whose save another one resumed, can record nothing more: its
 next charge or save is refused, so it has nothing that it may publish, and writes no state.

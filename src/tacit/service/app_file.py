@@ -16,16 +16,34 @@ if TYPE_CHECKING:
     from tacit.core.episodes import Episodes
     from tacit.core.logs import LogFormat
     from tacit.finite.spec import FiniteSpec
-    from tacit.privacy.models import JointDP
+    from tacit.privacy.models import JointDP, LocalDP
     from tacit.registry import AgentChoice
 
 _BATCH = 1 << 18
 _TABLES = {
     "world": ("states", "actions", "horizon", "stationary", "reward_values", "start", "admissible"),
     "agent": ("name", "users", "schedule"),
-    "privacy": ("epsilon", "delta", "episodes_per_user"),
+    "privacy": ("epsilon", "delta", "episodes_per_user", "model"),
     "files": ("state", "ledger", "policy", "report"),
 }
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The table [serve]: how ``tacit serve`` listens, and what it allows."""
+
+    database: str = "service.db"  # a file, or postgresql://...
+    host: str = "127.0.0.1"
+    port: int = 8321
+    workers: int = 1  # processes that answer
+    curator: bool = True  # whether this machine has the ledger and may release
+    window: int = 86400  # seconds from a device's reading of the policy to its episode; 0: any
+    rate: int = 100  # requests per second of one token from one address
+    body: int = 65536  # bytes of a request at most
+    seconds: int = 10  # in which a request must have come
+    certificate: str = ""  # files of TLS
+    certificate_key: str = ""
+    sandbox: bool = False  # whether simulated users may be played, who take places of real ones
 
 
 @dataclass(frozen=True)
@@ -37,11 +55,12 @@ class App:
     choice: AgentChoice
     users: int
     schedule: str
-    privacy: JointDP
-    log: LogFormat
+    privacy: JointDP | LocalDP
+    log: LogFormat | None
     logs: Path
     grouped: bool
     files: Mapping[str, Path]
+    serving: Serving
 
     def agent(self, *, files: bool = True) -> Agent:
         """The agent: a new one at the first start, else the one that was there."""
@@ -53,10 +72,10 @@ class App:
         if not files:
             made: Agent = make(self.spec, self.users, self.privacy, **options)
             return made
+        kept = {} if self.privacy.local else {"ledger": ledger, "autosave": state}
         if state.exists():
             made = make(self.spec, self.users, self.privacy, **options)
-            return made.load(state, ledger=ledger, autosave=state)
-        kept = {"ledger": ledger, "autosave": state}
+            return made.load(state, **kept)
         made = make(self.spec, self.users, self.privacy, **options, **kept)
         return made  # noqa: RET504
 
@@ -76,6 +95,12 @@ class App:
         kept = {"ledger": self.files["ledger"], "autosave": self.files["state"]}
         return old.agent().successor(self.users, self.privacy, schedule=self.schedule, **kept)
 
+    @property
+    def database(self) -> str:
+        """Where the service's database is: a connection string, or the path of a file."""
+        where = self.serving.database
+        return where if "://" in where else os.fspath(self.folder / where)
+
     def log_files(self) -> list[str]:
         """The log's files, in the order of their names."""
         if not self.logs.exists():
@@ -91,41 +116,51 @@ class App:
         from tacit.core.csv_logs import csv_batches
         from tacit.core.parquet import batches_of
 
+        assert self.log is not None  # noqa: S101
         if name.lower().endswith(".csv"):
             parts = csv_batches([name], self.log, _BATCH, self.grouped)
         else:
             parts = batches_of(name, self.log, _BATCH, self.grouped)
-        return (self.log.episodes(part) for part in parts)
+        return map(self.log.episodes, parts)
 
 
-def read_app(path: str) -> App:
-    """Reads and checks the file of an app; every mistake names the table and the key."""
+def read_app(path: str, *, logs: bool = True) -> App:
+    """Reads and checks the file of an app; every mistake names the table and the key.
+
+    With ``logs`` it must say where they are; a service needs none.
+    """
     try:
         held = parse_toml(read_file(path, "world"))
     except ValueError as error:
         raise InvalidArgument(f"{path!r} is no TOML: {error}") from None
-    unknown = sorted(set(held) - {*_TABLES, "log"})
+    unknown = sorted(set(held) - {*_TABLES, "log", "serve"})
     if unknown:
         raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {_words()}")
     folder = Path(path).resolve().parent
-    tables = {name: _table(held, name) for name in (*_TABLES, "log")}
+    needed = (*_TABLES, "log") if logs or "log" in held else tuple(_TABLES)
+    tables = {name: _table(held, name) for name in needed}
     spec = _spec(tables["world"])
     choice, users, schedule = _agent(tables["agent"])
-    log, logs, grouped = _log(tables["log"], spec)
+    made = _log(tables["log"], spec) if "log" in tables else (None, "", False)
     files = {
         kind: folder / _text(f"[files] {kind}", tables["files"].get(kind, default))
         for kind, default in _FILES.items()
         if kind in tables["files"] or default
     }
     budget = _privacy(tables["privacy"])
-    return App(folder, spec, choice, users, schedule, budget, log, folder / logs, grouped, files)
+    if logs and budget.local:
+        raise InvalidArgument("[privacy] model: logs hold raw data; devices report to tacit serve")
+    return App(
+        *(folder, spec, choice, users, schedule, budget),
+        *(made[0], folder / made[1], made[2], files, _serving(held.get("serve", {}))),
+    )
 
 
 _FILES = {"state": "agent.state", "ledger": "budget.ledger", "policy": "policy.npz", "report": ""}
 
 
 def _words() -> str:
-    return ", ".join(f"[{name}]" for name in (*_TABLES, "log"))
+    return ", ".join(f"[{name}]" for name in (*_TABLES, "log", "serve"))
 
 
 def _table(held: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -185,13 +220,17 @@ def _agent(held: dict[str, Any]) -> tuple[AgentChoice, int, str]:
     return choice, users, _text("[agent] schedule", held.get("schedule", "auto"))
 
 
-def _privacy(held: dict[str, Any]) -> JointDP:
-    from tacit.privacy.models import JointDP
+def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
+    from tacit.privacy.models import JointDP, LocalDP
 
     for key in ("epsilon", "delta"):
         _needed("privacy", held, key)
+    models = {"joint": JointDP, "local": LocalDP}
+    model = held.pop("model", "joint")
+    if model not in models:
+        raise InvalidArgument(f"[privacy] model is {model!r}, but must be joint or local")
     try:
-        return JointDP(**held)
+        return models[model](**held)  # type: ignore[no-any-return]
     except TacitError as error:
         raise InvalidArgument(f"[privacy] {error}") from None
 
@@ -214,3 +253,24 @@ def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
         return LogFormat(**format_of(spec, held)), path, grouped
     except TacitError as error:
         raise InvalidArgument(f"[log] {error}") from None
+
+
+def _serving(held: Any) -> Serving:
+    from tacit.privacy.arguments import flag, whole_number
+
+    allowed: dict[str, Any] = {item.name: item.default for item in fields(Serving)}
+    if not isinstance(held, dict) or set(held) - set(allowed):
+        wrong = min(set(held) - set(allowed)) if isinstance(held, dict) else held
+        raise InvalidArgument(f"[serve] has no key {wrong!r}; it has {', '.join(allowed)}")
+    for key, value in held.items():
+        name, kind = f"[serve] {key}", type(allowed[key])
+        if kind is bool:
+            flag(name, value)
+        elif kind is int:
+            whole_number(name, value, least=0 if key in ("window", "port") else 1)
+        elif not isinstance(value, str):
+            raise InvalidArgument(f"{name} is {value!r}, but must be a text")
+    made = Serving(**held)
+    if bool(made.certificate) != bool(made.certificate_key):
+        raise InvalidArgument("[serve] certificate and certificate_key go together")
+    return made

@@ -1,0 +1,132 @@
+"""``tacit serve``: the service of an app, its tokens, and whether all is well with it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli import options
+from tacit.cli.options import asked
+from tacit.cli.output import print_json, say
+from tacit.privacy.errors import InvalidArgument, MissingExtra
+
+if TYPE_CHECKING:
+    from tacit.service.app_file import App
+
+HELP = (
+    "Serve an app: policies out, episodes or reports in, one ledger, and pages to watch.\n\n"
+    "The same small TOML file as for tacit learn, with a table [serve]. SQLite needs no set-up; "
+    "PostgreSQL one connection string. --check says whether all is well, and touches nothing that "
+    "is there. The page docs/service.md is the runbook.\n\n"
+    "\b\nExamples:\n"
+    "  tacit serve app.toml --new-token curator\n"
+    "  tacit serve app.toml --check\n"
+    "  tacit serve app.toml"
+)
+_FILE = "TACIT_SERVE_FILE"
+
+
+def serve_command(
+    file: Annotated[str, typer.Argument(metavar="APP.toml", help="The file of the app.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Say whether all is well; exit code 1 if not.")
+    ] = False,
+    expect: Annotated[
+        str, asked("HASH", "With --check: a line that the ledger must have, or a policy file.")
+    ] = "",
+    new_token: Annotated[
+        str, asked("ROLE", "Make a token for a device, curator or officer; shown once.")
+    ] = "",
+    revoke: Annotated[str, asked("NAME", "Revoke a token, by the 8 digits in it.")] = "",
+    as_json: options.Json = False,
+) -> None:
+    """Serves, or does one of the chores."""
+    from tacit.service.app_file import read_app
+
+    app = read_app(file, logs=False)
+    if new_token:
+        _new_token(app, new_token, as_json)
+    elif revoke:
+        from tacit.service.store import revoke_token
+
+        revoke_token(_store(app), revoke)
+        say(f"{revoke} opens nothing any more")
+    elif check:
+        _check(app, expect, as_json)
+    else:
+        _serve(app, os.path.abspath(file))
+
+
+def _store(app: App) -> Any:
+    from tacit.service.store import Store
+
+    return Store(app.database)
+
+
+def _new_token(app: App, role: str, as_json: bool) -> None:
+    from tacit.service.store import new_token
+
+    token = new_token(_store(app), role)
+    if as_json:
+        print_json({"role": role, "token": token})
+    else:
+        typer.echo(token)
+
+
+def _check(app: App, expect: str, as_json: bool) -> None:
+    from tacit.service.check import checked
+
+    found = checked(app, expect)
+    if as_json:
+        print_json({"well": all(ok for _, ok, _ in found), "checks": found})
+    else:
+        for name, ok, words in found:
+            say(f"{'well ' if ok else 'WRONG'} {name}: {words}")
+    if not all(ok for _, ok, _ in found):
+        raise typer.Exit(1)
+
+
+def _serve(app: App, file: str) -> None:
+    try:
+        import uvicorn
+    except ImportError:
+        raise MissingExtra("serving needs more: pip install 'tacit[serve]'") from None
+    serving = app.serving
+    os.environ[_FILE] = file
+    say(f"http{'s' if serving.certificate else ''}://{serving.host}:{serving.port}")
+    uvicorn.run(
+        "tacit.cli.serve:worker",
+        factory=True,
+        host=serving.host,
+        port=serving.port,
+        workers=serving.workers,
+        ssl_certfile=str(app.folder / serving.certificate) if serving.certificate else None,
+        ssl_keyfile=str(app.folder / serving.certificate_key) if serving.certificate else None,
+        # A line per request would hold addresses, and what clients put into theirs.
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_keep_alive=10,
+        limit_concurrency=2000,
+    )
+
+
+def worker() -> Any:
+    """The application of one process; the file's name is in the environment."""
+    from tacit.service.app_file import read_app
+    from tacit.service.http import Service, create
+
+    if _FILE not in os.environ:
+        raise InvalidArgument(f"{_FILE} must name the file of the app")
+    return create(Service(read_app(os.environ[_FILE], logs=False)), tools())
+
+
+def tools() -> Any:
+    """What pages say of ledgers and policies, as the commands ``report`` and ``policy`` do."""
+    from tacit.cli.policy import differences
+    from tacit.cli.report import document, report
+    from tacit.service.pages import Tools
+
+    return Tools(report, lambda found: document(found).html(), differences)

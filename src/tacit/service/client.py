@@ -1,0 +1,205 @@
+"""A device's side of a service: reads the policy, acts, and sends what came of it, once.
+
+    device = Client("http://127.0.0.1:8321", token)
+    policy = device.policy()                      # read again only if it changed
+    action = policy.act(step, "idle", rng)        # see tacit.published
+    device.send("ann", states, actions, rewards)  # {"status": "waiting", "accepted": True, ...}
+
+Under local DP ``send`` makes the report here, with exact noise, and only that leaves the device.
+An answer that does not come is asked for again under the same event id: nobody is counted twice.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import ssl
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tacit import published
+from tacit.privacy.errors import InvalidArgument, TacitError
+
+_RETRIED = (408, 429, 503)
+
+
+class Refused(TacitError):
+    """The service answered that it does not do this; ``code`` and ``content`` say what it said."""
+
+    def __init__(self, code: int, content: Mapping[str, Any]) -> None:
+        super().__init__(f"{code}: {content.get('detail') or content.get('words') or ''}")
+        self.code, self.content = code, content
+
+
+class Client:
+    """A connection to a service, of one token.
+
+    Args:
+        address: of the service, http:// or https://.
+        token: that the service gave.
+        tries: how often a request is sent, where no answer comes or it is behind.
+        context: of TLS, where the machine's own authorities are not enough.
+    """
+
+    def __init__(
+        self, address: str, token: str, *, tries: int = 8, context: ssl.SSLContext | None = None
+    ) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidArgument(f"address={address!r} must be http://host:port or https://...")
+        self._place = parts.hostname, parts.port
+        self._tls, self._context, self._tries = parts.scheme == "https", context, tries
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._connection: http.client.HTTPConnection | None = None
+        self._policy: Any = None
+        self._etag, self._ticket, self._task = "", "", dict[str, Any]()
+
+    def policy(self) -> Any:
+        """The policy that serves now, as :mod:`tacit.published` reads it; its hash is checked."""
+        code, headers, body = self.request("GET", "/v1/policy", {"If-None-Match": self._etag})
+        if code == 200:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "policy.json"
+                path.write_bytes(body)
+                published.about(path)
+                self._policy = published.load(path)
+            self._etag = headers["ETag"]
+        elif code != 304:
+            raise Refused(code, _content(body))
+        self._ticket = headers["Tacit-Ticket"]
+        return self._policy
+
+    def task(self) -> dict[str, Any]:
+        """What the service takes: sizes, labels, the guarantee, what is reported."""
+        self._task = self._task or self.get("/v1/task")
+        return self._task
+
+    def send(
+        self,
+        user: str,
+        states: Sequence[int | str],
+        actions: Sequence[int | str],
+        rewards: Sequence[float],
+        *,
+        component: int | None = None,
+        event: str = "",
+    ) -> dict[str, Any]:
+        """An episode under the policy that was read last; the service's receipt.
+
+        ``event`` is its id: give one if it may be sent again by another process.
+        """
+        if self._policy is None:
+            raise InvalidArgument("read the policy first: an episode says which it followed")
+        body: dict[str, Any] = {
+            "user": user,
+            "event": event or secrets.token_hex(16),
+            "version": self._policy.version,
+            "ticket": self._ticket,
+        }
+        if self.task()["model"] == "local":
+            self._task = self.get("/v1/task")  # what is reported may depend on the version
+            report = self._report(states, actions, rewards, component)
+            return self.post("/v1/reports", body | {"report": report})
+        raw = {"states": [*states], "actions": [*actions], "rewards": [*rewards]}
+        more = {} if component is None else {"component": component}
+        return self.post("/v1/episodes", body | raw | more)
+
+    def _report(
+        self, states: Any, actions: Any, rewards: Any, component: int | None
+    ) -> list[float]:
+        """The noisy vector, made here; all that leaves is this."""
+        import numpy as np
+
+        from tacit.core.episodes import Episodes
+        from tacit.finite.visits import VisitCounts
+        from tacit.privacy.curators.local import report
+        from tacit.privacy.models import LocalDP
+
+        asked = self._task["report"]
+        if asked["statistic"] != "VisitCounts":
+            raise InvalidArgument(f"this client does not report {asked['statistic']}")
+        fields = dict(asked["fields"])
+        if fields["policy"] is not None:
+            fields["policy"] = np.array(fields["policy"])
+        named = {"states": self._task["states"], "actions": self._task["actions"]}
+        coded = {
+            name: [named[name].index(x) if isinstance(x, str) else x for x in values]
+            for name, values in (("states", states), ("actions", actions))
+        }
+        version = [self._policy.version]
+        drawn = None if component is None else [component]
+        rows = Episodes([coded["states"]], [coded["actions"]], [rewards], version, components=drawn)
+        model = LocalDP(asked["epsilon"], asked["delta"], mechanism=asked["mechanism"])
+        return [*map(float, report(VisitCounts(**fields), rows.block(), model))]
+
+    # Requests.
+
+    def get(self, path: str) -> dict[str, Any]:
+        """An answer as JSON; anything but 200 is :class:`Refused`."""
+        code, _, body = self.request("GET", path)
+        if code != 200:
+            raise Refused(code, _content(body))
+        return _content(body)
+
+    def post(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        """An answer as JSON; a receipt whatever it says, and the rest as :class:`Refused`."""
+        code, _, body = self.request("POST", path, {}, json.dumps(content).encode())
+        found = _content(body)
+        if code not in (200, 202) and "status" not in found:
+            raise Refused(code, found)
+        return found
+
+    def request(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """Sends until there is an answer, as often as was said."""
+        sent = self._headers | {k: v for k, v in (headers or {}).items() if v}
+        if body:
+            sent["Content-Type"] = "application/json"
+        pause, last = 0.05, None
+        for _ in range(self._tries):
+            try:
+                connection = self._connection or self._connect()
+                connection.request(method, path, body or None, sent)
+                response = connection.getresponse()
+                found = response.status, response.headers, response.read()
+                if found[0] not in _RETRIED:
+                    return found
+                last = found
+            except (OSError, http.client.HTTPException):
+                self.close()
+            time.sleep(pause)
+            pause = min(2.0 * pause, 2.0)
+        if last is None:
+            raise TacitError(f"no answer from {self._place[0]} in {self._tries} tries")
+        return last
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host, port = self._place
+        if self._tls:
+            made: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, port, timeout=30.0, context=self._context
+            )
+        else:
+            made = http.client.HTTPConnection(host, port, timeout=30.0)
+        self._connection = made
+        return made
+
+    def close(self) -> None:
+        """Closes the connection; the next request makes one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _content(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

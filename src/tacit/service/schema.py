@@ -1,0 +1,64 @@
+"""What requests and answers look like, for the OpenAPI description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_ANSWERS = {
+    200: "done, or counted before",
+    202: "taken; it waits for its block",
+    304: "as it was",
+    401: "no token",
+    403: "a token of another role",
+    404: "no such version",
+    408: "the request did not come in time",
+    409: "not taken: retired, refused or late",
+    410: "not taken: all declared users have come",
+    413: "the request is too long",
+    422: "the request is malformed, or names what was never published",
+    429: "too many requests",
+    503: "stopped, or the database does not answer: try again",
+}
+
+
+def answers(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Which codes an address may answer with."""
+    return {code: {"description": _ANSWERS[code]} for code in codes}
+
+
+def _body(required: list[str], **properties: Any) -> dict[str, Any]:
+    schema = {"type": "object", "required": required, "properties": properties}
+    return {
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+        "security": [{"bearer": []}],
+    }
+
+
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 200}
+# What is no state, action or reward counts as nothing, and is no mistake of the request.
+_VALUES: dict[str, Any] = {"type": "array", "items": {}}
+_PERSON = {
+    "user": _TEXT | {"description": "who; only a keyed hash is kept"},
+    "event": _TEXT | {"description": "of this episode; sent again, it counts once"},
+    "version": {"type": "integer", "description": "of the policy that was followed"},
+    "ticket": {"type": ["string", "null"], "description": "the header Tacit-Ticket of that policy"},
+}
+EPISODE = _body(
+    ["user", "event", "version", "states", "actions", "rewards"],
+    **_PERSON,
+    states=_VALUES | {"description": "horizon + 1 numbers or labels"},
+    actions=_VALUES | {"description": "horizon numbers or labels"},
+    rewards=_VALUES | {"description": "horizon numbers"},
+    component={"description": "which policy of a mixed one was drawn"},
+)
+REPORT = _body(
+    ["user", "event", "version", "report"],
+    **_PERSON,
+    report=_VALUES | {"description": "the noisy vector, as /v1/task says"},
+)
+FORGET = _body(["user"], user=_TEXT)
+COMMAND = _body(
+    ["what"],
+    what={"type": "string", "enum": ["serve", "pin", "unpin", "stop", "start"]},
+    version={"type": "integer"},
+)

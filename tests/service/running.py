@@ -1,0 +1,67 @@
+"""A service that listens on this machine, in a thread of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from tacit.service.app_file import App
+from tacit.service.client import Client
+from tacit.service.http import Service, create
+from tacit.service.store import new_token
+
+
+class Running:
+    def __init__(self, app: App, tools: Any = None) -> None:
+        self.service = Service(app)
+        self.tokens = {
+            r: new_token(self.service.store, r) for r in ("device", "curator", "officer")
+        }
+        self.service.watch()
+        self._clients: list[Client] = []
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        made = uvicorn.Config(
+            create(self.service, tools), log_level="critical", access_log=False, ws="none"
+        )
+        self.server = uvicorn.Server(made)
+        self._thread = threading.Thread(target=self.server.run, args=([self._socket],))
+        self._thread.start()
+
+    def client(self, role: str = "device", token: str | None = None) -> Client:
+        self._clients.append(Client(self.address, self.tokens[role] if token is None else token))
+        return self._clients[-1]
+
+    def wait(self, what: Any, seconds: float = 60.0) -> dict[str, Any]:
+        """Until the state is as wanted: a bound against hanging, and nothing that is measured."""
+        client, end = self.client("curator"), time.monotonic() + seconds
+        while time.monotonic() < end:
+            state = client.get("/v1/state")
+            if what(state):
+                client.close()
+                return state
+            time.sleep(0.02)
+        raise AssertionError(f"it did not happen: {state}")
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+        self.server.should_exit = True
+        self._thread.join()
+        self.service.store.close()
+
+
+@contextlib.contextmanager
+def running(app: App, tools: Any = None) -> Iterator[Running]:
+    made = Running(app, tools)
+    try:
+        made.wait(lambda state: state["version"] >= 0 or state["problem"])
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,69 @@
+"""Whatever is sent to the addresses that the OpenAPI description names: a typed answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.specs.openapi import checks
+
+from tests.service.running import Running, running
+from tests.service.world import make_app
+
+CHECKS = (
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    app = make_app(tmp_path_factory.mktemp("hostile"), serve="body = 20000")
+    with running(app) as made:
+        yield made
+
+
+def try_everything(run: Running, examples: int) -> int:
+    """So many requests to each address; how many addresses there are."""
+    schema = schemathesis.openapi.from_url(f"{run.address}/v1/openapi.json")
+    operations = [found.ok() for found in schema.get_all_operations()]
+    for operation in operations:
+
+        @settings(
+            max_examples=examples,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy())
+        def try_it(case: Any) -> None:
+            for role in ("device", "curator"):
+                response = case.call(headers={"Authorization": f"Bearer {run.tokens[role]}"})
+                case.validate_response(response, checks=CHECKS)
+                assert response.status_code not in (500, 502, 504)
+
+        try_it()
+    return len(operations)
+
+
+def test_whatever_is_sent(run: Running) -> None:
+    assert try_everything(run, 5) >= 10
+
+
+@pytest.mark.slow
+def test_much_is_sent(run: Running) -> None:
+    try_everything(run, 300)
+
+
+def test_nothing_was_taken(run: Running) -> None:
+    """After all of it: no user, no release, and the version that was there."""
+    run.client("curator").post("/v1/commands", {"what": "start"})
+    state = run.wait(lambda s: True)
+    assert (state["version"], state["served"], state["waiting"]) == (0, 0, 0)
+    assert Path(run.service.app.files["ledger"]).read_text().count('"pending"') == 0

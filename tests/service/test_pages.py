@@ -1,0 +1,145 @@
+"""The pages, in a real browser: what a curator and an officer do, on a phone and by keyboard."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support import expected_conditions
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tacit.cli.serve import tools
+from tests.service.running import Running, running
+from tests.service.world import make_app
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None,
+    reason="needs Chromium and its driver: apt-get install -y chromium chromium-driver",
+)
+# Every element that a person gives something to has a name that a screen reader says.
+UNNAMED = """
+return [...document.querySelectorAll('input:not([type=hidden]), select, button, a, [role=region]')]
+  .filter(e => !(e.labels && e.labels.length) && !e.textContent.trim() && !e.ariaLabel)
+  .map(e => e.outerHTML)
+"""
+WIDTH = "return [document.documentElement.scrollWidth, window.innerWidth]"
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    made = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
+    yield made
+    made.quit()
+
+
+def press(browser: Any, words: str) -> None:
+    """Presses a button, and waits for the page after it."""
+    old = browser.find_element(By.TAG_NAME, "html")
+    browser.find_element(By.XPATH, f"//button[normalize-space()='{words}']").click()
+    WebDriverWait(browser, 60, 0.05).until(expected_conditions.staleness_of(old))
+
+
+def until(browser: Any, words: str) -> None:
+    def there(seen: Any) -> bool:
+        seen.refresh()
+        return words in seen.find_element(By.TAG_NAME, "main").text
+
+    WebDriverWait(browser, 60, 0.2).until(there)
+
+
+def log_in(browser: Any, run: Running, role: str) -> None:
+    browser.get(f"{run.address}/login")
+    browser.find_element(By.ID, "token").send_keys(run.tokens[role], Keys.ENTER)
+    WebDriverWait(browser, 30).until(lambda b: b.title.startswith("Overview"))
+
+
+def look(browser: Any, name: str) -> None:
+    """What holds on every page, at the width of a desk and of a phone; and a picture, if asked."""
+    for width in (1100, 390):
+        browser.set_window_size(width, 900)
+        wide, window = browser.execute_script(WIDTH)
+        assert wide <= window, f"{name} is {wide} wide on {window}"
+        if folder := os.environ.get("TACIT_SCREENSHOTS"):
+            height = browser.execute_script("return document.documentElement.scrollHeight")
+            browser.set_window_size(width, height + 150)
+            browser.save_screenshot(str(Path(folder) / f"{name}-{width}.png"))
+    assert browser.execute_script(UNNAMED) == []
+    assert len(browser.find_elements(By.TAG_NAME, "h1")) == 1
+    assert browser.find_element(By.TAG_NAME, "html").get_attribute("lang") == "en"
+
+
+def test_a_curator_and_an_officer(tmp_path: Path, browser: Any) -> None:
+    app = make_app(tmp_path, size=15, serve="sandbox = true")
+    with running(app, tools()) as run:
+        browser.get(run.address)
+        assert browser.current_url.endswith("/login")  # nobody looks without a token
+        look(browser, "login")
+        log_in(browser, run, "curator")
+        # By keyboard: the first stop is the way past the links.
+        browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+        assert browser.switch_to.active_element.text == "To the content"
+
+        browser.get(f"{run.address}/sandbox")
+        users = browser.find_element(By.ID, "users")
+        users.clear()
+        users.send_keys("50")
+        press(browser, "Play")
+        until(browser, "Played: 50 of 50")
+        look(browser, "sandbox")
+        version = run.wait(lambda s: s["served"] >= 30)["version"]
+        assert version >= 2
+
+        browser.get(run.address)
+        main = browser.find_element(By.TAG_NAME, "main").text
+        assert "JDP" in main or "joint" in main.lower()
+        assert browser.find_element(By.CSS_SELECTOR, "svg[role=img]").get_attribute("aria-label")
+        look(browser, "overview")
+
+        browser.get(f"{run.address}/policies")
+        look(browser, "policies")
+        press(browser, "Pin 0")
+        until(browser, "Version 0 is pinned")
+        press(browser, "Stop serving")
+        assert "The service is stopped" in browser.find_element(By.TAG_NAME, "main").text
+        assert run.client().request("GET", "/v1/policy")[0] == 503
+        press(browser, "Serve again")
+        press(browser, "Unpin")
+        run.wait(lambda s: not s["pinned"] and not s["stopped"])
+        browser.get(f"{run.address}/policies/compare?first=0&second={version}")
+        assert "differ" in browser.page_source
+        look(browser, "compare")
+
+        browser.get(f"{run.address}/people")
+        browser.find_element(By.ID, "user").send_keys("nobody")
+        press(browser, "Forget")
+        assert "Removed: 0." in browser.find_element(By.TAG_NAME, "main").text
+        look(browser, "people")
+        browser.get(f"{run.address}/officer")
+        assert "403" in browser.page_source or "officer" in browser.page_source
+
+        browser.get(f"{run.address}/policies")
+        press(browser, "Log out")
+        log_in(browser, run, "officer")
+        browser.get(f"{run.address}/officer")
+        assert "was checked just now" in browser.page_source
+        assert "They agree." in browser.page_source
+        look(browser, "officer")
+        browser.get(f"{run.address}/policies")
+        assert not browser.find_elements(By.CSS_SELECTOR, "main form[method=post]")
+        browser.get(f"{run.address}/officer/report")
+        assert "Privacy report" in browser.title
+        look_at = browser.execute_script(WIDTH)
+        assert look_at[0] <= look_at[1]
