@@ -86,7 +86,11 @@ class FiniteWorld:
 
     def value(self, policy: AnyPolicy) -> float:
         """The expected sum of rewards of an episode under a policy, exactly."""
-        return evaluate(self.model, policy)
+        return float(self.returns(evaluate(self.model, policy)))
+
+    def returns(self, values: Any) -> Any:
+        """Values of the model in the world's own units: the same, unless rewards were rescaled."""
+        return values
 
     @property
     def optimal_value(self) -> float:
@@ -118,7 +122,7 @@ class FiniteWorld:
     @cached_property
     def _optimal(self) -> tuple[float, Policy]:
         V, policy = optimal(self.model)
-        return float(self.model.start @ V[0]), policy
+        return float(self.returns(self.model.start @ V[0])), policy
 
 
 # What descriptions of worlds consist of.

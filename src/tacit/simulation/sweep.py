@@ -20,6 +20,7 @@ from importlib.metadata import version
 from typing import Any, TypeAlias
 
 from tacit.core.kinds import maker
+from tacit.core.targets import fingerprint
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, TacitError
@@ -334,9 +335,9 @@ def _name(what: Any) -> str:
 
 
 def _known_as(what: Any) -> str:
-    """What a store knows it by: its text, or the name and the bytes of a function."""
+    """What a store knows it by: its text and the bytes of a file, or of a function."""
     if isinstance(what, str):
-        return what
+        return fingerprint(what)
     import cloudpickle
 
     return f"{_name(what)} {hashlib.sha256(cloudpickle.dumps(what)).hexdigest()[:16]}"
