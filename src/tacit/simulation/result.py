@@ -240,11 +240,12 @@ class Result:
 
     def _score(self, value: float) -> float:
         gap = self.optimal_value - self.baseline_value
-        return (value - self.baseline_value) / gap if gap > 0 else math.nan
+        return (value - self.baseline_value) / gap if gap > 1e-100 else math.nan
 
     def _losses(self, values: Floats) -> Floats:
         gap = self.optimal_value - self.reference_value
-        if gap <= 0:
+        # Less than that is nothing, and would overflow.
+        if not gap > 1e-100:
             return np.full(values.shape, np.nan)
         return (self.optimal_value - values) / gap
 

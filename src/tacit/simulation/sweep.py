@@ -120,10 +120,14 @@ class Sweep:
     def table(self, world: str) -> list[tuple[str, ...]]:
         """By agent and budget in a world: medians of users, and of scores the middle half's mean.
 
-        It has its 95 % interval beside it.
+        It has its 95 % interval beside it. Where no optimum is known, medians of returns.
         """
         labelled = self.labelled(world)
-        (_, users, _, _, greedy, *_), *lines = rows(labelled)
+        (_, users, *rest), *lines = rows(labelled)
+        if len(rest) < 4:  # no optimum is known: returns, and no scores
+            shown = [(*line[:-1], str(len(labelled[line[0]]))) for line in lines]
+            return [("", users, *rest[:-1], "runs"), *shown]
+        greedy = rest[2]
         table: list[tuple[str, ...]] = [
             ("", users, "score: middle half\n(95 % interval)", greedy, "runs")
         ]
