@@ -64,7 +64,7 @@ class NamedMaker:
     @property
     def make(self) -> Callable[..., Any]:
         """The function or class, imported."""
-        made: Callable[..., Any] = load(self.target)
+        made: Callable[..., Any] = load(self.target, repr(self.name))
         if not callable(made):
             raise InvalidArgument(f"{self.name!r} must be a class or a function, got {made!r}")
         return made

@@ -25,8 +25,8 @@ _SAMPLERS = ("exact", "floating-point")
 PICTURES = (".png", ".pdf", ".svg")
 """How the names of pictures end."""
 
-TABLES = (".json", ".csv", ".parquet")
-"""How the names of results end."""
+RESULTS = (".json", ".csv", ".parquet")
+"""How the names of results end, as in :mod:`tacit.simulation.tables`, which is slow to load."""
 
 _NAMED = "NAME[:key=value,...]"
 

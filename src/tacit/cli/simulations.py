@@ -38,7 +38,7 @@ def simulate(
     declared, runs = options.optional_whole_number("users", users), options.seeds_from(*seeds)
     processes = options.worker_count(workers)
     options.check_writable("--plot", plot, endings=options.PICTURES)
-    options.check_writable("--save", save, endings=options.TABLES)
+    options.check_writable("--save", save, endings=options.RESULTS)
     board = None if tensorboard is None else TensorBoard(options.folder(tensorboard))
     entries = [Contender(*line) for line in lines]
     built = build_world(world)

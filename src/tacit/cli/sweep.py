@@ -57,7 +57,7 @@ def sweep_command(
 
     asked_for = read_sweep(file)
     options.check_writable("--plot", plot, endings=options.PICTURES)
-    options.check_writable("--save", save, endings=options.TABLES)
+    options.check_writable("--save", save, endings=options.RESULTS)
     kept = Store(store, again=again)
     processes, failed = options.worker_count(workers), None
     with interruptible(), _executor(cluster) as executor:

@@ -43,6 +43,7 @@ from tacit.privacy.errors import (
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.html import card
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise, saved_source
 from tacit.privacy.owner import alone
@@ -123,6 +124,16 @@ class Agent(Versions):
 
     def __repr__(self) -> str:
         return f"<{type(self._algorithm).__name__} agent, {self.served} of {self.users} users>"
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        rows = {
+            "users": f"{self.served:,} of {self.users:,}",
+            "privacy": repr(self.privacy),
+            "guarantee": "none" if self.guarantee is None else self.guarantee.short,
+            "knows": repr(self.spec),
+        }
+        return card(f"{type(self._algorithm).__name__} agent", rows.items())
 
     # The billboard.
 

@@ -46,8 +46,10 @@ def target_of(name: str) -> str | None:
     return f"{module}:{attribute}" if dot and all(p.isidentifier() for p in parts) else None
 
 
-def load(target: str) -> Any:
+def load(target: str, name: str | None = None) -> Any:
     """What makes agents or worlds, imported; of an algorithm's class, what makes its agents.
+
+    Complaints have the ``name`` that stands for the target, if it has one.
 
     Raises:
         InvalidArgument: There is no such thing, or its module cannot be imported.
@@ -62,7 +64,7 @@ def load(target: str) -> Any:
         # Whatever code of others raises while it is imported.
         plain = isinstance(error, (ImportError, AttributeError, FileNotFoundError))
         why = str(error) if plain else f"{type(error).__name__}: {error}"
-        raise InvalidArgument(f"{target!r} cannot be imported: {why}") from error
+        raise InvalidArgument(f"{name or repr(target)} cannot be imported: {why}") from error
 
 
 def fingerprint(text: str) -> str:

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import MALFORMED, only_numbers, parse_json, read_file
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.html import card
 from tacit.privacy.storage import write_atomic
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -260,6 +261,11 @@ class Result:
             f"served {self.served_value:.4g}, greedy {self.greedy_value:.4g}>"
         )
 
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        first, *rows = str(self).splitlines()
+        return card(first, [(row[:16].strip(), row[16:]) for row in rows])
+
     def __str__(self) -> str:
         guarantee = "none" if self.guarantee is None else self.guarantee.short
         greedy = f"{self.greedy_value:.4g} in the end, served to nobody"
@@ -335,11 +341,11 @@ class Result:
         """Writes JSON, atomically, for everybody to read: it has nothing of any user's data.
 
         A name that ends in ``.csv`` or ``.parquet`` gets a table instead; see
-        :func:`tacit.simulation.tables.save_results`.
+        :func:`tacit.simulation.tables.save_results`. Other ends than ``.json`` are refused.
         """
-        from tacit.simulation.tables import TABLES, save_results
+        from tacit.simulation.tables import save_results, suffix
 
-        if os.fspath(path).lower().endswith(TABLES):
+        if suffix(path) != ".json":
             save_results({self.agent: [self]}, path)
             return
         content = self.to_dict()
@@ -348,8 +354,21 @@ class Result:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
-        """Reads what :meth:`save` wrote; a CorruptFile is foreign, damaged, or newer than this."""
+        """Reads what :meth:`save` wrote; a CorruptFile is foreign, damaged, or newer than this.
+
+        A file of runs, as ``tacit run --save`` writes it, is read as well if it has one run.
+        """
         data = read_file(path, "result")
+        if data[:4] == b"PAR1" or b'"tacit-runs"' in data[:200]:
+            from tacit.simulation.tables import load_results
+
+            runs = [run for several in load_results(path).values() for run in several]
+            if len(runs) == 1:
+                return runs[0]
+            raise CorruptFile(
+                f"{os.fspath(path)!r} has {len(runs)} runs: tacit.simulation.tables.load_results "
+                "reads them"
+            )
         try:
             content = parse_json(data)
             if not isinstance(content, dict) or content.get("format") != _FORMAT:
@@ -369,13 +388,22 @@ class Result:
 
         return frame({self.agent: [self]})
 
-    def plot(self, path: str | os.PathLike[str] | None = None, style: str | None = None) -> Any:
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        style: str | None = None,
+        *,
+        ax: Any = None,
+    ) -> Any:
         """Draws regret and the values of the released policies against users.
 
-        See :func:`tacit.simulation.plots.plot_result`.
+        See :func:`tacit.simulation.plots.plot_result`; on an ``ax`` of yours, values alone, see
+        :func:`tacit.simulation.plots.plot_results`.
         """
-        from tacit.simulation.plots import plot_result
+        from tacit.simulation.plots import plot_result, plot_results
 
+        if ax is not None:
+            return plot_results({self.agent: [self]}, path, ax=ax, style=style)
         return plot_result(self, path, style)
 
 

@@ -24,6 +24,7 @@ from tacit.core.targets import fingerprint
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, TacitError
+from tacit.privacy.html import card
 from tacit.privacy.models import Privacy
 from tacit.registry import build_world, choose_agent
 from tacit.simulation.compare import privacy_dict, privacy_words, rows
@@ -100,6 +101,14 @@ class Sweep:
 
     jobs: tuple[Job, ...]
     results: Mapping[int, Result] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Sweep: {len(self.results)} of {len(self.jobs)} runs, {len(self.worlds)} worlds>"
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        worlds = [world for world in self.worlds if self.labelled(world)]
+        return "".join(card(world, self.table(world)) for world in worlds)
 
     @property
     def worlds(self) -> list[str]:

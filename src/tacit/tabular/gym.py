@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -195,10 +195,9 @@ class SampledWorld:
         rewards = np.zeros((users, H))
         seed: int | None = int(rng.integers(2**31))
         components = policy.drawn(users, rng) if isinstance(policy, MixedPolicy) else None
-        followed = policy if isinstance(policy, Policy) else policy.components[0]
+        choosers = [_chooser(one, rng) for one in getattr(policy, "components", (policy,))]
         for user in range(users):
-            if isinstance(policy, MixedPolicy) and components is not None:
-                followed = policy.components[components[user]]
+            choose, rest = choosers[0 if components is None else components[user]]
             # Seeded once: later episodes continue the environment's own stream.
             observation, _ = self._env.reset(seed=seed)
             seed = None
@@ -206,9 +205,9 @@ class SampledWorld:
             for step in range(H + 1):
                 states[user, step] = state
                 if step == H or state == end:
-                    actions[user, step:] = _rest(followed, step, rng)
+                    actions[user, step:] = rest(step)
                     break
-                actions[user, step] = action = followed.act(step, state, rng)
+                actions[user, step] = action = choose(step, state)
                 observation, paid, terminated, truncated, _ = self._env.step(
                     action + self._first_action
                 )
@@ -217,8 +216,9 @@ class SampledWorld:
         return states, actions, rewards, components
 
     def _encode(self, observation: Any) -> int:
-        parts = observation if isinstance(observation, (tuple, np.ndarray)) else (observation,)
-        indices = [int(part) for part in np.ravel(np.asarray(parts))]
+        if len(self._sizes) == 1:
+            return int(observation) - self._starts[0]
+        indices = [int(part) for part in np.ravel(np.asarray(observation))]
         shifted = [index - start for index, start in zip(indices, self._starts, strict=True)]
         return int(np.ravel_multi_index(shifted, self._sizes))
 
@@ -399,13 +399,19 @@ def _ends(
     return entered - passed, copies
 
 
-def _rest(policy: Policy, step: int, rng: np.random.Generator) -> Ints:
-    """What a policy does at the end, the last state, from a step on."""
-    if policy.actions is not None:
-        return policy.actions[step:, -1]
-    sums = np.cumsum(policy.probabilities[step:, -1], axis=1)[:, :-1]
-    drawn: Ints = (rng.random((len(sums), 1)) >= sums).sum(axis=1)
-    return drawn
+def _chooser(
+    policy: Policy, rng: np.random.Generator
+) -> tuple[Callable[[int, int], int], Callable[[int], Ints]]:
+    """A policy's action at a step and state; and all at the end, the last state, from a step on."""
+    if (table := policy.actions) is not None:
+        return lambda step, state: int(table[step, state]), lambda step: table[step:, -1]
+    sums = np.cumsum(policy.probabilities, axis=-1)[..., :-1]
+
+    def rest(step: int) -> Ints:
+        drawn: Ints = (rng.random((len(sums) - step, 1)) >= sums[step:, -1]).sum(axis=1)
+        return drawn
+
+    return lambda step, state: int(sums[step, state].searchsorted(rng.random(), "right")), rest
 
 
 # Spaces.
