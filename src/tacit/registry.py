@@ -196,7 +196,7 @@ def register_world(name: str, target: str) -> None:
 def world_entry(name: str) -> NamedMaker:
     """What a world's name stands for."""
     if name in GYM:
-        return NamedMaker(name, "tacit.tabular.gym:from_gymnasium", ("env_or_id",))
+        return _gym_entry("tabular")
     if (target := _world_target(name) or target_of(name)) is not None:
         return NamedMaker(name, target)
     raise InvalidArgument(
@@ -232,10 +232,10 @@ horizon=20
     given = entry.read(options)
     with _refused(f"world {name!r}", own=_world_target(kind) is not None):
         made = entry.make(**given)
-    return world(made, f"world is {name!r}, which makes no world, but ")
+    return _world_of(made, f"world is {name!r}, which makes no world, but {made!r}")
 
 
-def world(what: Any, mistake: str = "world is ") -> World:
+def world(what: Any) -> World:
     """A world of a text, see :func:`build_world`, or of an environment of Gymnasium; or itself.
 
     >>> round(world("gym:CliffWalking-v1").optimal_value, 6)
@@ -243,6 +243,10 @@ def world(what: Any, mistake: str = "world is ") -> World:
     """
     if isinstance(what, str):
         return build_world(what)
+    return _world_of(what, f"world must be a world, an environment or a text, got {what!r}")
+
+
+def _world_of(what: Any, mistake: str) -> World:
     if hasattr(what, "simulate"):
         made: World = what
         return made
@@ -250,7 +254,7 @@ def world(what: Any, mistake: str = "world is ") -> World:
         from tacit.finite.imported import own_world
 
         return own_world(what) or _family_of(what).make(what)
-    raise InvalidArgument(f"{mistake}{what!r}")
+    raise InvalidArgument(mistake)
 
 
 @contextlib.contextmanager
@@ -290,6 +294,17 @@ def _imported(entry: NamedMaker, text: str) -> World:
     return made
 
 
+def imported_entry(made: World) -> NamedMaker:
+    """What made a world of an environment's text."""
+    if not hasattr(made, "assumed"):
+        return world_entry(split(made.name)[0])  # ours, or one of arrays
+    return _gym_entry("continuous" if hasattr(made.spec, "lows") else "tabular")
+
+
+def _gym_entry(family: str) -> NamedMaker:
+    return NamedMaker("gym", f"tacit.{family}.gym:from_gymnasium", ("env_or_id",))
+
+
 def _family_of(env: Any) -> NamedMaker:
     """What makes a world of an environment: of a finite one, or of one with vectors for states."""
     from gymnasium import spaces
@@ -298,8 +313,7 @@ def _family_of(env: Any) -> NamedMaker:
     parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
     finite = all(isinstance(part, spaces.Discrete) for part in parts)
     finite = finite or isinstance(space, spaces.MultiDiscrete)
-    family = "tabular" if finite else "continuous"
-    return NamedMaker("gym", f"tacit.{family}.gym:from_gymnasium", ("env_or_id",))
+    return _gym_entry("tabular" if finite else "continuous")
 
 
 def _named_environment(name: str, options: str) -> World:

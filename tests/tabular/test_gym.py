@@ -284,3 +284,10 @@ def test_an_environment_plays_its_world():
         env.step(1)
     with pytest.raises(InvalidArgument, match="action must be in"):
         env.step(2)
+
+
+def test_features_of_an_imported_world_keep_its_units():
+    cliff = from_gymnasium("CliffWalking-v1", horizon=20)
+    linear = tacit.linear.linear_from_tabular(cliff)
+    assert linear.optimal_value == pytest.approx(-13.0)
+    assert linear.reference_value == cliff.baseline_value == pytest.approx(linear.baseline_value)

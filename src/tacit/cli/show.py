@@ -63,9 +63,13 @@ def _world(name: str) -> dict[str, Any]:
         if name == kind and needs:
             return found
     world = registry.build_world(name)
+    if kind in registry.GYM:
+        entry = registry.imported_entry(world)
+        found = described(entry) | {"document": entry.document}
     sizes = {size: getattr(world.spec, size) for size in _SIZES if hasattr(world.spec, size)}
     values = {key: known(float(getattr(world, key))) for key in _VALUES}
-    return found | {"world": world.name} | sizes | values
+    assumed = {"assumed": list(getattr(world, "assumed", ()))}
+    return found | {"world": world.name} | sizes | values | assumed
 
 
 def _agent(name: str) -> dict[str, Any]:
@@ -93,6 +97,8 @@ def _show(found: Mapping[str, Any]) -> None:
             if key in found
         ]
         print_table((found["world"], ""), figures)
+    if found.get("assumed"):
+        say(f"By rule: {'; '.join(found['assumed'])}.")
 
 
 def _plain(document: str) -> str:

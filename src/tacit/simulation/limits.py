@@ -102,7 +102,7 @@ def limits(world: Any, privacy: Privacy) -> Limits:
     if model.states**3 * model.actions**2 * model.horizon > _MOST_WORK:
         return Limits(None, None, "so large a world has not been looked at")
     # In the model's own units, which are not those of an imported environment.
-    gap = (world.optimal_value - world.reference_value) / getattr(world, "reward_scale", 1.0)
+    gap = (world.optimal_value - world.reference_value) / world.units[1]
     states = _critical(model, gap)
     if not states:
         return Limits(None, None, "no single state decides about a fifth of what can be gained")

@@ -75,11 +75,8 @@ class ImportedWorld(TabularWorld):
         FiniteWorld.__init__(self, model, name)
         self.reward_offset = reward_offset
         self.reward_scale = reward_scale
+        self.units = model.horizon * reward_offset, reward_scale
         self.assumed = tuple(assumed)
-
-    def returns(self, values: Any) -> Any:
-        """Sums of agents' rewards of an episode as sums of the environment's."""
-        return self.spec.horizon * self.reward_offset + self.reward_scale * values
 
     @property
     def reference_value(self) -> float:
