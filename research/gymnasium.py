@@ -1,7 +1,8 @@
 """Ten environments of Gymnasium, each by its one-line command: returns, private and not.
 
 ``python -m research.gymnasium`` runs what is missing and stores every cell as it is there, in
-``research/gymnasium.json``; with ``--again`` it runs all, and with names only those. ``--show``
+``research/gymnasium.json``; so does ``--runs 1``, quickly, and then the same without it. With
+``--again`` it runs all, and with names only those. ``--show``
 prints the table of docs/environments.md. A cell is the median return of the greedy policy of some
 runs, in the environment's own units, with the least and the most. Users are as many as a cell of
 about a minute allows, and are written beside it.
@@ -161,7 +162,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for row in () if chosen.show else wanted:
         for epsilon in EPSILONS:
             name = key(row, epsilon)
-            if name in load() and not chosen.again:
+            there = load().get(name, {"greedy": []})["greedy"]
+            if len(there) >= chosen.runs and not chosen.again:
                 continue
             found = measured(row, epsilon, chosen.runs)
             # Read again: several may run side by side, with names of their own.

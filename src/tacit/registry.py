@@ -247,14 +247,14 @@ def world(what: Any) -> World:
 
 
 def _world_of(what: Any, mistake: str) -> World:
-    if hasattr(what, "simulate"):
-        made: World = what
-        return made
+    made: World = what
     if hasattr(what, "reset") and hasattr(what, "unwrapped"):
         from tacit.finite.imported import own_world
 
-        return own_world(what) or _family_of(what).make(what)
-    raise InvalidArgument(mistake)
+        made = own_world(what) or _family_of(what).make(what)
+    if not hasattr(made, "simulate"):
+        raise InvalidArgument(mistake)
+    return made
 
 
 @contextlib.contextmanager

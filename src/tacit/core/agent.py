@@ -126,14 +126,7 @@ class Agent(Versions):
         return f"<{type(self._algorithm).__name__} agent, {self.served} of {self.users} users>"
 
     def _repr_html_(self) -> str:
-        """As notebooks show it."""
-        rows = {
-            "users": f"{self.served:,} of {self.users:,}",
-            "privacy": repr(self.privacy),
-            "guarantee": "none" if self.guarantee is None else self.guarantee.short,
-            "knows": repr(self.spec),
-        }
-        return card(f"{type(self._algorithm).__name__} agent", rows.items())
+        return _card(self)
 
     # The billboard.
 
@@ -458,3 +451,14 @@ def _warn_of_retired(users: int, version: int) -> None:
         "this agent nothing: they were not taken",
         stacklevel=6,
     )
+
+
+def _card(agent: Agent) -> str:
+    """As notebooks show it."""
+    rows = {
+        "users": f"{agent.served:,} of {agent.users:,}",
+        "privacy": repr(agent.privacy),
+        "guarantee": "none" if agent.guarantee is None else agent.guarantee.short,
+        "knows": repr(agent.spec),
+    }
+    return card(f"{type(agent.algorithm).__name__} agent", rows.items())

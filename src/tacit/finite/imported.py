@@ -158,11 +158,12 @@ def numbered(env: Env, levels: int | None, assumed: list[str]) -> Env:
     space = env.action_space
     if isinstance(space, spaces.Discrete):
         return env
-    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
-        several = isinstance(space, spaces.MultiDiscrete)
-        sizes = (space.nvec if several else np.full(space.shape, 2)).ravel()
-        first = space.start.ravel() if isinstance(space, spaces.MultiDiscrete) else 0 * sizes
-        axes = [np.arange(size) + at for size, at in zip(sizes, first, strict=True)]
+    if isinstance(space, spaces.MultiDiscrete):
+        parts = zip(space.nvec.ravel(), space.start.ravel(), strict=True)
+        axes = [np.arange(size) + first for size, first in parts]
+        words = "all combinations"
+    elif isinstance(space, spaces.MultiBinary):
+        axes = [np.arange(2)] * math.prod(space.shape)
         words = "all combinations"
     elif isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
         levels = LEVELS if levels is None else check_size("action_levels", levels)

@@ -190,12 +190,12 @@ class Result:
     @property
     def losses(self) -> Floats:
         """Loss of the policy that serves users, at each release: 0 is optimal, 1 the reference."""
-        return self._losses(self.values)
+        return _losses(self, self.values)
 
     @property
     def greedy_losses(self) -> Floats:
         """Loss of the greedy policy, at each release."""
-        return self._losses(self.greedy_values)
+        return _losses(self, self.greedy_values)
 
     @property
     def users_to_90(self) -> int | None:
@@ -232,23 +232,12 @@ class Result:
     @property
     def score(self) -> float:
         """What the last users got, between the baseline, 0, and the optimum, 1; NaN if unknown."""
-        return self._score(self.final_value)
+        return _score(self, self.final_value)
 
     @property
     def greedy_score(self) -> float:
         """The last greedy policy between the baseline, 0, and the optimum, 1; NaN if unknown."""
-        return self._score(self.greedy_value)
-
-    def _score(self, value: float) -> float:
-        gap = self.optimal_value - self.baseline_value
-        return (value - self.baseline_value) / gap if gap > 1e-100 else math.nan
-
-    def _losses(self, values: Floats) -> Floats:
-        gap = self.optimal_value - self.reference_value
-        # Less than that is nothing, and would overflow.
-        if not gap > 1e-100:
-            return np.full(values.shape, np.nan)
-        return (self.optimal_value - values) / gap
+        return _score(self, self.greedy_value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Result) and self.to_dict() == other.to_dict()
@@ -262,7 +251,6 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        """As notebooks show it."""
         first, *rows = str(self).splitlines()
         return card(first, [(row[:16].strip(), row[16:]) for row in rows])
 
@@ -360,15 +348,7 @@ class Result:
         """
         data = read_file(path, "result")
         if data[:4] == b"PAR1" or b'"tacit-runs"' in data[:200]:
-            from tacit.simulation.tables import load_results
-
-            runs = [run for several in load_results(path).values() for run in several]
-            if len(runs) == 1:
-                return runs[0]
-            raise CorruptFile(
-                f"{os.fspath(path)!r} has {len(runs)} runs: tacit.simulation.tables.load_results "
-                "reads them"
-            )
+            return _only_run(path)
         try:
             content = parse_json(data)
             if not isinstance(content, dict) or content.get("format") != _FORMAT:
@@ -389,11 +369,7 @@ class Result:
         return frame({self.agent: [self]})
 
     def plot(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        style: str | None = None,
-        *,
-        ax: Any = None,
+        self, path: str | os.PathLike[str] | None = None, style: str | None = None, ax: Any = None
     ) -> Any:
         """Draws regret and the values of the released policies against users.
 
@@ -405,6 +381,31 @@ class Result:
         if ax is not None:
             return plot_results({self.agent: [self]}, path, ax=ax, style=style)
         return plot_result(self, path, style)
+
+
+def _losses(result: Result, values: Floats) -> Floats:
+    gap = result.optimal_value - result.reference_value
+    # Less than that is nothing, and would overflow.
+    if not gap > 1e-100:
+        return np.full(values.shape, np.nan)
+    return (result.optimal_value - values) / gap
+
+
+def _score(result: Result, value: float) -> float:
+    """A value between the baseline, 0, and the optimum, 1."""
+    gap = result.optimal_value - result.baseline_value
+    return (value - result.baseline_value) / gap if gap > 1e-100 else math.nan
+
+
+def _only_run(path: str | os.PathLike[str]) -> Result:
+    from tacit.simulation.tables import load_results
+
+    runs = [run for several in load_results(path).values() for run in several]
+    if len(runs) == 1:
+        return runs[0]
+    raise CorruptFile(
+        f"{os.fspath(path)!r} has {len(runs)} runs: tacit.simulation.tables.load_results reads them"
+    )
 
 
 def median(values: Iterable[float | None]) -> float | None:

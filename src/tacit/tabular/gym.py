@@ -192,7 +192,8 @@ class SampledWorld:
         rewards = np.zeros((users, H))
         seed: int | None = int(rng.integers(2**31))
         components = policy.drawn(users, rng) if isinstance(policy, MixedPolicy) else None
-        choosers = [_chooser(one, rng) for one in getattr(policy, "components", (policy,))]
+        several = policy.components if isinstance(policy, MixedPolicy) else (policy,)
+        choosers = [_chooser(one, rng) for one in several]
         for user in range(users):
             choose, rest = choosers[0 if components is None else components[user]]
             # Seeded once: later episodes continue the environment's own stream.
@@ -402,7 +403,7 @@ def _chooser(
     """A policy's action at a step and state; and all at the end, the last state, from a step on."""
     if (table := policy.actions) is not None:
         return lambda step, state: int(table[step, state]), lambda step: table[step:, -1]
-    sums = np.cumsum(policy.probabilities, axis=-1)[..., :-1]
+    sums = np.cumsum(np.asarray(policy.probabilities), axis=-1)[..., :-1]
 
     def rest(step: int) -> Ints:
         drawn: Ints = (rng.random((len(sums) - step, 1)) >= sums[step:, -1]).sum(axis=1)
