@@ -88,6 +88,7 @@ def imported(path: str) -> Any:
 @pytest.mark.parametrize("page", PAGES, ids=identify)
 def test_examples_print_what_the_page_says(page: Path, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / "examples")])
     # A module of its own, because dataclasses look their module up by name.
     module = types.ModuleType("example")
     monkeypatch.setitem(sys.modules, "example", module)

@@ -7,6 +7,7 @@ cheap. Agents are not listed here: ``tacit.UCBVI`` is what the class ``UCBVI`` i
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tacit.privacy.budget import Budget, Relation
@@ -35,7 +36,7 @@ from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
-_HELPERS = ("Any", "TYPE_CHECKING", "importlib", "privacy")
+_HELPERS = ("Any", "TYPE_CHECKING", "importlib", "privacy", "sys")
 _LOADED = [name for name in globals() if name[0] != "_" and name not in _HELPERS]
 
 if TYPE_CHECKING:
@@ -58,10 +59,12 @@ if TYPE_CHECKING:
     from tacit.finite.mixed_policy import MixedPolicy
     from tacit.finite.policy import Policy
     from tacit.finite.recommendation import Recommendation
+    from tacit.registry import world
     from tacit.simulation.result import Result
     from tacit.simulation.run import run
     from tacit.simulation.search import search
     from tacit.simulation.seeds import run_seeds
+    from tacit.simulation.sweep import sweep
     from tacit.which_agent import agent
 
     # For type checkers; at run time the names of agents join, see _public_names.
@@ -129,8 +132,10 @@ if TYPE_CHECKING:
         "run",
         "run_seeds",
         "search",
+        "sweep",
         "tabular",
         "validate",
+        "world",
     ]
 
 
@@ -166,9 +171,14 @@ _LAZY = {
     "run": "tacit.simulation.run:run",
     "run_seeds": "tacit.simulation.seeds:run_seeds",
     "search": "tacit.simulation.search:search",
+    "sweep": "tacit.simulation.sweep:sweep",
     "tabular": "tacit.tabular",
     "validate": "tacit.core.episodes:validate_episodes",
+    "world": "tacit.registry:world",
 }
+
+if "gymnasium" in sys.modules:
+    from tacit import envs as envs  # registers ours
 
 
 def __getattr__(name: str) -> Any:

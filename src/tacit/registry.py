@@ -4,8 +4,9 @@ The options of a name, their types and their defaults are those of the function 
 read from its signature; nothing is listed twice. Modules are imported when a name is used.
 
 Besides the built-in names there are, for worlds, files that describe one (``mine.toml``,
-``mine.json``) and Gymnasium's environments (``gym:FrozenLake-v1,horizon=20``); and for both, the
-dotted path of what makes them (``my_package.my_module.MyAgent:option=3``).
+``mine.json``) and Gymnasium's environments (``gym:FrozenLake-v1,horizon=20``); and for both, what
+makes them, by its module (``my_package.my_module.MyAgent:option=3``) or its file
+(``my_file.py:MyAgent:option=3``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -21,7 +23,7 @@ from importlib.metadata import entry_points
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from tacit.core.kinds import maker
+from tacit.core.targets import load, split, target_of
 from tacit.core.texts import Option, annotation_of, hint, settable, shown
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.errors import InvalidArgument
@@ -56,17 +58,13 @@ class NamedMaker:
     """A name and what it stands for."""
 
     name: str  # as it is written
-    target: str  # ``module:attribute`` of the function or class
+    target: str  # ``module:attribute`` of the function or class, or ``file.py:attribute``
     given: tuple[str, ...] = ()  # parameters that are no options
 
     @property
     def make(self) -> Callable[..., Any]:
         """The function or class, imported."""
-        module, _, attribute = self.target.partition(":")
-        try:
-            made: Callable[..., Any] = maker(getattr(importlib.import_module(module), attribute))
-        except (ImportError, AttributeError) as error:
-            raise InvalidArgument(f"{self.name!r} cannot be imported: {error}") from error
+        made: Callable[..., Any] = load(self.target, repr(self.name))
         if not callable(made):
             raise InvalidArgument(f"{self.name!r} must be a class or a function, got {made!r}")
         return made
@@ -198,12 +196,13 @@ def register_world(name: str, target: str) -> None:
 def world_entry(name: str) -> NamedMaker:
     """What a world's name stands for."""
     if name in GYM:
-        return NamedMaker(name, "tacit.tabular.gym:from_gymnasium", ("env_or_id",))
-    if (target := _world_target(name) or _dotted(name)) is not None:
+        return _gym_entry("tabular")
+    if (target := _world_target(name) or target_of(name)) is not None:
         return NamedMaker(name, target)
     raise InvalidArgument(
         f"world is {name!r}, but must be one of {', '.join(names := world_names())}"
-        f"{hint(name, names)}; or a .toml or .json file, or gym:ID for an environment of Gymnasium"
+        f"{hint(name, names)}; or a .toml or .json file, gym:ID for an environment of Gymnasium, "
+        "or what makes one, as my_file.py:make"
     )
 
 
@@ -226,16 +225,36 @@ horizon=20
         from tacit.tabular.world import load_world
 
         return load_world(name)
-    kind, options = _parts(name)
+    kind, options = split(name)
     entry = world_entry(kind)
     if imported:
         return _imported(entry, options)
     given = entry.read(options)
     with _refused(f"world {name!r}", own=_world_target(kind) is not None):
-        world: World = entry.make(**given)
-    if not hasattr(world, "simulate"):
-        raise InvalidArgument(f"world is {name!r}, which makes no world, but {world!r}")
-    return world
+        made = entry.make(**given)
+    return _world_of(made, f"world is {name!r}, which makes no world, but {made!r}")
+
+
+def world(what: Any) -> World:
+    """A world of a text, see :func:`build_world`, or of an environment of Gymnasium; or itself.
+
+    >>> round(world("gym:CliffWalking-v1").optimal_value, 6)
+    -13.0
+    """
+    if isinstance(what, str):
+        return build_world(what)
+    return _world_of(what, f"world must be a world, an environment or a text, got {what!r}")
+
+
+def _world_of(what: Any, mistake: str) -> World:
+    made: World = what
+    if hasattr(what, "reset") and hasattr(what, "unwrapped"):
+        from tacit.finite.imported import own_world
+
+        made = own_world(what) or _family_of(what).make(what)
+    if not hasattr(made, "simulate"):
+        raise InvalidArgument(mistake)
+    return made
 
 
 @contextlib.contextmanager
@@ -250,8 +269,8 @@ def _refused(what: str, own: bool) -> Iterator[None]:
 
 
 def _imported(entry: NamedMaker, text: str) -> World:
-    """An environment: its id comes first, or as ``id=``."""
-    first, _, rest = text.partition(",")
+    """An environment: its id comes first, or as ``id=``; then options, behind a comma or colon."""
+    first, _, rest = re.sub(r":(?=\w+=)", ",", text, count=1).partition(",")
     key, equals, value = first.partition("=")
     if not first or (equals and key != "id"):
         raise InvalidArgument(
@@ -259,31 +278,57 @@ def _imported(entry: NamedMaker, text: str) -> World:
             "gym:FrozenLake-v1,horizon=20"
         )
     name = value if equals else first
+    if name.startswith("tacit/"):
+        return _named_environment(name, rest)
+    from tacit.finite.imported import opened
+
     try:
-        entry = _entry_of_environment(entry, name)
-        options = entry.read(rest)
-        world: World = entry.make(name, **options)
+        with contextlib.closing(opened(name, {})) as env:
+            family = _family_of(env)
+        made: World = family.make(name, **family.read(rest))
     except InvalidArgument:
         raise
-    except (ImportError, LookupError, ValueError, AssertionError) as error:
+    except (ImportError, LookupError, ValueError, AssertionError, AttributeError) as error:
         # What an environment says about its own arguments.
         raise InvalidArgument(f"no environment {name!r} with {rest!r}: {error!r}") from error
-    return world
+    return made
 
 
-def _entry_of_environment(entry: NamedMaker, name: str) -> NamedMaker:
-    """The family that an environment belongs to: finite, or with vectors for states."""
-    import gymnasium
+def imported_entry(made: World) -> NamedMaker:
+    """What made a world of an environment's text."""
+    if not hasattr(made, "assumed"):
+        return world_entry(split(made.name)[0])  # ours, or one of arrays
+    return _gym_entry("continuous" if hasattr(made.spec, "lows") else "tabular")
 
-    try:
-        made = gymnasium.make(name)
-    except gymnasium.error.Error as error:
-        raise InvalidArgument(f"no environment {name!r}: {error}") from error
-    with contextlib.closing(made) as env:
-        vectors = isinstance(env.observation_space, gymnasium.spaces.Box)
-    if not vectors:
-        return entry
-    return NamedMaker(entry.name, "tacit.continuous.gym:from_gymnasium", entry.given)
+
+def _gym_entry(family: str) -> NamedMaker:
+    return NamedMaker("gym", f"tacit.{family}.gym:from_gymnasium", ("env_or_id",))
+
+
+def _family_of(env: Any) -> NamedMaker:
+    """What makes a world of an environment: of a finite one, or of one with vectors for states."""
+    from gymnasium import spaces
+
+    space = env.observation_space
+    parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
+    finite = all(isinstance(part, spaces.Discrete) for part in parts)
+    finite = finite or isinstance(space, spaces.MultiDiscrete)
+    return _gym_entry("tabular" if finite else "continuous")
+
+
+def _named_environment(name: str, options: str) -> World:
+    """The world behind an environment of ours: it is known exactly."""
+    from tacit.envs import GIVEN, NAMES
+
+    known = {f"tacit/{env}-v0": world for names in NAMES.values() for env, world in names.items()}
+    if name not in known:
+        near = hint(name, known)
+        raise InvalidArgument(f"no environment {name!r}{near}; there are {', '.join(known)}")
+    given = [f"{key}={value}" for key, value in GIVEN.get(known[name], {}).items()]
+    set_already = {part.partition("=")[0].strip() for part in options.split(",")}
+    kept = [part for part in given if part.partition("=")[0] not in set_already]
+    whole = ",".join([*filter(None, [options]), *kept])
+    return build_world(f"{known[name]}:{whole}" if whole else known[name])
 
 
 # Agents.
@@ -364,12 +409,12 @@ def register_agent(name: str, target: str) -> None:
 
 def agent_entry(name: str) -> NamedMaker:
     """What an agent's name stands for."""
-    target = _AUTO_TARGET if name == AUTO else _agent_target(name) or _dotted(name)
+    target = _AUTO_TARGET if name == AUTO else _agent_target(name) or target_of(name)
     if target is not None:
         return NamedMaker(name, target, _GIVEN)
     raise InvalidArgument(
         f"agent is {name!r}, but must be {AUTO} or one of {', '.join(names := agent_names())}"
-        f"{hint(name, names)}; or the dotted path of a class, as my_module.MyAgent"
+        f"{hint(name, names)}; or a class of yours, as my_file.py:MyAgent or my_module.MyAgent"
     )
 
 
@@ -402,7 +447,7 @@ class AgentChoice:
         from tacit.which_agent import choose
 
         chosen = choose(spec, users, privacy)
-        rest = _parts(self.text)[1]
+        rest = split(self.text)[1]
         found = choose_agent(f"{chosen.agent}:{rest}" if rest else chosen.agent)
         return replace(found, why=chosen.why)
 
@@ -428,7 +473,7 @@ class AgentChoice:
     def build(self, spec: Any, users: int, privacy: Any, seed: int = 0) -> AnyAgent:
         """The agent of one seed, the same as in a run of several; its noise is simulated."""
         make = NamedMaker(self.text, self.target).make
-        own = _agent_target(self.text.partition(":")[0]) is not None
+        own = _agent_target(split(self.text)[0]) is not None
         with _refused(f"agent {self.text!r}", own=own):
             made: AnyAgent = make(
                 spec,
@@ -449,7 +494,7 @@ def choose_agent(text: str) -> AgentChoice:
     Besides the agent's own options a text may set ``privacy``, ``epsilon`` and ``delta``. Which
     agent :data:`AUTO` is depends on spec and budget; see :meth:`AgentChoice.settled`.
     """
-    kind, rest = _parts(text)
+    kind, rest = split(text)
     entry = agent_entry(kind)
     values = entry.read(rest, extra=_BUDGET)
     return AgentChoice(
@@ -460,21 +505,7 @@ def choose_agent(text: str) -> AgentChoice:
     )
 
 
-def _parts(text: str) -> tuple[str, str]:
-    name, colon, rest = text.strip().partition(":")
-    if colon and not rest:
-        raise InvalidArgument(f"{text!r} has a colon, but no options behind it")
-    return name.strip(), rest.strip()
-
-
 def _checked_name(name: str) -> str:
     if not name.isidentifier() or name in (*GYM, AUTO):
         raise InvalidArgument(f"name is {name!r}, but must be a word that is still free")
     return name
-
-
-def _dotted(name: str) -> str | None:
-    """``module.attribute`` as a target."""
-    module, dot, attribute = name.rpartition(".")
-    parts = [*module.split("."), attribute]
-    return f"{module}:{attribute}" if dot and all(p.isidentifier() for p in parts) else None

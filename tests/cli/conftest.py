@@ -16,3 +16,4 @@ def fake_names(monkeypatch):
     registry.register_agent("scripted", f"{fakes.__name__}:Scripted")
     registry.register_world("two_coins", f"{fakes.__name__}:two_coins")
     registry.register_world("unknown", f"{fakes.__name__}:unknown_optimum")
+    registry.register_world("wrong", f"{fakes.__name__}:wrong_optimum")

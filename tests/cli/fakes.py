@@ -21,7 +21,16 @@ def unknown_optimum() -> TabularWorld:
     class Unknown(TabularWorld):
         optimal_value = math.nan
 
-    return Unknown([[[1.0]]], [[0.5]], horizon=1, name="unknown")
+    world = Unknown([[[1.0], [1.0]]], [[0.0, 1.0]], horizon=1, name="unknown")
+    world.exchangeable_actions = False
+    return world
+
+
+def wrong_optimum() -> TabularWorld:
+    class Wrong(TabularWorld):
+        optimal_value = 0.25
+
+    return Wrong([[[1.0], [1.0]]], [[0.0, 1.0]], horizon=1, name="wrong")
 
 
 class Scripted:

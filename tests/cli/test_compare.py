@@ -23,7 +23,7 @@ def test_agents_times_budgets(tmp_path):
     )
     assert list(made) == [
         *("world", "users", "optimal_value", "baseline_value", "reference_value"),
-        *("entries", "seconds"),
+        *("assumed", "entries", "seconds"),
     ]
     seen = {
         e["label"]: (e["privacy"]["model"], e["privacy"]["epsilon"], e["users_to_90_median"])

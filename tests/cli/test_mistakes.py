@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from tacit import Result
 from tests.cli.calls import BUDGET, call, one_line, run
 from tests.cli.fakes import Scripted
 
@@ -14,7 +15,21 @@ MISTAKES = {
     "unknown world option": (("--world", "riverswim:x=1"), "has no option 'x'; it takes states=6"),
     "unknown environment": (("--world", "gym:NoSuch-v1"), "no environment 'NoSuch-v1'"),
     "missing file": (("--world", "no/such.toml"), "'no/such.toml': No such file"),
-    "no known optimum": (("--world", "unknown"), "has no known optimum"),
+    "a gone environment": (("--world", "gym:Taxi-v1"), "no environment 'Taxi-v1'"),
+    "no environment at all": (("--world", "gym:"), "has a colon, but no options behind it"),
+    "options alone": (("--world", "gym:horizon=3"), "must begin with the environment's id"),
+    "no environment of ours": (("--world", "gym:tacit/Swim-v0"), "no environment 'tacit/Swim-v0'"),
+    "wrong parameter": (("--world", "gym:CartPole-v1,x=1"), "no environment 'CartPole-v1' with"),
+    "too long a horizon": (("--world", "gym:CartPole-v1,horizon=501"), "must be at most 500"),
+    "no range": (("--world", "gym:CartPole-v1,reward_range=1:0"), "finite numbers that increase"),
+    "half a range": (("--world", "gym:CartPole-v1,reward_range=1"), "must be none or 2 values"),
+    "too few lows": (("--world", "gym:CartPole-v1,lows=1:2"), "lows and highs must have 4 numbers"),
+    "no levels": (("--world", "gym:Pendulum-v1,action_levels=0"), "action_levels must be an int"),
+    "a wrong optimum": (("--world", "wrong"), "optimal_value of 0.25, but acting at random has"),
+    "another file": (("--world", "mine.yaml"), "'mine.yaml"),
+    "no such file of code": (("--world", "no.py:make"), "'no.py:make' cannot be imported"),
+    "no such agent's file": (("--agent", "no.py:Mine"), "'no.py:Mine' cannot be imported"),
+    "no such module": (("--agent", "no_such.Mine"), "No module named 'no_such'"),
     "unknown agent": (("--agent", "script"), "did you mean 'scripted'"),
     "unknown agent option": (("--agent", "scripted:x=1"), "has no option 'x'; it takes never=1000"),
     "wrong agent option": (("--agent", "scripted:never=x"), "must be a whole number"),
@@ -36,8 +51,36 @@ MISTAKES = {
     "too much": (("more",), "more"),
     "no folder for a plot": (("--plot", "no/such/x.png"), "there is no folder no/such"),
     "another format": (("--plot", "x.gif"), "--plot is 'x.gif', but must end in .png, .pdf, .svg"),
-    "no folder for a save": (("--save", "no/such/x"), "--save is 'no/such/x', but there is no fo"),
-    "a folder as a save": (("--save", "."), "--save is '.', which is a folder"),
+    "no suffix of a plot": (("--plot", "x"), "--plot is 'x', but must end in .png, .pdf, .svg"),
+    "no folder for a save": (
+        ("--save", "no/such/x.csv"),
+        "--save is 'no/such/x.csv', but there is",
+    ),
+    "a folder as a save": (("--save", "folder.json"), "--save is 'folder.json', which is a folder"),
+    "no suffix of a save": (
+        ("--save", "x"),
+        "--save is 'x', but must end in .json, .csv, .parquet",
+    ),
+    "a sheet": (("--save", "x.xlsx"), "--save is 'x.xlsx', but must end in .json, .csv, .parquet"),
+    "half a seed": (("--seed", "1.5"), "seed is '1.5', but must be a whole number from 0"),
+    "seeds in words": (("--seeds", "few"), "seeds is 'few', but must be a whole number from 1"),
+    "a file for TensorBoard": (("--tensorboard", "file"), "--tensorboard is 'file', which is no f"),
+    "no place for TensorBoard": (("--tensorboard", "no/such"), "there is no folder no"),
+}
+OTHERS = {
+    "nothing to plot": (("plot", "--output", "x.png"), "FILE..."),
+    "no such run": (("plot", "none.json", "--output", "x.png"), "'none.json': No such file"),
+    "a table to plot": (("plot", "runs.csv", "--output", "x.png"), "load the .json or .parquet"),
+    "no runs": (("plot", "file", "--output", "x.png"), "'file' is not JSON"),
+    "other JSON": (("plot", "other.json", "--output", "x.png"), "must be a file of runs"),
+    "no Parquet": (("plot", "bad.parquet", "--output", "x.png"), "not a file of runs"),
+    "no picture": (("plot", "other.json", "--output", "x.jpeg"), "must end in .png, .pdf, .svg"),
+    "no style": (("plot", "one.json", "--output", "x.png", "--style", "x"), "style is 'x', but"),
+    "no schema": (("show", "schema", "result"), "the schema to show is 'result', but must be one"),
+    "no kind": (("show", "thing", "x"), "what to show is 'thing', but must be one of world"),
+    "no sweep": (("sweep", "file"), "'file' is not TOML"),
+    "a sweep's key": (("sweep", "keys.toml"), "has 'colour'; it may have worlds"),
+    "a sweep's seeds": (("sweep", "seeds.toml"), "seeds holds -1, but must hold integers"),
 }
 
 
@@ -45,6 +88,42 @@ MISTAKES = {
 def test_a_mistake_is_one_line(mistake):
     arguments, words = MISTAKES[mistake]
     assert words in one_line(run(*BUDGET, *arguments))
+
+
+@pytest.mark.parametrize("mistake", OTHERS)
+def test_a_mistake_with_files_is_one_line(mistake):
+    arguments, words = OTHERS[mistake]
+    assert words in one_line(call(*arguments))
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path_factory, monkeypatch):
+    """What the mistakes are about, in the current folder."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    monkeypatch.chdir(folder)
+    (folder / "folder.json").mkdir()
+    (folder / "file").write_text("[")
+    (folder / "runs.csv").write_text("label\n")
+    (folder / "other.json").write_text("{}")
+    (folder / "bad.parquet").write_bytes(b"PAR1 and no more")
+    (folder / "keys.toml").write_text("colour = 1\n")
+    lines = 'worlds = ["two_coins"]\nagents = ["scripted"]\nprivacy = "none"\nseeds = [-1]\n'
+    (folder / "seeds.toml").write_text(lines)
+    curve = {"served": [0, 1], "values": [0.0, 1.0], "greedy_values": [0.0, 1.0]}
+    ends = {"optimal_value": 1.0, "baseline_value": 0.0, "reference_value": 0.0}
+    names = {"agent": "a", "world": "w", "privacy": "p", "seed": 0}
+    Result(**names, **curve, **ends).save(folder / "one.json")
+
+
+def test_returns_are_reported_where_no_optimum_is_known():
+    outcome = run(*BUDGET, world="unknown")
+    assert outcome.exit_code == 0
+    words = " ".join(outcome.stdout.split())
+    assert "got 0.995 each, the last of them 1; the optimum is not known" in words
+    assert "returns are reported, regret is not" in words
+    assert "90 %" not in words
+    both = call("compare", "--world", "unknown", "--agent", "scripted", *BUDGET, "--seeds", 1)
+    assert "the optimum is not known" in " ".join(both.stdout.split())
 
 
 def test_a_budget_has_no_default():
@@ -63,12 +142,14 @@ def test_unreadable_and_unwritable_files(tmp_path):
     folder.mkdir()
     assert "folder.toml': Is a directory" in one_line(run(*BUDGET, world=folder))
     if os.path.isdir("/proc/self"):
-        for option in (("--save", "/proc/x"), ("--plot", "/proc/x.png")):
+        for option in (("--save", "/proc/x.csv"), ("--plot", "/proc/x.png")):
             assert "which cannot be written" in one_line(run(*BUDGET, *option))
 
 
 def test_files_are_checked_before_anything_is_run():
-    line = one_line(run(*BUDGET, "--save", "no/such/x", agent="scripted:fail=true", users="1e12"))
+    line = one_line(
+        run(*BUDGET, "--save", "no/such/x.csv", agent="scripted:fail=true", users="1e9")
+    )
     assert "no folder" in line
 
 

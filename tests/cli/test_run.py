@@ -25,6 +25,7 @@ def test_one_object_with_hand_computed_values():
             "optimal_value",
             "baseline_value",
             "reference_value",
+            "assumed",
         ),
         *("guarantee", "runs", "users_to_90_median", "greedy_users_to_90_median"),
         *("score_median", "greedy_score_median", "seconds"),
@@ -167,7 +168,7 @@ def test_the_headline_is_what_served_users_got():
     words = " ".join(batch.stdout.split())
     assert "(score 0.000)" in words
     assert "served users gained nothing" in words.partition("seed")[0]
-    assert "The greedy policy, learnt from them, has a score of" in words
+    assert "The greedy policy, learnt from them, has a value of" in words
 
 
 def test_results_are_saved_and_drawn(tmp_path):

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import tacit.linear.gym
-import tacit.mixture.gym
 from tacit import InvalidArgument
 from tacit.linear import simplex, two_state
 from tacit.mixture import hard_mixture, keyboard, mixture_of_models
@@ -65,8 +63,6 @@ def test_registered_worlds_pass_gymnasiums_checker(name):
 def test_parameters_reach_the_world(name, expected):
     env = gymnasium.make(f"tacit/{name}-v0", states=7, seed=4).unwrapped
     assert env.world.name == expected
-    tacit.linear.gym.register_envs()
-    tacit.mixture.gym.register_envs()
 
 
 @pytest.mark.parametrize(

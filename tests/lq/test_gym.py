@@ -6,8 +6,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from tacit import InvalidArgument
+from tacit.envs import register_envs
 from tacit.lq import dosing, random_system
-from tacit.lq.gym import LQEnv, register_envs
+from tacit.lq.gym import LQEnv
 
 IDS = [
     "tacit/Dosing-v0",

@@ -22,7 +22,7 @@ PAGES = {
     "linear_budgets": "linear.md",
 }
 """Which page shows what a module of research/ stored."""
-ELSEWHERE = {"many-states.md", "noise.md", "offline.md"}
+ELSEWHERE = {"environments.md", "many-states.md", "noise.md", "offline.md"}
 """Pages whose results have a test of their own."""
 UNSTORED = {"continuous.md", "epsilon-cost.md", "linear.md", "lq.md", "mixture.md"}
 """Pages on which some results are older than this test: ``--store`` keeps those that are measured

@@ -6,10 +6,11 @@ from gymnasium.utils.env_checker import check_env
 
 import tacit.tabular
 from tacit import InvalidArgument
+from tacit.envs import register_envs
 from tacit.finite.env import FiniteEnv
 from tacit.finite.policy import Policy
 from tacit.tabular import build_world, riverswim
-from tacit.tabular.gym import ImportedWorld, SampledWorld, from_gymnasium, register_envs
+from tacit.tabular.gym import ImportedWorld, SampledWorld, from_gymnasium
 
 IDS = ["RiverSwim", "Grid", "DeepSea", "RandomMDP", "HealthCoach"]
 
@@ -56,8 +57,7 @@ def test_the_family_offers_it_lazily():
 def test_known_optima(name, horizon, options, raw_optimum):
     world = from_gymnasium(name, horizon, **options)
     assert isinstance(world, ImportedWorld)
-    raw = world.spec.horizon * world.reward_offset + world.reward_scale * world.optimal_value
-    assert raw == pytest.approx(raw_optimum, abs=1e-6)
+    assert world.optimal_value == pytest.approx(raw_optimum, abs=1e-6)
     assert world.reference_value == world.baseline_value
     values = world.spec.reward_values
     assert min(values) >= 0
@@ -67,8 +67,8 @@ def test_known_optima(name, horizon, options, raw_optimum):
 def test_the_time_limit_is_the_default_horizon():
     assert from_gymnasium("FrozenLake-v1").spec.horizon == 100
     assert from_gymnasium(gymnasium.make("FrozenLake-v1", max_episode_steps=7)).spec.horizon == 7
-    with pytest.raises(InvalidArgument, match="horizon must be given"):
-        from_gymnasium("CliffWalking-v1")
+    cliff = from_gymnasium("CliffWalking-v1")
+    assert (cliff.spec.horizon, cliff.assumed) == (100, ("horizon 100 (no time limit)",))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_values_are_those_of_the_environment(name, options, horizon):
         )
     )
     returns = environment_returns(gymnasium.make(name, **options), policy, 3000, seed=1)
-    exact = horizon * world.reward_offset + world.reward_scale * world.value(policy)
+    exact = world.value(policy)
     # Five standard errors: a false alarm in about a million.
     assert abs(returns.mean() - exact) < 5 * returns.std() / np.sqrt(len(returns))
 
@@ -126,7 +126,7 @@ def test_a_state_that_is_passed_and_ended_in_gets_a_copy():
     assert world.spec.states == 4
     assert (world.reward_offset, world.reward_scale) == (-1.0, 5.0)
     # Half get 4 and are done, half get -1 and then 3.
-    assert -2.0 + 5.0 * world.optimal_value == pytest.approx(0.5 * 4 + 0.5 * 2)
+    assert world.optimal_value == pytest.approx(0.5 * 4 + 0.5 * 2)
     episodes = world.simulate(uniform(world), 200, np.random.default_rng(0))
     raw = np.round(world.reward_offset + world.reward_scale * episodes.rewards, 9)
     assert set(map(tuple, raw.tolist())) == {(4.0, 0.0), (-1.0, 3.0)}
@@ -137,7 +137,9 @@ def test_names_rebuild_imported_worlds():
     again = build_world(world.name)
     assert again.name == world.name
     assert (again.model.transitions == world.model.transitions).all()
-    assert build_world("gymnasium:id=FrozenLake-v1").spec.horizon == 100
+    assert world.name == "gym:FrozenLake-v1,horizon=9,is_slippery=false"
+    for old in ("gymnasium:id=FrozenLake-v1", "gym:FrozenLake-v1"):
+        assert build_world(old).spec.horizon == 100
 
 
 # Environments without a table.
@@ -181,7 +183,9 @@ def test_sampled_worlds():
     assert np.abs(episodes.rewards.mean(axis=0) - expected).max() < 5 * 0.5 / np.sqrt(n)
     assert set(np.unique(episodes.rewards).tolist()) == {0.0, 1.0}
     assert world.value(second) == world.value(second)
-    assert abs(world.value(second) - sum(expected)) < 5 * 1.5 / np.sqrt(world.evaluation_users)
+    # In the environment's own units: 1 at the end, and .5 for every step before it.
+    own = 0.5 * 1 + 0.25 * (1 - 0.5) + 0.125 * (1 - 1) - 0.125 * 1.5
+    assert abs(world.value(second) - own) < 5 * 1.0 / np.sqrt(world.evaluation_users)
     assert world.reference_value == world.baseline_value
 
 
@@ -215,11 +219,10 @@ def test_sampled_counts_are_those_of_the_episodes():
 
 
 def test_what_a_table_does_not_know_is_sampled():
-    with pytest.raises(InvalidArgument, match="reward_range must be given"):
-        from_gymnasium("Blackjack-v1", horizon=5)
-    blackjack = from_gymnasium("Blackjack-v1", 5, reward_range=(-1, 1), evaluation_users=20)
+    blackjack = from_gymnasium("Blackjack-v1", 5, evaluation_users=20)
     assert blackjack.spec.states == 32 * 11 * 2 + 1
-    assert 0 <= blackjack.baseline_value <= 5
+    assert (blackjack.reward_offset, blackjack.reward_scale) == (-1.0, 2.0)
+    assert -1 <= blackjack.baseline_value <= 0
     fickle = from_gymnasium("Taxi-v4", 5, reward_range=(-10, 20), fickle_passenger=True)
     assert isinstance(fickle, SampledWorld)
     wrapped = gymnasium.wrappers.TransformReward(gymnasium.make("FrozenLake-v1"), lambda r: 1 - r)
@@ -235,7 +238,10 @@ def test_what_a_table_does_not_know_is_sampled():
         (lambda: from_gymnasium(Corridor(), 2, cells=4), r"\['cells'\] are for making"),
         (lambda: from_gymnasium("CartPole-v1"), "observations must be Discrete"),
         (lambda: from_gymnasium("FrozenLake-v1", horizon=0), "horizon must be an integer >= 1"),
-        (lambda: from_gymnasium(Coins(), 3, reward_range=(0, 0)), "reward_range must be finite"),
+        (
+            lambda: from_gymnasium(Coins(), 3, reward_range=(0, 0)),
+            "reward_range must be two",
+        ),
         (lambda: FiniteEnv("riverswim"), "world must be a FiniteWorld, got str"),
     ],
 )
@@ -278,3 +284,10 @@ def test_an_environment_plays_its_world():
         env.step(1)
     with pytest.raises(InvalidArgument, match="action must be in"):
         env.step(2)
+
+
+def test_features_of_an_imported_world_keep_its_units():
+    cliff = from_gymnasium("CliffWalking-v1", horizon=20)
+    linear = tacit.linear.linear_from_tabular(cliff)
+    assert linear.optimal_value == pytest.approx(-13.0)
+    assert linear.reference_value == cliff.baseline_value == pytest.approx(linear.baseline_value)

@@ -61,6 +61,9 @@ class _Commands(TyperGroup):
     ) -> Any:
         """Runs a command and turns what goes wrong into a line and an exit code."""
         given = list(sys.argv[1:] if args is None else args)
+        # Modules of yours are found where you are; last, so that they hide nothing.
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.append(here)
 
         def command() -> Any:
             return super(_Commands, self).main(

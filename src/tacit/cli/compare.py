@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tacit.cli import options
 from tacit.cli.output import print_json, print_table, say
-from tacit.cli.simulations import say_chosen, say_files, say_rebuilt, simulate
+from tacit.cli.simulations import say_assumed, say_chosen, say_files, say_rebuilt, simulate
 
 if TYPE_CHECKING:
     from tacit.simulation.compare import Comparison
@@ -31,12 +32,13 @@ def compare_command(
     epsilon: options.Epsilons = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
-    users: options.Users = "1e6",
+    users: options.Users = None,
     seeds: options.Seeds = "5",
     seed: options.Seed = "0",
     workers: options.Workers = None,
     plot: options.Plot = None,
     save: options.Save = None,
+    tensorboard: options.TensorBoard = None,
     as_json: options.Json = False,
 ) -> None:
     """Runs several agents."""
@@ -52,12 +54,12 @@ def compare_command(
             label = choice.label if len(several) == 1 else f"{choice.label}, epsilon {one}"
             model = options.chosen_privacy(choice, privacy, one, delta, alone=False)
             lines.append((label, choice, model))
-    made = simulate(world, lines, users, (seed, seeds), workers, plot, save)
+    made = simulate(world, lines, users, (seed, seeds), workers, plot, save, tensorboard)
     if as_json:
         print_json(made.to_dict())
     else:
         _show(made)
-        say_files(plot, save)
+        say_files(plot, save, tensorboard)
 
 
 def _show(made: Comparison) -> None:
@@ -66,13 +68,17 @@ def _show(made: Comparison) -> None:
 
     first, runs = made.results[0][0], len(made.results[0])
     how = "one run" if runs == 1 else f"median of {runs} runs"
+    best = f"optimal value {first.optimal_value:.4g}"
+    if math.isnan(first.optimal_value):
+        best = "the optimum is not known"
     say(
-        f"{made.world}: {made.users:,} users, {how}, optimal value {first.optimal_value:.4g}, "
-        f"without learning {first.baseline_value:.4g}",
+        f"{made.world}: {made.users:,} users, {how}, {best}, without learning "
+        f"{first.baseline_value:.4g}",
     )
     titles, *table = rows(made.labelled())
     print_table(titles, table)
     say_chosen(made)
+    say_assumed(made)
     if gained_nothing := [entry.label for entry in made.entries if entry.agent.batch]:
         say(
             f"Served users gained nothing from {', '.join(gained_nothing)}: a batch agent learns "

@@ -43,7 +43,7 @@ def figure_command(
     if name is None or name not in figures:
         raise InvalidArgument(f"figure is {name!r}, but must be one of {', '.join(figures)}")
     picture = output or f"{name}.png"
-    options.check_writable("--output", picture, picture=True)
+    options.check_writable("--output", picture, endings=options.PICTURES)
     less = table.QUICK.get(name, ("--quick",)) if quick else ()
     raise typer.Exit(import_module(figures[name]).main([f"--output={picture}", *less]))
 

@@ -66,7 +66,7 @@ def _show(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         print_table((kind, "", "options and defaults"), table)
     say(
         "Besides: files mine.toml or mine.json with a world's tables, Gymnasium's environments as "
-        "gym:FrozenLake-v1,horizon=20, and your own as my_module.MyAgent.\n"
+        "gym:CartPole-v1, and your own as my_file.py:MyAgent or my_module.MyAgent.\n"
         "More about one: tacit show agent ucbvi",
     )
 

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 _MODELS = ("joint", "local", "distributed", "none")
 _SAMPLERS = ("exact", "floating-point")
 
-_PICTURES = (".png", ".pdf", ".svg")
+PICTURES = (".png", ".pdf", ".svg")
+"""How the names of pictures end."""
+
+RESULTS = (".json", ".csv", ".parquet")
+"""How the names of results end, as in :mod:`tacit.simulation.tables`, which is slow to load."""
 
 _NAMED = "NAME[:key=value,...]"
 
@@ -33,14 +37,20 @@ def asked(metavar: str, words: str, *names: str) -> Any:
 
 
 World = Annotated[
-    str, asked(_NAMED, "A world of tacit list, a .toml or .json file, or gym:ID,horizon=...")
+    str,
+    asked(
+        _NAMED,
+        "A world of tacit list, a .toml or .json file, an environment as gym:CartPole-v1, or what "
+        "makes one, as my_file.py:make.",
+    ),
 ]
 Agent = Annotated[
     str,
     asked(
         _NAMED,
-        "An agent of tacit list, with its options, as ucbvi:stationary=true; auto is chosen by "
-        "what is known of the world and by the budget, and says why.",
+        "An agent of tacit list, with its options, as ucbvi:stationary=true, or your own, as "
+        "my_file.py:MyAgent; auto is chosen by what is known of the world and by the budget, and "
+        "says why.",
     ),
 ]
 Agents = Annotated[list[str], asked(_NAMED, "An agent, or auto; give it several times.")]
@@ -69,7 +79,17 @@ Sampler = Annotated[
         "How real runs draw noise: exact, or floats, whose low-order bits can be read.",
     ),
 ]
-Users = Annotated[str, asked("N", "Users that are served, as 1000000 or 1e6.")]
+Users = Annotated[
+    str | None,
+    asked(
+        "N",
+        "Users that are served, as 1000000 or 1e6. \\[default: 1e6, or as many as take 1e6 steps "
+        "in an environment that is stepped one by one]",
+    ),
+]
+TensorBoard = Annotated[
+    str | None, asked("FOLDER", "Write values for TensorBoard, a folder per run.")
+]
 Seeds = Annotated[str, asked("N", "How many runs.")]
 Seed = Annotated[str, asked("N", "The first run's seed; then it counts.")]
 Workers = Annotated[str | None, asked("N", "Processes at a time. \\[default: one per processor]")]
@@ -163,12 +183,21 @@ def check_choice(name: str, text: str, allowed: Sequence[str]) -> None:
         raise InvalidArgument(f"{name} is {text!r}, but must be one of {', '.join(allowed)}")
 
 
-def check_writable(name: str, text: str | None, *, picture: bool = False) -> None:
-    """Refuses a file that cannot be written, or a picture whose name is none."""
+def folder(text: str) -> str:
+    """A folder to write to, which may have to be made."""
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise InvalidArgument(f"--tensorboard is {text!r}, which is no folder")
+    check_writable("--tensorboard", str(path / "x" if path.exists() else path))
+    return text
+
+
+def check_writable(name: str, text: str | None, *, endings: Sequence[str] = ()) -> None:
+    """Refuses a file that cannot be written, or whose name has none of the endings."""
     if text is None:
         return
     path = Path(text)
-    if picture and path.suffix.lower() not in (endings := _PICTURES):
+    if endings and path.suffix.lower() not in endings:
         raise InvalidArgument(f"{name} is {text!r}, but must end in {', '.join(endings)}")
     if path.is_dir():
         raise InvalidArgument(f"{name} is {text!r}, which is a folder")

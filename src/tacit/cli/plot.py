@@ -33,7 +33,7 @@ def plot_command(
     from tacit.simulation.plots import plot_results
     from tacit.simulation.tables import load_results, merged
 
-    options.check_writable("--output", output, picture=True)
+    options.check_writable("--output", output, endings=options.PICTURES)
     whole = merged([load_results(file) for file in files])
     plot_results(whole, output, style=style, band=band, by_world=by_world)
     titles, *lines = rows(whole)

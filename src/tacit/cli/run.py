@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tacit.cli import options
 from tacit.cli.output import known, print_json, print_table, say
-from tacit.cli.simulations import say_chosen, say_files, say_rebuilt, simulate
+from tacit.cli.simulations import say_assumed, say_chosen, say_files, say_rebuilt, simulate
 
 if TYPE_CHECKING:
     from tacit.simulation.compare import Comparison
@@ -22,8 +23,10 @@ HELP = (
     "  tacit run --world riverswim --epsilon 1 --delta 1e-6\n"
     "  tacit run --world grid:side=4 --agent ucbvi:stationary=false \\\n"
     "      --privacy none --users 1e5 --seeds 10 --json\n"
-    "  tacit run --world gym:FrozenLake-v1,horizon=20 \\\n"
-    "      --epsilon 1 --delta 1e-6 --plot regret.png"
+    "  tacit run --world gym:CartPole-v1 --epsilon 1 --delta 1e-6\n"
+    "  tacit run --world gym:FrozenLake-v1,is_slippery=false \\\n"
+    "      --epsilon 1 --delta 1e-6 --plot regret.png\n"
+    "  tacit run --world my_file.py:make --agent my_file.py:MyAgent --privacy none"
 )
 
 _MANY_SEEDS = 12
@@ -35,12 +38,13 @@ def run_command(
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
-    users: options.Users = "1e6",
+    users: options.Users = None,
     seeds: options.Seeds = "1",
     seed: options.Seed = "0",
     workers: options.Workers = None,
     plot: options.Plot = None,
     save: options.Save = None,
+    tensorboard: options.TensorBoard = None,
     as_json: options.Json = False,
 ) -> None:
     """Runs one agent."""
@@ -48,14 +52,13 @@ def run_command(
 
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    made = simulate(
-        world, [(choice.label, choice, model)], users, (seed, seeds), workers, plot, save
-    )
+    line = choice.label, choice, model
+    made = simulate(world, [line], users, (seed, seeds), workers, plot, save, tensorboard)
     if as_json:
         print_json(made.run_dict())
     else:
         _show(made)
-        say_files(plot, save)
+        say_files(plot, save, tensorboard)
 
 
 def _show(made: Comparison) -> None:
@@ -68,7 +71,8 @@ def _show(made: Comparison) -> None:
     headline = served_words(results, made.entries[0].label)
     say(f"{headline}: served users gained nothing" if batch else headline)
     say_chosen(made)
-    titles, *_ = rows({})
+    say_assumed(made)
+    titles, *_ = rows({"": results})
     table = [(str(result.seed), *rows({"": [result]})[1][1:-1]) for result in results]
     if len(table) > _MANY_SEEDS:
         table[_MANY_SEEDS - 1 :] = [("...", *[""] * (len(titles) - 2))]
@@ -81,19 +85,21 @@ def _show(made: Comparison) -> None:
     else:
         say(f"Guarantee: {first.guarantee}")
     if batch:
-        say(_batch_words(median(known(result.greedy_score) for result in results), made.users))
-    else:
+        scores = median(known(result.greedy_score) for result in results)
+        say(_batch_words(scores, median(result.greedy_value for result in results), made.users))
+    if math.isnan(first.optimal_value):
+        say("The optimum is not known: returns are reported, regret is not.")
+    elif not batch:
         say(_run_words(median(result.users_to_90 for result in results), made.users))
 
 
-def _batch_words(score: float | None, users: int) -> str:
+def _batch_words(score: float | None, value: float | None, users: int) -> str:
     words = (
         f"These {users:,} users were served by the behaviour policy and gained nothing: it is a "
         "batch agent, made for those who come after them."
     )
-    if score is None:
-        return words
-    return f"{words} The greedy policy, learnt from them, has a score of {score:.3f}."
+    scored = "" if score is None else f", a score of {score:.3f}"
+    return f"{words} The greedy policy, learnt from them, has a value of {value:.4g}{scored}."
 
 
 def _run_words(needed: float | None, users: int) -> str:

@@ -15,10 +15,12 @@ from tacit.cli.output import known, print_json, print_table, say
 
 HELP = (
     "All about one world or agent: what it is, its options, its values.\n\n"
-    "\b\nExamples:\n  tacit show world riverswim:states=8\n  tacit show agent ucbvi"
+    "A schema, of files that describe a world, is for editors.\n\n"
+    "\b\nExamples:\n  tacit show world riverswim:states=8\n  tacit show agent ucbvi\n"
+    "  tacit show schema world > world.schema.json"
 )
 
-_KINDS = ("world", "agent")
+_KINDS = ("world", "agent", "schema")
 _SIZES = ("states", "dimension", "actions", "controls", "horizon")
 _VALUES = ("optimal_value", "baseline_value", "reference_value")
 
@@ -30,6 +32,9 @@ def show_command(
 ) -> None:
     """Shows one world or agent."""
     options.check_choice("what to show", kind, _KINDS)
+    if kind == "schema":
+        _show_schema(name)
+        return
     found = _world(name) if kind == "world" else _agent(name)
     if as_json:
         print_json(found)
@@ -37,10 +42,18 @@ def show_command(
         _show(found)
 
 
+def _show_schema(name: str) -> None:
+    from tacit.tabular.world import world_schema
+
+    options.check_choice("the schema to show", name, ("world",))
+    print_json(world_schema())
+
+
 def _world(name: str) -> dict[str, Any]:
     from tacit import registry
+    from tacit.core.targets import split
 
-    kind = name.partition(":")[0]
+    kind = split(name)[0]
     file = Path(name).suffix.lower() in registry.WORLD_FILES
     found = {"name": name, "summary": "", "options": [], "document": ""}
     entry = None if file else registry.world_entry(kind)
@@ -50,15 +63,20 @@ def _world(name: str) -> dict[str, Any]:
         if name == kind and needs:
             return found
     world = registry.build_world(name)
+    if kind in registry.GYM:
+        entry = registry.imported_entry(world)
+        found = described(entry) | {"document": entry.document}
     sizes = {size: getattr(world.spec, size) for size in _SIZES if hasattr(world.spec, size)}
     values = {key: known(float(getattr(world, key))) for key in _VALUES}
-    return found | {"world": world.name} | sizes | values
+    assumed = {"assumed": list(getattr(world, "assumed", ()))}
+    return found | {"world": world.name} | sizes | values | assumed
 
 
 def _agent(name: str) -> dict[str, Any]:
     from tacit import registry
+    from tacit.core.targets import split
 
-    entry = registry.agent_entry(registry.choose_agent(name).text.partition(":")[0])
+    entry = registry.agent_entry(split(registry.choose_agent(name).text)[0])
     return described(entry) | {"document": entry.document}
 
 
@@ -79,6 +97,8 @@ def _show(found: Mapping[str, Any]) -> None:
             if key in found
         ]
         print_table((found["world"], ""), figures)
+    if found.get("assumed"):
+        say(f"By rule: {'; '.join(found['assumed'])}.")
 
 
 def _plain(document: str) -> str:

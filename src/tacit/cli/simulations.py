@@ -22,25 +22,34 @@ if TYPE_CHECKING:
 def simulate(
     world: str,
     lines: Sequence[tuple[str, AgentChoice, Privacy]],
-    users: str,
+    users: str | None,
     seeds: tuple[str, str],
     workers: str | None,
     plot: str | None,
     save: str | None,
+    tensorboard: str | None = None,
 ) -> Comparison:
     """Runs lines of label, agent and privacy, and writes the files; refuses before it runs."""
-    from tacit.core.texts import whole_number
     from tacit.registry import build_world
     from tacit.simulation.compare import Contender, compare
+    from tacit.simulation.events import TensorBoard
+    from tacit.simulation.run import usual_users
 
-    declared, runs = whole_number("users", users), options.seeds_from(*seeds)
+    declared, runs = options.optional_whole_number("users", users), options.seeds_from(*seeds)
     processes = options.worker_count(workers)
-    options.check_writable("--plot", plot, picture=True)
-    options.check_writable("--save", save)
+    options.check_writable("--plot", plot, endings=options.PICTURES)
+    options.check_writable("--save", save, endings=options.RESULTS)
+    board = None if tensorboard is None else TensorBoard(options.folder(tensorboard))
     entries = [Contender(*line) for line in lines]
     built = build_world(world)
     with interruptible():
-        made = compare(built, entries, declared, runs, processes, text=world)
+        users_of = usual_users(built) if declared is None else declared
+        made = compare(built, entries, users_of, runs, processes, text=world)
+    if board is not None:
+        with board:
+            for label, results in made.labelled().items():
+                for result in results:
+                    board.write(result, label)
     if save is not None:
         made.save(save)
     if plot is not None:
@@ -55,9 +64,16 @@ def say_chosen(made: Comparison) -> None:
         say(f"Chosen: {name}; {why}.")
 
 
-def say_files(plot: str | None, save: str | None) -> None:
+def say_assumed(made: Comparison) -> None:
+    """Says what was taken by rule because the environment does not say it."""
+    if made.assumed:
+        say(f"By rule: {'; '.join(made.assumed)}. Options of the world override it.")
+
+
+def say_files(plot: str | None, save: str | None, tensorboard: str | None = None) -> None:
     """Says which files were written."""
-    for what, path in (("The picture is", plot), ("The results are in", save)):
+    files = {"The picture is": plot, "The results are in": save, "For TensorBoard:": tensorboard}
+    for what, path in files.items():
         if path is not None:
             typer.echo(f"{what} {path}")
 

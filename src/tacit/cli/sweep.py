@@ -67,8 +67,8 @@ def sweep_command(
     from tacit.simulation.sweep import SweepFailed, sweep
 
     asked_for = read_sweep(file)
-    options.check_writable("--plot", plot, picture=True)
-    options.check_writable("--save", save)
+    options.check_writable("--plot", plot, endings=options.PICTURES)
+    options.check_writable("--save", save, endings=options.RESULTS)
     kept = Store(store, again=again)
     processes, failed = options.worker_count(workers), None
     searching = asked_for.pop("search")

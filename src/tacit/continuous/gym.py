@@ -1,7 +1,13 @@
 """Gymnasium, in both directions: its environments as worlds, and our worlds as environments.
 
-Importing this module registers the built-in worlds: ``tacit/Line-v0``, ``tacit/Trap-v0`` and
-``tacit/Plane-v0``.
+:mod:`tacit.envs` registers ours. What theirs do not say is by :mod:`tacit.finite.imported`'s rules,
+and for vectors by these:
+
+- **observations** that are neither numbered nor a Box are flattened as Gymnasium flattens them.
+- **the box of states**: that of the observations; an end that is infinite is :data:`END`.
+- **features**: none up to two coordinates, where agents take a grid; else monomials of degree two
+  of the coordinates, each divided by its largest absolute value in the box, or of degree one where
+  those are more than :data:`MOST_FEATURES`.
 """
 
 from __future__ import annotations
@@ -9,25 +15,37 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from tacit.continuous import worlds
-from tacit.continuous.features import FeatureMap
+from tacit.continuous.features import FeatureMap, Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.env import EpisodeEnv, family_envs, numbered_actions, opened
+from tacit.finite.env import EpisodeEnv, env_maker
+from tacit.finite.imported import Env, horizon_of, name_of, numbered, opened, rewards_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 
-Env: TypeAlias = gymnasium.Env[Any, Any]
+END = 3.0
+"""Where a coordinate ends that has no end."""
 
+MOST_FEATURES = 500
+"""Features that the rule takes at most, unless there are more coordinates."""
+
+# What counts as infinite: some spaces have the largest float for it.
+_INFINITE = 1e9
+# Coordinates up to which agents take a grid.
+_GRID_COORDINATES = 2
+_DISCOUNT = 0.95
+# Episodes that a value is the mean of.
+_EVALUATED = 100
 # Environments that are stepped side by side, so that a policy is asked once for all of them.
 _SIDE_BY_SIDE = 64
 
@@ -35,14 +53,16 @@ _SIDE_BY_SIDE = 64
 class GymnasiumWorld(VectorWorld):
     """An environment with vectors for states and numbered actions: users are its episodes.
 
-    States are flattened and clipped to the box of the spec, rewards to its range. An episode ends
-    when the environment says so, and has no value from there on; but for one that is truncated at
-    the last step of the horizon, by a time limit, which goes on where nobody looks. Every user has
-    a seed of her own, so what she does depends on nothing but it and the policy.
+    States are flattened and clipped to the box of the spec, rewards that agents see to its range.
+    An episode ends when the environment says so, and has no value from there on; but for one that
+    is truncated at the last step of the horizon, by a time limit, which goes on where nobody looks.
+    Every user has a seed of her own, so what she does depends on nothing but it and the policy.
 
-    Values are estimates: mean returns, not discounted, of ``evaluation_users`` episodes of at most
-    ``evaluation_steps`` steps. Their seeds are the same for all policies, so that equal policies
-    have equal values.
+    Values are estimates in the environment's own units: mean returns, neither discounted nor
+    clipped, of ``evaluation_users`` episodes of at most ``evaluation_steps`` steps. Their seeds are
+    the same for all policies, so that equal policies have equal values.
+
+    ``assumed`` says in words what was taken by rule.
     """
 
     exact = False  # values are estimates
@@ -55,12 +75,14 @@ class GymnasiumWorld(VectorWorld):
         evaluation_steps: int,
         evaluation_users: int,
         optimal_value: float | None = None,
+        assumed: Sequence[str] = (),
     ) -> None:
         super().__init__(spec, name)
+        self.assumed = tuple(assumed)
         self.evaluation_steps = check_size("evaluation_steps", evaluation_steps)
         self.evaluation_users = check_size("evaluation_users", evaluation_users)
         self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
-        self._first_action = int(numbered_actions(env.action_space).start)
+        self._first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # numbered
         self._envs = [env]
 
     @property
@@ -69,7 +91,8 @@ class GymnasiumWorld(VectorWorld):
         return self._optimal_value
 
     def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
-        states, actions, rewards, lengths = self._played(policy, users, self.spec.horizon, rng)
+        states, actions, paid, lengths = self._played(policy, users, self.spec.horizon, rng)
+        rewards = np.clip(paid, *self.spec.reward_range)
         return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
 
     def _value(self, policy: QPolicy) -> float:
@@ -99,7 +122,6 @@ class GymnasiumWorld(VectorWorld):
             self._envs.append(copy.deepcopy(self._envs[0]))
         envs = self._envs[: len(seeds)]
         starts = [self._state(env.reset(seed=s)[0]) for env, s in zip(envs, seeds, strict=True)]
-        low, high = self.spec.reward_range
         rewards = np.full((len(seeds), len(coins)), np.nan)
 
         def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
@@ -109,7 +131,7 @@ class GymnasiumWorld(VectorWorld):
                     action + self._first_action
                 )
                 here[k] = self._state(observation)
-                rewards[user, step] = min(max(float(reward), low), high)
+                rewards[user, step] = float(reward)
                 # A time limit at the last step is where users are left, not where anything ends.
                 over[k] = terminated or (truncated and step + 1 < len(coins))
             return here, over
@@ -124,55 +146,70 @@ class GymnasiumWorld(VectorWorld):
 
 def from_gymnasium(
     env_or_id: str | Env,
-    horizon: int,
-    reward_range: tuple[float, float],
+    horizon: int | None = None,
+    reward_range: tuple[float, float] | None = None,
     *,
     lows: Sequence[float] | None = None,
     highs: Sequence[float] | None = None,
     features: FeatureMap | None = None,
     evaluation_steps: int | None = None,
-    evaluation_users: int = 200,
-    discount: float = 0.95,
+    evaluation_users: int = _EVALUATED,
+    discount: float = _DISCOUNT,
     optimal_value: float | None = None,
+    action_levels: int | None = None,
     **kwargs: Any,
 ) -> GymnasiumWorld:
-    """An environment with a Box of observations and Discrete actions, as a world.
+    """An environment whose observations are vectors, as a world.
+
+    What is not given is by rule: see :mod:`tacit.finite.imported` and this module.
 
     Args:
         env_or_id: an environment, which is the world's from now on, or the id of one.
         horizon: steps of a user's episode; at most the environment's time limit.
         reward_range: the smallest and the largest reward; others are clipped.
-        lows: the lower corner of the box of states; the observation space's by default.
-        highs: its upper corner. Where the space has no finite bounds, give them, or features.
+        lows: the lower corner of the box of states.
+        highs: its upper corner.
         features: a feature map that suits the world.
         evaluation_steps: of an episode that a value is estimated from; the horizon by default.
         evaluation_users: how many such episodes there are.
         discount: what the agent should weigh the future with.
         optimal_value: the best value that is known. Without it nobody can say how good a policy
             is: losses and scores are NaN, and values are what is left.
+        action_levels: values along each coordinate of a continuous action.
         **kwargs: for ``gymnasium.make``.
 
-    >>> world = from_gymnasium("MountainCar-v0", horizon=200, reward_range=(-1.0, 0.0))
-    >>> world.spec.dimension, world.spec.actions
-    (2, 3)
+    >>> world = from_gymnasium("MountainCar-v0")
+    >>> world.spec.horizon, world.spec.reward_range, world.spec.actions
+    (200, (-1.0, 0.0), 3)
+    >>> world.assumed
+    ('horizon 200 (the time limit)', 'rewards in -1:0 (documented)')
     """
-    env = opened(env_or_id, kwargs)
+    env, assumed = opened(env_or_id, kwargs), list[str]()
+    options = {
+        "horizon": horizon,
+        "reward_range": reward_range,
+        "lows": lows,
+        "highs": highs,
+        "features": features,
+        "evaluation_steps": evaluation_steps,
+        "evaluation_users": None if evaluation_users == _EVALUATED else evaluation_users,
+        "discount": None if discount == _DISCOUNT else discount,
+        "optimal_value": optimal_value,
+        "action_levels": action_levels,
+    }
+    name, env = name_of(env, options), numbered(_flat(env, assumed), action_levels, assumed)
     space = env.observation_space
-    if not isinstance(space, spaces.Box) or space.dtype is None or space.dtype.kind not in "iuf":
-        raise InvalidArgument(f"the environment's observations must be a Box, got {space}")
-    low = space.low.ravel().tolist() if lows is None else lows
-    high = space.high.ravel().tolist() if highs is None else highs
-    if features is None and not np.isfinite([*low, *high]).all():
-        raise InvalidArgument(
-            f"lows and highs, or features, must be given: the observations of {env} are in {space}"
-        )
-    actions = int(numbered_actions(env.action_space).n)
-    box = tuple(low), tuple(high), actions, horizon
-    spec = BoxSpec(*box, reward_range, discount, features)
-    if spec.dimension != math.prod(space.shape):
-        raise InvalidArgument(
-            f"lows and highs must have {math.prod(space.shape)} numbers, got {spec.dimension}"
-        )
+    # Features of your own may be of what has no ends.
+    lows, highs = _corners(space, lows, highs, assumed, END if features is None else math.inf)
+    spec = BoxSpec(
+        lows,
+        highs,
+        int(env.action_space.n),  # type: ignore[attr-defined]  # numbered above
+        horizon_of(env, horizon, assumed),
+        rewards_of(env, reward_range, assumed),
+        discount,
+        _features(lows, highs, assumed) if features is None else features,
+    )
     steps = spec.horizon if evaluation_steps is None else evaluation_steps
     steps = check_size("evaluation_steps", steps)
     limit = None if env.spec is None else env.spec.max_episode_steps
@@ -181,18 +218,55 @@ def from_gymnasium(
             f"horizon and evaluation_steps must be at most {limit}, the environment's time limit, "
             f"got {spec.horizon} and {steps}"
         )
-    options = {
-        "horizon": spec.horizon,
-        "reward_range": spec.reward_range,
-        "lows": lows,
-        "highs": highs,
-        "features": features,
-        "evaluation_steps": evaluation_steps,
-        "evaluation_users": evaluation_users,
-        "discount": spec.discount,
-        "optimal_value": optimal_value,
-    }
-    return GymnasiumWorld(env, spec, _name(env, options), steps, evaluation_users, optimal_value)
+    return GymnasiumWorld(env, spec, name, steps, evaluation_users, optimal_value, assumed)
+
+
+def _flat(env: Env, assumed: list[str]) -> Env:
+    """The environment with a Box of numbers for observations; itself if it has one."""
+    space = env.observation_space
+    if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
+        return env
+    if not space.is_np_flattenable or isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        raise InvalidArgument(
+            f"the environment's observations must be a Box, or be flattened to one, got {space}"
+        )
+    flat: Env = gymnasium.wrappers.FlattenObservation(env)
+    assumed.append(f"observations flattened to {spaces.flatdim(space)} numbers")
+    return flat
+
+
+def _corners(
+    space: Any, lows: Any, highs: Any, assumed: list[str], end: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The box of states: what is given, else the space's, with an end where it has none."""
+    found = []
+    for given, ends, sign in ((lows, space.low, -1.0), (highs, space.high, 1.0)):
+        ends = np.asarray(ends, dtype=np.float64).ravel()
+        cut = np.where(np.abs(ends) < _INFINITE, ends, sign * end)
+        found.append(tuple((cut if given is None else np.ravel(given)).tolist()))
+        if len(found[-1]) != len(ends):
+            raise InvalidArgument(
+                f"lows and highs must have {len(ends)} numbers, got {len(found[-1])}"
+            )
+    unbounded = (np.abs(np.stack([space.low, space.high])) >= _INFINITE).any(axis=0).sum()
+    if lows is None and highs is None and unbounded and math.isfinite(end):
+        of = f"{unbounded} coordinate{'s' if unbounded > 1 else ''} without ends"
+        assumed.append(f"states in {-end:g}:{end:g} along {of}")
+    return found[0], found[1]
+
+
+def _features(
+    lows: tuple[float, ...], highs: tuple[float, ...], assumed: list[str]
+) -> FeatureMap | None:
+    """Monomials by rule; none where a grid does."""
+    D = len(lows)
+    if D <= _GRID_COORDINATES:
+        return None
+    scales = np.maximum(np.abs(lows), np.abs(highs))
+    degree = 2 if math.comb(D + 2, 2) <= MOST_FEATURES else 1
+    made = Polynomial(tuple(np.where(scales > 0, scales, 1.0).tolist()), 1.0, degree)
+    assumed.append(f"features: {made.describe()}")
+    return made
 
 
 class BoxEnv(EpisodeEnv[Floats, np.int64]):
@@ -220,21 +294,4 @@ class BoxEnv(EpisodeEnv[Floats, np.int64]):
         return self._state.copy(), float(self.world.rewards(self._state))
 
 
-_NAMES = {"Line": "line", "Trap": "trap", "Plane": "plane"}
-make_env, register_envs = family_envs(__name__, BoxEnv, worlds, _NAMES)
-
-
-def _name(env: Env, options: dict[str, Any]) -> str:
-    """The call that makes the world, as the registry reads it; "..." for what is no plain value."""
-    made = env.spec
-    if made is not None:
-        options = options | made.kwargs
-    given = "".join(f",{key}={_text(value)}" for key, value in options.items() if value is not None)
-    identity = type(env.unwrapped).__name__ if made is None else made.id
-    return f"tacit.continuous.gym.from_gymnasium:env_or_id={identity}{given}"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return ":".join(map(_text, value))
-    return str(value) if isinstance(value, (bool, int, float, str, np.number)) else "..."
+make_env = env_maker(BoxEnv, worlds)

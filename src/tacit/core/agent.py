@@ -44,6 +44,7 @@ from tacit.privacy.errors import (
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.html import card
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise, saved_source
 from tacit.privacy.owner import alone
@@ -124,6 +125,9 @@ class Agent(Versions):
 
     def __repr__(self) -> str:
         return f"<{type(self._algorithm).__name__} agent, {self.served} of {self.users} users>"
+
+    def _repr_html_(self) -> str:
+        return _card(self)
 
     # The billboard.
 
@@ -468,3 +472,14 @@ def _warn_of_retired(users: int, version: int) -> None:
         "this agent nothing: they were not taken",
         stacklevel=6,
     )
+
+
+def _card(agent: Agent) -> str:
+    """As notebooks show it."""
+    rows = {
+        "users": f"{agent.served:,} of {agent.users:,}",
+        "privacy": repr(agent.privacy),
+        "guarantee": "none" if agent.guarantee is None else agent.guarantee.short,
+        "knows": repr(agent.spec),
+    }
+    return card(f"{type(agent.algorithm).__name__} agent", rows.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from types import ModuleType
 from typing import Any, TypeVar
@@ -115,55 +115,18 @@ class FiniteEnv(EpisodeEnv[np.int64, np.int64]):
         return np.int64(self._state), reward
 
 
-def opened(
-    env_or_id: str | gymnasium.Env[Any, Any], kwargs: dict[str, Any]
-) -> gymnasium.Env[Any, Any]:
-    """An environment, or that of an id and its parameters."""
-    if isinstance(env_or_id, str):
-        try:
-            return gymnasium.make(env_or_id, **kwargs)
-        except (gymnasium.error.Error, TypeError) as error:
-            raise InvalidArgument(f"no environment {env_or_id!r} with {kwargs}: {error}") from error
-    if not isinstance(env_or_id, gymnasium.Env):
-        raise InvalidArgument(f"env_or_id must be a gymnasium.Env or its id, got {env_or_id!r}")
-    if kwargs:
-        raise InvalidArgument(f"{sorted(kwargs)} are for making an env from its id")
-    return env_or_id
+def env_maker(
+    kind: Callable[[Any], gymnasium.Env[Any, Any]], worlds: ModuleType
+) -> Callable[..., gymnasium.Env[Any, Any]]:
+    """The ``make_env`` of a family's module, which ``gymnasium.make`` calls: see :mod:`tacit.envs`.
 
-
-def numbered_actions(space: Any) -> spaces.Discrete:
-    """The space of actions, which must have numbers."""
-    if not isinstance(space, spaces.Discrete):
-        raise InvalidArgument(f"the environment's actions must be Discrete, got {space}")
-    return space
-
-
-def family_envs(
-    module: str,
-    kind: Callable[[Any], gymnasium.Env[Any, Any]],
-    worlds: ModuleType,
-    names: Mapping[str, str],
-    defaults: Mapping[str, Mapping[str, Any]] | None = None,
-) -> tuple[Callable[..., gymnasium.Env[Any, Any]], Callable[[], None]]:
-    """The ``make_env`` and ``register_envs`` of a family's module; registers its worlds.
-
-    The module has ``make_env`` by that name, for ``gymnasium.make`` to call; ``names`` are the
-    functions of ``worlds`` by name of their environments, ``tacit/<name>-v0``; ``defaults`` are
-    for parameters that have none.
+    It makes an environment of a kind from the name and the parameters of one of the ``worlds``.
     """
 
     def make_env(world: str, **parameters: Any) -> gymnasium.Env[Any, Any]:
         return kind(getattr(worlds, world)(**parameters))
 
-    def register_envs() -> None:
-        for name, world in names.items():
-            full, given = f"tacit/{name}-v0", (defaults or {}).get(world, {})
-            if full not in gymnasium.registry:
-                entry = f"{module}:make_env"
-                gymnasium.register(full, entry, kwargs={"world": world, **given})
-
-    register_envs()
-    return make_env, register_envs
+    return make_env
 
 
 def _outcomes(model: FiniteModel, s: int, a: int) -> list[tuple[float, int, float, bool]]:

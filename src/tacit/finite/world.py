@@ -50,6 +50,9 @@ class FiniteWorld:
     """A world with finitely many states and actions; built-in ones have names that rebuild them."""
 
     _reference = 0.0
+    units = (0.0, 1.0)
+    """What a value of the model is in the world's own units: the first, plus the second times it;
+    they differ where rewards were rescaled."""
 
     def __init__(self, model: FiniteModel, name: str) -> None:
         self.model = model
@@ -59,6 +62,7 @@ class FiniteWorld:
         """Has the users of another world, however its rewards are drawn."""
         self.model = model_of(world)
         self._reference = float(getattr(world, "reference_value", 0.0))
+        self.units = getattr(world, "units", self.units)
 
     def _sizes(self) -> dict[str, Any]:
         """What all specs of finite worlds say."""
@@ -86,7 +90,11 @@ class FiniteWorld:
 
     def value(self, policy: AnyPolicy) -> float:
         """The expected sum of rewards of an episode under a policy, exactly."""
-        return evaluate(self.model, policy)
+        return float(self.returns(evaluate(self.model, policy)))
+
+    def returns(self, values: Any) -> Any:
+        """Values of the model in the world's own units."""
+        return self.units[0] + self.units[1] * values
 
     @property
     def optimal_value(self) -> float:
@@ -118,7 +126,7 @@ class FiniteWorld:
     @cached_property
     def _optimal(self) -> tuple[float, Policy]:
         V, policy = optimal(self.model)
-        return float(self.model.start @ V[0]), policy
+        return float(self.returns(self.model.start @ V[0])), policy
 
 
 # What descriptions of worlds consist of.

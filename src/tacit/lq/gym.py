@@ -1,8 +1,4 @@
-"""Linear-quadratic worlds as environments of Gymnasium.
-
-Importing this module registers the built-in worlds: ``tacit/Dosing-v0``,
-``tacit/DoubleIntegrator-v0``, ``tacit/RandomSystem-v0`` and ``tacit/Thermostat-v0``.
-"""
+"""Linear-quadratic worlds as environments of Gymnasium; :mod:`tacit.envs` registers them."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.env import EpisodeEnv, family_envs
+from tacit.finite.env import EpisodeEnv, env_maker
 from tacit.lq import worlds
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
@@ -61,10 +57,4 @@ class LQEnv(EpisodeEnv[Floats, Floats]):
         return self._state.copy(), reward
 
 
-_NAMES = {
-    "Dosing": "dosing",
-    "DoubleIntegrator": "double_integrator",
-    "Thermostat": "thermostat",
-    "RandomSystem": "random_system",
-}
-make_env, register_envs = family_envs(__name__, LQEnv, worlds, _NAMES)
+make_env = env_maker(LQEnv, worlds)

@@ -580,5 +580,6 @@ def _run(
             work.cells[:] = np.concatenate([np.ravel(part) for part in given])
     constants = {"E1": float(E[0, -1]), "E2": float(E[1, -1]), "L_c": Lc, "L_p": Lp, "eta": eta}
     last = Policy.deterministic(work.greedy, A) if vi else Policy.stochastic(work.pi)
-    what, (values, estimates) = (name, sizes.printed, world.optimal_value), work.curves
+    what = name, sizes.printed, world.optimal_value
+    values, estimates = map(world.returns, work.curves)
     return PaperResult(*what, values, estimates, last, made.proof, constants, ERRATA)

@@ -39,6 +39,7 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import check_size, parse_json
 from tacit.privacy.gaussian_dp import delta_from_mu
+from tacit.privacy.html import card
 
 _FORMAT = "tacit-guarantee"
 _VERSION = 1
@@ -228,6 +229,11 @@ class Guarantee:
             )
             sentences.insert(0, warning)
         return " ".join(sentences)
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        first, _, rest = str(self).partition(". ")
+        return card(self.short, [("proven", first), ("that is", rest)])
 
     def _count(self) -> str:
         if self.releases is None:

@@ -47,7 +47,7 @@ _NO_TABLE = np.zeros((1, 1, 1))
 class ServedUsers:
     """Users who were served in one go, by ``policies`` (n, H, S); ``greedy`` were beside them."""
 
-    model: FiniteModel
+    world: TabularWorld
     policies: Actions
     greedy: Actions
 
@@ -58,7 +58,8 @@ class ServedUsers:
 
     def values(self) -> tuple[Floats, Floats]:
         """The exact values of ``policies`` and of ``greedy``."""
-        return values_of(self.model, self.policies), values_of(self.model, self.greedy)
+        model, returns = self.world.model, self.world.returns
+        return returns(values_of(model, self.policies)), returns(values_of(model, self.greedy))
 
 
 def values_of(model: FiniteModel, policies: NDArray[Any]) -> Floats:
@@ -110,20 +111,20 @@ def play(agent: AnyAgent, world: World, rng: np.random.Generator) -> Iterator[Se
     ):
         return None
     check_policy(world.model, algorithm.policy)
-    return _parts(agent, algorithm, world.model, labels, rng)
+    return _parts(agent, algorithm, world, labels, rng)
 
 
 def _parts(
-    agent: Agent, ucbvi: UCBVI, model: FiniteModel, labels: Ints, rng: np.random.Generator
+    agent: Agent, ucbvi: UCBVI, world: TabularWorld, labels: Ints, rng: np.random.Generator
 ) -> Iterator[ServedUsers]:
     H, S = ucbvi.spec.horizon, ucbvi.spec.states
     size = min(_PART_USERS, max(1, _PART_BYTES // (4 * H * S)))
     while (left := ucbvi.users - ucbvi.served) > 0:
         policies = np.empty((min(size, left), H, S), dtype=np.int16)
         greedy = np.empty_like(policies)
-        counted = _serve(ucbvi, model, labels, rng, policies, greedy)
+        counted = _serve(ucbvi, world.model, labels, rng, policies, greedy)
         _learn(agent, ucbvi, len(policies), *counted)
-        yield ServedUsers(model, policies, greedy)
+        yield ServedUsers(world, policies, greedy)
 
 
 def _serve(

@@ -21,7 +21,7 @@ from tacit.privacy.models import Privacy
 from tacit.registry import AgentChoice, build_world
 from tacit.simulation.progress import Progress
 from tacit.simulation.result import WORLD_VALUES, Result, median, or_none
-from tacit.simulation.run import require, run
+from tacit.simulation.run import check_optimum, require, run
 from tacit.simulation.seeds import WorldMaker, run_seeds, seed_list
 from tacit.simulation.tables import save_results
 
@@ -48,6 +48,7 @@ class Comparison:
     entries: tuple[Contender, ...]
     results: tuple[tuple[Result, ...], ...]
     seconds: float
+    assumed: tuple[str, ...] = ()  # what is known of the world by rule alone, in words
 
     def labelled(self) -> dict[str, tuple[Result, ...]]:
         """The results by label."""
@@ -60,7 +61,8 @@ class Comparison:
         return {
             "world": self.world,
             "users": self.users,
-            **{name: getattr(first, name) for name in WORLD_VALUES},
+            **{name: or_none(getattr(first, name)) for name in WORLD_VALUES},
+            "assumed": list(self.assumed),
             "entries": [
                 {
                     "label": entry.label,
@@ -82,7 +84,7 @@ class Comparison:
             "world": self.world,
             "agent": entry["agent"],
             "chosen": entry["chosen"],
-            **{key: whole[key] for key in ("users", *WORLD_VALUES)},
+            **{key: whole[key] for key in ("users", *WORLD_VALUES, "assumed")},
             **{key: entry[key] for key in ("guarantee", "runs", *_MEDIANS)},
             "seconds": self.seconds,
         }
@@ -130,7 +132,8 @@ def compare(
     for entry in entries:
         instance_of("every one of entries", entry, Contender)
     users, workers = whole_number("users", users), whole_number("workers", workers)
-    check_world(world)
+    require("world", world, "a world", ("optimal_value",))
+    check_optimum(world)
     if not entries or not seeds:
         raise InvalidArgument("entries and seeds must not be empty")
     labels = [entry.label for entry in entries]
@@ -143,11 +146,12 @@ def compare(
     results = tuple(
         tuple(_run(world, text, entry, users, seeds, workers, progress)) for entry in entries
     )
-    return Comparison(world.name, users, entries, results, time.perf_counter() - start)
+    assumed, seconds = getattr(world, "assumed", ()), time.perf_counter() - start
+    return Comparison(world.name, users, entries, results, seconds, assumed)
 
 
 def check_world(world: World) -> None:
-    """Refuses a world without a known optimum: there is no regret in it."""
+    """Refuses a world without a known optimum: nobody can say when 90 % of it are reached."""
     require("world", world, "a world", ("optimal_value",))
     if not math.isfinite(world.optimal_value):
         raise InvalidArgument(
@@ -203,7 +207,7 @@ def run_summary(result: Result) -> dict[str, Any]:
     """One run, as plain values."""
     return {
         "seed": result.seed,
-        "regret": float(result.regret[-1]),
+        "regret": or_none(float(result.regret[-1])),
         "users_to_90": result.users_to_90,
         "greedy_users_to_90": result.greedy_users_to_90,
         "served_value": or_none(result.served_value),
@@ -218,12 +222,14 @@ def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
     """A table of medians for people: a row per label, below a row of titles.
 
     First what served users got: how many came before 90 %, the score of the last, regret. Then
-    the same of the greedy policy, which served nobody.
+    the same of the greedy policy, which served nobody. Where no optimum is known, returns.
     """
+    runs = [run for results in summaries.values() for run in results]
+    if runs and all(math.isnan(run.optimal_value) for run in runs):
+        return _return_rows(summaries)
     titles = ("users\nto 90 %", "score", "regret\n/user", "greedy\nto 90 %", "greedy\nscore")
     table: list[tuple[str, ...]] = [("", *titles, "guarantee")]
     for label, results in summaries.items():
-        guarantee = results[0].guarantee
         regret = median(float(result.regret[-1]) / max(1, result.users) for result in results)
         table.append(
             (
@@ -233,10 +239,25 @@ def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
                 number_words(regret),
                 users_words(median(result.greedy_users_to_90 for result in results)),
                 number_words(median(or_none(result.greedy_score) for result in results)),
-                "none" if guarantee is None else guarantee.short.partition(" per ")[0],
+                _promised(results[0]),
             )
         )
     return table
+
+
+def _return_rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
+    titles = ("", "return\nof all", "return\nof the last", "greedy\nreturn", "guarantee")
+    names = ("served_value", "final_value", "greedy_value")
+    table: list[tuple[str, ...]] = [titles]
+    for label, results in summaries.items():
+        medians = (median(or_none(getattr(run, name)) for run in results) for name in names)
+        table.append((label, *map(number_words, medians), _promised(results[0])))
+    return table
+
+
+def _promised(result: Result) -> str:
+    guarantee = result.guarantee
+    return "none" if guarantee is None else guarantee.short.partition(" per ")[0]
 
 
 def privacy_dict(privacy: Privacy) -> dict[str, Any]:

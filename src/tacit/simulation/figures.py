@@ -7,9 +7,11 @@ slow to import, and figures are drawn without its global state or a display.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 INK = "#222222"
@@ -93,14 +96,13 @@ def drawing(
     style of Matplotlib's takes the place of ours.
     """
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
     ending = ".png" if path is None else path.suffix.lower()
     if ending not in _FORMATS:
         raise InvalidArgument(f"{str(path)!r} must end in {', '.join(_FORMATS)}")
     with _styled(style), mpl.rc_context({"svg.hashsalt": "tacit"}):
         height = rows * size[1]
-        figure = Figure(figsize=(size[0], height), dpi=130, layout="constrained")
+        figure = _picture()(figsize=(size[0], height), dpi=130, layout="constrained")
         axes = figure.subplots(rows, panels, sharey=sharey, squeeze=False)
         # An empty line keeps the subtitle's place in the layout.
         figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
@@ -109,6 +111,22 @@ def drawing(
         yield list(axes.flat)
         if path is not None:
             figure.savefig(path, format=ending[1:], metadata=_FORMATS[ending])
+
+
+@cache
+def _picture() -> type[Figure]:
+    """A figure that notebooks show by itself: Matplotlib's own needs pyplot to be loaded."""
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A figure outside of pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            data = io.BytesIO()
+            self.savefig(data, format="png", metadata=_FORMATS[".png"])
+            return data.getvalue()
+
+    return Picture
 
 
 def _styled(style: str | None) -> AbstractContextManager[Any]:

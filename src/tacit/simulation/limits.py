@@ -101,7 +101,9 @@ def limits(world: Any, privacy: Privacy) -> Limits:
         )
     if model.states**3 * model.actions**2 * model.horizon > _MOST_WORK:
         return Limits(None, None, "so large a world has not been looked at")
-    states = _critical(model, world.optimal_value - world.reference_value)
+    # In the model's own units, which are not those of an imported environment.
+    gap = (world.optimal_value - world.reference_value) / world.units[1]
+    states = _critical(model, gap)
     if not states:
         return Limits(None, None, "no single state decides about a fifth of what can be gained")
     reach = min(_reach(model, state) for state in states)

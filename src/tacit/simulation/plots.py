@@ -84,10 +84,7 @@ def plot_result(
         labels += _draw_levels(right, [result])
         _mark_90(right, result)
         if not ends:
-            known = math.isfinite(result.optimal_value)
-            words = "no regret at all" if known else "the optimum is not known"
-            left.text(0.5, 0.5, words, ha="center", transform=left.transAxes)
-            left.set_yticks([])
+            _say_why(left, result)
         label_ends(left, ends)
         label_ends(right, labels)
     return _figure(left)
@@ -150,6 +147,8 @@ def plot_results(
                 ends += _draw_regret(left, _curves(several, relative), label, pen, band)
             if not relative:
                 ends += _draw_ignorance(left, runs)
+            if not ends:
+                _say_why(left, runs[0])
             label_ends(left, ends)
             _compare_values(right, page, runs, band)
     return _figure(panels[0])
@@ -179,7 +178,16 @@ def _compare_values(
 
 
 def _relative(runs: Sequence[Result]) -> bool:
-    return len({(run.optimal_value, run.reference_value) for run in runs}) > 1
+    known = all(math.isfinite(run.optimal_value) for run in runs)
+    return known and len({(run.optimal_value, run.reference_value) for run in runs}) > 1
+
+
+def _say_why(axes: Axes, result: Result) -> None:
+    """Why there is no regret to draw."""
+    known = math.isfinite(result.optimal_value)
+    words = "no regret at all" if known else "the optimum is not known"
+    axes.text(0.5, 0.5, words, ha="center", transform=axes.transAxes)
+    axes.set_yticks([])
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import MALFORMED, only_numbers, parse_json, read_file
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.html import card
 from tacit.privacy.storage import write_atomic
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -189,12 +190,12 @@ class Result:
     @property
     def losses(self) -> Floats:
         """Loss of the policy that serves users, at each release: 0 is optimal, 1 the reference."""
-        return self._losses(self.values)
+        return _losses(self, self.values)
 
     @property
     def greedy_losses(self) -> Floats:
         """Loss of the greedy policy, at each release."""
-        return self._losses(self.greedy_values)
+        return _losses(self, self.greedy_values)
 
     @property
     def users_to_90(self) -> int | None:
@@ -231,22 +232,12 @@ class Result:
     @property
     def score(self) -> float:
         """What the last users got, between the baseline, 0, and the optimum, 1; NaN if unknown."""
-        return self._score(self.final_value)
+        return _score(self, self.final_value)
 
     @property
     def greedy_score(self) -> float:
         """The last greedy policy between the baseline, 0, and the optimum, 1; NaN if unknown."""
-        return self._score(self.greedy_value)
-
-    def _score(self, value: float) -> float:
-        gap = self.optimal_value - self.baseline_value
-        return (value - self.baseline_value) / gap if gap > 0 else math.nan
-
-    def _losses(self, values: Floats) -> Floats:
-        gap = self.optimal_value - self.reference_value
-        if gap <= 0:
-            return np.full(values.shape, np.nan)
-        return (self.optimal_value - values) / gap
+        return _score(self, self.greedy_value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Result) and self.to_dict() == other.to_dict()
@@ -258,6 +249,10 @@ class Result:
             f"<Result of {self.agent} on {self.world}, {self.users:,} users, seed {self.seed}, "
             f"served {self.served_value:.4g}, greedy {self.greedy_value:.4g}>"
         )
+
+    def _repr_html_(self) -> str:
+        first, *rows = str(self).splitlines()
+        return card(first, [(row[:16].strip(), row[16:]) for row in rows])
 
     def __str__(self) -> str:
         guarantee = "none" if self.guarantee is None else self.guarantee.short
@@ -334,11 +329,11 @@ class Result:
         """Writes JSON, atomically, for everybody to read: it has nothing of any user's data.
 
         A name that ends in ``.csv`` or ``.parquet`` gets a table instead; see
-        :func:`tacit.simulation.tables.save_results`.
+        :func:`tacit.simulation.tables.save_results`. Other ends than ``.json`` are refused.
         """
-        from tacit.simulation.tables import TABLES, save_results
+        from tacit.simulation.tables import save_results, suffix
 
-        if os.fspath(path).lower().endswith(TABLES):
+        if suffix(path) != ".json":
             save_results({self.agent: [self]}, path)
             return
         content = self.to_dict()
@@ -347,8 +342,13 @@ class Result:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
-        """Reads what :meth:`save` wrote; a CorruptFile is foreign, damaged, or newer than this."""
+        """Reads what :meth:`save` wrote; a CorruptFile is foreign, damaged, or newer than this.
+
+        A file of runs, as ``tacit run --save`` writes it, is read as well if it has one run.
+        """
         data = read_file(path, "result")
+        if data[:4] == b"PAR1" or b'"tacit-runs"' in data[:200]:
+            return _only_run(path)
         try:
             content = parse_json(data)
             if not isinstance(content, dict) or content.get("format") != _FORMAT:
@@ -368,14 +368,44 @@ class Result:
 
         return frame({self.agent: [self]})
 
-    def plot(self, path: str | os.PathLike[str] | None = None, style: str | None = None) -> Any:
+    def plot(
+        self, path: str | os.PathLike[str] | None = None, style: str | None = None, ax: Any = None
+    ) -> Any:
         """Draws regret and the values of the released policies against users.
 
-        See :func:`tacit.simulation.plots.plot_result`.
+        See :func:`tacit.simulation.plots.plot_result`; on an ``ax`` of yours, values alone, see
+        :func:`tacit.simulation.plots.plot_results`.
         """
-        from tacit.simulation.plots import plot_result
+        from tacit.simulation.plots import plot_result, plot_results
 
+        if ax is not None:
+            return plot_results({self.agent: [self]}, path, ax=ax, style=style)
         return plot_result(self, path, style)
+
+
+def _losses(result: Result, values: Floats) -> Floats:
+    gap = result.optimal_value - result.reference_value
+    # Less than that is nothing, and would overflow.
+    if not gap > 1e-100:
+        return np.full(values.shape, np.nan)
+    return (result.optimal_value - values) / gap
+
+
+def _score(result: Result, value: float) -> float:
+    """A value between the baseline, 0, and the optimum, 1."""
+    gap = result.optimal_value - result.baseline_value
+    return (value - result.baseline_value) / gap if gap > 1e-100 else math.nan
+
+
+def _only_run(path: str | os.PathLike[str]) -> Result:
+    from tacit.simulation.tables import load_results
+
+    runs = [run for several in load_results(path).values() for run in several]
+    if len(runs) == 1:
+        return runs[0]
+    raise CorruptFile(
+        f"{os.fspath(path)!r} has {len(runs)} runs: tacit.simulation.tables.load_results reads them"
+    )
 
 
 def median(values: Iterable[float | None]) -> float | None:

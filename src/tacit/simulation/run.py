@@ -18,16 +18,30 @@ import numpy as np
 from tacit.core.permuted import PermutedWorld
 from tacit.core.texts import shown
 from tacit.core.world import AnyAgent, World
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import Privacy
 from tacit.simulation.closed_loop import play
+from tacit.simulation.events import Callback, Event, announce
 from tacit.simulation.progress import Clock, Progress, progress_bar
 from tacit.simulation.result import WORLD_VALUES, Result
 
 # Independent streams of randomness from one seed.
 _LABELS, _WORLD = 1, 2
+# Users where nobody says how many; of worlds that are stepped one by one, so many steps.
+_USERS = 10**6
 
 
-def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True) -> Result:
+def run(
+    agent: AnyAgent | str,
+    world: World | str,
+    seed: int = 0,
+    progress: Progress = True,
+    *,
+    users: int | None = None,
+    privacy: Privacy | None = None,
+    callback: Callback | None = None,
+) -> Result:
     """Lets an agent serve and learn from all users it is declared for.
 
     An agent that has learnt from users before goes on where it is; the result is about the users
@@ -36,26 +50,44 @@ def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True)
     already, is refused unchanged.
 
     Args:
-        agent: any agent for this world's spec.
-        world: the simulated users.
-        seed: of the users and of the labels of the actions. The agent has seeds of its own.
+        agent: any agent for this world's spec; or a text, as ``"ucbvi:scale=0.5"`` or ``"auto"``,
+            of which an agent is made with this seed: the same as by ``tacit run --seed``.
+        world: the simulated users; or a text, or an environment of Gymnasium.
+        seed: of the users and of the labels of the actions. An agent has seeds of its own.
         progress: whether to show a progress bar, on standard error.
+        users: how many, for an agent of a text; by default 1,000,000, or as many as take so many
+            steps in a world that is stepped one by one.
+        privacy: the budget, for an agent of a text.
+        callback: is given the :class:`~tacit.simulation.events.Event` of every release; of an
+            agent that plans after every user, of some.
+
+    >>> from tacit import NonPrivate
+    >>> result = run("auto", "gym:CliffWalking-v1", users=500, privacy=NonPrivate(), progress=False)
+    >>> round(result.optimal_value, 6), result.agent
+    (-13.0, 'ucbvi')
     """
-    require("agent", agent, "an agent", ("spec", "policy", "block_users", "learn"))
-    require("world", world, "a world", ("spec", "simulate", "value"))
-    _check_match(agent, world)
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InvalidArgument(f"seed is {seed!r}, but must be an integer of at least 0")
-    if agent.block_users < 1:
-        raise InvalidArgument(
-            f"agent has served all {agent.users} users it was declared for; make a new one"
-        )
+    world = _the_world(world)
+    if isinstance(agent, str):
+        agent = _made(agent, world, seed, users, privacy)
+    elif users is not None or privacy is not None:
+        raise InvalidArgument("users and privacy are for an agent of a text; this one has its own")
+    _check(agent, world, seed)
     clock = Clock()
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     users_world = PermutedWorld.draw(world, labels) if _exchangeable(world) else world
     value = _Values(users_world)
-    served, values, greedy_values = [0], [], []
+    served, values, greedy_values = [0], list[float](), list[float]()
+
+    def published() -> tuple[float, float]:
+        """Tells of what serves users now, and of the greedy policy beside it: their values."""
+        clock("evaluate")
+        policies = agent.policy, agent.greedy_policy
+        found = value(policies[0]), value(policies[1])
+        facts = _name(agent), world.name, seed, len(values), served[-1]
+        announce(Event(*facts, *policies, *found), callback)
+        return found
+
     with progress_bar(f"{_name(agent)} on {world.name}", agent.users, progress) as advance:
         parts = play(agent, users_world, rng)
         while parts is not None:
@@ -68,33 +100,84 @@ def run(agent: AnyAgent, world: World, seed: int = 0, progress: Progress = True)
             values.extend(of_policies.tolist())
             greedy_values.extend(of_greedy.tolist())
             served.extend(range(served[-1] + 1, served[-1] + part.users + 1))
+            if agent.block_users > 0:
+                published()
             advance(part.users)
         while (block := agent.block_users) > 0:
-            policy, greedy, form = agent.policy, agent.greedy_policy, agent.form
-            clock("evaluate")
-            values.append(value(policy))
-            greedy_values.append(value(greedy))
+            policy, form = agent.policy, agent.form
+            for kept, found in zip((values, greedy_values), published(), strict=True):
+                kept.append(found)
             clock("simulate")
             data = users_world.simulate(policy, block, rng, form)
             clock("learn")
             agent.learn(data)
             served.append(served[-1] + block)
             advance(block)
-    clock("evaluate")
-    values.append(value(agent.policy))
-    greedy_values.append(value(agent.greedy_policy))
+    last, last_greedy = published()
     return Result(
         agent=_name(agent),
         world=world.name,
         privacy=repr(agent.privacy),
         seed=seed,
         served=served,
-        values=values,
-        greedy_values=greedy_values,
+        values=[*values, last],
+        greedy_values=[*greedy_values, last_greedy],
         **{name: getattr(world, name) for name in WORLD_VALUES},
         guarantee=agent.guarantee,
         seconds=clock.seconds(),
     )
+
+
+def usual_users(world: World) -> int:
+    """How many users a run has of which nobody says how many."""
+    return _USERS if getattr(world, "exact", True) else max(1, _USERS // world.spec.horizon)
+
+
+def check_optimum(world: World) -> None:
+    """Refuses an optimum that is known to be wrong: below the value of not having learnt."""
+    best, baseline = world.optimal_value, world.baseline_value
+    if best < baseline - 1e-9 * max(1.0, abs(baseline)):
+        raise InvalidArgument(
+            f"world {world.name} has an optimal_value of {best:g}, but acting at random has "
+            f"{baseline:g} already: give the right one, or none"
+        )
+
+
+def _the_world(what: Any) -> World:
+    from tacit.registry import world
+
+    if isinstance(what, str) or hasattr(what, "unwrapped"):
+        return world(what)
+    require("world", what, "a world", ("spec", "simulate", "value"))
+    found: World = what
+    return found
+
+
+def _check(agent: AnyAgent, world: World, seed: int) -> None:
+    require("agent", agent, "an agent", ("spec", "policy", "block_users", "learn"))
+    _check_match(agent, world)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidArgument(f"seed is {seed!r}, but must be an integer of at least 0")
+    if agent.block_users < 1:
+        raise InvalidArgument(
+            f"agent has served all {agent.users} users it was declared for; make a new one"
+        )
+    check_optimum(world)
+
+
+def _made(
+    text: str, world: World, seed: int, users: int | None, privacy: Privacy | None
+) -> AnyAgent:
+    """The agent of a text, as the command line makes it."""
+    from tacit.registry import choose_agent
+
+    if privacy is None:
+        raise InvalidArgument("privacy must be given for an agent of a text, as JointDP(1.0, 1e-6)")
+    declared = usual_users(world) if users is None else whole_number("users", users)
+    choice = choose_agent(text)
+    if choice.budget:
+        raise InvalidArgument(f"{text!r} has a budget, and so has privacy={privacy!r}")
+    return choice.settled(world.spec, declared, privacy).build(world.spec, declared, privacy, seed)
 
 
 def require(name: str, value: object, what: str, needed: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from tacit.core.kinds import maker
+from tacit.core.targets import load
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.simulation.progress import Progress, progress_bar
@@ -189,13 +188,7 @@ def _build_world(make_world: WorldMaker, seed: int) -> World:
 def _described(description: Mapping[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
     options = dict(description)
     name = options.pop("make", None)
-    module, colon, attribute = name.partition(":") if isinstance(name, str) else ("", "", "")
-    if not colon:
-        raise InvalidArgument(f"make is {name!r}, but must be 'module:name', as in 'tacit:UCBVI'")
-    try:
-        return maker(getattr(importlib.import_module(module), attribute)), options
-    except (ImportError, AttributeError) as error:
-        raise InvalidArgument(f"make is {name!r}, which cannot be imported: {error}") from error
+    return load(name if isinstance(name, str) else repr(name)), options
 
 
 def seed_list(seeds: Iterable[int]) -> list[int]:

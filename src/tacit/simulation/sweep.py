@@ -20,9 +20,11 @@ from importlib.metadata import version
 from typing import Any, TypeAlias
 
 from tacit.core.kinds import maker
+from tacit.core.targets import fingerprint
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, TacitError
+from tacit.privacy.html import card
 from tacit.privacy.models import Privacy
 from tacit.registry import build_world, choose_agent
 from tacit.simulation.compare import privacy_dict, privacy_words, rows
@@ -100,6 +102,14 @@ class Sweep:
     jobs: tuple[Job, ...]
     results: Mapping[int, Result] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<Sweep: {len(self.results)} of {len(self.jobs)} runs, {len(self.worlds)} worlds>"
+
+    def _repr_html_(self) -> str:
+        """As notebooks show it."""
+        worlds = [world for world in self.worlds if self.labelled(world)]
+        return "".join(card(world, self.table(world)) for world in worlds)
+
     @property
     def worlds(self) -> list[str]:
         """Their names, in the order of the jobs."""
@@ -119,10 +129,14 @@ class Sweep:
     def table(self, world: str) -> list[tuple[str, ...]]:
         """By agent and budget in a world: medians of users, and of scores the middle half's mean.
 
-        It has its 95 % interval beside it.
+        It has its 95 % interval beside it. Where no optimum is known, medians of returns.
         """
         labelled = self.labelled(world)
-        (_, users, _, _, greedy, *_), *lines = rows(labelled)
+        (_, users, *rest), *lines = rows(labelled)
+        if len(rest) < 4:  # no optimum is known: returns, and no scores
+            shown = [(*line[:-1], str(len(labelled[line[0]]))) for line in lines]
+            return [("", users, *rest[:-1], "runs"), *shown]
+        greedy = rest[2]
         table: list[tuple[str, ...]] = [
             ("", users, "score: middle half\n(95 % interval)", greedy, "runs")
         ]
@@ -340,9 +354,9 @@ def _name(what: Any) -> str:
 
 
 def _known_as(what: Any) -> str:
-    """What a store knows it by: its text, or the name and the bytes of a function."""
+    """What a store knows it by: its text and the bytes of a file, or of a function."""
     if isinstance(what, str):
-        return what
+        return fingerprint(what)
     import cloudpickle
 
     return f"{_name(what)} {hashlib.sha256(cloudpickle.dumps(what)).hexdigest()[:16]}"

@@ -24,8 +24,8 @@ from tacit.simulation.result import Result
 
 Labelled: TypeAlias = Mapping[str, Sequence[Result]]
 
-TABLES = (".csv", ".parquet")
-"""How the names of files end that hold a table."""
+ENDINGS = (".json", ".csv", ".parquet")
+"""How the names of files of results end."""
 
 _FORMAT, _VERSION = "tacit-runs", 1
 # Where a Parquet file keeps the results themselves.
@@ -76,11 +76,11 @@ def frame(results: Labelled) -> Any:
 def save_results(
     results: Labelled, path: str | os.PathLike[str], more: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes results by the name's end: a table (``.csv``, ``.parquet``), or else JSON.
+    """Writes results by the name's end: a table (``.csv``, ``.parquet``), or JSON (``.json``).
 
     ``more`` stands beside them in JSON. :func:`load_results` reads JSON and Parquet again.
     """
-    ending = os.path.splitext(os.fspath(path))[1].lower()
+    ending = suffix(path)
     runs = {label: [run.to_dict() for run in several] for label, several in results.items()}
     content = {"format": _FORMAT, "version": _VERSION, **(more or {}), "results": runs}
     if ending == ".csv":
@@ -90,6 +90,14 @@ def save_results(
     else:
         data = (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
     write_atomic(path, data, 0o644)
+
+
+def suffix(path: str | os.PathLike[str]) -> str:
+    """How a name ends, of those that a file of results may have."""
+    ending = os.path.splitext(os.fspath(path))[1].lower()
+    if ending not in ENDINGS:
+        raise InvalidArgument(f"{os.fspath(path)!r} must end in {', '.join(ENDINGS)}")
+    return ending
 
 
 def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:

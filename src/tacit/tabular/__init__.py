@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.tabular.real_worlds import incentives, skill_teaching
 from tacit.tabular.sparse_world import SparseWorld
 from tacit.tabular.sparse_worlds import icu_sepsis, sparse_mdp
-from tacit.tabular.world import TabularWorld, load_world
+from tacit.tabular.world import TabularWorld, load_world, world_schema
 from tacit.tabular.worlds import (
     build_world,
     deep_sea,
@@ -33,6 +33,7 @@ __all__ = [
     "riverswim",
     "skill_teaching",
     "sparse_mdp",
+    "world_schema",
 ]
 
 

@@ -1,26 +1,33 @@
 """Gymnasium, in both directions: its environments as worlds, and our worlds as environments.
 
-Importing this module registers the built-in worlds: ``tacit/RiverSwim-v0``, ``tacit/Grid-v0``,
-``tacit/DeepSea-v0``, ``tacit/RandomMDP-v0`` and ``tacit/HealthCoach-v0``.
+:mod:`tacit.envs` registers ours. What theirs do not say is by :mod:`tacit.finite.imported`'s rules.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from tacit.core.episodes import Episodes
 from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.world import Form
-from tacit.finite.env import FiniteEnv, family_envs, numbered_actions, opened
+from tacit.finite.env import FiniteEnv, env_maker
+from tacit.finite.imported import (
+    TRANSPARENT,
+    horizon_of,
+    name_of,
+    numbered,
+    opened,
+    rewards_of,
+    transparent,
+)
 from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
@@ -36,33 +43,40 @@ from tacit.tabular.world import TabularWorld
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Wrappers that change neither states nor rewards, so that the table inside stays true.
-_TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
+# Simulated users that a value is the mean of.
+_EVALUATED = 1000
 
 
 class ImportedWorld(TabularWorld):
     """An environment whose table is known, as a world: all values are exact.
 
     States and actions keep the environment's numbers. An episode that ends early stays where it
-    ended, with reward 0, until the horizon. Rewards are rescaled to [0, 1]:
+    ended, with reward 0, until the horizon. For agents rewards are rescaled to [0, 1]:
 
-        environment's reward = reward_offset + reward_scale * world's reward
+        environment's reward = reward_offset + reward_scale * agent's reward
 
-    so an environment's return is horizon * reward_offset + reward_scale * value. Since rewards of
-    environments may be negative, losses are relative to the baseline: ``reference_value`` is
-    ``baseline_value``.
+    Values are in the environment's own units: expected sums of its rewards. Since they may be
+    negative, losses are relative to the baseline: ``reference_value`` is ``baseline_value``.
 
     Attributes:
         reward_offset: see above.
         reward_scale: see above.
+        assumed: what was taken by rule, in words.
     """
 
     def __init__(
-        self, model: FiniteModel, name: str, reward_offset: float, reward_scale: float
+        self,
+        model: FiniteModel,
+        name: str,
+        reward_offset: float,
+        reward_scale: float,
+        assumed: Sequence[str] = (),
     ) -> None:
         FiniteWorld.__init__(self, model, name)
         self.reward_offset = reward_offset
         self.reward_scale = reward_scale
+        self.units = model.horizon * reward_offset, reward_scale
+        self.assumed = tuple(assumed)
 
     @property
     def reference_value(self) -> float:
@@ -75,8 +89,9 @@ class SampledWorld:
 
     Observations are numbered in row-major order where there are several. The last state is added:
     an episode that ends early stays there, with the environment's reward 0, until the horizon.
-    Rewards are clipped to ``reward_range``, rescaled to [0, 1] as in :class:`ImportedWorld`, and
-    rounded at random to 0 or 1, which keeps their means.
+    For agents rewards are clipped to ``reward_range``, rescaled to [0, 1] as in
+    :class:`ImportedWorld`, and rounded at random to 0 or 1, which keeps their means. Values are in
+    the environment's own units: means of what it paid, without any clip.
 
     Attributes:
         spec: what an agent may know.
@@ -84,8 +99,8 @@ class SampledWorld:
         reward_offset: the lower end of the range.
         reward_scale: its length.
         evaluation_users: how many simulated users a value is the mean of. They are the same in
-            every call, so equal policies have equal values. The standard error is at most
-            horizon / (2 sqrt(evaluation_users)).
+            every call, so equal policies have equal values.
+        assumed: what was taken by rule, in words.
         exact: ``False``: values are estimates.
         optimal_value: as given by the caller; NaN if not, since nobody knows it.
     """
@@ -99,23 +114,21 @@ class SampledWorld:
         name: str,
         reward_range: tuple[float, float],
         optimal_value: float | None = None,
-        evaluation_users: int = 1000,
+        evaluation_users: int = _EVALUATED,
+        assumed: Sequence[str] = (),
     ) -> None:
-        low, high = (float(end) for end in reward_range)
         # Padded steps have the reward 0.
-        low, high = min(low, 0.0), max(high, 0.0)
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise InvalidArgument(f"reward_range must be finite and increase, got {reward_range!r}")
-        self._env = env
+        low, high = min(reward_range[0], 0.0), max(reward_range[1], 0.0)
+        self._env, self.assumed = env, tuple(assumed)
         self._sizes, self._starts = _sizes(env.observation_space)
-        self._first_action = int(numbered_actions(env.action_space).start)
+        self._first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # numbered
         self.name = name
         self.reward_offset, self.reward_scale = low, high - low
         self.evaluation_users = check_size("evaluation_users", evaluation_users)
         self.optimal_value = math.nan if optimal_value is None else float(optimal_value)
         self.spec = FiniteSpec(
             states=math.prod(self._sizes) + 1,
-            actions=int(numbered_actions(env.action_space).n),
+            actions=int(env.action_space.n),  # type: ignore[attr-defined]  # as above
             horizon=horizon,
             stationary=True,
         )
@@ -129,7 +142,9 @@ class SampledWorld:
         check_policy(self.spec, policy)
         taken = check_deterministic(policy).actions if form == "occupancy" else None
         users = check_users(users)
-        states, actions, rewards, components = self._roll_out(policy, users, rng)
+        states, actions, paid, components = self._roll_out(policy, users, rng)
+        scaled = np.clip((paid - self.reward_offset) / self.reward_scale, 0.0, 1.0)
+        rewards = (rng.random(scaled.shape) < scaled).astype(np.float64)
         if form == "episodes":
             versions = np.full(users, policy.version, dtype=np.int64)
             return Episodes(states, actions, rewards, versions, components=components)
@@ -177,34 +192,31 @@ class SampledWorld:
         rewards = np.zeros((users, H))
         seed: int | None = int(rng.integers(2**31))
         components = policy.drawn(users, rng) if isinstance(policy, MixedPolicy) else None
-        followed = policy if isinstance(policy, Policy) else policy.components[0]
+        several = policy.components if isinstance(policy, MixedPolicy) else (policy,)
+        choosers = [_chooser(one, rng) for one in several]
         for user in range(users):
-            if isinstance(policy, MixedPolicy) and components is not None:
-                followed = policy.components[components[user]]
+            choose, rest = choosers[0 if components is None else components[user]]
             # Seeded once: later episodes continue the environment's own stream.
             observation, _ = self._env.reset(seed=seed)
             seed = None
             state = self._encode(observation)
-            for step in range(H):
+            for step in range(H + 1):
                 states[user, step] = state
-                action = followed.act(step, state, rng)
-                actions[user, step] = action
-                reward = 0.0
-                if state != end:
-                    observation, paid, terminated, truncated, _ = self._env.step(
-                        action + self._first_action
-                    )
-                    reward = float(paid)
-                    state = end if terminated or truncated else self._encode(observation)
-                rewards[user, step] = reward
-            states[user, H] = state
-        scaled = np.clip((rewards - self.reward_offset) / self.reward_scale, 0.0, 1.0)
-        rounded = (rng.random(scaled.shape) < scaled).astype(np.float64)
-        return states, actions, rounded, components
+                if step == H or state == end:
+                    actions[user, step:] = rest(step)
+                    break
+                actions[user, step] = action = choose(step, state)
+                observation, paid, terminated, truncated, _ = self._env.step(
+                    action + self._first_action
+                )
+                rewards[user, step] = float(paid)
+                state = end if terminated or truncated else self._encode(observation)
+        return states, actions, rewards, components
 
     def _encode(self, observation: Any) -> int:
-        parts = observation if isinstance(observation, (tuple, np.ndarray)) else (observation,)
-        indices = [int(part) for part in np.ravel(np.asarray(parts))]
+        if len(self._sizes) == 1:
+            return int(observation) - self._starts[0]
+        indices = [int(part) for part in np.ravel(np.asarray(observation))]
         shifted = [index - start for index, start in zip(indices, self._starts, strict=True)]
         return int(np.ravel_multi_index(shifted, self._sizes))
 
@@ -215,7 +227,8 @@ def from_gymnasium(
     *,
     reward_range: tuple[float, float] | None = None,
     optimal_value: float | None = None,
-    evaluation_users: int = 1000,
+    evaluation_users: int = _EVALUATED,
+    action_levels: int | None = None,
     **kwargs: Any,
 ) -> ImportedWorld | SampledWorld | SparseWorld:
     """An environment with finitely many observations and actions, as a world.
@@ -232,60 +245,50 @@ def from_gymnasium(
 
     Args:
         env_or_id: an environment or the id of one.
-        horizon: steps of an episode; by default the environment's time limit.
-        reward_range: bounds of the rewards, needed where there is no table.
-        optimal_value: what is known of the optimum, on the world's scale, where there is no table.
+        horizon: steps of an episode; by rule (:mod:`tacit.finite.imported`) if not given, as the
+            following.
+        reward_range: bounds of the rewards, where there is no table.
+        optimal_value: what is known of the optimum, where there is no table.
         evaluation_users: how many users a value is estimated from where there is no table.
+        action_levels: values along each coordinate of a continuous action.
         **kwargs: for ``gymnasium.make``.
 
     >>> world = from_gymnasium("FrozenLake-v1", horizon=20, is_slippery=False)
     >>> world.spec.states, world.spec.horizon, world.optimal_value
     (16, 20, 1.0)
     """
-    env = opened(env_or_id, kwargs)
-    if horizon is None:
-        horizon = _time_limit(env)
-        if horizon is None:
-            raise InvalidArgument("horizon must be given: the environment has no time limit")
-    horizon = check_size("horizon", horizon)
+    env, assumed = opened(env_or_id, kwargs), list[str]()
     _sizes(env.observation_space)
-    numbered_actions(env.action_space)
-    name = _name(env, horizon)
+    horizon = horizon_of(env, horizon, assumed)
+    options = {
+        "horizon": horizon,
+        "reward_range": reward_range,
+        "optimal_value": optimal_value,
+        "evaluation_users": None if evaluation_users == _EVALUATED else evaluation_users,
+        "action_levels": action_levels,
+    }
+    name, env = name_of(env, options), numbered(env, action_levels, assumed)
     if _has_table(env):
         model, offset, scale = _import_table(env.unwrapped, horizon)
-        return ImportedWorld(model, name, offset, scale)
+        return ImportedWorld(model, name, offset, scale, assumed)
     if (arrays := _dynamics(env)) is not None:
         return _from_dynamics(arrays, horizon, name)
-    if reward_range is None:
-        raise InvalidArgument(
-            "reward_range must be given: the environment has no table of transitions and rewards"
-        )
-    return SampledWorld(env, horizon, name, reward_range, optimal_value, evaluation_users)
+    rewards = rewards_of(env, reward_range, assumed)
+    return SampledWorld(env, horizon, name, rewards, optimal_value, evaluation_users, assumed)
 
 
-_NAMES = {
-    "RiverSwim": "riverswim",
-    "Grid": "grid",
-    "DeepSea": "deep_sea",
-    "RandomMDP": "random_mdp",
-    "HealthCoach": "health_coach",
-}
-_DEFAULTS = {"random_mdp": {"states": 10, "actions": 3, "horizon": 10, "seed": 0}}
-make_env, register_envs = family_envs(__name__, FiniteEnv, worlds, _NAMES, _DEFAULTS)
+make_env = env_maker(FiniteEnv, worlds)
 
 
 # Tables.
 
 
 def _has_table(env: gymnasium.Env[Any, Any]) -> bool:
-    inner: Any = env
-    while isinstance(inner, gymnasium.Wrapper):
-        if type(inner) not in _TRANSPARENT:
-            return False
-        inner = inner.env
+    inner: Any = env.unwrapped
     # A fickle passenger of Taxi changes her mind outside the table.
     return (
-        isinstance(env.observation_space, spaces.Discrete)
+        transparent(env)
+        and isinstance(env.observation_space, spaces.Discrete)
         and env.observation_space.start == 0
         and env.action_space.start == 0  # type: ignore[attr-defined]  # Discrete, checked
         and isinstance(getattr(inner, "P", None), Mapping)
@@ -300,7 +303,7 @@ def _dynamics(env: gymnasium.Env[Any, Any]) -> Mapping[str, Any] | None:
     package = type(env.unwrapped).__module__.partition(".")[0]
     while isinstance(inner, gymnasium.Wrapper):
         own = type(inner).__module__.partition(".")[0] == package
-        if not own and type(inner) not in _TRANSPARENT:
+        if not own and not isinstance(inner, TRANSPARENT):
             return None
         inner = inner.env
     arrays = getattr(inner, "dynamics", None)
@@ -394,22 +397,19 @@ def _ends(
     return entered - passed, copies
 
 
-def _time_limit(env: gymnasium.Env[Any, Any]) -> int | None:
-    if isinstance(env.unwrapped, FiniteEnv):
-        return int(env.unwrapped.world.spec.horizon)
-    return None if env.spec is None else env.spec.max_episode_steps
+def _chooser(
+    policy: Policy, rng: np.random.Generator
+) -> tuple[Callable[[int, int], int], Callable[[int], Ints]]:
+    """A policy's action at a step and state; and all at the end, the last state, from a step on."""
+    if (table := policy.actions) is not None:
+        return lambda step, state: int(table[step, state]), lambda step: table[step:, -1]
+    sums = np.cumsum(np.asarray(policy.probabilities), axis=-1)[..., :-1]
 
+    def rest(step: int) -> Ints:
+        drawn: Ints = (rng.random((len(sums) - step, 1)) >= sums[step:, -1]).sum(axis=1)
+        return drawn
 
-def _name(env: gymnasium.Env[Any, Any], horizon: int) -> str:
-    if env.spec is None:
-        return f"gymnasium:id={type(env.unwrapped).__name__},horizon={horizon}"
-    # What is no plain value cannot be rebuilt from a name, and the name shows it.
-    given = "".join(
-        f",{key}={value if isinstance(value, (bool, int, float, str)) else '...'}"
-        for key, value in sorted(env.spec.kwargs.items())
-        if key != "horizon"
-    )
-    return f"gymnasium:id={env.spec.id},horizon={horizon}{given}"
+    return lambda step, state: int(sums[step, state].searchsorted(rng.random(), "right")), rest
 
 
 # Spaces.

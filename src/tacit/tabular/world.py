@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import textwrap
 from pathlib import Path
@@ -70,7 +71,8 @@ def load_world(path: str | os.PathLike[str]) -> TabularWorld:
     The file has ``transitions``, ``rewards`` and ``horizon``, and may have ``start`` and ``name``,
     all as :class:`TabularWorld` takes them, with arrays as nested lists. Rewards that are not
     Bernoulli are a table with ``values`` and ``probabilities``. An InvalidArgument says why a file
-    is no such description.
+    is no such description; :func:`world_schema` is for editors, which find a file's mistakes while
+    it is written.
     """
     file = Path(path)
     try:
@@ -84,8 +86,14 @@ def load_world(path: str | os.PathLike[str]) -> TabularWorld:
         raise InvalidArgument(f"{os.fspath(path)!r} describes no world: {reason}") from error
 
 
+def world_schema() -> dict[str, Any]:
+    """The JSON schema of files that describe a world."""
+    schema: dict[str, Any] = json.loads(Path(__file__).with_name("world.schema.json").read_text())
+    return schema
+
+
 def _from_description(described: Any, default_name: str) -> TabularWorld:
-    required, optional = {"transitions", "rewards", "horizon"}, {"start", "name"}
+    required, optional = {"transitions", "rewards", "horizon"}, {"start", "name", "$schema"}
     if not isinstance(described, dict):
         raise InvalidArgument(f"it must be a table, got {type(described).__name__}")
     missing, unknown = required - set(described), set(described) - required - optional
@@ -95,6 +103,9 @@ def _from_description(described: Any, default_name: str) -> TabularWorld:
             f"missing {sorted(missing)}, unknown {sorted(unknown)}"
         )
     arguments = {"name": default_name, **described}
+    arguments.pop("$schema", None)
+    if not isinstance(arguments["name"], str):
+        raise InvalidArgument(f"name must be a text, got {arguments['name']!r}")
     rewards = arguments["rewards"]
     if isinstance(rewards, dict):
         if set(rewards) != {"values", "probabilities"}:

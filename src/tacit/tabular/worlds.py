@@ -241,13 +241,15 @@ def build_world(name: str) -> FiniteWorld | SampledWorld:
     'deep_sea:depth=5,slip=True'
     """
     kind, _, rest = str(name).partition(":")
+    if kind in ("gym", "gymnasium") and "=" not in rest.partition(",")[0]:
+        rest = f"id={rest}"
     parameters: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
         key, equals, text = (part.strip() for part in item.partition("="))
         if not equals or not key or key in parameters:
             raise InvalidArgument(f"world {name!r} must have parameters key=value, got {item!r}")
         parameters[key] = _parse(text)
-    if kind == "gymnasium" and "id" in parameters:
+    if kind in ("gym", "gymnasium") and "id" in parameters:
         from tacit.tabular.gym import from_gymnasium
 
         return from_gymnasium(str(parameters.pop("id")), **parameters)
@@ -287,8 +289,8 @@ def _move(level: int, top: int, up: float, down: float) -> list[tuple[int, float
 
 
 def _parse(text: str) -> bool | int | float | str:
-    if text in ("True", "False"):
-        return text == "True"
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
     for number in (int, float):
         try:
             return number(text)

@@ -1,0 +1,218 @@
+"""Environments that others wrote: what a world needs to know and they do not say, by public rules.
+
+A rule reads spaces, time limits and documentation, never an episode:
+
+- **horizon**: the environment's time limit; :data:`STEPS` where it has none.
+- **range of rewards**: what the environment declares (``reward_range`` of itself or in its
+  ``metadata``), else what the documentation of Gymnasium's own says (:data:`DOCUMENTED`), else
+  :data:`REWARDS`. What is outside is clipped before an agent sees it; values are of what was paid.
+- **actions**: numbers. Of several numbered parts all combinations; of a Box with up to three
+  coordinates a grid of :data:`LEVELS` along each, ends included; of a larger one its middle, and
+  each coordinate at either end while the others are in the middle. An end that is infinite is 1.
+
+An option of the same name takes the place of each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from tacit.core.sizes import check_size
+from tacit.finite.env import EpisodeEnv
+from tacit.privacy.errors import InvalidArgument
+
+Env: TypeAlias = gymnasium.Env[Any, Any]
+
+STEPS = 100
+"""Steps of an episode where an environment has no time limit."""
+
+REWARDS = (-1.0, 1.0)
+"""The range of rewards of which nothing is said."""
+
+TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
+"""Wrappers that change neither states nor rewards."""
+
+LEVELS = 5
+"""Values of a continuous action along each coordinate."""
+
+DOCUMENTED = {
+    "Acrobot": (-1.0, 0.0),
+    "Blackjack": (-1.0, 1.0),
+    "CartPole": (0.0, 1.0),
+    "CliffWalking": (-100.0, 0.0),
+    "CliffWalkingSlippery": (-100.0, 0.0),
+    "FrozenLake": (0.0, 1.0),
+    "FrozenLake8x8": (0.0, 1.0),
+    "LunarLander": (-100.0, 100.0),
+    "LunarLanderContinuous": (-100.0, 100.0),
+    "MountainCar": (-1.0, 0.0),
+    "MountainCarContinuous": (-0.1, 100.0),
+    "Pendulum": (-(math.pi**2 + 0.1 * 8**2 + 0.001 * 2**2), 0.0),
+    "Taxi": (-10.0, 20.0),
+}
+"""Ranges of one reward, as Gymnasium's pages have them, by name without version."""
+
+# The same where a parameter of the environment changes it.
+_BY_PARAMETER = {"sutton_barto_reward": (-1.0, 0.0), "natural": (-1.0, 1.5)}
+# More numbered actions than this are a slip.
+_MOST_ACTIONS = 1000
+# Coordinates up to which a continuous action is a grid.
+_GRID_COORDINATES = 3
+
+
+def opened(env_or_id: str | Env, kwargs: dict[str, Any]) -> Env:
+    """An environment, or that of an id and its parameters."""
+    if isinstance(env_or_id, str):
+        try:
+            with warnings.catch_warnings():
+                # What Gymnasium says of old versions; those that are gone it refuses.
+                warnings.simplefilter("ignore")
+                return gymnasium.make(env_or_id, **{"disable_env_checker": True} | kwargs)
+        except (gymnasium.error.Error, TypeError) as error:
+            given = f" with {kwargs}" if kwargs else ""
+            raise InvalidArgument(f"no environment {env_or_id!r}{given}: {error}") from error
+    if not isinstance(env_or_id, gymnasium.Env):
+        raise InvalidArgument(f"env_or_id must be a gymnasium.Env or its id, got {env_or_id!r}")
+    if kwargs:
+        raise InvalidArgument(f"{sorted(kwargs)} are for making an env from its id")
+    return env_or_id
+
+
+def transparent(env: Env) -> bool:
+    """Whether no wrapper changes states or rewards, so that what is known of the inside holds."""
+    while isinstance(env, gymnasium.Wrapper):
+        if not isinstance(env, TRANSPARENT):
+            return False
+        env = env.env
+    return True
+
+
+def own_world(env: Env) -> Any:
+    """The world whose users an environment of ours plays, or ``None``."""
+    inner = env.unwrapped
+    return inner.world if isinstance(inner, EpisodeEnv) and transparent(env) else None
+
+
+def horizon_of(env: Env, given: int | None, assumed: list[str]) -> int:
+    """Steps of an episode, by the rule; ``assumed`` gets a sentence where nobody said it."""
+    if given is not None:
+        return check_size("horizon", given)
+    limit = None if env.spec is None else env.spec.max_episode_steps
+    if limit is None and isinstance(env.unwrapped, EpisodeEnv):
+        limit = int(env.unwrapped.world.spec.horizon)
+    why = "no time limit" if limit is None else "the time limit"
+    assumed.append(f"horizon {limit or STEPS} ({why})")
+    return limit or STEPS
+
+
+def rewards_of(
+    env: Env, given: tuple[float, float] | None, assumed: list[str]
+) -> tuple[float, float]:
+    """The range of rewards, by the rule; two finite numbers that increase."""
+    if given is not None:
+        return _increasing(given)
+    own = getattr(env.unwrapped, "reward_range", None) or env.unwrapped.metadata.get("reward_range")
+    if own is not None and np.shape(own) == (2,) and np.isfinite(own).all():
+        found, why = _increasing(own), "declared"
+    elif env.spec is not None and (name := env.spec.name) in DOCUMENTED:
+        changed = [ends for key, ends in _BY_PARAMETER.items() if env.spec.kwargs.get(key)]
+        found, why = [*changed, DOCUMENTED[name]][0], "documented"
+    else:
+        found, why = REWARDS, "not declared"
+    assumed.append(f"rewards in {found[0]:g}:{found[1]:g} ({why})")
+    return found
+
+
+def _increasing(ends: Any) -> tuple[float, float]:
+    if np.shape(ends) == (2,):
+        low, high = (float(end) for end in ends)
+        if math.isfinite(high - low) and low < high:
+            return low, high
+    raise InvalidArgument(f"reward_range must be two finite numbers that increase, got {ends!r}")
+
+
+class NumberedActions(gymnasium.ActionWrapper[Any, Any, Any]):
+    """An environment whose actions are the places in a list of actions."""
+
+    def __init__(self, env: Env, choices: Sequence[Any]) -> None:
+        super().__init__(env)
+        self.choices = choices
+        self.action_space = spaces.Discrete(len(choices))
+
+    def action(self, action: Any) -> Any:
+        """The one of that number."""
+        return self.choices[int(action)]
+
+
+def numbered(env: Env, levels: int | None, assumed: list[str]) -> Env:
+    """The environment with numbered actions, by the rule; itself if it has them."""
+    space = env.action_space
+    if isinstance(space, spaces.Discrete):
+        return env
+    if isinstance(space, spaces.MultiDiscrete):
+        parts = zip(space.nvec.ravel(), space.start.ravel(), strict=True)
+        axes = [np.arange(size) + first for size, first in parts]
+        words = "all combinations"
+    elif isinstance(space, spaces.MultiBinary):
+        axes = [np.arange(2)] * math.prod(space.shape)
+        words = "all combinations"
+    elif isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
+        levels = LEVELS if levels is None else check_size("action_levels", levels)
+        low = np.where(np.isfinite(space.low), space.low, -1.0).ravel()
+        high = np.where(np.isfinite(space.high), space.high, 1.0).ravel()
+        axes = [np.linspace(a, b, levels) for a, b in zip(low, high, strict=True)]
+        words = f"{levels} levels each" if len(axes) > 1 else f"{levels} levels"
+        if len(axes) > _GRID_COORDINATES:
+            return NumberedActions(env, _one_at_a_time(space, low, high, assumed))
+    else:
+        raise InvalidArgument(
+            "the environment's actions must be Discrete, MultiDiscrete, MultiBinary or a Box, "
+            f"got {space}"
+        )
+    count = math.prod(len(axis) for axis in axes)
+    if count > _MOST_ACTIONS:
+        raise InvalidArgument(f"{count:,} actions are more than {_MOST_ACTIONS:,}, from {space}")
+    rows = itertools.product(*axes)
+    choices = [np.array(row, dtype=space.dtype).reshape(space.shape) for row in rows]
+    assumed.append(f"{count} actions ({words})")
+    return NumberedActions(env, choices)
+
+
+def _one_at_a_time(space: spaces.Box, low: Any, high: Any, assumed: list[str]) -> list[Any]:
+    rows = [middle := (low + high) / 2]
+    for coordinate, end in itertools.product(range(len(low)), (low, high)):
+        rows.append(middle.copy())
+        rows[-1][coordinate] = end[coordinate]
+    assumed.append(f"{len(rows)} actions (one coordinate at a time at its ends)")
+    return [row.astype(space.dtype).reshape(space.shape) for row in rows]
+
+
+def name_of(env: Env, options: dict[str, Any]) -> str:
+    """A text that rebuilds the world: id, options that were given, parameters of the environment.
+
+    What is no plain value cannot be rebuilt from a text, and is "...".
+    """
+    made, kept = env.spec, options
+    if made is not None:
+        usual = gymnasium.registry[made.id].kwargs if made.id in gymnasium.registry else {}
+        usual = usual | {"disable_env_checker": True}
+        kept = options | {k: v for k, v in made.kwargs.items() if usual.get(k, ...) is not v}
+    given = "".join(f",{key}={_text(value)}" for key, value in kept.items() if value is not None)
+    return f"gym:{type(env.unwrapped).__name__ if made is None else made.id}{given}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return ":".join(map(_text, value))
+    if isinstance(value, (bool, np.bool_)):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float, str, np.number)) else "..."

@@ -1,0 +1,154 @@
+"""Agents and worlds of your own, by file, by module and as files of tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import tacit
+from tacit import InvalidArgument
+from tacit.core.targets import fingerprint
+from tacit.tabular import load_world, world_schema
+from tests.cli.calls import BUDGET, call, content, one_line
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FOLLOWS, CORRIDOR = f"{EXAMPLES}/follows.py:Follows", f"{EXAMPLES}/corridor.py"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty current folder; what is put on the path is taken away."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+def test_an_agent_and_a_world_of_files(here):
+    options = (*BUDGET, "--users", "2000", "--json")
+    world = f"{CORRIDOR}:corridor:length=3"
+    made = content(call("run", "--world", world, "--agent", f"{FOLLOWS}:first=50", *options))
+    assert (made["world"], made["agent"]) == ("corridor of 3", f"{FOLLOWS}:first=50")
+    assert made["optimal_value"] == pytest.approx(tacit.world(world).optimal_value)
+    # Processes of their own find the files too.
+    several = call(
+        *("run", "--world", world, "--agent", f"{FOLLOWS}:first=50", *options),
+        *("--seeds", 2, "--workers", 2),
+    )
+    assert content(several)["runs"][0] == made["runs"][0]
+
+
+def test_an_environment_of_a_file_is_a_world(here):
+    made = content(
+        call("run", "--world", f"{CORRIDOR}:Corridor", "--privacy", "none", "--users", 9, "--json")
+    )
+    assert made["optimal_value"] is None
+    assert made["assumed"] == ["horizon 100 (no time limit)", "rewards in -1:10 (declared)"]
+    assert made["runs"][0]["regret"] is None
+    # Two steps that cost 1, and the end.
+    assert made["runs"][0]["greedy_value"] == 8.0
+    shown = content(call("show", "world", f"{CORRIDOR}:corridor", "--json"))
+    assert shown["summary"].startswith("A corridor: action 1 goes on")
+
+
+def test_the_current_folder_is_on_the_path(here):
+    (here / "beside_it.py").write_text("HORIZON = 1\n")
+    (here / "mine_of_this_test.py").write_text(
+        "import tacit\nimport beside_it\n"
+        "def coins(best: float = 1.0):\n"
+        "    '''Two coins.'''\n"
+        "    tables = [[[1.0], [1.0]]], [[0.0, best]], beside_it.HORIZON\n"
+        "    return tacit.tabular.TabularWorld(*tables, name='coins')\n"
+    )
+    for name in ("mine_of_this_test.coins", "mine_of_this_test.py:coins"):
+        shown = content(call("show", "world", f"{name}:best=0.5", "--json"))
+        assert shown["optimal_value"] == 0.5
+
+
+def test_a_store_knows_a_file_by_its_content(here):
+    file = here / "mine.py"
+    file.write_text("a = 1\n")
+    first = fingerprint("mine.py:a:b=1")
+    assert first.startswith("mine.py:a:b=1 ")
+    file.write_text("a = 2\n")
+    assert fingerprint("mine.py:a:b=1") != first
+    assert fingerprint("riverswim") == "riverswim"
+
+
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        ("none.py:Mine", "'none.py:Mine' cannot be imported: "),
+        ("broken.py:Mine", "cannot be imported: SyntaxError: "),
+        ("fails.py:Mine", "cannot be imported: ZeroDivisionError: "),
+        ("empty.py:Mine", "has no attribute 'Mine'"),
+        ("empty.py:number", "must be a class or a function, got 3"),
+        ("empty.py:no_agent", "which makes no agent, but 3"),
+        (f"{FOLLOWS}:fast=3", "has no option 'fast'; it takes first=100"),
+        (f"{FOLLOWS}:", "has a colon, but no options behind it"),
+    ],
+)
+def test_mistakes_in_files_are_one_line(here, agent, words):
+    (here / "broken.py").write_text("class Mine(:\n")
+    (here / "fails.py").write_text("1 / 0\n")
+    (here / "empty.py").write_text("number = 3\ndef no_agent(spec, **given): return 3\n")
+    world = ("--world", "riverswim:states=3")
+    assert words in one_line(call("run", *world, "--agent", agent, *BUDGET, "--users", 100))
+
+
+# Files of tables.
+
+GOOD = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.25, 0.75]], "horizon": 2}
+DRAWN = {"values": [0.0, 0.5], "probabilities": [[[0.5, 0.5], [1.0, 0.0]]]}
+FILES = {
+    "good": (GOOD, None),
+    "all keys": (GOOD | {"name": "a", "start": [1.0], "$schema": "x"}, None),
+    "values": (GOOD | {"rewards": DRAWN}, None),
+    "per step": (
+        GOOD | {"rewards": [[[0.25, 0.75]]] * 2, "transitions": [[[[1.0], [1.0]]]] * 2},
+        None,
+    ),
+    "missing": ({"horizon": 3}, "missing ['rewards', 'transitions']"),
+    "unknown": (GOOD | {"colour": 1}, "unknown ['colour']"),
+    "a list": ([1], "must be a table, got list"),
+    "no steps": (GOOD | {"horizon": 0}, "horizon must be an integer >= 1, got 0"),
+    "half a step": (GOOD | {"horizon": 2.5}, "horizon must be an integer >= 1, got 2.5"),
+    "no name": (GOOD | {"name": 3}, "name must be a text, got 3"),
+    "words": (GOOD | {"rewards": [["a", 0.5]]}, "rewards must be numbers alone"),
+    "a large reward": (GOOD | {"rewards": [[1.4, 0.5]]}, "state 0, action 0 must be in [0, 1]"),
+    "negative": (GOOD | {"transitions": [[[-1.0], [1.0]]]}, "entry 0 is -1.0"),
+    "half of a pair": (GOOD | {"rewards": {"values": [0, 1]}}, "must have 'values' and 'prob"),
+    "no start": (GOOD | {"start": "a"}, "start must be numbers alone"),
+    "nothing": (GOOD | {"transitions": None}, "transitions must be numbers alone"),
+}
+BEYOND = {
+    "a row": (GOOD | {"transitions": [[[0.9], [1.0]]]}, "but the sum is 0.9"),
+    "a shape": (GOOD | {"rewards": [[0.1]]}, "rewards must be means of shape (1, 2)"),
+    "ragged": (GOOD | {"transitions": [[[1.0], [1.0, 0.0]]]}, "must be an array of numbers"),
+    "a start": (GOOD | {"start": 3}, "start must be a state in 0..0, got 3"),
+}
+"""What a schema cannot say."""
+
+
+@pytest.mark.parametrize("case", [*FILES, *BEYOND])
+def test_a_file_is_read_if_the_schema_takes_it(tmp_path, case):
+    described, words = (FILES | BEYOND)[case]
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(described))
+    valid = jsonschema.Draft202012Validator(world_schema()).is_valid(described)
+    assert valid == (words is None or case in BEYOND)
+    if words is None:
+        assert load_world(path).spec.horizon == 2
+        return
+    with pytest.raises(InvalidArgument, match="describes no world") as refused:
+        load_world(path)
+    assert words in str(refused.value)
+
+
+def test_the_schema_can_be_printed():
+    assert content(call("show", "schema", "world")) == world_schema()
+    jsonschema.Draft202012Validator.check_schema(world_schema())
+    assert "must be one of world" in one_line(call("show", "schema", "agent"))
