@@ -25,10 +25,15 @@ from tacit.continuous import (
     mountain_car,
     pendulum,
 )
-from tacit.continuous.model_estimate import MODEL, MoveModel
+from tacit.continuous.model_estimate import MODEL, EndModel, MoveModel
 from tacit.continuous.model_planner import GridPlanner
 from tacit.continuous.monomials import Monomials
-from tacit.continuous.statistics.move_moments import FIRST_POWER, MoveMoments, MoveScales
+from tacit.continuous.statistics.move_moments import (
+    FIRST_POWER,
+    EndMoments,
+    MoveMoments,
+    MoveScales,
+)
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -215,6 +220,8 @@ def test_no_user_is_worse_than_declared() -> None:
     few: Any = {"users": 60, "rounds": 12}
     check_statistic(moments(rewards=True), partial(users, spec=SHORT.spec), attained=0.5, **few)
     open_box = replace(cartpole().spec, horizon=6)
+    ends = EndMoments(SHORT.spec, moments().features)
+    check_statistic(ends, partial(users, spec=SHORT.spec), attained=0.3, **few)
     check_statistic(MoveScales(open_box), partial(users, spec=open_box), attained=0.7, **few)
 
 
@@ -309,16 +316,35 @@ def test_swings_up_a_pendulum_privately() -> None:
     assert "known rewards and ends" in agent.why
 
 
-def test_learns_rewards_where_they_are_not_known() -> None:
-    world = pendulum()
-    world.spec = replace(world.spec, reward=None)
-    agent = ModelPosterior(world.spec, 60, NonPrivate())
-    rng = np.random.default_rng(0)
-    told = pendulum()
+def test_learns_rewards_and_ends_where_they_are_not_known() -> None:
+    world = mountain_car()
+    agent = ModelPosterior(replace(world.spec, reward=None, ends=None), 4000, TEN, noise_seed=2)
+    rng = np.random.default_rng(2)
+    explorers = []
     while agent.block_users:
-        agent.learn(told.simulate(agent.policy, agent.block_users, rng, "episodes"))
-    assert told.value(agent.greedy_policy) > -300.0
-    assert "learnt rewards" in agent.why
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+        explorers.append(agent.policy.explorers)
+    assert world.value(agent.greedy_policy) > -130.0
+    assert "learnt rewards, learnt ends" in agent.why
+    # Fewer explore, the more is known.
+    assert explorers[0] == 0.5 > 0.3 > explorers[-1] >= MODEL.fewest
+
+
+def test_finds_where_episodes_end() -> None:
+    spec = SmoothSpec((-1.0, -1.0), (1.0, 1.0), 2, 30)
+    features = Monomials(np.array(spec.lows), np.array(spec.highs), (), np.zeros((2, 0)))
+    rng, rows = np.random.default_rng(0), 300
+    states, lengths = rng.uniform(-1.0, 1.0, (rows, 31, 2)), np.full(rows, 31)
+    for user in range(rows):
+        over = np.flatnonzero(states[user, 1:, 0] + 0.5 * states[user, 1:, 1] > 0.6)
+        lengths[user] = over[0] + 1 if len(over) else 31
+    arrays = {"states": states, "actions": np.zeros((rows, 30), dtype=np.int64)}
+    arrays |= {"rewards": np.zeros((rows, 30)), "lengths": lengths}
+    asked = EndMoments(spec, features)
+    ends = EndModel(features)
+    ends.update(asked.layout.unpack(asked.total(Block(rows, arrays)))["moments"], 1.0)
+    at = rng.uniform(-1.0, 1.0, (1000, 2))
+    assert (ends(at) == (at[:, 0] + 0.5 * at[:, 1] > 0.6)).mean() > 0.9
 
 
 def test_refuses_what_it_cannot_do() -> None:

@@ -19,13 +19,16 @@ Step = Callable[[Floats, Ints], tuple[Floats, Floats, Bools]]
 """Next states, rewards and which are at an end, of states (n, D) and actions (n,)."""
 
 # Points of a grid along each coordinate, by the number of coordinates.
-_POINTS = {1: 201, 2: 121, 3: 41, 4: 25}
+_POINTS = {1: 201, 2: 121, 3: 41, 4: 21}
 MOST_COORDINATES = 4
 """Of a grid that is planned on."""
 # An action is held for at most so many steps, until most moves are half a cell long.
 _HELD, _MOVED = 2, 0.5
 _LOOKED_AT = 300
-_SWEEPS = 300
+# Iterations end when a sweep changes values by less than this part of a step's largest reward.
+_SWEEPS, _PRECISION = 300, 5e-3
+# Points that are moved at a time: their features stay in the cache.
+_ROWS = 4096
 
 
 class GridPlanner:
@@ -55,20 +58,24 @@ class GridPlanner:
             locate(ends, self._box, self._table, one_cell, one_part)
             cells[:, action], parts[:, action] = one_cell, one_part
         best = np.empty((m, A), dtype=np.float32)
-        precision = 1e-3 * (self.spec.reward_range[1] - self.spec.reward_range[0]) * self.held
+        precision = _PRECISION * (self.spec.reward_range[1] - self.spec.reward_range[0]) * self.held
         strides = np.ascontiguousarray(self._table[:, 1])
         iterate(paid, kept, cells, parts, strides, _SWEEPS, precision, self.values, best)
         return best.T.astype(np.float64)
 
     def _hold(self, step: Step, action: int) -> tuple[Floats, Floats, Floats]:
         """An action held: where it leads, what it pays, and how much the values there count."""
-        here, taken = self._points, np.full(len(self._points), action)
-        paid, kept = np.zeros(len(here)), np.ones(len(here))
-        for _ in range(self.held):
-            here, rewards, over = step(here, taken)
-            paid += kept * rewards
-            kept = np.where(over, 0.0, self.discount * kept)
-        return here, paid, kept
+        m = len(self._points)
+        reached, paid, kept = np.empty_like(self._points), np.zeros(m), np.ones(m)
+        for first in range(0, m, _ROWS):
+            some = slice(first, first + _ROWS)
+            here = self._points[some]
+            for _ in range(self.held):
+                here, rewards, over = step(here, np.full(len(here), action))
+                paid[some] += kept[some] * rewards
+                kept[some] = np.where(over, 0.0, self.discount * kept[some])
+            reached[some] = here
+        return reached, paid, kept
 
     def _choose_held(self, step: Step, rng: np.random.Generator) -> int:
         """Steps until the median move is half a cell along every coordinate, if that is soon."""

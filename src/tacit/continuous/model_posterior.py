@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.held_policy import HeldPolicy
-from tacit.continuous.model_estimate import MODEL, ModelConstants, MoveModel
+from tacit.continuous.model_estimate import MODEL, EndModel, ModelConstants, MoveModel
 from tacit.continuous.model_planner import MOST_COORDINATES, GridPlanner
 from tacit.continuous.monomials import Monomials
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.move_moments import (
     FIRST_POWER,
+    EndMoments,
     MoveMoments,
     MoveScales,
     angles_of,
@@ -23,7 +24,6 @@ from tacit.continuous.statistics.move_moments import (
 from tacit.core.algorithm import Pace
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.privacy.arguments import instance_of
-from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Bools, Floats, Ints
@@ -73,7 +73,7 @@ class ModelPosterior(BoxAlgorithm):
 
     Deviations from the paper: it follows none.
 
-    Cost: a sum of outer products per block, and value iteration on a grid of at most 390,625
+    Cost: a sum of outer products per block, and value iteration on a grid of at most 194,481
     points.
 
     >>> from tacit import JointDP, ModelPosterior
@@ -92,6 +92,8 @@ class ModelPosterior(BoxAlgorithm):
         self.constants = options.constants
         self.discount = discount_of(options.discount, self.spec)
         self.learns_rewards = getattr(self.spec, "reward", None) is None
+        self.learns_ends = self.learns_rewards and getattr(self.spec, "ends", None) is None
+        self.ends: EndModel | None = None
         self.believed: MoveModel | None = None
         self.planner: GridPlanner | None = None
         self.weights: Floats | None = None
@@ -102,16 +104,21 @@ class ModelPosterior(BoxAlgorithm):
 
     def asks(self) -> Asks:
         """Moments of steps; and of the first block before that how far states move."""
-        share = None
-        believed = self.believed
+        believed, left = self.believed, 1.0
         if believed is None:
             release = yield Ask(self._how_far(), share=self.constants.scales)
-            scales = {name: part.copy() for name, part in release.parts.items()}
-            believed, share = self._believe(scales), 1.0 - self.constants.scales
-            self._scales = scales
-        moments = yield Ask(self._moments(believed), share=share)
+            self._scales = {name: part.copy() for name, part in release.parts.items()}
+            believed, left = self._believe(self._scales), 1.0 - self.constants.scales
+        if self.ends is None:
+            moments = yield Ask(self._moments(believed))
+        else:
+            part = self.constants.ends * left
+            found = yield Ask(EndMoments(self.spec, self.ends.features), share=part)
+            moments = yield Ask(self._moments(believed))
+            self.ends.update(found["moments"], float(np.max(found.std["moments"])))
         self.believed = believed
-        self._take_in(moments)
+        std = float(np.max(moments.std["moments"]))
+        believed.update(moments["moments"], std, self.block_users)
 
     def _how_far(self) -> MoveScales:
         return MoveScales(self.spec, self.learns_rewards)
@@ -132,13 +139,10 @@ class ModelPosterior(BoxAlgorithm):
             low, high = self.spec.reward_range
             half = np.append(half, 0.5 * (high - low))
         far = self.constants.widest * 2.0 ** (scales["moves"].argmax(axis=1) + FIRST_POWER)
+        if self.learns_ends:
+            self.ends = EndModel(replace(features, pushes=np.zeros((self.spec.actions, 0))))
         self.planner = GridPlanner(self.spec, *_before_ends(self.spec, lows, highs), self.discount)
         return MoveModel(features, np.minimum(far, half), self.constants)
-
-    def _take_in(self, release: Release) -> None:
-        assert self.believed is not None  # noqa: S101
-        std = float(np.max(release.std["moments"]))
-        self.believed.update(release["moments"], std, self.block_users)
 
     def step(self, states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
         """What the model says: next states, rewards, and which episodes are over then."""
@@ -155,6 +159,8 @@ class ModelPosterior(BoxAlgorithm):
             rewards = np.clip(said[:, D] + 0.5 * sum(spec.reward_range), *spec.reward_range)
         else:
             rewards = spec.rewards(states, actions, nexts)
+        if self.ends is not None:
+            return nexts, rewards, self.ends(nexts)
         over = spec.ended(nexts) if hasattr(spec, "ended") else np.zeros(len(nexts), np.bool_)
         return nexts, rewards, over
 
@@ -165,8 +171,8 @@ class ModelPosterior(BoxAlgorithm):
         assert self.planner is not None  # noqa: S101
         self.weights = self.planner.plan(self.step, self.rng)
         greedy = QPolicy.draw(self.planner.grid, self.weights, self.rng, version=self.releases)
-        constants = self.constants
-        exploring = constants.explorers, constants.bursts
+        assert self.believed is not None  # noqa: S101
+        exploring = self.believed.exploration()
         known = greedy.features, greedy.weights
         return HeldPolicy.of(*known, *exploring, self.releases, greedy.preference), greedy
 
@@ -185,7 +191,9 @@ class ModelPosterior(BoxAlgorithm):
     @property
     def why(self) -> str:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
-        known = "learnt rewards" if self.learns_rewards else "known rewards and ends"
+        known = "known rewards and ends"
+        if self.learns_rewards:
+            known = f"learnt rewards, {'learnt' if self.learns_ends else 'known'} ends"
         return f"{known}; {self.schedule.releases} blocks ({self.schedule.name})"
 
     def _check(self) -> None:
@@ -223,6 +231,8 @@ class ModelPosterior(BoxAlgorithm):
             return {}, {}
         arrays: Arrays = {f"scales/{name}": part for name, part in self._scales.items()}
         arrays |= {"model": self.believed.model, "spread": self.believed.spread}
+        if self.ends is not None:
+            arrays |= {"ends": self.ends.moments, "end_noise": np.array(self.ends.variance)}
         return {}, arrays | {"values": self.planner.values}
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
@@ -232,6 +242,8 @@ class ModelPosterior(BoxAlgorithm):
         self._scales = below(arrays, "scales/")
         self.believed = self._believe(self._scales)
         self.believed.model, self.believed.spread = arrays["model"], arrays["spread"]
+        if self.ends is not None:
+            self.ends.moments, self.ends.variance = arrays["ends"], float(arrays["end_noise"])
         assert self.planner is not None  # noqa: S101
         self.planner.values = np.array(arrays["values"], dtype=np.float32)
 

@@ -36,7 +36,8 @@ class SmoothSpec(BoxSpec):
         pushes: a vector for each action, if it is known in which direction actions push and how
             much; the moves of states are then believed to be linear in it.
         reward: rewards of (states, actions, next states), if they are known; of rows, (n,).
-        ends: at which states, (n, D), an episode is over, if that is known; of rows, (n,).
+        ends: at which states, (n, D), an episode is over, if that is known; of rows, (n,). Where
+            rewards are known and this is ``None``, nothing ends.
 
     Functions take finite states and must not raise. Specs are equal if they say the same, functions
     if they do the same at some states.

@@ -1,4 +1,4 @@
-"""What is asked of users for a model of how states move: how far, and second moments of a step."""
+"""What is asked of users for a model of how states move: how far, moments of steps, and ends."""
 
 from __future__ import annotations
 
@@ -223,3 +223,53 @@ class MoveMoments(Statistic):
             good = np.isfinite(lengths) & (lengths > 0.0)
             y = np.where(good[:, np.newaxis], y, 0.0) / np.where(good, lengths, 1.0)[:, np.newaxis]
             yield slice(rows.start, rows.start + part.users), moves.users, y
+
+
+@dataclass(frozen=True, eq=False)
+class EndMoments(Statistic):
+    """At which states episodes end: second moments of states that steps lead to, and of a sign.
+
+    With z the features of a state that a step leads to, y = (z, 1) if the episode ended there and
+    (z, -1) if it went on, divided by its length. The part ``moments`` is the sum of w y y' over a
+    user's valid steps, where the end has w = 1/2, and all others share 1/2 evenly: ends are rare,
+    and count as much as all that is no end.
+
+    Sensitivity: sqrt(2), and 1 against zero. Weights add up to 1 at most, so that a user's matrix
+    is positive semi-definite with trace at most 1; see :class:`MoveMoments`. It is nearly attained
+    by users who stay at one state, far out, where the sign is small beside the features, and end
+    there, at two states whose features are orthogonal.
+    """
+
+    spec: BoxSpec
+    features: Monomials
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", "moments of ends")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``moments``."""
+        m = self.features.size + 1
+        return Layout((Part("moments", (m, m), symmetric=True),))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        return ball(1.0, relation, ACUTE)
+
+    def vectors(self, block: Block) -> Floats:
+        """One matrix for each user."""
+        m, H = self.features.size + 1, self.spec.horizon
+        found = np.zeros((block.users, self.layout.size))
+        for rows, part in parts_of(block, H * (m + self.spec.dimension + 2)):
+            steps = steps_of(part, self.spec)
+            flat = steps.states[:, 1:].reshape(-1, self.spec.dimension)
+            z = self.features(flat, np.zeros(len(flat), dtype=np.int64))
+            signs = np.where(steps.ended, 1.0, -1.0).reshape(-1, 1)
+            y = np.concatenate([z, signs], axis=1)
+            y /= np.linalg.norm(y, axis=1, keepdims=True)
+            others = steps.valid & ~steps.ended
+            shares = 0.5 / np.maximum(others.sum(axis=1, keepdims=True), 1)
+            weights = np.where(steps.ended, 0.5, np.where(others, shares, 0.0))
+            y = y.reshape(part.users, H, m) * np.sqrt(weights)[..., np.newaxis]
+            found[rows] = pack(y.swapaxes(1, 2) @ y)
+        return found
