@@ -318,7 +318,8 @@ def test_swings_up_a_pendulum_privately() -> None:
 
 def test_learns_rewards_and_ends_where_they_are_not_known() -> None:
     world = mountain_car()
-    agent = ModelPosterior(replace(world.spec, reward=None, ends=None), 4000, TEN, noise_seed=2)
+    spec = replace(world.spec, reward=None, ends=None)
+    agent = ModelPosterior(spec, 4000, TEN, noise_seed=2)
     rng = np.random.default_rng(2)
     explorers = []
     while agent.block_users:

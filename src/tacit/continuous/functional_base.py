@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.constants import GRID, MAP, FunctionalConstants
+from tacit.continuous.constants import GRID, GRID_ENDS, MAP, FunctionalConstants
 from tacit.continuous.estimate import Basis
 from tacit.continuous.feature_map import is_grid
 from tacit.continuous.policy import QPolicy
@@ -75,8 +75,8 @@ class FunctionalOptions:
         kernel: of users' functions and of the noise on a grid, on the unit cube; ``"auto"`` is
             smooth.
         discount: of future rewards, at most; the spec's by default.
-        ends: whether episodes may end early, which is then worth 0; by default if the spec has
-            features that are no grid.
+        ends: whether episodes may end early, which is then worth 0; by default if the spec says
+            so, or has features that are no grid.
         constants: tuned numbers; ``GRID`` or ``MAP`` of :mod:`tacit.continuous.constants` by
             default.
     """
@@ -127,12 +127,11 @@ class FunctionalAlgorithm(BoxAlgorithm):
         self.users = setting.users
         self.features = spec.features or _default_grid(spec)
         on_grid = is_grid(self.features)
-        self.ends = (not on_grid) if options.ends is None else options.ends
-        if self.ends and on_grid:
-            raise InvalidArgument("ends needs features that are no grid: values there are centred")
-        self.constants = options.constants or (GRID if on_grid else MAP)
+        self.ends = (spec.may_end or not on_grid) if options.ends is None else options.ends
+        usual = (GRID_ENDS if self.ends else GRID) if on_grid else MAP
+        self.constants = options.constants or usual
         spec.check_weights(self.features.size)
-        self.basis = Basis(self.features, options.own_kernel, self.constants)
+        self.basis = Basis(self.features, options.own_kernel, self.constants, not self.ends)
         self.mu = setting.privacy.episode_mu
         farthest = discount_of(options.discount, spec)
         self.depth = self._choose_depth(options, max(1, round(1.0 / (1.0 - farthest))))
@@ -145,7 +144,7 @@ class FunctionalAlgorithm(BoxAlgorithm):
     def q_mean(self) -> Floats:
         """The posterior mean of Q, in rewards: (actions, m), values at the points of a grid.
 
-        Where nothing ends it is up to a constant.
+        Where nothing ends it is up to a constant; elsewhere it is measured from the best there is.
         """
         return self.weights * self.units.unit
 

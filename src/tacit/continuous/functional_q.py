@@ -73,7 +73,6 @@ class FunctionalQ(FunctionalAlgorithm):
         "protect": "residuals depend on next states, so it is always a whole trajectory; take "
         "fitted_functional_q for less",
         "radius": "it is of a reward function; take fitted_functional_q",
-        "ends": "it needs a grid, where values are centred; take fitted_functional_q",
     }
 
     def __init__(self, setting: Setting, options: FunctionalQOptions) -> None:

@@ -36,9 +36,9 @@ class GymnasiumWorld(VectorWorld):
     """An environment with vectors for states and numbered actions: users are its episodes.
 
     States are flattened and clipped to the box of the spec, rewards to its range. An episode ends
-    when the environment says so, and has no value from there on; but for one that is truncated at
-    the last step of the horizon, by a time limit, which goes on where nobody looks. Every user has
-    a seed of her own, so what she does depends on nothing but it and the policy.
+    when the environment says so, and has no value from there on; but for one that is truncated, by
+    a time limit, which goes on where nobody looks: its steps until then count. Every user has a
+    seed of her own, so what she does depends on nothing but it and the policy.
 
     Values are estimates: mean returns, not discounted, of ``evaluation_users`` episodes of at most
     ``evaluation_steps`` steps. Their seeds are the same for all policies, so that equal policies
@@ -101,6 +101,7 @@ class GymnasiumWorld(VectorWorld):
         starts = [self._state(env.reset(seed=s)[0]) for env, s in zip(envs, seeds, strict=True)]
         low, high = self.spec.reward_range
         rewards = np.full((len(seeds), len(coins)), np.nan)
+        cut = np.zeros(len(seeds), dtype=np.bool_)
 
         def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
             over = np.zeros(len(who), dtype=np.bool_)
@@ -110,11 +111,13 @@ class GymnasiumWorld(VectorWorld):
                 )
                 here[k] = self._state(observation)
                 rewards[user, step] = min(max(float(reward), low), high)
-                # A time limit at the last step is where users are left, not where anything ends.
-                over[k] = terminated or (truncated and step + 1 < len(coins))
+                # A time limit is where users are left, not where anything ends.
+                cut[user] = truncated and not terminated
+                over[k] = terminated or truncated
             return here, over
 
         states, actions, lengths = roll_out(policy, np.array(starts), coins, advance)
+        lengths[cut] = len(coins) + 1
         return states, actions, rewards, lengths
 
     def _state(self, observation: Any) -> Floats:
@@ -168,7 +171,7 @@ def from_gymnasium(
         )
     actions = int(numbered_actions(env.action_space).n)
     box = tuple(low), tuple(high), actions, horizon
-    spec = BoxSpec(*box, reward_range, discount, features)
+    spec = BoxSpec(*box, reward_range, discount, features, may_end=True)
     if spec.dimension != math.prod(space.shape):
         raise InvalidArgument(
             f"lows and highs must have {math.prod(space.shape)} numbers, got {spec.dimension}"

@@ -92,7 +92,7 @@ class ModelPosterior(BoxAlgorithm):
         self.constants = options.constants
         self.discount = discount_of(options.discount, self.spec)
         self.learns_rewards = getattr(self.spec, "reward", None) is None
-        self.learns_ends = self.learns_rewards and getattr(self.spec, "ends", None) is None
+        self.learns_ends = self.spec.may_end and getattr(self.spec, "ends", None) is None
         self.ends: EndModel | None = None
         self.believed: MoveModel | None = None
         self.planner: GridPlanner | None = None

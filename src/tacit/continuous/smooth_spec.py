@@ -36,8 +36,7 @@ class SmoothSpec(BoxSpec):
         pushes: a vector for each action, if it is known in which direction actions push and how
             much; the moves of states are then believed to be linear in it.
         reward: rewards of (states, actions, next states), if they are known; of rows, (n,).
-        ends: at which states, (n, D), an episode is over, if that is known; of rows, (n,). Where
-            rewards are known and this is ``None``, nothing ends.
+        ends: at which states, (n, D), an episode is over, if that is known; of rows, (n,).
 
     Functions take finite states and must not raise. Specs are equal if they say the same, functions
     if they do the same at some states.
@@ -73,6 +72,8 @@ class SmoothSpec(BoxSpec):
                     f"pushes must be {self.actions} vectors of one length, got {self.pushes!r}"
                 )
             object.__setattr__(self, "pushes", rows)
+        if self.ends is not None:
+            object.__setattr__(self, "may_end", True)
         for name in ("reward", "ends"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise InvalidArgument(f"{name} must be a function, got {getattr(self, name)!r}")
@@ -113,7 +114,7 @@ class SmoothSpec(BoxSpec):
 
     def __repr__(self) -> str:
         names = ["lows", "highs", "actions", "horizon", "reward_range", "discount", "features"]
-        names += ["names", "angles", "pushes", "knows_rewards", "digest"]
+        names += ["names", "may_end", "angles", "pushes", "knows_rewards", "digest"]
         return f"SmoothSpec({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 
 
