@@ -22,6 +22,9 @@ MANY_CELLS = 500
 """States times actions above which transitions are too many to count; measured between 240, where
 counting is as good, and 600, where it is not."""
 
+MOST_PLANNED = 4
+"""Coordinates of states for which there is a plan on a grid."""
+
 JOINT, PURE, LOCAL, LOCAL_PURE, NONE = "joint", "pure joint", "local", "pure local", "none"
 MODELS = (JOINT, PURE, LOCAL, LOCAL_PURE, NONE)
 """Kinds of privacy, as far as rules tell them apart."""
@@ -102,6 +105,11 @@ def _box(spec: Any) -> bool:
     return hasattr(spec, "lows") and hasattr(spec, "reward_range")
 
 
+def _smooth(spec: Any) -> bool:
+    """Of smooth moves, in coordinates few enough for a grid."""
+    return _box(spec) and hasattr(spec, "pushes") and spec.dimension <= MOST_PLANNED
+
+
 RULES = (
     Rule(
         "policy_improvement",
@@ -167,6 +175,15 @@ RULES = (
         (JOINT, LOCAL, NONE),
         "it loses the least of our agents for linear systems",
         _lq,
+    ),
+    Rule(
+        "model_posterior",
+        "continuous",
+        f"states move smoothly, in at most {MOST_PLANNED} coordinates",
+        (JOINT, NONE),
+        "one model of moves serves every plan and users follow the plan, so it needs the fewest "
+        "users",
+        _smooth,
     ),
     Rule(
         "fitted_functional_q",

@@ -53,12 +53,14 @@ class Units(NamedTuple):
 
 Protect = Literal["trajectory", "rewards", "reward_function"]
 
-WAYS = {"grid": "tacit.continuous.grid:Grid"}
+WAYS = {
+    "grid": "tacit.continuous.grid:Grid",
+    "polynomial": "tacit.continuous.features:default_polynomial",
+}
 """Maps that values are linear on, where the spec has none."""
 
-# Points of a grid along each coordinate, by the number of coordinates; beyond, as for the last.
-_POINTS = (21, 9, 5, 4)
-_MOST_POINTS = 1500
+# Points of a grid along each coordinate, by the number of coordinates.
+_POINTS = (21, 9)
 NO_CLIP = 1e9
 """A clip that clips nobody."""
 
@@ -125,7 +127,7 @@ class FunctionalAlgorithm(BoxAlgorithm):
     def __init__(self, setting: Setting, options: FunctionalOptions) -> None:
         self.spec = spec = box_spec(setting)
         self.users = setting.users
-        self.features = spec.features or _default_grid(spec)
+        self.features = spec.features or _default_features(spec)
         on_grid = is_grid(self.features)
         self.ends = (spec.may_end or not on_grid) if options.ends is None else options.ends
         usual = (GRID_ENDS if self.ends else GRID) if on_grid else MAP
@@ -211,13 +213,12 @@ class FunctionalAlgorithm(BoxAlgorithm):
         return super().identity() | own
 
 
-def _default_grid(spec: BoxSpec) -> FeatureMap:
-    points = _POINTS[min(spec.dimension, len(_POINTS)) - 1]
-    if points**spec.dimension > _MOST_POINTS:
-        raise InvalidArgument(
-            f"the spec must have features: states have {spec.dimension} coordinates, and a grid of "
-            f"{points} points along each has {points**spec.dimension:,}, of which noise would "
-            "leave little; take a map as tacit.continuous.Polynomial, or a Grid of your own"
-        )
-    grid: FeatureMap = way(WAYS["grid"])(spec.lows, spec.highs, (points,) * spec.dimension)
-    return grid
+def _default_features(spec: BoxSpec) -> FeatureMap:
+    """A grid of up to two coordinates; of more its points would be too many for the noise."""
+    found: FeatureMap
+    if spec.dimension > len(_POINTS):
+        found = way(WAYS["polynomial"])(spec.lows, spec.highs)
+    else:
+        shape = (_POINTS[spec.dimension - 1],) * spec.dimension
+        found = way(WAYS["grid"])(spec.lows, spec.highs, shape)
+    return found

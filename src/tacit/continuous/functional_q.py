@@ -156,7 +156,7 @@ class FunctionalQ(FunctionalAlgorithm):
         if not self.basis.on_grid:
             raise InvalidArgument(
                 "FunctionalQ needs a grid, on which it knows how often an action is tried: leave "
-                "features out of the spec, or take fitted_functional_q"
+                "features out of the spec of two coordinates at most, or take fitted_functional_q"
             )
 
     def _pace(self) -> Pace:

@@ -18,6 +18,7 @@ from gymnasium import spaces
 from tacit.continuous import worlds
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy
+from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
 from tacit.core.sizes import check_size
@@ -171,7 +172,7 @@ def from_gymnasium(
         )
     actions = int(numbered_actions(env.action_space).n)
     box = tuple(low), tuple(high), actions, horizon
-    spec = BoxSpec(*box, reward_range, discount, features, may_end=True)
+    spec = SmoothSpec(*box, reward_range, discount, features, may_end=True)
     if spec.dimension != math.prod(space.shape):
         raise InvalidArgument(
             f"lows and highs must have {math.prod(space.shape)} numbers, got {spec.dimension}"
