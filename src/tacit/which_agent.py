@@ -191,7 +191,7 @@ RULES = (
         "",
         (JOINT, NONE),
         "it ends highest of our agents; users are a batch that is served at random, and "
-        "functional_q serves them by what was learnt",
+        "served_functional_q serves most of them by what was learnt",
         _box,
     ),
     Rule(
