@@ -1,7 +1,8 @@
 """Continuous states: a private run against simulating its users, lazy paths, and queries of Q.
 
-A run serves all users at random and asks all of them at every sweep, so that it goes through every
-episode once for each release; simulating the same users goes through it once. Noise that is drawn
+A run of the batch agent serves all users at random and asks all of them at every sweep, so that it
+goes through every episode once for each release; simulating the same users goes through it once.
+The agent that serves most users by what a few have shown asks the few so often. Noise that is drawn
 where somebody looks costs two binary searches and an insertion for each new point. A published Q is
 a table: looking at it leaves nothing behind. Times are of the processor, to which other processes
 add little.
@@ -18,7 +19,7 @@ import numpy as np
 
 from benchmarks.row import Row, at_most, noted
 from benchmarks.timing import processor
-from tacit import FittedFunctionalQ
+from tacit import FittedFunctionalQ, ServedFunctionalQ
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.world import BoxWorld
 from tacit.continuous.worlds import line
@@ -29,7 +30,7 @@ from tacit.privacy.noise import Noise
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
 
-NAME = "fitted functional q, (0.9, 1e-4)"
+NAME, SERVED = "fitted functional q, (0.9, 1e-4)", "served functional q, (0.9, 1e-4)"
 USERS, TURNS = 10_000, 3
 FEW, MANY, NEW, PATHS = 10**3, 10**5, 500, 10
 QUERIES, AT_ONCE = 10**5, 100
@@ -51,6 +52,11 @@ def _private(world: BoxWorld, users: int) -> Result:
     return run(_agent(world, users), world, progress=False)
 
 
+def _served(world: BoxWorld, users: int) -> Result:
+    agent = ServedFunctionalQ(world.spec, users, JointDP(0.9, 1e-4), noise_seed=0)
+    return run(agent, world, progress=False)
+
+
 def _run() -> Iterator[Row]:
     world = line()
     uniform = QPolicy.uniform(world.spec.dimension, world.spec.actions)
@@ -64,6 +70,8 @@ def _run() -> Iterator[Row]:
     yield noted("simulation", what.format("their episodes"), 1e3 * users, " ms")
     yield at_most(NAME, what.format("a run / simulating them"), whole / users, 2.0, "x")
     yield noted(NAME, what.format("a release / simulating them"), whole / asked / users, "x")
+    served, users = processor(partial(_served, world, USERS), works[1], turns=TURNS)
+    yield at_most(SERVED, what.format("a run / simulating them"), served / users, 4.0, "x")
 
 
 def _lazy_paths() -> Iterator[Row]:

@@ -13,11 +13,11 @@ from research.hostile.files import FileCase, file_cases
 from research.hostile.fuzzing import Broken
 from research.hostile.hand_made import hand_made
 from research.hostile.loaders import Reading, campaign, made_files, mutation
-from tacit.cli.app_file import read_app
 from tacit.core.csv_logs import csv_batches
 from tacit.core.logs import LogFormat
 from tacit.core.parquet import files_of
 from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.service.app_file import read_app
 
 pytestmark = pytest.mark.skipif(not loaders._USED.exists(), reason="limits need Linux")
 

@@ -22,6 +22,9 @@ MANY_CELLS = 500
 """States times actions above which transitions are too many to count; measured between 240, where
 counting is as good, and 600, where it is not."""
 
+MOST_PLANNED = 4
+"""Coordinates of states for which there is a plan on a grid."""
+
 JOINT, PURE, LOCAL, LOCAL_PURE, NONE = "joint", "pure joint", "local", "pure local", "none"
 DISTRIBUTED = "distributed"
 MODELS = (JOINT, PURE, LOCAL, LOCAL_PURE, NONE)
@@ -103,6 +106,11 @@ def _box(spec: Any) -> bool:
     return hasattr(spec, "lows") and hasattr(spec, "reward_range")
 
 
+def _smooth(spec: Any) -> bool:
+    """Of smooth moves, in coordinates few enough for a grid."""
+    return _box(spec) and hasattr(spec, "pushes") and spec.dimension <= MOST_PLANNED
+
+
 RULES = (
     Rule(
         "policy_improvement",
@@ -170,12 +178,21 @@ RULES = (
         _lq,
     ),
     Rule(
+        "model_posterior",
+        "continuous",
+        f"states move smoothly, in at most {MOST_PLANNED} coordinates",
+        (JOINT, NONE),
+        "one model of moves serves every plan and users follow the plan, so it needs the fewest "
+        "users",
+        _smooth,
+    ),
+    Rule(
         "fitted_functional_q",
         "continuous",
         "",
         (JOINT, NONE),
         "it ends highest of our agents; users are a batch that is served at random, and "
-        "functional_q serves them by what was learnt",
+        "served_functional_q serves most of them by what was learnt",
         _box,
     ),
     Rule(

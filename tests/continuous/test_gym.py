@@ -1,4 +1,3 @@
-import dataclasses
 import math
 
 import gymnasium
@@ -136,10 +135,10 @@ def test_acrobot():
     assert episodes.states.shape == (2, 101, 6)
     assert np.isfinite(episodes.states[0]).all()
     # Nobody waits for a grid of thousands of points, in which nothing could be learnt.
-    assert world.spec.features == Polynomial(world.spec.highs, 1.0, 2)
-    bare = dataclasses.replace(world.spec, features=None)
-    with pytest.raises(InvalidArgument, match="spec must have features: states have 6 coordinates"):
-        FunctionalQ(bare, 40, JointDP(1.0, 1e-6), noise_seed=0)
+    fitted = FittedFunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0)
+    assert fitted.algorithm.features.describe() == "28 monomials up to degree 2 of 6 coordinates"
+    with pytest.raises(InvalidArgument, match="needs a grid"):
+        FunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0)
     world = from_gymnasium("Acrobot-v1", 9, (-1.0, 0.0), features=Polynomial((1.0,) * 6, 1.0, 1))
     agent = FittedFunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0)
     assert agent.weights.shape == (3, 7)

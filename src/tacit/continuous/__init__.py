@@ -3,11 +3,14 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tacit.continuous.classic import ClassicWorld, acrobot, mountain_car, pendulum
 from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Polynomial
 from tacit.continuous.gusts import gusts
+from tacit.continuous.held_policy import HeldPolicy
 from tacit.continuous.kernel_maps import Nystroem, Quadrature
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.simulated_spec import SimulatedSpec
+from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, CartPoleWorld, VectorWorld
 from tacit.continuous.worlds import cartpole, line, plane, trap
@@ -23,11 +26,13 @@ __all__ = [
     "BoxSpec",
     "BoxWorld",
     "CartPoleWorld",
+    "ClassicWorld",
     "Custom",
     "DeepQ",
     "FeatureMap",
     "Fourier",
     "Grid",
+    "HeldPolicy",
     "InputPerturbation",
     "Nystroem",
     "OutputPerturbation",
@@ -36,11 +41,15 @@ __all__ = [
     "QPolicy",
     "Quadrature",
     "SimulatedSpec",
+    "SmoothSpec",
     "VectorWorld",
+    "acrobot",
     "cartpole",
     "from_gymnasium",
     "gusts",
     "line",
+    "mountain_car",
+    "pendulum",
     "plane",
     "trap",
 ]

@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.feature_map import FeatureMap
+from tacit.continuous.features import default_polynomial
 from tacit.continuous.grid import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 # Points of a grid along each coordinate, by the number of coordinates; beyond, as for the last.
 _POINTS = (11, 6, 4)
+# Values of more coordinates are linear on monomials.
+_MOST_ON_GRID = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,10 @@ class BaselineAlgorithm(BoxAlgorithm):
         return (greedy if self.finished else self.behaviour()), greedy
 
     def _choose_features(self, spec: BoxSpec, given: FeatureMap | None) -> FeatureMap:
-        return (spec.features or default_features(spec)) if given is None else given
+        given = spec.features if given is None else given
+        if given is None and spec.dimension > _MOST_ON_GRID:
+            return default_polynomial(spec.lows, spec.highs)
+        return default_features(spec) if given is None else given
 
     def _check(self) -> None:
         check_question(self.statistic(), self.privacy, self.sized_by)

@@ -54,6 +54,9 @@ class FunctionalConstants:
 GRID = FunctionalConstants()
 """For grids."""
 
+GRID_ENDS = FunctionalConstants(prior_reward=0.3, noise=0.15)
+"""For grids where episodes may end, of which values are measured in units of the largest."""
+
 MAP = FunctionalConstants(
     prior_reward=0.25,
     prior_moves=0.2,

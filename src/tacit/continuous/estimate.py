@@ -32,15 +32,20 @@ class Basis:
         root: (m, k), from features to released coordinates.
         prior: (m, q): weights of a believed function are prior @ theta with standard normal
             theta.
+        centred: whether values on a grid are, since nothing ends and a constant means nothing.
         metric: (m, m) on a grid, such that v' metric v is the mean squared slope of a
             function with values v; ``None`` on other maps, where the weights' own length
             counts.
     """
 
     def __init__(
-        self, features: FeatureMap, kernel: Kernel | None, constants: FunctionalConstants
+        self,
+        features: FeatureMap,
+        kernel: Kernel | None,
+        constants: FunctionalConstants,
+        centred: bool = True,
     ) -> None:
-        self.features = features
+        self.features, self.centred = features, centred
         self.metric: Floats | None = None
         if not is_grid(features):
             self.root = np.eye(features.size)
@@ -68,11 +73,13 @@ class Basis:
     def value(self, weights: Floats) -> tuple[Floats, float]:
         """What stands for max_a weights[a] in the prior, and the offset of these values.
 
-        On a grid values are centred: where nothing ends a constant means nothing.
+        On a grid values are centred where nothing ends: a constant means nothing there.
         """
         if self.metric is None:
             return weights.ravel() / math.sqrt(len(weights)), 0.0
         best = weights.max(axis=0)
+        if not self.centred:
+            return best, 0.0
         return best - best.mean(), float(best.mean())
 
     def alike(self, one: Floats, other: Floats) -> Floats:

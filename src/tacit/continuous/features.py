@@ -116,6 +116,24 @@ class Polynomial(SafeMap):
         return features
 
 
+# A default map is of degree two up to so many features.
+_MOST_BY_DEFAULT = 400
+
+
+def default_polynomial(lows: tuple[float, ...], highs: tuple[float, ...]) -> Polynomial:
+    """The map of states of many coordinates in a box, where nobody has given one.
+
+    Coordinates are divided by the largest that they can be. Monomials are of degree two up to 26
+    coordinates, and of degree one beyond.
+
+    >>> default_polynomial((-1.0,) * 8, (2.0,) * 8).describe()
+    '45 monomials up to degree 2 of 8 coordinates'
+    """
+    scales = tuple(max(abs(a), abs(b)) for a, b in zip(lows, highs, strict=True))
+    degree = 2 if math.comb(len(lows) + 2, 2) <= _MOST_BY_DEFAULT else 1
+    return Polynomial(scales, 1.0, degree)
+
+
 @made_of_numbers("fourier", "lows", "highs", "degree")
 @dataclass(frozen=True)
 class Fourier(BoxMap):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.constants import GRID, MAP, FunctionalConstants
+from tacit.continuous.constants import GRID, GRID_ENDS, MAP, FunctionalConstants
 from tacit.continuous.estimate import Basis
 from tacit.continuous.feature_map import is_grid
 from tacit.continuous.policy import QPolicy
@@ -53,12 +53,14 @@ class Units(NamedTuple):
 
 Protect = Literal["trajectory", "rewards", "reward_function"]
 
-WAYS = {"grid": "tacit.continuous.grid:Grid"}
+WAYS = {
+    "grid": "tacit.continuous.grid:Grid",
+    "polynomial": "tacit.continuous.features:default_polynomial",
+}
 """Maps that values are linear on, where the spec has none."""
 
-# Points of a grid along each coordinate, by the number of coordinates; beyond, as for the last.
-_POINTS = (21, 9, 5, 4)
-_MOST_POINTS = 1500
+# Points of a grid along each coordinate, by the number of coordinates.
+_POINTS = (21, 9)
 NO_CLIP = 1e9
 """A clip that clips nobody."""
 
@@ -75,8 +77,8 @@ class FunctionalOptions:
         kernel: of users' functions and of the noise on a grid, on the unit cube; ``"auto"`` is
             smooth.
         discount: of future rewards, at most; the spec's by default.
-        ends: whether episodes may end early, which is then worth 0; by default if the spec has
-            features that are no grid.
+        ends: whether episodes may end early, which is then worth 0; by default if the spec says
+            so, or has features that are no grid.
         constants: tuned numbers; ``GRID`` or ``MAP`` of :mod:`tacit.continuous.constants` by
             default.
     """
@@ -125,14 +127,13 @@ class FunctionalAlgorithm(BoxAlgorithm):
     def __init__(self, setting: Setting, options: FunctionalOptions) -> None:
         self.spec = spec = box_spec(setting)
         self.users = setting.users
-        self.features = spec.features or _default_grid(spec)
+        self.features = spec.features or _default_features(spec)
         on_grid = is_grid(self.features)
-        self.ends = (not on_grid) if options.ends is None else options.ends
-        if self.ends and on_grid:
-            raise InvalidArgument("ends needs features that are no grid: values there are centred")
-        self.constants = options.constants or (GRID if on_grid else MAP)
+        self.ends = (spec.may_end or not on_grid) if options.ends is None else options.ends
+        usual = (GRID_ENDS if self.ends else GRID) if on_grid else MAP
+        self.constants = options.constants or usual
         spec.check_weights(self.features.size)
-        self.basis = Basis(self.features, options.own_kernel, self.constants)
+        self.basis = Basis(self.features, options.own_kernel, self.constants, not self.ends)
         self.mu = setting.privacy.episode_mu
         farthest = discount_of(options.discount, spec)
         self.depth = self._choose_depth(options, max(1, round(1.0 / (1.0 - farthest))))
@@ -145,7 +146,7 @@ class FunctionalAlgorithm(BoxAlgorithm):
     def q_mean(self) -> Floats:
         """The posterior mean of Q, in rewards: (actions, m), values at the points of a grid.
 
-        Where nothing ends it is up to a constant.
+        Where nothing ends it is up to a constant; elsewhere it is measured from the best there is.
         """
         return self.weights * self.units.unit
 
@@ -212,13 +213,12 @@ class FunctionalAlgorithm(BoxAlgorithm):
         return super().identity() | own
 
 
-def _default_grid(spec: BoxSpec) -> FeatureMap:
-    points = _POINTS[min(spec.dimension, len(_POINTS)) - 1]
-    if points**spec.dimension > _MOST_POINTS:
-        raise InvalidArgument(
-            f"the spec must have features: states have {spec.dimension} coordinates, and a grid of "
-            f"{points} points along each has {points**spec.dimension:,}, of which noise would "
-            "leave little; take a map as tacit.continuous.Polynomial, or a Grid of your own"
-        )
-    grid: FeatureMap = way(WAYS["grid"])(spec.lows, spec.highs, (points,) * spec.dimension)
-    return grid
+def _default_features(spec: BoxSpec) -> FeatureMap:
+    """A grid of up to two coordinates; of more its points would be too many for the noise."""
+    found: FeatureMap
+    if spec.dimension > len(_POINTS):
+        found = way(WAYS["polynomial"])(spec.lows, spec.highs)
+    else:
+        shape = (_POINTS[spec.dimension - 1],) * spec.dimension
+        found = way(WAYS["grid"])(spec.lows, spec.highs, shape)
+    return found

@@ -73,7 +73,6 @@ class FunctionalQ(FunctionalAlgorithm):
         "protect": "residuals depend on next states, so it is always a whole trajectory; take "
         "fitted_functional_q for less",
         "radius": "it is of a reward function; take fitted_functional_q",
-        "ends": "it needs a grid, where values are centred; take fitted_functional_q",
     }
 
     def __init__(self, setting: Setting, options: FunctionalQOptions) -> None:
@@ -157,7 +156,7 @@ class FunctionalQ(FunctionalAlgorithm):
         if not self.basis.on_grid:
             raise InvalidArgument(
                 "FunctionalQ needs a grid, on which it knows how often an action is tried: leave "
-                "features out of the spec, or take fitted_functional_q"
+                "features out of the spec of two coordinates at most, or take fitted_functional_q"
             )
 
     def _pace(self) -> Pace:

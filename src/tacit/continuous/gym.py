@@ -5,9 +5,7 @@ and for vectors by these:
 
 - **observations** that are neither numbered nor a Box are flattened as Gymnasium flattens them.
 - **the box of states**: that of the observations; an end that is infinite is :data:`END`.
-- **features**: none up to two coordinates, where agents take a grid; else monomials of degree two
-  of the coordinates, each divided by its largest absolute value in the box, or of degree one where
-  those are more than :data:`MOST_FEATURES`.
+- **features**: the agents' own rule, a grid up to two coordinates and monomials beyond.
 """
 
 from __future__ import annotations
@@ -22,8 +20,9 @@ import numpy as np
 from gymnasium import spaces
 
 from tacit.continuous import worlds
-from tacit.continuous.features import FeatureMap, Polynomial
+from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy
+from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
 from tacit.core.sizes import check_size
@@ -36,13 +35,8 @@ from tacit.privacy.statistic import Bools, Floats, Ints
 END = 3.0
 """Where a coordinate ends that has no end."""
 
-MOST_FEATURES = 500
-"""Features that the rule takes at most, unless there are more coordinates."""
-
 # What counts as infinite: some spaces have the largest float for it.
 _INFINITE = 1e9
-# Coordinates up to which agents take a grid.
-_GRID_COORDINATES = 2
 _DISCOUNT = 0.95
 # Episodes that a value is the mean of.
 _EVALUATED = 100
@@ -55,7 +49,7 @@ class GymnasiumWorld(VectorWorld):
 
     States are flattened and clipped to the box of the spec, rewards that agents see to its range.
     An episode ends when the environment says so, and has no value from there on; but for one that
-    is truncated at the last step of the horizon, by a time limit, which goes on where nobody looks.
+    is truncated, by a time limit, which goes on where nobody looks: its steps until then count.
     Every user has a seed of her own, so what she does depends on nothing but it and the policy.
 
     Values are estimates in the environment's own units: mean returns, neither discounted nor
@@ -123,6 +117,7 @@ class GymnasiumWorld(VectorWorld):
         envs = self._envs[: len(seeds)]
         starts = [self._state(env.reset(seed=s)[0]) for env, s in zip(envs, seeds, strict=True)]
         rewards = np.full((len(seeds), len(coins)), np.nan)
+        cut = np.zeros(len(seeds), dtype=np.bool_)
 
         def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
             over = np.zeros(len(who), dtype=np.bool_)
@@ -132,11 +127,13 @@ class GymnasiumWorld(VectorWorld):
                 )
                 here[k] = self._state(observation)
                 rewards[user, step] = float(reward)
-                # A time limit at the last step is where users are left, not where anything ends.
-                over[k] = terminated or (truncated and step + 1 < len(coins))
+                # A time limit is where users are left, not where anything ends.
+                cut[user] = truncated and not terminated
+                over[k] = terminated or truncated
             return here, over
 
         states, actions, lengths = roll_out(policy, np.array(starts), coins, advance)
+        lengths[cut] = len(coins) + 1
         return states, actions, rewards, lengths
 
     def _state(self, observation: Any) -> Floats:
@@ -201,14 +198,15 @@ def from_gymnasium(
     space = env.observation_space
     # Features of your own may be of what has no ends.
     lows, highs = _corners(space, lows, highs, assumed, END if features is None else math.inf)
-    spec = BoxSpec(
+    spec = SmoothSpec(
         lows,
         highs,
         int(env.action_space.n),  # type: ignore[attr-defined]  # numbered above
         horizon_of(env, horizon, assumed),
         rewards_of(env, reward_range, assumed),
         discount,
-        _features(lows, highs, assumed) if features is None else features,
+        features,
+        may_end=True,
     )
     steps = spec.horizon if evaluation_steps is None else evaluation_steps
     steps = check_size("evaluation_steps", steps)
@@ -253,20 +251,6 @@ def _corners(
         of = f"{unbounded} coordinate{'s' if unbounded > 1 else ''} without ends"
         assumed.append(f"states in {-end:g}:{end:g} along {of}")
     return found[0], found[1]
-
-
-def _features(
-    lows: tuple[float, ...], highs: tuple[float, ...], assumed: list[str]
-) -> FeatureMap | None:
-    """Monomials by rule; none where a grid does."""
-    D = len(lows)
-    if D <= _GRID_COORDINATES:
-        return None
-    scales = np.maximum(np.abs(lows), np.abs(highs))
-    degree = 2 if math.comb(D + 2, 2) <= MOST_FEATURES else 1
-    made = Polynomial(tuple(np.where(scales > 0, scales, 1.0).tolist()), 1.0, degree)
-    assumed.append(f"features: {made.describe()}")
-    return made
 
 
 class BoxEnv(EpisodeEnv[Floats, np.int64]):

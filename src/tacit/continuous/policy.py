@@ -122,6 +122,11 @@ class QPolicy:
         """Whether it never draws an action."""
         return self.epsilon == 0.0
 
+    @property
+    def exploring(self) -> tuple[float, ...]:
+        """What its exploration is made of."""
+        return (self.epsilon,)
+
     def values(self, states: ArrayLike) -> Floats:
         """The values of all actions, (..., A), in states, (..., D)."""
         points = np.asarray(states, dtype=np.float64)
@@ -165,16 +170,25 @@ class QPolicy:
         return self.explored(greedy, drawing(rng).random(greedy.shape))
 
     def explored(self, greedy: Ints, coins: Floats) -> Ints:
-        """Actions given the greedy ones and a uniform number of [0, 1) for each of them.
-
-        A number below ``epsilon`` means a uniform action, and how far below says which one.
-        """
+        """Actions given the greedy ones and a uniform number of [0, 1) for each of them."""
         if self.epsilon == 0.0:
             return greedy
+        drawn = self._drawn(coins)
+        return np.where(drawn < 0, greedy, drawn)
+
+    def exploration(self, coins: Floats) -> Ints | None:
+        """What users try whatever their states, (H, n), by uniform numbers of [0, 1), (H, n).
+
+        It is -1 where they act greedily; ``None`` if they always do.
+        """
+        return None if self.epsilon == 0.0 else self._drawn(coins)
+
+    def _drawn(self, coins: Floats) -> Ints:
+        """A number below ``epsilon`` means a uniform action, and how far below says which one."""
         A = self.n_actions
         # Rounding of a quotient just below 1 must not lead to an action that does not exist.
         drawn = np.minimum((coins / self.epsilon * A).astype(np.int64), A - 1)
-        return np.where(coins < self.epsilon, drawn, greedy)
+        return np.where(coins < self.epsilon, drawn, -1)
 
     def relabelled(self, permutation: Sequence[int]) -> Self:
         """The same policy where action ``a`` is called ``permutation[a]``.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from tacit.continuous.feature_map import FeatureMap, number, numbers, set_corners
 from tacit.core.sizes import check_bytes, check_size
-from tacit.privacy.arguments import instance_of
+from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument
 
 
@@ -29,6 +29,7 @@ class BoxSpec:
             which is not the users'. Values of worlds are not discounted.
         features: a feature map that suits the world, or ``None`` to leave it to the agent.
         names: what the coordinates are called, or ``None``.
+        may_end: whether episodes may end before their last step. A time limit is no end.
 
     >>> BoxSpec((0.0,), (1.0,), actions=2, horizon=50, reward_range=(0.0, 0.5)).dimension
     1
@@ -42,9 +43,12 @@ class BoxSpec:
     discount: float = 0.95
     features: FeatureMap | None = None
     names: tuple[str, ...] | None = None
+    # Not shown: saves of agents tell by their options what they made of it.
+    may_end: bool = field(default=False, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         set_corners(self, finite=False)
+        object.__setattr__(self, "may_end", flag("may_end", self.may_end))
         for name in ("actions", "horizon"):
             object.__setattr__(self, name, check_size(name, getattr(self, name)))
         ends = numbers("reward_range", self.reward_range, finite=False)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
+from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.vector_episodes import VectorEpisodes
@@ -107,7 +108,7 @@ class VectorWorld(ABC):
         self.check_policy(policy)
         key: Any = "uniform"
         if policy.epsilon < 1.0:
-            key = (policy.features, policy.weights.tobytes(), policy.epsilon, policy.preference)
+            key = (policy.features, policy.weights.tobytes(), *policy.exploring, policy.preference)
         if key not in self._values:
             if len(self._values) >= _KEPT:
                 self._values.clear()
@@ -271,7 +272,7 @@ class CartPoleWorld(VectorWorld):
     def __init__(self, steps: int = 200, horizon: int = 50, discount: float = 0.97) -> None:
         self.steps = check_size("steps", steps)  # of an episode of evaluation
         track, angle = 4.8, 0.418
-        spec = BoxSpec(
+        spec = SmoothSpec(
             lows=(-track, -math.inf, -angle, -math.inf),
             highs=(track, math.inf, angle, math.inf),
             actions=2,
@@ -279,6 +280,8 @@ class CartPoleWorld(VectorWorld):
             discount=discount,
             features=Polynomial(scales=(2.4, 2.0, 0.2095, 2.0), clip=1.5, degree=2),
             names=("position", "speed", "angle", "spin"),
+            reward=_survived,
+            ends=_fallen,
         )
         name = f"cartpole:steps={self.steps},horizon={spec.horizon},discount={spec.discount}"
         super().__init__(spec, name)
@@ -303,6 +306,17 @@ class CartPoleWorld(VectorWorld):
     def _evaluation(self) -> tuple[Floats, Floats]:
         rng = np.random.default_rng(0)
         return rng.uniform(-0.05, 0.05, (_EVALUATED, 4)), rng.random((self.steps, _EVALUATED))
+
+
+def _survived(states: Floats, actions: Ints, nexts: Floats) -> Floats:
+    return np.ones(len(states))
+
+
+def _fallen(states: Floats) -> Bools:
+    from tacit.continuous import world_loops
+
+    out: Bools = np.abs(states[:, 0]) > world_loops.TRACK_END
+    return out | (np.abs(states[:, 2]) > world_loops.LARGEST_ANGLE)
 
 
 def _push(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
@@ -330,13 +344,15 @@ def roll_out(
     actions = np.full((horizon, users), -1, dtype=np.int64)
     lengths = np.full(users, horizon + 1, dtype=np.int64)
     states[0] = here = np.array(starts)
-    going, greedy = np.arange(users), chooser(policy)
+    going, greedy, drawn = np.arange(users), chooser(policy), policy.exploration(coins)
     for step in range(horizon):
         if not len(going):
             break
         everybody = len(going) == users
         at = (step,) if everybody else (step, going)
-        taken = policy.explored(greedy(here), coins[at])
+        taken = greedy(here)
+        if drawn is not None:
+            taken = np.where(drawn[at] < 0, taken, drawn[at])
         actions[at] = taken
         here, over = advance(step, going, here, taken)
         states[(step + 1, *at[1:])] = here

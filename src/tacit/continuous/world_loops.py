@@ -19,7 +19,8 @@ REACH = 0.25
 # Gymnasium's CartPole.
 _GRAVITY, _FORCE, _TICK = 9.8, 10.0, 0.02
 _CART, _POLE, _HALF_LENGTH = 1.0, 0.1, 0.5
-_TRACK_END, _LARGEST_ANGLE = 2.4, 12 * 2 * math.pi / 360
+TRACK_END, LARGEST_ANGLE = 2.4, 12 * 2 * math.pi / 360
+"""Where carts, and poles from upright, are out of bounds."""
 
 
 # What a policy does.
@@ -219,4 +220,4 @@ def push(states: Floats, actions: Ints, over: NDArray[np.bool_]) -> None:
         states[n, 1] = speed + _TICK * pushed
         states[n, 2] = angle + _TICK * spin
         states[n, 3] = spin + _TICK * turned
-        over[n] = abs(states[n, 0]) > _TRACK_END or abs(states[n, 2]) > _LARGEST_ANGLE
+        over[n] = abs(states[n, 0]) > TRACK_END or abs(states[n, 2]) > LARGEST_ANGLE

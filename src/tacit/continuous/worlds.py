@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tacit.continuous.classic import acrobot as acrobot
+from tacit.continuous.classic import mountain_car as mountain_car
+from tacit.continuous.classic import pendulum as pendulum
 from tacit.continuous.gusts import gusts as gusts
 from tacit.continuous.world import BoxWorld, CartPoleWorld, RewardFunction
 from tacit.privacy.statistic import Floats
@@ -119,5 +122,5 @@ def _comforts(states: Floats) -> Floats:
     return 0.5 * (place > 0.9) + 0.2 * (place < 0.1)
 
 
-WORLDS = ("cartpole", "gusts", "line", "plane", "trap")
+WORLDS = ("acrobot", "cartpole", "gusts", "line", "mountain_car", "pendulum", "plane", "trap")
 """The names of worlds that a command line knows."""

@@ -32,7 +32,8 @@ class VectorEpisodes(UserRows):
 
     An episode can end: after ``lengths`` steps it is over, nothing is earned any more, and what
     its row holds from there on is ignored. One that goes on beyond the horizon has the length
-    H + 1, so that an end at the last step is told from none.
+    H + 1, so that an end at the last step is told from none; and so has one that was cut short by a
+    time limit, whose states are NaN from there on.
 
     Attributes:
         states: shape (n, H + 1, D); the state at every step and the one after the last.

@@ -1,0 +1,224 @@
+"""Gymnasium's classic control, compiled: a pendulum, a car in a valley, a hoist of two links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tacit.continuous.policy import QPolicy
+from tacit.continuous.smooth_spec import SmoothSpec
+from tacit.continuous.world import VectorWorld, roll_out
+from tacit.core.sizes import check_size
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.privacy.statistic import Bools, Floats, Ints
+
+Starts = Callable[[np.random.Generator, int], Floats]
+"""First states of so many users."""
+
+
+class ClassicWorld(VectorWorld):
+    """A world of smooth moves without chance, whose rewards and ends its spec knows.
+
+    Values are mean returns of ``evaluation_users`` episodes whose starts, and whose numbers for a
+    policy that draws, are the same for all policies. So values are estimates, and equal policies
+    have equal ones.
+    """
+
+    exact = False  # values are estimates
+    exchangeable_actions = False  # the spec knows what they push
+    spec: SmoothSpec
+
+    def __init__(
+        self,
+        spec: SmoothSpec,
+        name: str,
+        loop: str,
+        starts: Starts,
+        best: float,
+        evaluation_users: int = 200,
+    ) -> None:
+        super().__init__(spec, name)
+        self._loop, self._starts, self._best = loop, starts, best
+        self.evaluation_users = check_size("evaluation_users", evaluation_users)
+
+    @property
+    def optimal_value(self) -> float:
+        """What the best policies known have, rounded; nobody knows the optimum."""
+        return self._best
+
+    def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
+        coins = rng.random((self.spec.horizon, users))
+        return self._played(policy, self._starts(rng, users), coins)
+
+    def _value(self, policy: QPolicy) -> float:
+        played = self._played(policy, *self._evaluation)
+        assert played.rewards is not None  # noqa: S101
+        return float(np.nansum(played.rewards, axis=1).mean())
+
+    def _played(self, policy: QPolicy, starts: Floats, coins: Floats) -> VectorEpisodes:
+        from tacit.continuous import classic_loops
+
+        loop: Any = getattr(classic_loops, self._loop)
+
+        def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
+            loop(here, taken)
+            return here, self.spec.ended(here)
+
+        states, actions, lengths = roll_out(policy, starts, coins, advance)
+        steps = np.arange(len(coins)) < lengths[:, np.newaxis]
+        rewards = np.full(actions.shape, np.nan)
+        here, there = states[:, :-1][steps], states[:, 1:][steps]
+        rewards[steps] = self.spec.rewards(here, actions[steps], there)
+        versions = np.full(len(starts), policy.version)
+        return VectorEpisodes(states, actions, rewards, lengths, versions)
+
+    @cached_property
+    def _evaluation(self) -> tuple[Floats, Floats]:
+        rng, n = np.random.default_rng(0), self.evaluation_users
+        return self._starts(rng, n), rng.random((self.spec.horizon, n))
+
+
+def pendulum(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
+    """A pendulum that is to be swung up and held upright by a motor too weak to lift it.
+
+    State:
+        The angle from upright, in [-pi, pi], and the spin, in [-8, 8]; the start is uniform over
+        all angles and spins in [-1, 1].
+    Actions:
+        Five torques, -2 to 2.
+    Reward:
+        -(angle^2 + .1 spin^2 + .001 torque^2), of the state before the step; known.
+    Optimum:
+        About -140 in 200 steps, by dynamic programming on the true moves; uniform has about -1240.
+    Source:
+        Gymnasium's Pendulum-v1, with five torques, and with the angle itself as a coordinate.
+
+    >>> world = pendulum()
+    >>> world.spec.dimension, world.spec.actions
+    (2, 5)
+    """
+    spec = SmoothSpec(
+        (-math.pi, -8.0),
+        (math.pi, 8.0),
+        5,
+        horizon,
+        (-16.2736044, 0.0),
+        discount,
+        names=("angle", "spin"),
+        angles=(0,),
+        pushes=((-1.0,), (-0.5,), (0.0,), (0.5,), (1.0,)),
+        reward=_upright,
+    )
+    name = f"pendulum:horizon={spec.horizon},discount={spec.discount}"
+    return ClassicWorld(spec, name, "swing", _hanging_anywhere, -140.0)
+
+
+def mountain_car(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
+    """A car in a valley that has to swing back and forth to get out of it.
+
+    State:
+        The position, in [-1.2, .6], and the speed, in [-.07, .07]; the start is at rest, uniform in
+        [-.6, -.4]. An episode ends at positions from .5 on, and has ``horizon`` steps at most.
+    Actions:
+        Push to the left, not at all, or to the right.
+    Reward:
+        -1 for each step, also for the last; known, as is where it ends.
+    Optimum:
+        About -98, by dynamic programming on the true moves; uniform has -200.
+    Source:
+        Gymnasium's MountainCar-v0 (Moore, 1990).
+
+    >>> world = mountain_car()
+    >>> world.spec.dimension, world.spec.actions
+    (2, 3)
+    """
+    spec = SmoothSpec(
+        (-1.2, -0.07),
+        (0.6, 0.07),
+        3,
+        horizon,
+        (-1.0, 0.0),
+        discount,
+        names=("position", "speed"),
+        pushes=((-1.0,), (0.0,), (1.0,)),
+        reward=_each_step,
+        ends=_out_of_the_valley,
+    )
+    name = f"mountain_car:horizon={spec.horizon},discount={spec.discount}"
+    return ClassicWorld(spec, name, "climb", _in_the_valley, -98.0)
+
+
+def acrobot(horizon: int = 500, discount: float = 0.99) -> ClassicWorld:
+    """Two links that hang from a bar, of which the foot is to be swung above it.
+
+    State:
+        The angle of the first link from hanging, that of the second from the first, in [-pi, pi],
+        and both spins, in [-4 pi, 4 pi] and [-9 pi, 9 pi]; each in [-.1, .1] at the start. An
+        episode ends when the foot is one link above the bar, and has ``horizon`` steps at most.
+    Actions:
+        A torque of -1, 0 or 1 between the links.
+    Reward:
+        -1 for each step, and 0 for the last where it ends; known, as is where it ends.
+    Optimum:
+        About -75, what good policies of others reach; uniform has about -495.
+    Source:
+        Gymnasium's Acrobot-v1 (Sutton, 1996), with the angles themselves as coordinates.
+
+    >>> world = acrobot()
+    >>> world.spec.dimension, world.spec.actions
+    (4, 3)
+    """
+    spins = 4.0 * math.pi, 9.0 * math.pi
+    spec = SmoothSpec(
+        (-math.pi, -math.pi, -spins[0], -spins[1]),
+        (math.pi, math.pi, *spins),
+        3,
+        horizon,
+        (-1.0, 0.0),
+        discount,
+        names=("first angle", "second angle", "first spin", "second spin"),
+        angles=(0, 1),
+        pushes=((-1.0,), (0.0,), (1.0,)),
+        reward=_until_it_ends,
+        ends=_above_the_bar,
+    )
+    name = f"acrobot:horizon={spec.horizon},discount={spec.discount}"
+    return ClassicWorld(spec, name, "hoist", _hanging_still, -75.0)
+
+
+def _upright(states: Floats, actions: Ints, nexts: Floats) -> Floats:
+    cost: Floats = states[:, 0] ** 2 + 0.1 * states[:, 1] ** 2 + 0.001 * (actions - 2.0) ** 2
+    return -cost
+
+
+def _hanging_anywhere(rng: np.random.Generator, users: int) -> Floats:
+    return rng.uniform((-math.pi, -1.0), (math.pi, 1.0), (users, 2))
+
+
+def _each_step(states: Floats, actions: Ints, nexts: Floats) -> Floats:
+    return np.full(len(states), -1.0)
+
+
+def _out_of_the_valley(states: Floats) -> Bools:
+    return (states[:, 0] >= 0.5) & (states[:, 1] >= 0.0)
+
+
+def _in_the_valley(rng: np.random.Generator, users: int) -> Floats:
+    return np.stack([rng.uniform(-0.6, -0.4, users), np.zeros(users)], axis=1)
+
+
+def _until_it_ends(states: Floats, actions: Ints, nexts: Floats) -> Floats:
+    return _above_the_bar(nexts) - 1.0
+
+
+def _above_the_bar(states: Floats) -> Bools:
+    above: Bools = -np.cos(states[:, 0]) - np.cos(states[:, 0] + states[:, 1]) > 1.0
+    return above
+
+
+def _hanging_still(rng: np.random.Generator, users: int) -> Floats:
+    return rng.uniform(-0.1, 0.1, (users, 4))

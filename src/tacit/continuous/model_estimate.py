@@ -1,0 +1,164 @@
+"""A posterior of how states move, from noisy second moments: a Kalman filter for every output."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.continuous.monomials import Monomials
+from tacit.privacy.statistic import Bools, Floats
+
+
+@dataclass(frozen=True)
+class ModelConstants:
+    """Tuned numbers of the agent with a model, chosen on other seeds than are reported."""
+
+    first: float = 120.0  # users of the first block, over mu
+    least_first: int = 16  # and at least so many
+    growth: float = 2.0  # the users served grow by at most this factor from block to block
+    scales: float = 0.2  # part of the first block's mu^2 that is spent on scales
+    widest: float = 4.0  # how far weights are believed to lead, in root mean squares of a move
+    decay: float = 0.5  # of believed weights from degree to degree
+    weight: float = 8.0  # squared length of residuals in a step, beside features of length p
+    least_energy: float = 0.3  # by which a prior is scaled down at most, as residuals say,
+    most_energy: float = 4.0  # and up
+    ends: float = 0.2  # part of mu^2 that is spent on ends, where they have to be learnt
+    # Part of users who try held actions all the time, at most, at least, and over what is unknown:
+    explorers: float = 0.5
+    fewest: float = 0.02
+    curious: float = 50.0  # the posterior's part of the prior variance, times this
+    bursts: float = 0.2  # chance that others begin to, over how long they hold one and explorers
+
+
+MODEL = ModelConstants()
+"""What is taken by default."""
+
+
+class MoveModel:
+    """Believed weights of features, for every output, and their posterior covariances.
+
+    Attributes:
+        features: what moves are linear in, p of them.
+        units: (outputs,), how large moves are.
+        model: (p, outputs), the posterior means.
+        spread: (outputs, p, p), the posterior covariances, in squares of ``units``.
+    """
+
+    def __init__(self, features: Monomials, units: Floats, constants: ModelConstants) -> None:
+        self.constants, self.features, self.units = constants, features, units
+        p, n = features.size, len(units)
+        self.model: Floats = np.zeros((p, n))
+        decay = constants.decay ** (2.0 * np.maximum(features.degrees - 1, 0))
+        self.spread: Floats = np.tile(np.diag(decay), (n, 1, 1))
+
+    def metric(self) -> tuple[Floats, Floats, Floats]:
+        """What the next statistic measures steps by: metric, scales, and outputs' relative size.
+
+        Features are stretched to where weights are least known, so that a step is as long as what
+        it could tell, and residuals are as long as they are believed to be.
+        """
+        p, n = self.features.size, len(self.units)
+        traces = np.trace(self.spread, axis1=1, axis2=2)
+        mean = (self.spread / traces[:, np.newaxis, np.newaxis]).mean(axis=0) * traces.mean()
+        values, vectors = np.linalg.eigh(mean)
+        values = np.maximum(values, 1e-12 * values[-1])
+        root = (vectors * np.sqrt(values)) @ vectors.T
+        inverse = (vectors / np.sqrt(values)) @ vectors.T
+        relative = np.array([np.trace(inverse @ self.spread[o] @ inverse) / p for o in range(n)])
+        weight = math.sqrt(self.constants.weight / p)
+        return root, self.units * np.sqrt(relative) / weight, relative
+
+    def update(self, moments: Floats, std: float, users: int) -> None:
+        """Takes in noisy moments of so many users, asked by the present metric.
+
+        With G the moments of features, C those with residuals and R of residuals, C = G d + noise
+        for the weights d that the model lacks, in stretched units.
+        """
+        constants, p = self.constants, self.features.size
+        root, scales, relative = self.metric()
+        inverse = np.linalg.inv(root)
+        weight = constants.weight / p
+        gram, cross = moments[:p, :p], moments[:p, p:]
+        energy = np.diag(moments)[p:]
+        values, vectors = np.linalg.eigh(gram)
+        gram = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        share = min(max(float(np.trace(moments[:p, :p])) / users, 0.2), 1.0)
+        model, spread, eye = self.model.copy(), self.spread.copy(), np.eye(p)
+        for o in range(len(self.units)):
+            prior = inverse @ self.spread[o] @ inverse / relative[o] * weight
+            prior = prior * self._believed(float(energy[o]), std, users * weight * share)
+            # What is left of a residual that the weights do not explain is found with them.
+            left = max(energy[o] / users, 1e-10)
+            for _ in range(3):
+                noise = std**2 / 2.0 * (1.0 + np.trace(prior))
+                seen = gram @ prior @ gram + left * gram + (noise + 1e-9) * eye
+                gain = np.linalg.solve(seen, gram @ prior).T
+                d = gain @ cross[:, o]
+                rest = (energy[o] - 2.0 * d @ cross[:, o] + d @ gram @ d) / users
+                left = min(left, max(rest, 0.5 * std / users, 1e-12))
+            posterior = prior - gain @ gram @ prior
+            even = 0.5 * (posterior + posterior.T)
+            model[:, o] += root @ d * scales[o]
+            spread[o] = root @ even @ root * (relative[o] / weight)
+        self.model, self.spread = model, spread
+
+    @property
+    def unknown(self) -> float:
+        """The part of the prior variance that is left, on average over outputs."""
+        prior = np.sum(self.constants.decay ** (2.0 * np.maximum(self.features.degrees - 1, 0)))
+        return float(np.trace(self.spread, axis1=1, axis2=2).mean() / prior)
+
+    def exploration(self) -> tuple[float, float]:
+        """What part of users explore, and how often others do: less, the more is known."""
+        constants = self.constants
+        wanted = constants.curious * self.unknown
+        explorers = min(constants.explorers, max(constants.fewest, wanted))
+        return explorers, constants.bursts * explorers
+
+    def _believed(self, energy: float, std: float, expected: float) -> float:
+        """By what a prior is scaled, as the released size of residuals says."""
+        high = (max(energy, 0.0) + std) / expected
+        if high > 1.0:
+            high = max(1.0, min((energy - std) / expected, self.constants.most_energy))
+        return max(high, self.constants.least_energy)
+
+
+# States count as an end from this value of the regression of signs on.
+_SURE = 0.25
+
+
+class EndModel:
+    """Where episodes end, by regression of signs on features of states.
+
+    Attributes:
+        features: what the boundary is linear in.
+        moments: released, summed over blocks.
+        variance: of their noise.
+    """
+
+    def __init__(self, features: Monomials) -> None:
+        self.features = features
+        self.moments: Floats = np.zeros((features.size + 1,) * 2)
+        self.variance = 0.0
+
+    def update(self, moments: Floats, std: float) -> None:
+        """Takes in one more release."""
+        self.moments, self.variance = self.moments + moments, self.variance + std**2
+
+    def __call__(self, states: Floats) -> Bools:
+        """Whether episodes are over at states (n, D)."""
+        z = self.features(states, np.zeros(len(states), dtype=np.int64))
+        over: Bools = z @ self._weights > _SURE
+        return over
+
+    @property
+    def _weights(self) -> Floats:
+        p = self.features.size
+        values, vectors = np.linalg.eigh(self.moments[:p, :p])
+        # A random symmetric matrix has eigenvalues up to sqrt(2 p) times its off-diagonal entries'.
+        ridge = math.sqrt(self.variance * p) + 1e-3 * max(float(np.trace(self.moments)), 0.0)
+        rotated = vectors.T @ self.moments[:p, p]
+        weights: Floats = vectors @ (rotated / (np.maximum(values, 0.0) + ridge + 1e-9))
+        return weights

@@ -1,0 +1,378 @@
+"""The agent with a model: worlds, what it asks, how it estimates and plans, what it learns."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from tacit import JointDP, LocalDP, ModelPosterior, NonPrivate, check_statistic
+from tacit.audit.check_agent import check_agent
+from tacit.continuous import (
+    Grid,
+    HeldPolicy,
+    QPolicy,
+    SmoothSpec,
+    acrobot,
+    cartpole,
+    classic_loops,
+    mountain_car,
+    pendulum,
+)
+from tacit.continuous.model_estimate import MODEL, EndModel, MoveModel
+from tacit.continuous.model_planner import GridPlanner
+from tacit.continuous.monomials import Monomials
+from tacit.continuous.statistics.move_moments import (
+    FIRST_POWER,
+    EndMoments,
+    MoveMoments,
+    MoveScales,
+)
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block
+from tacit.privacy.symmetric import unpack
+from tacit.simulation.run import run
+
+TEN = JointDP(10.0, 1e-6)
+SHORT = pendulum(horizon=6)
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+# Worlds.
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "loop", "angles"),
+    [
+        ("MountainCar-v0", mountain_car, "climb", ()),
+        ("Acrobot-v1", acrobot, "hoist", (0, 1)),
+        ("Pendulum-v1", pendulum, "swing", (0,)),
+    ],
+)
+def test_steps_are_those_of_gymnasium(name: str, make: Any, loop: str, angles: Any) -> None:
+    env: Any = gymnasium.make(name).unwrapped
+    env.reset(seed=0)
+    rng, spec = np.random.default_rng(0), make().spec
+    state = np.array(env.state, dtype=np.float64)[np.newaxis]
+    for step in range(300):
+        if step % 10 == 0:
+            action = int(rng.integers(spec.actions))
+        state[0, list(angles)] = (state[0, list(angles)] + math.pi) % (2 * math.pi) - math.pi
+        before = state.copy()
+        given = np.array([action - 2.0]) if name == "Pendulum-v1" else action
+        _, reward, ended, _, _ = env.step(given)
+        getattr(classic_loops, loop)(state, np.array([action]))
+        true = np.array(env.state, dtype=np.float64)
+        turned = np.abs(state[0] - true) % (2 * math.pi)
+        np.testing.assert_allclose(np.minimum(turned, 2 * math.pi - turned), 0.0, atol=1e-6)
+        assert spec.rewards(before, np.array([action]), state)[0] == pytest.approx(reward, abs=1e-6)
+        assert spec.ended(state)[0] == ended
+        if ended:
+            env.reset(seed=step)
+        state = np.array(env.state, dtype=np.float64)[np.newaxis]
+
+
+def test_knows_where_a_pole_has_fallen() -> None:
+    world = cartpole()
+    users: Any = world.simulate(world_uniform(world), 50, np.random.default_rng(0))
+    for states, length in zip(users.states, users.lengths, strict=True):
+        if length <= world.spec.horizon:
+            over = world.spec.ended(states[1 : length + 1])  # type: ignore[attr-defined]
+            assert over[-1]
+            assert not over[:-1].any()
+
+
+def world_uniform(world: Any) -> QPolicy:
+    return QPolicy.uniform(world.spec.dimension, world.spec.actions)
+
+
+def test_specs_are_equal_if_they_do_the_same() -> None:
+    assert pendulum().spec == pendulum().spec
+    other = replace(pendulum().spec, reward=lambda s, a, t: -(s[:, 0] ** 2))
+    assert other != pendulum().spec
+    with pytest.raises(InvalidArgument, match="angle must be in"):
+        SmoothSpec((0.0,), (1.0,), 2, 5, angles=(0,))
+    with pytest.raises(InvalidArgument, match="pushes must be 3 vectors"):
+        SmoothSpec((0.0,), (1.0,), 3, 5, pushes=((1.0,), (0.0,)))
+    with pytest.raises(InvalidArgument, match="ends must be a function"):
+        SmoothSpec((0.0,), (1.0,), 3, 5, ends=3)  # type: ignore[arg-type]
+
+
+# Exploring.
+
+
+def test_actions_are_held_as_often_as_it_says() -> None:
+    policy = HeldPolicy.of(Grid((0.0,), (1.0,), (2,)), np.zeros((3, 2)), 0.25, 0.1)
+    coins = np.random.default_rng(0).random((1000, 2000))
+    tries = policy.exploration(coins)
+    assert tries is not None
+    # Bursts begin late in short episodes; the error of 4,000 users is below .01 six sigma.
+    assert (tries >= 0).mean() == pytest.approx(policy.epsilon, abs=0.04)
+    explorers = (tries >= 0).all(axis=0)
+    assert explorers.mean() == pytest.approx(0.25, abs=0.04)
+    for action in range(3):
+        assert (tries[:, explorers] == action).mean() == pytest.approx(1 / 3, abs=0.02)
+    changes = (tries[1:] != tries[:-1])[:, explorers].mean(axis=0)
+    assert changes.max() > 0.3 > 0.05 > changes.min()
+    back = HeldPolicy.from_arrays(policy.arrays(), 0)
+    np.testing.assert_array_equal(back.exploration(coins[:50]), policy.exploration(coins[:50]))
+
+
+def test_without_exploration_nothing_is_drawn() -> None:
+    policy = QPolicy(Grid((0.0,), (1.0,), (2,)), np.zeros((3, 2)))
+    assert policy.exploration(np.zeros((2, 3))) is None
+
+
+# What is asked.
+
+
+def users(rng: np.random.Generator, count: int, spec: Any = SHORT.spec) -> Block:
+    H, D = spec.horizon, spec.dimension
+    low, high = np.maximum(spec.lows, -3.0), np.minimum(spec.highs, 3.0)
+    return Block(
+        count,
+        {
+            "states": rng.uniform(low, high, (count, H + 1, D)),
+            "actions": rng.integers(0, spec.actions, (count, H)),
+            "rewards": rng.uniform(*spec.reward_range, (count, H)),
+            "lengths": rng.integers(1, H + 2, count),
+            "versions": np.zeros(count, dtype=np.int64),
+        },
+    )
+
+
+def moments(spec: Any = SHORT.spec, rewards: bool = False, seed: int = 0) -> MoveMoments:
+    rng = np.random.default_rng(seed)
+    features = Monomials.of(spec, np.array(spec.lows), np.array(spec.highs))
+    p, n = features.size, spec.dimension + int(rewards)
+    metric, model = rng.normal(size=(p, p)), 0.1 * rng.normal(size=(p, n))
+    return MoveMoments(spec, features, metric, model, np.full(n, 0.5), rewards)
+
+
+def repeated(spec: Any, state: Any, there: Any) -> Block:
+    """A user who makes one step over and over again, by jumping back where she was."""
+    H = spec.horizon
+    states = np.array([state, there] * (H // 2 + 1), dtype=float)[: H + 1]
+    rewards, actions = np.zeros(H), np.zeros(H, dtype=np.int64)
+    actions[1::2] = -1  # the way back does not count
+    return Block(
+        1,
+        {
+            "states": states[np.newaxis],
+            "actions": actions[np.newaxis],
+            "rewards": rewards[np.newaxis],
+            "lengths": np.array([H + 1]),
+            "versions": np.zeros(1, dtype=np.int64),
+        },
+    )
+
+
+@pytest.mark.parametrize("rewards", [False, True])
+def test_moments_are_what_the_formula_says(rewards: bool) -> None:
+    statistic = moments(rewards=rewards)
+    block = users(np.random.default_rng(1), 7)
+    found = statistic.vectors(block)
+    np.testing.assert_allclose(statistic.total(block), found.sum(axis=0), atol=1e-12)
+    spec, m = SHORT.spec, statistic.layout.parts[0].shape[0]
+    arrays: Any = block.arrays
+    for user in range(7):
+        expected, counted = np.zeros((m, m)), 0
+        for t in range(min(spec.horizon, arrays["lengths"][user])):
+            here, there = arrays["states"][user, t], arrays["states"][user, t + 1]
+            action = arrays["actions"][user, t]
+            f = statistic.features(here[np.newaxis], np.array([action]))[0]
+            move = there - here
+            move[0] = (move[0] + math.pi) % (2 * math.pi) - math.pi
+            if rewards:
+                move = np.append(move, arrays["rewards"][user, t] - sum(spec.reward_range) / 2)
+            rest = (move - f @ statistic.model) / statistic.scales
+            y = np.concatenate([statistic.metric @ f, rest])
+            expected += np.outer(y, y) / (y @ y)
+            counted += 1
+        np.testing.assert_allclose(unpack(found[user], m), expected / counted, atol=1e-12)
+
+
+def test_two_users_are_as_far_apart_as_declared() -> None:
+    """Orthogonal steps: one is all feature, the other, without any, all residual."""
+    spec = SmoothSpec((-1.0,), (1.0,), 2, 6)
+    features = Monomials.of(spec, np.array([-1.0]), np.array([1.0]))
+    metric = np.zeros((features.size, features.size))
+    metric[0, 1] = 1.0  # the scaled coordinate is all that is seen
+    statistic = MoveMoments(spec, features, metric, np.zeros((features.size, 1)), np.ones(1))
+    still = statistic.vectors(repeated(spec, [0.5], [0.5]))
+    moved = statistic.vectors(repeated(spec, [0.0], [0.5]))
+    apart = float(np.linalg.norm(still - moved))
+    assert apart == pytest.approx(statistic.l2(Relation.REPLACE_ONE), rel=1e-12) == math.sqrt(2.0)
+
+
+def test_no_user_is_worse_than_declared() -> None:
+    few: Any = {"users": 60, "rounds": 12}
+    check_statistic(moments(rewards=True), partial(users, spec=SHORT.spec), attained=0.5, **few)
+    open_box = replace(cartpole().spec, horizon=6)
+    ends = EndMoments(SHORT.spec, moments().features)
+    check_statistic(ends, partial(users, spec=SHORT.spec), attained=0.3, **few)
+    check_statistic(MoveScales(open_box), partial(users, spec=open_box), attained=0.7, **few)
+
+
+def test_scales_are_powers_of_two() -> None:
+    spec = SmoothSpec((-1.0,), (1.0,), 2, 6)
+    found = MoveScales(spec).vectors(repeated(spec, [0.1], [0.35]))[0]
+    assert np.flatnonzero(found).tolist() == [-2 - FIRST_POWER]
+    on_the_edge = MoveScales(spec).vectors(repeated(spec, [0.1], [1.0]))
+    assert not on_the_edge.any()
+
+
+def test_values_that_are_no_numbers_count_as_nobody() -> None:
+    block = users(np.random.default_rng(2), 5)
+    arrays: Any = {name: array.copy() for name, array in block.arrays.items()}
+    arrays["states"][3] = np.nan
+    arrays["actions"][4] = 99
+    for statistic in (moments(), MoveScales(SHORT.spec)):
+        clean, hostile = statistic.vectors(block), statistic.vectors(Block(5, arrays))
+        assert not hostile[3:].any()
+        # A product of matrices rounds by how many rows there are.
+        np.testing.assert_allclose(hostile[:3], clean[:3], rtol=0.0, atol=1e-15)
+    arrays["states"][2] = 1e300
+    assert np.isfinite(moments().vectors(Block(5, arrays))).all()
+
+
+# How it estimates and plans.
+
+
+def test_without_noise_the_model_is_the_world() -> None:
+    """Moves that are exactly linear in the features are found from a few users."""
+    spec = SmoothSpec((-2.0, -2.0), (2.0, 2.0), 2, 20)
+    features = Monomials.of(spec, np.array(spec.lows), np.array(spec.highs))
+    rng = np.random.default_rng(0)
+    true = rng.normal(size=(features.size, 2)) * 0.02 * 0.5 ** features.degrees[:, np.newaxis]
+    states = np.empty((30, 21, 2))
+    states[:, 0], actions = rng.uniform(-1, 1, (30, 2)), rng.integers(0, 2, (30, 20))
+    for t in range(20):
+        states[:, t + 1] = states[:, t] + features(states[:, t], actions[:, t]) @ true
+    lengths, versions = np.full(30, 21), np.zeros(30, dtype=np.int64)
+    arrays = {"states": states, "actions": actions, "rewards": np.zeros((30, 20))}
+    block = Block(30, arrays | {"lengths": lengths, "versions": versions})
+    believed = MoveModel(features, np.full(2, 0.1), MODEL)
+    for _ in range(6):
+        metric, scales, _ = believed.metric()
+        asked = MoveMoments(spec, features, metric, believed.model, scales)
+        believed.update(asked.layout.unpack(asked.total(block))["moments"], 0.0, 30)
+    at, taken = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200)
+    error = features(at, taken) @ (believed.model - true)
+    assert np.abs(error).max() < 0.02 * np.abs(features(at, taken) @ true).max()
+
+
+def test_noise_that_drowns_everything_changes_nothing() -> None:
+    features = moments().features
+    believed = MoveModel(features, np.array([1.0, 2.0]), MODEL)
+    m = features.size + 2
+    noise = np.random.default_rng(0).normal(size=(m, m)) * 1e4
+    believed.update(noise + noise.T, 1e4, 10)
+    assert np.abs(believed.model).max() < 0.5
+
+
+def test_a_plan_solves_bellmans_equation() -> None:
+    world = mountain_car()
+    spec = world.spec
+
+    def step(states: Any, actions: Any) -> Any:
+        there = states.copy()
+        classic_loops.climb(there, actions.astype(np.int64))
+        return there, spec.rewards(states, actions, there), spec.ended(there)
+
+    planner = GridPlanner(spec, np.array(spec.lows), np.array(spec.highs), 0.95)
+    Q = planner.plan(step, np.random.default_rng(0))
+    some = np.random.default_rng(1).integers(planner.grid.size, size=300)
+    for action in range(3):
+        here, kept, paid = planner.grid.points[some], np.ones(300), np.zeros(300)
+        for _ in range(planner.held):
+            here, rewards, over = step(here, np.full(300, action))
+            paid, kept = paid + kept * rewards, np.where(over, 0.0, 0.95 * kept)
+        expected = paid + kept * (planner.grid(here) @ Q.max(axis=0))
+        np.testing.assert_allclose(Q[action, some], expected, atol=0.01)
+    assert world.value(QPolicy(planner.grid, Q)) > -110.0
+
+
+# What it learns, says, refuses and saves.
+
+
+def test_swings_up_a_pendulum_privately() -> None:
+    world = pendulum()
+    agent = ModelPosterior(world.spec, 1100, TEN, noise_seed=1)
+    result = run(agent, world, seed=1, progress=False)
+    assert result.greedy_value > -200.0
+    assert result.guarantee is not None
+    assert "known rewards and ends" in agent.why
+
+
+def test_learns_rewards_and_ends_where_they_are_not_known() -> None:
+    world = mountain_car()
+    spec = replace(world.spec, reward=None, ends=None)
+    agent = ModelPosterior(spec, 4000, TEN, noise_seed=2)
+    rng = np.random.default_rng(2)
+    explorers = []
+    while agent.block_users:
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+        explorers.append(agent.policy.explorers)
+    assert world.value(agent.greedy_policy) > -130.0
+    assert "learnt rewards, learnt ends" in agent.why
+    # Fewer explore, the more is known.
+    assert explorers[0] == 0.5 > 0.3 > explorers[-1] >= MODEL.fewest
+
+
+def test_finds_where_episodes_end() -> None:
+    spec = SmoothSpec((-1.0, -1.0), (1.0, 1.0), 2, 30)
+    features = Monomials(np.array(spec.lows), np.array(spec.highs), (), np.zeros((2, 0)))
+    rng, rows = np.random.default_rng(0), 300
+    states, lengths = rng.uniform(-1.0, 1.0, (rows, 31, 2)), np.full(rows, 31)
+    for user in range(rows):
+        over = np.flatnonzero(states[user, 1:, 0] + 0.5 * states[user, 1:, 1] > 0.6)
+        lengths[user] = over[0] + 1 if len(over) else 31
+    arrays = {"states": states, "actions": np.zeros((rows, 30), dtype=np.int64)}
+    arrays |= {"rewards": np.zeros((rows, 30)), "lengths": lengths}
+    asked = EndMoments(spec, features)
+    ends = EndModel(features)
+    ends.update(asked.layout.unpack(asked.total(Block(rows, arrays)))["moments"], 1.0)
+    at = rng.uniform(-1.0, 1.0, (1000, 2))
+    assert (ends(at) == (at[:, 0] + 0.5 * at[:, 1] > 0.6)).mean() > 0.9
+
+
+def test_refuses_what_it_cannot_do() -> None:
+    with pytest.raises(InvalidArgument, match="a device's own noise"):
+        ModelPosterior(SHORT.spec, 100, LocalDP(4.0, 1e-6))
+    wide = SmoothSpec((0.0,) * 5, (1.0,) * 5, 2, 5)
+    with pytest.raises(InvalidArgument, match="at most 4 coordinates"):
+        ModelPosterior(wide, 100, NonPrivate())
+
+
+def test_goes_on_from_a_save(tmp_path: Any) -> None:
+    def make() -> Any:
+        return ModelPosterior(SHORT.spec, 90, TEN, schedule="fixed:size=30", noise_seed=0)
+
+    rng, agent = np.random.default_rng(0), make()
+    for _ in range(2):
+        agent.learn(SHORT.simulate(agent.policy, 30, rng, "episodes"))
+    agent.save(tmp_path / "state")
+    resumed = make().load(tmp_path / "state")
+    last = SHORT.simulate(agent.policy, 30, rng, "episodes")
+    for each in (agent, resumed):
+        each.learn(last)
+    np.testing.assert_array_equal(agent.policy.weights, resumed.policy.weights)
+    assert type(resumed.policy) is HeldPolicy
+
+
+@pytest.mark.slow
+def test_keeps_all_promises() -> None:
+    make = partial(ModelPosterior, privacy=TEN, schedule="fixed:size=30")
+    check_agent(make, SHORT, users=90, seeds=20)

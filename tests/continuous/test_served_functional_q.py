@@ -1,0 +1,106 @@
+"""The agent that serves most users by what a few have shown: turns, questions, what it learns."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit import JointDP, ServedFunctionalQ, check_statistic
+from tacit.audit.check_agent import check_agent
+from tacit.continuous import line, plane
+from tacit.continuous.served_functional_q import _turns
+from tacit.continuous.statistics.reports import MeanRewards
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block
+from tacit.simulation.run import run
+
+PAPER = JointDP(0.9, 1e-4)
+SHORT = line(horizon=6)
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.mark.parametrize(("users", "first"), [(1, 20), (10, 20), (2000, 20), (10**6, 84)])
+def test_few_explore(users: int, first: int) -> None:
+    turns = _turns(users, first)
+    assert sum(turns) == users
+    assert min(turns) >= 1
+    served = 0
+    for turn, size in enumerate(turns):
+        if turn and turn % 2 == 0:
+            assert size <= 0.03 * served + 1
+        served += size
+
+
+@pytest.mark.parametrize(
+    ("world", "privacy", "batch"),
+    [(line(), PAPER, 45), (line(), JointDP(10.0, 1e-6), 6), (plane(), PAPER, 256)],
+)
+def test_serves_well_with_at_most_four_times_the_users_of_the_batch_agent(
+    world: Any, privacy: Any, batch: int
+) -> None:
+    needed = []
+    for seed in range(3):
+        agent = ServedFunctionalQ(world.spec, 40 * batch, privacy, seed=seed, noise_seed=seed)
+        result = run(agent, world, seed=seed, progress=False)
+        needed.append(result.users_to_90)
+    assert sorted(n or 10**9 for n in needed)[1] <= 4 * batch
+    # How well users are served is public.
+    earned, std = agent.algorithm.earned
+    value = result.values[-2] / world.spec.horizon
+    assert earned == pytest.approx(value, abs=6.0 * std + 0.02)
+
+
+def test_asks_those_who_are_served_once() -> None:
+    agent = ServedFunctionalQ(SHORT.spec, 400, JointDP(10.0, 1e-6), noise_seed=0)
+    rng = np.random.default_rng(0)
+    assert agent.policy.epsilon == 1.0
+    agent.learn(SHORT.simulate(agent.policy, agent.block_users, rng, "episodes"))
+    assert agent.policy.epsilon == 0.0
+    before = agent.weights.copy()
+    agent.learn(SHORT.simulate(agent.policy, agent.block_users, rng, "episodes"))
+    np.testing.assert_array_equal(agent.weights, before)
+    with pytest.raises(InvalidArgument, match="who explores"):
+        ServedFunctionalQ(SHORT.spec, 400, PAPER, schedule="every")
+
+
+def test_rewards_are_bounded() -> None:
+    def sample(rng: np.random.Generator, users: int) -> Block:
+        states = rng.random((users, 7, 1))
+        rewards = rng.choice([0.0, 0.5], (users, 1)) * np.ones((users, 6))
+        arrays = {"states": states, "rewards": rewards, "lengths": np.full(users, 7)}
+        return Block(users, arrays | {"actions": rng.integers(0, 2, (users, 6))})
+
+    check_statistic(MeanRewards(SHORT.spec), sample, attained=0.99, users=60, rounds=12)
+    block = sample(np.random.default_rng(0), 4)
+    rewards = np.asarray(block["rewards"], dtype=float)
+    expected = rewards.mean(axis=1) / 0.5 - 0.5
+    np.testing.assert_allclose(MeanRewards(SHORT.spec).vectors(block)[:, 0], expected)
+
+
+def test_goes_on_from_a_save(tmp_path: Any) -> None:
+    def make() -> Any:
+        return ServedFunctionalQ(SHORT.spec, 1500, JointDP(10.0, 1e-6), noise_seed=0)
+
+    rng, agent = np.random.default_rng(0), make()
+    for _ in range(2):
+        agent.learn(SHORT.simulate(agent.policy, agent.block_users, rng, "episodes"))
+    agent.save(tmp_path / "state")
+    resumed = make().load(tmp_path / "state")
+    assert resumed.algorithm.earned == agent.algorithm.earned
+    last = SHORT.simulate(agent.policy, agent.block_users, rng, "episodes")
+    for each in (agent, resumed):
+        each.learn(last)
+    np.testing.assert_array_equal(agent.weights, resumed.weights)
+
+
+@pytest.mark.slow
+def test_keeps_all_promises() -> None:
+    check_agent(partial(ServedFunctionalQ, privacy=JointDP(10.0, 1e-6)), SHORT, users=700, seeds=20)
