@@ -6,6 +6,7 @@ import json
 import math
 import os
 import stat
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -512,8 +513,9 @@ def test_descriptions_get_the_seed_and_another_one_for_the_noise(importable):
 
 
 def test_public_mistakes_of_several_runs_are_refused():
-    with pytest.raises(InvalidArgument, match="importable"):
-        run_seeds(lambda spec, seed: Learner(spec, seed), Coins(), [0, 1], workers=2)
+    lock = threading.Lock()
+    with pytest.raises(InvalidArgument, match=r"cannot be sent to other processes.*lock"):
+        run_seeds(lambda spec, seed: (lock, Learner(spec, seed)), Coins(), [0, 1], workers=2)
     with pytest.raises(InvalidArgument, match="seeds holds -1"):
         run_seeds(make_learner, Coins(), [0, -1])
     with pytest.raises(InvalidArgument, match="workers is 0"):
@@ -522,6 +524,18 @@ def test_public_mistakes_of_several_runs_are_refused():
         with pytest.raises(SeedFailed, match=r"make is|cannot be imported"):
             run_seeds({"make": name}, Coins(), [0], workers=1)
     assert run_seeds(make_learner, Coins(), [], workers=2) == []
+
+
+def test_a_process_that_cannot_load_a_recipe_says_so(monkeypatch):
+    from tacit.simulation import seeds, sweep
+
+    foreign = b"cno_such_module\nthing\n."  # a pickle of something that is not here
+    monkeypatch.setattr(seeds, "_recipe", [])
+    seeds._remember(foreign)
+    words = "another process cannot load it: ModuleNotFoundError: No module named 'no_such"
+    with pytest.raises(SeedFailed, match=words):
+        seeds._run_remembered(3)
+    assert "ModuleNotFoundError" in str(sweep._run_packed(foreign))
 
 
 # Files and words.

@@ -45,8 +45,11 @@ def mirror_steps(
                     q = min(max(q, 0.0), left)
                     q_values[h, state, action] = q
                     value[state] += policy[h, state, action] * q
-            before[:] = value
-        if step == most or (start * before).sum() >= enough:
+            value, before = before, value
+        earned = 0.0
+        for state in range(n_states):
+            earned += start[state] * before[state]
+        if step == most or earned >= enough:
             break
         for h in range(horizon):
             for state in range(n_states):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +12,7 @@ from tacit.numerics.compiled import Floats, Ints, compiled
 # Below this many entries a scan from the largest probability down beats a binary search.
 _SCAN = 24
 # A number that is no constant to the compiler, which would compile for it alone.
-_FIRST = np.int64(0)
+_FIRST = cast(int, np.int64(0))
 
 
 @compiled

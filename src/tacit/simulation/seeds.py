@@ -141,16 +141,22 @@ def _run_parallel(
     return [results[place] for place in range(len(seeds))]
 
 
-_recipe: list[tuple[AgentMaker, WorldMaker]] = []
+_recipe: list[tuple[AgentMaker, WorldMaker] | str] = []
 
 
 def _remember(recipe: bytes) -> None:
-    """Once per process: worlds may be large."""
-    _recipe.append(pickle.loads(recipe))  # noqa: S301  # made by the parent process a moment ago
+    """Once per process: worlds may be large. What this process cannot load is said by its runs."""
+    try:
+        _recipe.append(pickle.loads(recipe))  # noqa: S301  # made by the parent a moment ago
+    except Exception as error:
+        _recipe.append(f"another process cannot load it: {type(error).__name__}: {error}")
 
 
 def _run_remembered(seed: int) -> Result:
-    return _run_seed(*_recipe[0], seed)
+    recipe = _recipe[0]
+    if isinstance(recipe, str):
+        raise SeedFailed(seed, recipe)
+    return _run_seed(*recipe, seed)
 
 
 def _run_seed(make_agent: AgentMaker, make_world: WorldMaker, seed: int) -> Result:

@@ -335,7 +335,11 @@ def _packed(job: Job) -> bytes:
 
 
 def _run_packed(payload: bytes) -> Result | str:
-    return _outcome(pickle.loads(payload))  # noqa: S301  # made by the caller a moment ago
+    try:
+        job = pickle.loads(payload)  # noqa: S301  # made by the caller a moment ago
+    except Exception as error:
+        return f"another process cannot load a run: {type(error).__name__}: {error}"
+    return _outcome(job)
 
 
 def _outcome(job: Job) -> Result | str:

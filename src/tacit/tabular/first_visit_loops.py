@@ -30,7 +30,7 @@ def count_first_visits(
     """
     users, horizon = actions.shape
     n_steps, n_states, n_actions = wanted.shape
-    seen = np.zeros((n_steps, n_states, n_actions), dtype=np.int64)  # by whom last, from 1
+    seen = np.full((n_steps, n_states, n_actions), -1, dtype=np.int64)
     for user in range(users):
         if not admitted[user]:
             continue
@@ -51,9 +51,9 @@ def count_first_visits(
                 first_paid[row, at, state, action] += 1.0
             if counted == most or not wanted[at, state, action]:
                 continue
-            if seen[at, state, action] == user + 1 and not whole:
+            if seen[at, state, action] == user and not whole:
                 continue
-            seen[at, state, action] = user + 1
+            seen[at, state, action] = user
             counted += 1
             transitions[row, at, state, action, after] += 1.0
             sums[row, at, state, action] += reward
