@@ -132,6 +132,27 @@ def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
     assert "and what predecessors released" in report.stdout
 
 
+def test_an_older_policy_serves_again_and_is_pinned(app: Path) -> None:
+    folder = app.parent
+    call("learn", app)
+    first = folder / "first.npz"
+    first.write_bytes((folder / "out.npz").read_bytes())
+    night(folder, "day 2.csv", tacit.Policy.load(first), 50, seed=2)
+    assert content(call("learn", app, "--json"))["version"] == 2
+    told = content(call("learn", app, "--roll-back", first, "--pin", "--json"))
+    assert told["version"] == tacit.Policy.load(folder / "out.npz").version == 1
+    night(folder, "day 3.csv", tacit.Policy.load(folder / "out.npz"), 50, seed=3)
+    told = content(call("learn", app, "--json"))
+    assert (told["files"][0]["counted"], told["version"]) == (50, 1), "counted, and still pinned"
+    assert content(call("learn", app, "--unpin", "--json"))["version"] == 1
+    night(folder, "day 4.csv", tacit.Policy.load(folder / "out.npz"), 50, seed=4)
+    assert content(call("learn", app, "--json"))["version"] == 4
+    (folder / "never.npz").write_bytes(b"no policy")
+    assert "no published policy" in one_line(
+        call("learn", app, "--roll-back", folder / "never.npz")
+    )
+
+
 def test_a_night_that_died_is_given_again(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the release, before the file was noted: nobody counts twice."""
     import tacit.cli.learn as module

@@ -62,7 +62,7 @@ def test_the_page_says_what_is_guaranteed_and_how_to_check_it(files):
     assert "Sampler of the noise: exact." in text
     assert "Real: the noise has no seed that is known." in text
     assert NOON in text
-    lines = [e.sequence for e in Ledger.open(ledger).entries if e.event == "charge"]
+    lines = [e.sequence + 1 for e in Ledger.open(ledger).entries if e.event == "charge"]
     for path, version, made in (
         (first, 1, str(lines[0])),
         (second, 2, f"{lines[0]}-{lines[1]}"),

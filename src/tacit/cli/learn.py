@@ -31,7 +31,8 @@ HELP = (
     "where everybody went. --dry-run says what it would do, and touches nothing. The page "
     "docs/production.md has the file, key by key.\n\n"
     "\b\nExamples:\n  tacit learn app.toml --dry-run\n  tacit learn app.toml\n"
-    "  tacit learn next.toml --after app.toml    # when all declared users have come"
+    "  tacit learn app.toml --roll-back policy-12.npz --pin\n"
+    "  tacit learn next.toml --after app.toml    # all users have come"
 )
 
 
@@ -46,6 +47,14 @@ def learn_command(
             metavar="OLD.toml", help="Begin as the successor of this app, after its last user."
         ),
     ] = "",
+    roll_back: Annotated[
+        str,
+        typer.Option(metavar="POLICY", help="Serve this policy again, which the app published."),
+    ] = "",
+    pin: Annotated[
+        bool | None,
+        typer.Option("--pin/--unpin", help="Serve it whatever is learnt; or no longer."),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Learns from what is new, and publishes."""
@@ -67,6 +76,8 @@ def learn_command(
         for name in sorted(known):
             _note(app, os.path.join(app.folder, name), {})
     told = [_learn_file(app, agent, name, as_json) for name in new]
+    if roll_back or pin is not None:
+        _reinstate(app, agent, roll_back, pin)
     policy = app.files["policy"]
     agent.publish(policy)
     if "report" in app.files:
@@ -87,6 +98,19 @@ def learn_command(
         f"{content['waiting']:,} wait for their block, {content['left']:,} may still come."
     )
     say(str(agent.guarantee))
+
+
+def _reinstate(app: App, agent: Agent, path: str, pin: bool | None) -> None:
+    """Serves an older policy again, after the users of the last one were learnt from."""
+    from tacit.finite.policy import Policy
+
+    if path:
+        agent.roll_back(Policy.load(path), pin=bool(pin))
+    elif pin:
+        agent.roll_back(agent.policy, pin=True)
+    else:
+        agent.unpin()
+    agent.save(app.files["state"])
 
 
 def _opened(make: Callable[[], Agent]) -> Agent:

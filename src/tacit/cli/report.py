@@ -138,8 +138,9 @@ def _policy(path: str, ledger: Ledger, file: str) -> dict[str, Any]:
         raise InvalidArgument(f"--policy {path!r} is no published policy: {error}") from None
     with open(open_regular(path), "rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    # The first line of the file is its header, before entry 1.
     lines = [
-        entry.sequence
+        entry.sequence + 1
         for entry in ledger.entries
         if entry.event in ("charge", "pending")
         and any(_block(key) < version - first for key in entry.costs)

@@ -61,9 +61,6 @@ class Agent(Versions):
     :class:`tacit.core.kinds.Serving`.
     """
 
-    chosen: str = ""
-    """Why it is this one, where none was named: see :func:`tacit.which_agent.agent`."""
-
     why_single = "an agent cannot be copied: two copies would spend one budget twice"
 
     def __init__(

@@ -96,15 +96,19 @@ def _entries(
     names = sorted(only or set(log.columns.values()))
     for name in files:
         with pa.parquet.ParquetFile(name) as file:
-            missing = [column for column in names if column not in file.schema_arrow.names]
-            if missing:
-                kind = next(k for k, column in log.columns.items() if column == missing[0])
-                words = missing_column(repr(name), kind, missing[0], file.schema_arrow.names)
-                raise InvalidArgument(words)
+            _check_columns(file, name, log, names)
             for groups in _row_groups(file.metadata, batch):
                 read = {"row_groups": groups, "columns": names}
                 for table in file.iter_batches(batch_size=batch, **read):
                     yield log.read(table, only)
+
+
+def _check_columns(file: Any, name: str, log: LogFormat, names: Sequence[str]) -> None:
+    there = file.schema_arrow.names
+    for column in names:
+        if column not in there:
+            kind = next(k for k, named in log.columns.items() if named == column)
+            raise InvalidArgument(missing_column(repr(name), kind, column, there))
 
 
 def _row_groups(metadata: Any, batch: int) -> Iterator[list[int]]:
@@ -327,6 +331,7 @@ def _partition(files: list[str], log: LogFormat, batch: int, parts: list[str]) -
     try:
         for name in files:
             with pa.parquet.ParquetFile(name) as file:
+                _check_columns(file, name, log, names)
                 for table in file.iter_batches(batch_size=batch, columns=names):
                     share = _hashed(table[log.user], len(parts))
                     for number in np.unique(share).tolist():

@@ -20,6 +20,9 @@ from tacit.privacy.owner import alone
 class Versions(Desk):
     """What an agent does with policies once they are planned."""
 
+    chosen: str = ""
+    """Why it is this one, where none was named: see :func:`tacit.which_agent.agent`."""
+
     @alone
     def publish(
         self, path: str | os.PathLike[str], *, greedy: bool = False, force: bool = False
@@ -117,6 +120,7 @@ class Versions(Desk):
         self._close()
         algorithm.inherit(old)
         made: Self = type(self)(algorithm, **serving, known=self._curator.participants)  # type: ignore[call-arg]
+        made.chosen = self.chosen
         self._session.succeeded = True
         if isinstance(self._curator, JointCurator) and self._curator.autosave is not None:
             self._curator.save(self._curator.autosave)
