@@ -256,9 +256,10 @@ class Postgres:
 
     def crash(self, seconds: float) -> None:
         """It is gone at once, without a word, and comes back."""
-        os.kill(
-            int(self._server.get_pid() or 0), signal.SIGQUIT
-        )  # an immediate end: as after a crash, its log is replayed
+        pid = self._server.get_pid()
+        if pid is not None:
+            # An immediate end: as after a crash, its log is replayed.
+            os.kill(int(pid), signal.SIGQUIT)
         time.sleep(seconds)
         self._server.ensure_postgres_running()
 

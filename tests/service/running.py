@@ -45,6 +45,7 @@ class Running:
             state = client.get("/v1/state")
             if what(state):
                 client.close()
+                self.service.watch()  # so that what is asked for next is from then
                 return state
             time.sleep(0.02)
         raise AssertionError(f"it did not happen: {state}")

@@ -319,6 +319,16 @@ def test_an_agent_that_counts_all_versions_alike(tmp_path: Path) -> None:
     assert sizes == [(0, 20), (1, 20), (2, 20)]
 
 
+def test_scripts_of_named_origins_may_ask(tmp_path: Path) -> None:
+    with running(make_app(tmp_path, serve='origins = "https://app.example.org"')) as run:
+        device = run.client()
+        for origin, allowed in (("https://app.example.org", True), ("https://other.org", False)):
+            code, headers, _ = device.request("GET", "/v1/policy", {"Origin": origin})
+            assert code == 200
+            assert (headers["access-control-allow-origin"] == origin) == allowed
+        assert "Tacit-Ticket" in headers["access-control-expose-headers"]
+
+
 def test_metrics_are_public_facts(running_once: Any) -> None:
     text = running_once.client().request("GET", "/metrics")[2].decode()
     assert "tacit_version 0" in text

@@ -43,6 +43,7 @@ class Serving:
     seconds: int = 10  # in which a request must have come
     certificate: str = ""  # files of TLS
     certificate_key: str = ""
+    origins: str = ""  # of web pages whose scripts may ask, "https://app.example.org ..."
     sandbox: bool = False  # whether simulated users may be played, who take places of real ones
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from tacit.service.app_file import App
@@ -298,6 +299,15 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
         return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
 
     app.add_middleware(Counted, counts=service.requests)
+    if service.app.serving.origins:
+        # Tokens come in a header, never by a cookie: no origin gets more than it was given.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=service.app.serving.origins.split(),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match"],
+            expose_headers=["ETag", "Tacit-Version", "Tacit-Ticket"],
+        )
     _devices(app, service)
     _curators(app, service)
     _watchers(app, service)

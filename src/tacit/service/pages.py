@@ -182,7 +182,14 @@ class Pages:
             day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
             cells = (str(version), doing, f"{users:,}", day, str(line), f"<code>{etag[:12]}</code>")
             rows.append(cells)
-        heads = ("version", "", "users before it", "published (UTC)", "ledger line", "hash")
+        heads = (
+            "version",
+            "what to do",
+            "users before it",
+            "published (UTC)",
+            "ledger line",
+            "hash",
+        )
         body += "<h2>Versions</h2>" + views.table("Published versions", heads, rows)
         first = max(state["version"] - 1, 0)
         body += (

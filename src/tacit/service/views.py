@@ -43,7 +43,8 @@ form.inline { display: inline; }
 button, input, select { font: inherit; min-height: 2.75rem; padding: 0.3rem 0.8rem;
   border: 1px solid var(--line); border-radius: 0.4rem; background: var(--soft);
   color: var(--ink); }
-button { cursor: pointer; } button.main { background: var(--mark); color: var(--paper); }
+button { cursor: pointer; white-space: nowrap; margin: 0.1rem 0.2rem 0.1rem 0; }
+button.main { background: var(--mark); color: var(--paper); }
 button.danger { border: 2px solid var(--bad); color: var(--bad); font-weight: 600; }
 label { display: block; margin: 0.6rem 0 0.2rem; } input[type=text], input[type=password] {
   width: 100%; max-width: 30rem; }
