@@ -33,7 +33,13 @@ def test_an_agent_and_a_world_of_files(here):
     made = content(call("run", "--world", world, "--agent", f"{FOLLOWS}:first=50", *options))
     assert (made["world"], made["agent"]) == ("corridor of 3", f"{FOLLOWS}:first=50")
     assert made["optimal_value"] == pytest.approx(tacit.world(world).optimal_value)
-    # Processes of their own find the files too.
+
+
+@pytest.mark.slow
+def test_processes_of_their_own_find_files(here):
+    options = (*BUDGET, "--users", "2000", "--json")
+    world = f"{CORRIDOR}:corridor:length=3"
+    made = content(call("run", "--world", world, "--agent", f"{FOLLOWS}:first=50", *options))
     several = call(
         *("run", "--world", world, "--agent", f"{FOLLOWS}:first=50", *options),
         *("--seeds", 2, "--workers", 2),
