@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from research.command_lines import Parser, whole
+from research.command_lines import Parser, store, whole
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP, Privacy
 from tacit.registry import agent_entry, agent_names, build_world, choose_agent
@@ -72,11 +72,13 @@ FAMILY_OPTIONS = {
     "continuous": ("fitted_functional_q:protect=rewards", "input_perturbation:protect=episode"),
 }
 MORE_OPTIONS = (
+    "lsvi_ucb:misspecification=0.1",
+    "linopt_vi:misspecification=0.1",
     "policy_improvement:statistic=counts",
     "pessimistic_improvement:behaviour=unknown",
 )
 OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)
-"""Options that change what is asked of users, or how noise is added."""
+"""Options that change what is asked of users, how noise is added, or what is planned with."""
 
 # A network takes many steps by default, each of which is a release.
 _FEWER = {"deep_q": "deep_q:steps=6"}
@@ -142,6 +144,11 @@ def rows(chosen: Sequence[str], runs: int = _RUNS) -> Iterator[list[Row]]:
         yield [audited(agent, model, runs) for model in MODELS]
 
 
+def line_of(row: Sequence[Row]) -> str:
+    """An agent's row of the table."""
+    return f"| `{row[0].agent}` | {' | '.join(one.cell for one in row)} |"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns how many audits failed."""
     parser = Parser(
@@ -154,11 +161,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--agents", nargs="+", metavar="AGENT", default=None, help="only these; all by default"
     )
+    parser.add_store()
     chosen = parser.parse_args(arguments)
     made: list[Row] = []
     print(f"| agent | {' | '.join(MODELS)} |\n|---|{'---:|' * len(MODELS)}")
     for line in rows(chosen.agents or agents(), chosen.runs):
-        print(f"| `{line[0].agent}` | {' | '.join(row.cell for row in line)} |", flush=True)
+        print(line_of(line), flush=True)
+        if chosen.store:
+            store(__spec__.name, {line[0].agent: {"runs": chosen.runs, "text": line_of(line)}})
         made += line
     failed = [row for row in made if row.refused is None and not row.passed]
     count = sum(row.refused is None for row in made)

@@ -23,7 +23,7 @@ import tacit
 from research.jobs import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
 from research.tables import ColumnTable, columns_main
 from tacit.core.permuted import PermutedWorld
-from tacit.papers.wang_public_code import STATED, Code, public_code
+from tacit.papers.wang_public_code import public_code
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import agent_entry
 from tacit.simulation.compare import privacy_dict
@@ -40,7 +40,7 @@ NAMES = {
     ONLINE: "FunctionalQ",
     PRINTED: "Algorithm 1, public code",
     OUTPUT: "OutputPerturbation",
-    EVALUATION: "PolicyEvaluation",
+    EVALUATION: "PrivatePolicyEvaluation",
     INPUT: "InputPerturbation, rewards only",
     DEEP: "DeepQ",
 }
@@ -222,11 +222,8 @@ def _plain(job: BoxJob, runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
 class Table(ColumnTable[Case, Row]):
-    """A table with ``times`` as many runs as others."""
-
-    times: int = 1
+    """A table of such rows."""
 
 
 def _score(name: str) -> Callable[[Row], str]:
@@ -316,31 +313,6 @@ def agents() -> Table:
     )
 
 
-def baselines() -> Table:
-    """All baselines at the same budgets."""
-    kinds = [kind for kind in BASELINES if kind != DEEP or has_jax()]
-
-    def fits(place: Place, kind: str) -> bool:
-        # Cells of a grid need a finite box.
-        return (place.world, kind) != ("cartpole", EVALUATION)
-
-    return Table(
-        "Baselines at the same budgets",
-        HEADS,
-        tuple(
-            Case(
-                place.cells,
-                {kind: place.job(kind) for kind in (FITTED, *kinds) if fits(place, kind)},
-            )
-            for place in PLACES
-        ),
-        {NAMES[kind]: _score(kind) for kind in (FITTED, *kinds)},
-        "InputPerturbation protects rewards alone: states and actions of everybody are public, "
-        "which in cartpole is all there is. All others protect whole episodes. PolicyEvaluation "
-        "needs a finite box.",
-    )
-
-
 def paper() -> Table:
     """The size of the paper's experiment: mean returns."""
     at = partial(Place("line", PAPER_USERS, PAPER, 0.0).job)
@@ -349,17 +321,13 @@ def paper() -> Table:
         for kind in (FITTED, ONLINE, *BASELINES):
             if kind != DEEP or has_jax():
                 rows[NAMES[kind], budget_cell(privacy)] = at(kind, privacy)
-    for claimed, sigma in (("0.9, 1e-4", 0.32), ("0.45, 1e-4", 0.74)):
-        for settings, code in (("code", Code()), ("paper", STATED)):
-            label = f"as printed, σ = {sigma:g}, settings of the {settings}", f"claimed {claimed}"
-            rows[label] = printed_job(PAPER_USERS, sigma=sigma, code=code)
     first = True
     cases = []
     for cells, job in rows.items():
         cases.append(Case(cells, {"own": job}, 20.6 if first else None))
         first = False
     return Table(
-        f"The paper's size: line with {PAPER_USERS} users",
+        f"Baselines at the same budgets: line with {PAPER_USERS} users",
         ("agent", "ε, δ"),
         tuple(cases),
         {
@@ -369,8 +337,8 @@ def paper() -> Table:
             "what is protected": _unit,
         },
         "Mean returns of the greedy policy in the end, with standard errors; the optimum is 20.71, "
-        "uniform actions have 10.86. As printed nothing is guaranteed, whatever is claimed.",
-        times=2,
+        "uniform actions have 10.86. InputPerturbation protects rewards alone, all others whole "
+        "episodes.",
     )
 
 
@@ -378,14 +346,13 @@ def online() -> Table:
     """Users who gain while they are learnt from."""
     cases = []
     for world in ("line", "trap", "plane"):
-        for users in (1_000, 10_000):
-            for privacy in (PAPER, ONE):
-                place = Place(world, users, privacy, 0.0)
-                jobs = {ONLINE: place.job(ONLINE), "plain": place.job(ONLINE, PLAIN)}
-                # Its users are served at random, however many there are.
-                if users == 1_000:
-                    jobs[FITTED] = place.job(FITTED)
-                cases.append(Case(place.cells, jobs))
+        for users in (1_000,) if world == "plane" else (1_000, 10_000):
+            place = Place(world, users, PAPER, 0.0)
+            jobs = {ONLINE: place.job(ONLINE)}
+            # Its users are served at random, however many there are.
+            if users == 1_000:
+                jobs[FITTED] = place.job(FITTED)
+            cases.append(Case(place.cells, jobs))
     return Table(
         "FunctionalQ, whose users follow what was learnt so far",
         HEADS,
@@ -394,8 +361,6 @@ def online() -> Table:
             "score in the end": _score(ONLINE),
             "lost while served": _lost(ONLINE),
             "users to 90 %": _reached,
-            "score, not private": _score("plain"),
-            "lost, not private": _lost("plain"),
             "score of FittedFunctionalQ": _score(FITTED),
         },
         "Lost is what served users lose on average, 0 if all are served optimally and 1 if all are "
@@ -433,7 +398,7 @@ def protections() -> Table:
     )
 
 
-TABLES = {make.__name__: make for make in (agents, paper, baselines, online, protections)}
+TABLES = {make.__name__: make for make in (agents, paper, online, protections)}
 
 
 def measure(
@@ -443,7 +408,7 @@ def measure(
     for name in names:
         table = TABLES[name]()
         cases = table.cases[:2] if quick else table.cases
-        number = min(runs, 2) if quick else runs * table.times
+        number = min(runs, 2) if quick else runs
         jobs: list[Job] = [job for case in cases for job in case.jobs.values()]
         found = run_jobs(jobs, range(number), workers)
         rows = [Row(case, {key: found[job] for key, job in case.jobs.items()}) for case in cases]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 import tacit
-from research.command_lines import Parser, png, whole
+from research.command_lines import Parser, png, store, whole
 from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
 from tacit.simulation.plots import _short as short
 from tacit.simulation.result import median
@@ -244,12 +244,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=png, default=None, help="the PNG file to write, if any")
     parser.add_argument("--runs", type=whole(1), default=10, help="seeds of every point")
+    parser.add_store()
     given = parser.parse_args(arguments)
     costs: dict[str, dict[float | None, Cost]] = {line.label: {} for line in LINES}
     total = sum(len(EPSILONS) + (not line.local) for line in LINES)
     for label, epsilon, cost in with_progress(measure_lines(range(given.runs)), total):
         costs[label][epsilon] = cost
     print(table(costs))
+    if given.store:
+        store(__spec__.name, {"table": {"runs": given.runs, "text": table(costs)}})
     if given.output is not None:
         parser.written(lambda: draw(given.output, costs, given.runs))
         print(f"\nThe picture is {given.output}.")

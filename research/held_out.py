@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tacit
-from research.command_lines import Parser, whole
+from research.command_lines import Parser, store, whole
 from research.epsilon_cost import DELTA, Cost, with_progress
 
 if TYPE_CHECKING:
@@ -120,14 +120,17 @@ def table(rows: Sequence[Row]) -> str:
         "| world | S, A, H | private | greedy policy | not private | ratio | greedy score |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
-    for row in rows:
-        ratio = "-" if row.ratio is None else f"{row.ratio:,.0f}{'' if row.settled else '*'}"
-        size = ", ".join(map(str, row.size))
-        lines.append(
-            f"| {row.world} | {size} | {row.private} | {row.greedy} | {row.plain} | {ratio} | "
-            f"{_score(row.score)} |"
-        )
-    return "\n".join(lines)
+    return "\n".join([*lines, *map(line, rows)])
+
+
+def line(row: Row) -> str:
+    """A world's row of the table."""
+    ratio = "-" if row.ratio is None else f"{row.ratio:,.0f}{'' if row.settled else '*'}"
+    size = ", ".join(map(str, row.size))
+    return (
+        f"| {row.world} | {size} | {row.private} | {row.greedy} | {row.plain} | {ratio} | "
+        f"{_score(row.score)} |"
+    )
 
 
 def _score(score: float) -> str:
@@ -152,18 +155,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--unseen", action="store_true", help="the worlds that decided nothing")
     parser.add_argument("--per-step", action="store_true", help="a model for every step")
     parser.add_argument("--baselines", action="store_true", help="PUCB, and the paper's noise")
+    parser.add_store()
     given = parser.parse_args(arguments)
+
+    def kept(name: str, text: str) -> str:
+        if given.store:
+            store(__spec__.name, {name: {"runs": given.runs, "text": text}})
+        return text
+
     if given.unseen:
         given.worlds = list(UNSEEN)
     if given.baselines:
         making = measure_baselines(given.worlds, range(given.runs))
         print("| world | PUCB (after Vietri et al.) | its greedy policy |")
         print("|---|---:|---:|")
-        print("\n".join(with_progress(making, len(given.worlds))))
+        for name, text in zip(given.worlds, with_progress(making, len(given.worlds)), strict=True):
+            print(kept(f"PUCB, {name}", text), flush=True)
         return 0
     options = {"stationary": False} if given.per_step else {}
     measuring = measure_worlds(given.worlds, range(given.runs), options)
-    print(table(list(with_progress(measuring, len(given.worlds)))))
+    rows = []
+    for row in with_progress(measuring, len(given.worlds)):
+        kept(f"{'per step, ' if given.per_step else ''}{row.world}", line(row))
+        rows.append(row)
+    print(table(rows))
     return 0
 
 

@@ -200,10 +200,9 @@ def table(measured: Measured) -> str:
             spread(measured.regrets(world, key).tolist()),
             times(measured.ratio(world, key)) if isinstance(key, float) else "",
             spread([run.users_to_90 for run in results]),
-            spread([run.greedy_users_to_90 for run in results]),
         ]
 
-    heads = ("regret", "times its twin's", "users to 90 %", "greedy")
+    heads = ("regret", "times its twin's", "users to 90 %")
     asked = {key: " / ".join(dict.fromkeys(asks(world, key) for world in WORLDS)) for key in PENS}
     return measured.table(heads, lambda key: f"{name(key)}: {asked[key]}", cells)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from research.jobs import DELTA, Job
-from research.tables import Case, Table, agent_words, joint, model_words, tables_main
+from research.tables import Case, Table, agent_words, joint, tables_main
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.simulation.plots import _short as short
 
@@ -21,7 +21,7 @@ AGENT = "LinOptVI"
 """Policy optimisation is measured beside it by :mod:`research.policy_optimisation`."""
 PLAIN_USERS = 20_000
 JOINT_USERS = 1_000_000
-LOCAL_USERS = {8.0: 10**8, 1.0: 10**10}
+LOCAL_USERS = 10**10
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Place:
         """An agent there."""
         users = PLAIN_USERS
         if isinstance(privacy, LocalDP):
-            users = LOCAL_USERS[privacy.epsilon]
+            users = LOCAL_USERS
         elif isinstance(privacy, JointDP):
             users = JOINT_USERS
         return Job(self.world, agent, privacy, users, tuple(options.items()))
@@ -79,40 +79,33 @@ def local() -> Table:
     """Local DP: the value-free regression against the baseline."""
     rows, theirs_words = [], agent_words("LDPUCRLVTR")
     for place in PLACES:
-        for epsilon in LOCAL_USERS:
-            privacy = LocalDP(epsilon, DELTA)
-            ours = place.job("LinOptVI", privacy, statistic="model")
-            theirs = place.job("LDPUCRLVTR", privacy)
-            plain = place.job("LinOptVI", NonPrivate())
-            rows += [
-                Case((place.label, "LinOptVI", f"{epsilon:g}"), ours, plain, rival=theirs),
-                Case((place.label, theirs_words, f"{epsilon:g}"), theirs, plain, rival=ours),
-            ]
-    declared = [f"{short(users)} at ε = {epsilon:g}" for epsilon, users in LOCAL_USERS.items()]
+        privacy = LocalDP(1.0, DELTA)
+        ours = place.job("LinOptVI", privacy, statistic="model")
+        theirs = place.job("LDPUCRLVTR", privacy)
+        plain = place.job("LinOptVI", NonPrivate())
+        rows += [
+            Case((place.label, "LinOptVI"), ours, plain, rival=theirs),
+            Case((place.label, theirs_words), theirs, plain, rival=ours),
+        ]
     return Table(
         "Users to 90 % under local DP",
-        ("world", "agent", "ε"),
+        ("world", "agent"),
         tuple(rows),
-        f"LinOptVI asks for 'model'. Declared users: {' and '.join(declared)}.",
+        f"At ε = 1; LinOptVI asks for 'model'. Declared users: {short(LOCAL_USERS)}.",
     )
 
 
 def statistics() -> Table:
     """What is asked of users."""
-    privacies: tuple[Privacy, ...] = (joint(1.0), joint(10.0), NonPrivate())
     return Table(
         "What is asked of users",
-        ("world", "ε", "statistic"),
+        ("world", "statistic"),
         tuple(
-            Case(
-                (place.label, model_words(privacy), kind),
-                place.job("LinOptVI", privacy, statistic=kind),
-            )
+            Case((place.label, kind), place.job("LinOptVI", joint(1.0), statistic=kind))
             for place in PLACES
-            for privacy in privacies
             for kind in ("model", "values", "counts")
         ),
-        f"LinOptVI. Declared users: {short(JOINT_USERS)}, without privacy {short(PLAIN_USERS)}.",
+        f"LinOptVI at ε = 1. Declared users: {short(JOINT_USERS)}.",
         extra="auto",
     )
 

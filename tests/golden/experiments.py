@@ -322,7 +322,7 @@ EXPERIMENTS: dict[str, Callable[[], Any]] = {
             ("lq_held_out", 200, ("agents", "local", "honesty")),
             (
                 *("continuous_held_out", 12),
-                ("agents", "paper", "baselines", "online", "protections"),
+                ("agents", "paper", "online", "protections"),
             ),
         )
         for table in tables
@@ -337,7 +337,6 @@ SLOW = (
     *("mixture_held_out, agents", "mixture_held_out, statistics"),
     *("lq_held_out, agents", "lq_held_out, honesty"),
     "linear_held_out, weights",
-    *("continuous_held_out, paper", "continuous_held_out, baselines"),
-    "continuous_held_out, online",
+    *("continuous_held_out, paper", "continuous_held_out, online"),
 )
 """What takes long."""

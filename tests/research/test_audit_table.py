@@ -6,14 +6,16 @@ probability below 1e-7; see ``test_mutation_suite``.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
 
 import pytest
 
-from research import audit_table
+from research import audit_table, command_lines
 from research.audit_table import MODELS, OPTIONS, Row, agents, audited, family
+from research.command_lines import stored_file
 from tacit.cli.audit import maker
 from tacit.registry import agent_names, build_world, choose_agent
 
@@ -41,6 +43,14 @@ def test_the_page_has_every_agent_and_counts_its_audits() -> None:
     assert sorted(rows + missing) == sorted(agents())
     numbers = sum(cell.strip("| ") != "-" for row in table for cell in row[1:])
     assert f"{numbers} of {numbers} audits passed" in page
+
+
+def test_the_page_has_the_rows_that_were_stored() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "checking.md").read_text()
+    stored = json.loads(stored_file("audit_table").read_text())
+    assert set(stored) <= set(agents())
+    for agent, row in stored.items():
+        assert row["text"] in page.splitlines(), agent
 
 
 @pytest.mark.slow
@@ -83,7 +93,9 @@ def test_options_are_known() -> None:
         assert make(world.spec, users=users, seed=0, noise_seed=0).guarantee is not None
 
 
-def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     made = [
         Row("ucbvi", "joint", None, True, 0.994),
         Row("ucbvi", "local", "not here"),
@@ -91,8 +103,12 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     ]
     monkeypatch.setattr(audit_table, "audited", lambda *_: made.pop(0))
     monkeypatch.setattr(audit_table, "MODELS", {row.model: None for row in made})
-    assert audit_table.main(["--agents", "ucbvi"]) == 1
+    monkeypatch.setattr(command_lines, "stored_file", lambda module: tmp_path / "a.json")
+    assert audit_table.main(["--agents", "ucbvi", "--store"]) == 1
     out = capsys.readouterr().out
-    assert "| `ucbvi` | 0.99 | - | FAIL |" in out
+    line = "| `ucbvi` | 0.99 | - | FAIL |"
+    assert line in out
+    stored = json.loads((tmp_path / "a.json").read_text())
+    assert stored == {"ucbvi": {"runs": audit_table._RUNS, "text": line}}
     assert "1 of 2 audits passed." in out
     assert "ucbvi under joint, pure: too little noise" in out

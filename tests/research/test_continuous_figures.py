@@ -109,11 +109,6 @@ class TestHeldOut(TableChecks):
             assert case.jobs[FITTED] == BoxJob(place.world, FITTED, place.privacy, place.users)
             assert case.jobs["plain"] == replace(case.jobs[FITTED], privacy=PLAIN)
 
-    def test_baselines_have_the_same_budgets(self):
-        for place, case in zip(PLACES, continuous_held_out.baselines().cases, strict=True):
-            assert {job.privacy for job in case.jobs.values()} == {place.privacy}
-            assert {job.users for job in case.jobs.values()} == {place.users}
-
     def test_all_jobs_can_be_made(self):
         for make in TABLES.values():
             for case in make().cases:
@@ -124,19 +119,10 @@ class TestHeldOut(TableChecks):
                     private = not isinstance(job.privacy, tacit.NonPrivate)
                     assert (agent.guarantee is not None) == private
 
-    def test_as_printed_nothing_is_guaranteed(self):
-        cases = [case for case in continuous_held_out.paper().cases if "printed" in case.cells[0]]
-        assert len(cases) == 4
-        assert all(case.cells[1].startswith("claimed") for case in cases)
-        sigmas = {(case.cells[1], dict(case.jobs["own"].options)["sigma"]) for case in cases}
-        assert sigmas == {("claimed 0.9, 1e-4", 0.32), ("claimed 0.45, 1e-4", 0.74)}
-
     def test_deep_q_is_left_out_where_it_is_not_installed(self, monkeypatch):
         monkeypatch.setattr(continuous_held_out, "has_jax", lambda: False)
-        for make in (continuous_held_out.baselines, continuous_held_out.paper):
-            kinds = {job.kind for case in make().cases for job in case.jobs.values()}
-            assert "deep_q" not in kinds
-        assert "DeepQ" not in continuous_held_out.baselines().columns
+        jobs = [job for case in continuous_held_out.paper().cases for job in case.jobs.values()]
+        assert "deep_q" not in {job.kind for job in jobs}
 
     def test_a_target_is_met_by_the_median(self):
         table = continuous_held_out.agents()
@@ -149,9 +135,9 @@ class TestHeldOut(TableChecks):
         assert table.columns["not private"](row) == "0.950 [0.950, 0.950]"
 
     def test_what_was_not_run_is_a_dash(self):
-        table = continuous_held_out.baselines()
-        row = Row(table.cases[-1], {FITTED: runs_of(made_up())})
-        assert table.columns["PolicyEvaluation"](row) == "-"
+        table = continuous_held_out.online()
+        row = Row(table.cases[-1], {ONLINE: runs_of(made_up())})
+        assert table.columns["score of FittedFunctionalQ"](row) == "-"
 
 
 class TestNoise:

@@ -270,7 +270,7 @@ class TestHeldOut(TableChecks):
 
     def test_nothing_is_learnt_where_there_is_noise_alone(self):
         cases = {case.cells: case for case in linear_held_out.switching().cases}
-        idle = cases["simplex, pooled", "1", "rayleigh"].idle
+        idle = cases["simplex, pooled", "rayleigh"].idle
         found = run_jobs([idle], [0], workers=1)[idle][0]
         assert found.releases == 200
         assert found.result.users_to_90 is None

@@ -1,0 +1,129 @@
+"""Constants that pages quote are those of the code: a change of one is a change of the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tacit.continuous import deep_q, fitted_functional_q, functional_q, output_perturbation
+from tacit.continuous.constants import GRID, MAP
+from tacit.finite import mirror
+from tacit.linear import base as linear_base
+from tacit.linear.options import LinearConstants
+from tacit.lq.base import LQConstants
+from tacit.mixture.base import MixtureConstants
+from tacit.tabular import ldpob, policy_improvement
+from tacit.tabular.base import TabularConstants
+
+DOCS = Path(__file__).parents[1] / "docs"
+TABULAR, LINEAR, MIXTURE, LQ = (
+    TabularConstants(),
+    LinearConstants(),
+    MixtureConstants(),
+    LQConstants(),
+)
+MIRROR = mirror.MirrorOptions()
+IMPROVEMENT = policy_improvement.ImprovementConstants()
+DEEP, ONLINE = deep_q.DeepQOptions(), functional_q.FunctionalQOptions()
+
+
+def bare(x: float) -> str:
+    """Without the zero in front.
+
+    >>> bare(0.13), bare(4.2)
+    ('.13', '4.2')
+    """
+    return f"{x:g}".removeprefix("0")
+
+
+def grown(factor: float) -> str:
+    """By how much something grows.
+
+    >>> grown(1.15)
+    '15 %'
+    """
+    return f"{100 * (factor - 1):.0f} %"
+
+
+QUOTED = {
+    "algorithms/ucbpo.md": [
+        f"(probabilities below {mirror._FLOOR:g} are raised",
+        f"`eta` is {MIRROR.eta:g} in the first step of a release and a tenth larger in each next",
+        f"`error` = {MIRROR.error:g} times the release's statistical width",
+        f"after `steps` = {MIRROR.steps} of them",
+        f"at most {MIRROR.steps}\n",
+        f"| eta = {MIRROR.eta:g}, a tenth larger in each next step of a release |",
+    ],
+    "algorithms/linopt_po.md": [
+        f"`error` = {MIRROR.error:g} times the statistical width",
+        f"or after `steps` = {MIRROR.steps}",
+        f"raised to {mirror._FLOOR:g} at each release",
+    ],
+    "algorithms/ucbvi.md": [
+        f"bonus = {TABULAR.sampling:g} sqrt(2 ln(cells / 0.05))",
+        f"+ {TABULAR.range_term:g} (steps left) / n'",
+        f"| blocks that grow by {grown(TABULAR.growth)} |",
+        "known if n exceeds half of that (twice that, where counts are not masked)",
+    ],
+    "algorithms/ldpob.md": [f"| alpha = {ldpob._ALPHA:g} |"],
+    "algorithms/policy_improvement.md": [
+        f"a user's first {IMPROVEMENT.first} states get her return",
+        f"a length of at most {IMPROVEMENT.length:g} R",
+        f"Blocks of more than {policy_improvement._IN_MEMORY:,}",
+    ],
+    "algorithms/lsvi_ucb.md": [
+        f"grow by {grown(LINEAR.growth)} of the users served ({grown(LINEAR.target_growth)} for",
+        f"| standard deviations of sampling and noise, times {LINEAR.bonus:g}, and what the ridge",
+        f"pooled and capped at {LINEAR.cap} |",
+        f"until their weight is below 1/{1 / linear_base._FORGOTTEN:.0f}",
+        f"| ridge 1 | {LINEAR.ridge:g} plus the noise of the Gram times sqrt(d)",
+    ],
+    "algorithms/linopt_vi.md": [
+        f"grow by {grown(MIXTURE.growth)} of the users served",
+        f"| standard deviations of sampling and noise, times {MIXTURE.bonus:g} |",
+    ],
+    "algorithms/certainty_equivalence.md": [
+        f"equal ones of {LQ.first:g} (n + d) / mu users, then {grown(LQ.growth)} of the users",
+        f"({100 * LQ.model_error:.0f} % error of the prediction)",
+        f"entries of {LQ.prior:g} norm_bound / sqrt(n (n + d))",
+        f"more than {LQ.surprise:g} standard deviations of a chi-square off",
+        f"{LQ.samples} models of the posterior, {LQ.caution:g} times as wide",
+        f"1 in {100 * LQ.confidence:.0f} % of them, and at most {LQ.worst:g} in all",
+    ],
+    "lq.md": [
+        f"{LQ.samples} models, drawn from the posterior widened by {LQ.caution:g}",
+        f"they must beat zero control in {100 * LQ.confidence:.0f} % of them",
+    ],
+    "algorithms/deep_q.md": [
+        f"at each of {DEEP.steps} steps",
+        f"clipped to length {bare(DEEP.radius)}",
+    ],
+    "algorithms/output_perturbation.md": [
+        f"c is {bare(output_perturbation._RADIUS)} of the range of rewards"
+    ],
+    "algorithms/functional_q.md": [
+        f"`epsilon` = {bare(ONLINE.epsilon)}",
+        f"{bare(GRID.clip)} sqrt(signal), at most {bare(GRID.largest_clip)}, times sqrt(H)",
+        f"({bare(GRID.prior_drift)} of the range)",
+    ],
+    "algorithms/fitted_functional_q.md": [
+        f"length {GRID.visits_clip:g} sqrt(H) (grid), {bare(MAP.visits_clip)} H (maps)",
+        f"| {100 * GRID.visits:.0f} % (grid), {100 * MAP.visits:.0f} % (maps) |",
+        f"the rest, {grown(GRID.growth)} more from sweep to sweep",
+        f"smooth in s (length {bare(GRID.prior_length)} of the box)",
+        f"{bare(GRID.prior_reward)}^2 + ({bare(GRID.prior_moves)} discount)^2",
+        f"kept above {'a fifth' if fitted_functional_q._RAREST == 0.2 else '?'} of even",
+        f"| sweeps J | {GRID.depth:g} S^{bare(GRID.depth_power)}, from {GRID.fewest} to",
+        f"| clip c | {bare(GRID.clip)} sqrt(S), at most {bare(GRID.largest_clip)}, times sqrt(H)",
+        f"on maps {bare(MAP.clip)} and {bare(MAP.largest_clip)} |",
+        f"On maps the last {'five' if MAP.averaged == 5 else '?'} Qs are averaged",
+    ],
+}
+
+
+@pytest.mark.parametrize("page", QUOTED)
+def test_a_page_quotes_the_code(page: str) -> None:
+    words = " ".join((DOCS / page).read_text().split())
+    missing = [quote for quote in QUOTED[page] if " ".join(quote.split()) not in words]
+    assert missing == []
