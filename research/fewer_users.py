@@ -32,15 +32,15 @@ WORLDS: dict[str, tuple[str, int, int]] = {
     "riverswim, 6 states": ("riverswim:states=6,horizon=20", 20_000, 2_200),
     "riverswim, 8 states": ("riverswim:states=8,horizon=20", 40_000, 4_300),
     "riverswim, 12 states, 40 steps": ("riverswim:states=12,horizon=40", 70_000, 8_500),
-    "grid, 5 by 5": ("grid:side=5,horizon=20", 100_000, 12_000),
-    "grid, 6 by 6": ("grid:side=6,horizon=24", 160_000, 23_000),
+    "grid, 5 by 5": ("grid:side=5,horizon=20", 130_000, 12_000),
+    "grid, 6 by 6": ("grid:side=6,horizon=24", 200_000, 23_000),
     "deep_sea, 10 deep": ("deep_sea:depth=10", 40_000, 5_000),
     "FrozenLake": ("gymnasium:id=FrozenLake-v1,horizon=100", 300_000, 40_000),
-    "health_coach": ("health_coach", 400_000, 95_000),
+    "health_coach": ("health_coach", 500_000, 95_000),
     **{
         f"random_mdp, seed {seed}": (
             f"random_mdp:states={size},actions=3,horizon={size},seed={seed}",
-            *(30_000, 4_000),
+            *(40_000, 4_000),
         )
         for seed, size in ((0, 10), (1, 10), (2, 10), (3, 12), (4, 12))
     },
@@ -60,6 +60,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "steps lend each other nothing": {"lent": 0.0},
     "two cells of a user": {"most": (2,)},
     "all cells are asked": {"thresholds": (math.inf,)},
+    "explorers are asked what others are": {"apart": False},
 }
 ABLATED: dict[str, tuple[str, int, int]] = {
     "grid, 4 by 4": ("grid:side=4,horizon=16", 40_000, 0),
