@@ -25,7 +25,9 @@ def test_medians_and_bands() -> None:
     assert fewer_users.median(values) == 5.5
     assert fewer_users.ninetieth(values) == 9
     assert math.isinf(fewer_users.ninetieth([1, None]))
-    assert fewer_users.cell({"serving": [1000, 2000, 3000]}) == "2,000 (3,000)"
+    found = {"serving": [1000, 2000, 3000], "agent": fewer_users.AGENT}
+    assert fewer_users.cell(found) == "2,000 (3,000)"
+    assert fewer_users.cell(found | {"agent": "an earlier one"}) == "2,000 (3,000)*"
     assert fewer_users.cell(None) == "-"
 
 

@@ -213,6 +213,27 @@ def test_whole_worlds_lack_nothing() -> None:
     assert abs(np.trace(seen) / 6000.0 - 2.0 / 3.0) < 6.0 * np.sqrt(2.0 / 9.0 / 6000.0)
 
 
+def test_explorers_are_asked_what_others_cannot_tell() -> None:
+    """On the way of all are eight cells that are known; explorers alone come to the ninth."""
+    way = np.eye(11)[np.minimum(np.arange(11) + 1, 10)]
+    posterior = posterior_of(np.stack([way, way], axis=1), visits=200.0, noise=5.0)
+    posterior.visits[:, :, 1] = 0.0
+    explorer = Explorer(
+        posterior, np.eye(11)[0], 10, ExplorationConstants(most=(4,)), np.random.default_rng(0)
+    )
+    policies = np.zeros((2, 10, 11), dtype=np.int64)
+    policies[1, :, 9] = 1
+    walks = explorer.walks(policies, np.array([0.95, 0.05]))
+    assert walks.came[0, 9].tolist() == pytest.approx([0.95, 0.05])
+    assert walks.visits.sum() == pytest.approx(10.0)
+    asked = explorer.question(walks, 4000, lambda _: 5.0)
+    of_all, of_explorers = asked.wanted[:, 0, :, 0]
+    assert of_all.all()
+    assert not of_explorers.any()
+    assert asked.expected[0, 9, 1] == pytest.approx(0.05)
+    assert asked.expected[0, 0, 0] == pytest.approx(0.95)
+
+
 def test_who_serves_is_replaced_with_care() -> None:
     """Actions that serve stay unless others are better in most worlds that may be true."""
     rows = np.stack([np.eye(2), np.eye(2)], axis=1)  # (2, 2, 2): nothing moves anything

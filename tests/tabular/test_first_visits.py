@@ -18,6 +18,7 @@ EVERYWHERE = np.ones((1, S, A), dtype=bool)
 SOME = EVERYWHERE.copy()
 SOME[0, 1] = False
 STEPS = np.random.default_rng(1).random((H, S, A)) < 0.7
+OF_EACH = np.random.default_rng(2).random((3, 1, S, A)) < 0.6
 
 DESIGNS = [
     FirstVisits(EVERYWHERE, 2, TABLES, 3, 0.5, 0.6),
@@ -27,6 +28,8 @@ DESIGNS = [
     FirstVisits(EVERYWHERE, 2, TABLES, 1, 0.5, 0.6, "l1"),
     FirstVisits(SOME, 1, TABLES, weight=0.5, whole=True),
     FirstVisits(STEPS, 1, TABLES, whole=True),
+    FirstVisits(OF_EACH, 2, TABLES, 1, 0.5, 0.6),
+    FirstVisits(np.stack([STEPS, ~STEPS, STEPS]), 3, TABLES),
 ]
 
 
@@ -64,21 +67,23 @@ def test_attacked(statistic: FirstVisits) -> None:
 def slow(statistic: FirstVisits, block: Block, user: int) -> dict[str, np.ndarray]:
     """The definition, step by step."""
     parts = {part.name: np.zeros(part.shape) for part in statistic.layout.parts}
-    if block["versions"][user] != statistic.version or not 0 <= block["components"][user] < 3:
+    component = block["components"][user]
+    if block["versions"][user] != statistic.version or not 0 <= component < 3:
         return parts
+    wanted = statistic.wanted if statistic.wanted.ndim == 3 else statistic.wanted[component]
     seen, paid = set(), False
     for h in range(H):
         s, a, t, r = (
             block[name][user, h + later]
             for name, later in (("states", 0), ("actions", 0), ("states", 1), ("rewards", 0))
         )
-        if a != statistic.policy[block["components"][user], h, s]:
+        if a != statistic.policy[component, h, s]:
             continue
-        cell = (h if len(statistic.wanted) > 1 else 0, s, a)
+        cell = (h if len(wanted) > 1 else 0, s, a)
         if r > 0 and not paid and not statistic.whole:
             parts["first_paid"][cell], paid = statistic.unit, True
         new = statistic.whole or (cell not in seen and len(seen) < statistic.most)
-        if statistic.wanted[cell] and new:
+        if wanted[cell] and new:
             seen.add(cell)
             parts["transitions"][(*cell, t)] += statistic.unit
             parts["rewards"][cell] += statistic.unit * r
@@ -154,6 +159,8 @@ def test_nobody_is_longer_or_farther_than_declared(seed: int) -> None:
         ({"norm": "l3"}, "norm"),
         ({"wanted": np.ones((2, S, A), dtype=bool)}, "each of them"),
         ({"wanted": np.ones((S, A), dtype=bool)}, "wanted must be"),
+        ({"wanted": OF_EACH[:2]}, "one for each component"),
+        ({"wanted": OF_EACH, "whole": True}, "one for each component"),
         ({"policy": TABLES + 5}, "actions 0..1"),
         ({"policy": TABLES[0]}, "policy"),
         ({"most": 0}, "most"),
@@ -165,6 +172,28 @@ def test_refusals(change: dict, message: str) -> None:
     given = {"wanted": EVERYWHERE, "most": 2, "policy": TABLES} | change
     with pytest.raises(InvalidArgument, match=message):
         FirstVisits(**given)
+
+
+def test_users_who_differ_in_their_draw_only_are_no_farther_than_others() -> None:
+    """The draw is a part of what is protected: it chooses what counts, and not how much."""
+    everywhere, most = np.zeros((2, 1, 8, 1), dtype=bool), 4
+    everywhere[0, :, :4], everywhere[1, :, 4:] = True, True
+    statistic = FirstVisits(everywhere, most, np.zeros((2, 8, 8), dtype=int))
+    same = {
+        "states": np.stack([np.arange(9) % 8] * 2),
+        "actions": np.zeros((2, 8), dtype=int),
+        "rewards": np.array([[0.0] * 3 + [1.0] + [0.0] * 3 + [1.0]] * 2),
+        "versions": np.zeros(2, dtype=int),
+    }
+    first, second = statistic.contributions(Block(2, same | {"components": np.array([0, 1])}))
+    bound = statistic.l2(Relation.REPLACE_ONE)
+    assert 0.0 < math.dist(first, second) <= bound
+    # Four next states each and one reward each are apart; where they were paid first is not.
+    assert math.dist(first, second) == pytest.approx(statistic.unit * math.sqrt(8.0 + 2.0))
+    strangers = np.array([0, 2])
+    first, nothing = statistic.contributions(Block(2, same | {"components": strangers}))
+    assert not nothing.any()
+    assert np.linalg.norm(first) <= statistic.l2(Relation.ZERO_OUT)
 
 
 def test_sums_need_a_whole_block() -> None:

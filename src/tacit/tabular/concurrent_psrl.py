@@ -19,7 +19,7 @@ from tacit.privacy.arguments import flag, instance_of, whole_number
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
-from tacit.tabular.exploration import ExplorationConstants, Explorer, Question
+from tacit.tabular.exploration import ExplorationConstants, Explorer, Question, Walks
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.sparse_posterior import SparseConstants, SparsePosterior
 from tacit.tabular.visit_evidence import VisitEvidence
@@ -129,18 +129,17 @@ class ConcurrentPSRL(FiniteAlgorithm):
         statistic = self.statistic()
         release = yield Ask(statistic)
         evidence, unit = self.posterior.evidence, self.block_users * statistic.unit
-        parts, path = release.parts, self._paths()
+        parts, walks = release.parts, self._walks()
         if not evidence.noisy:
             parts = {name: array / statistic.unit for name, array in parts.items()}
             unit = float(self.block_users)
         self._noise = float(np.max(release.std["transitions"]))
-        often = self._explorer.all_visits(path)
+        often = walks.visits
         asked, came = self._question.expected, np.zeros(often.shape)
         if statistic.whole:
             asked = often
         else:
-            everywhere = np.ones(asked.shape, dtype=bool)
-            came = self._explorer.expected(path, everywhere, self.spec.horizon)
+            came = walks.came
         evidence.add(parts, release.std, (unit * asked, unit * came, unit * often))
         self.posterior.see_moves()
         self.posterior.see_rewards()
@@ -150,8 +149,9 @@ class ConcurrentPSRL(FiniteAlgorithm):
         asked, mixed = self._question, self.policy
         given = (mixed.tables, mixed.version)
         if self._one_by_one:
-            return self._first_visits(asked.wanted, asked.most, *given)
-        everywhere = np.ones(asked.wanted.shape, dtype=bool)
+            explores = (np.arange(len(mixed.tables)) > 0).astype(np.int64)
+            return self._first_visits(asked.wanted[explores], asked.most, *given)
+        everywhere = np.ones(asked.expected.shape, dtype=bool)
         return self._first_visits(everywhere, self.spec.horizon, *given, whole=True)
 
     def _first_visits(
@@ -189,8 +189,8 @@ class ConcurrentPSRL(FiniteAlgorithm):
         weights = np.concatenate([[1.0 - share], share * explore])
         parts = [Policy.deterministic(a, self.spec.actions, self.releases) for a in policies]
         mixed = MixedPolicy(parts, weights / weights.sum(), self.releases)
-        path = explorer.paths(mixed.tables, mixed.weights)
-        self._question = explorer.question(path, users, self.noise_of)
+        walks = explorer.walks(mixed.tables, mixed.weights)
+        self._question = explorer.question(walks, users, self.noise_of)
         return mixed, mixed.components[0]
 
     @property
@@ -226,9 +226,9 @@ class ConcurrentPSRL(FiniteAlgorithm):
         given = (np.array(start), spec.horizon, self.options.exploration, self.rng)
         return Explorer(self.posterior, *given)
 
-    def _paths(self) -> Ints:
+    def _walks(self) -> Walks:
         """Ways of the current block's users through what is known by now."""
-        return self._explorer.paths(self.policy.tables, self.policy.weights)
+        return self._explorer.walks(self.policy.tables, self.policy.weights)
 
     # What is public.
 

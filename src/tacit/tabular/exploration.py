@@ -40,6 +40,7 @@ class ExplorationConstants:
     most: tuple[int, ...] = (2, 4, 8)  # how many cells may count of a user
     # Cells with more visits, in noise, are not asked.
     thresholds: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, np.inf)
+    apart: bool = True  # explorers are asked about other cells than those whom greedy serves
     paths: int = 2000  # on which expectations are taken
     whole_worlds: int = 32  # drawn for what greedy may lose
 
@@ -49,7 +50,7 @@ class Question:
     """What is asked of a block: up to ``most`` first visits of a user to ``wanted`` cells."""
 
     most: int
-    wanted: Bools  # (L, S, A)
+    wanted: Bools  # (2, L, S, A), of those who follow the greedy policy and of those who explore
     expected: Floats  # (L, S, A), how many of them a user is expected to have
 
 
@@ -152,44 +153,72 @@ class Explorer:
 
     # Questions.
 
-    def paths(self, policies: Ints, weights: Floats) -> Ints:
-        """Cells (paths, H) on the way of users of a mixed policy, as far as is known."""
+    def walks(self, policies: Ints, weights: Floats) -> Walks:
+        """Ways of users of a mixed policy, as far as is known."""
         from tacit.tabular.first_visit_loops import walk
 
-        count = self.constants.paths
-        drawn = self.rng.choice(len(weights), size=count, p=weights)
-        path = np.zeros((count, self.horizon), dtype=np.int64)
-        moves = np.cumsum(self.posterior.whole_rows(), axis=-1)
-        walk(self.rng, np.cumsum(self.start), moves, policies, drawn, path)
-        return path
+        share, everybody = 1.0 - float(weights[0]), np.arange(len(weights))
+        moves, found = np.cumsum(self.posterior.whole_rows(), axis=-1), []
+        # Explorers are few, and what they see counts as much: half of the paths are theirs.
+        for part, whose in ((1.0 - share, everybody[:1]), (share, everybody[1:])):
+            count = 0 if part <= 0.0 else self.constants.paths // (2 if part < 1.0 else 1)
+            drawn = everybody[:0]
+            if count:
+                drawn = self.rng.choice(whose, size=count, p=weights[whose] / weights[whose].sum())
+            path = np.zeros((count, self.horizon), dtype=np.int64)
+            walk(self.rng, np.cumsum(self.start), moves, policies, drawn, path)
+            found.append((part, path))
+        return Walks(tuple(found), self.posterior.visits.shape)
 
-    def question(self, path: Ints, users: int, noise_of: Callable[[int], float]) -> Question:
+    def question(self, walks: Walks, users: int, noise_of: Callable[[int], float]) -> Question:
         """The cells, and how many of a user, that make most known: the sum of log (1 + gain)."""
         visits, c = self.posterior.visits, self.constants
         best, best_score = None, -1.0
+        sets = [visits <= threshold for threshold in c.thresholds]
+        sets = [wanted for wanted in sets if wanted.any()]
+        pairs = [(i, j) for i in range(len(sets)) for j in range(len(sets)) if c.apart or i == j]
         for most in sorted({min(most, self.horizon) for most in c.most}):
-            for threshold in c.thresholds:
-                wanted = visits <= threshold
-                if not wanted.any():
-                    continue
-                expected = self.expected(path, wanted, most)
+            parts = [walks.parts(wanted, most) for wanted in sets]
+            for i, j in pairs:
+                expected = parts[i][0] + parts[j][1]
                 signal = users * expected / noise_of(most)
                 score = float(np.log1p(signal**2 / (c.detect**2 + visits**2)).sum())
                 if best is None or score > 1.02 * best_score:
-                    best, best_score = Question(most, wanted, expected), score
+                    best_score = score
+                    best = Question(most, np.stack([sets[i], sets[j]]), expected)
         assert best is not None  # noqa: S101  (the last threshold is infinite)
         return best
 
-    def expected(self, path: Ints, wanted: Bools, most: int) -> Floats:
-        """How many first visits to wanted cells count of a user, (L, S, A), on average."""
+
+@dataclass(frozen=True, eq=False)
+class Walks:
+    """Ways of users: of those who follow the greedy policy, and of those who explore."""
+
+    kinds: tuple[tuple[float, Ints], ...]  # their share, and cells (paths, H) on their way
+    shape: tuple[int, ...]  # of cells, (L, S, A)
+
+    def parts(self, wanted: Bools, most: int) -> list[Floats]:
+        """First visits to wanted cells that count, of one of all users: of both kinds of them."""
         from tacit.tabular.first_visit_loops import count_paths
 
-        visits = np.zeros(wanted.size)
-        count_paths(path, np.ascontiguousarray(wanted).reshape(-1), most, visits)
-        return visits.reshape(wanted.shape) / len(path)
+        found, flat = [], np.ascontiguousarray(wanted).reshape(-1)
+        for share, path in self.kinds:
+            visits = np.zeros(flat.size)
+            count_paths(path, flat, most, visits)
+            found.append(visits.reshape(self.shape) * (share / max(len(path), 1)))
+        return found
 
-    def all_visits(self, path: Ints) -> Floats:
-        """How often a user comes to each cell, in the mean of paths."""
-        shape = self.posterior.visits.shape
-        counts = np.bincount(path.reshape(-1), minlength=self.posterior.visits.size)
-        return counts.reshape(shape) / len(path)
+    @property
+    def came(self) -> Floats:
+        """The share of users who come to each cell."""
+        everywhere = np.ones(self.shape, dtype=bool)
+        followed, explored = self.parts(everywhere, everywhere.size)
+        return followed + explored
+
+    @property
+    def visits(self) -> Floats:
+        """How often a user comes to each cell, in the mean."""
+        found = np.zeros(np.prod(self.shape, dtype=np.int64))
+        for share, path in self.kinds:
+            found += np.bincount(path.ravel(), minlength=found.size) * (share / max(len(path), 1))
+        return found.reshape(self.shape)

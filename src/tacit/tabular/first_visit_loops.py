@@ -14,6 +14,7 @@ def count_first_visits(
     actions: Ints,
     rewards: Floats,
     admitted: NDArray[np.bool_],
+    components: Ints,
     wanted: NDArray[np.bool_],
     most: int,
     whole: bool,
@@ -25,16 +26,18 @@ def count_first_visits(
     """Adds users' first visits to ``transitions`` (rows, L, S, A, S) and ``sums`` (rows, L, S, A).
 
     And the cells where they were paid first to ``first_paid``, or all of their visits and no cells
-    if ``whole``. Row 0 takes everybody, or each user her own row when ``separate``. Invalid states
-    are negative or too large, actions that do not count negative, invalid rewards NaN.
+    if ``whole``. ``wanted`` (components or 1, L, S, A) says which cells count of whom. Row 0 takes
+    everybody, or each user her own row when ``separate``. Invalid states are negative or too large,
+    actions that do not count negative, invalid rewards NaN.
     """
     users, horizon = actions.shape
-    n_steps, n_states, n_actions = wanted.shape
+    n_sets, n_steps, n_states, n_actions = wanted.shape
     seen = np.full((n_steps, n_states, n_actions), -1, dtype=np.int64)
     for user in range(users):
         if not admitted[user]:
             continue
         row = user if separate else 0
+        asked = wanted[min(components[user], n_sets - 1)]
         counted, paid = 0, whole
         for step in range(horizon):
             if counted == most and paid:
@@ -49,7 +52,7 @@ def count_first_visits(
             if reward > 0.0 and not paid:
                 paid = True
                 first_paid[row, at, state, action] += 1.0
-            if counted == most or not wanted[at, state, action]:
+            if counted == most or not asked[at, state, action]:
                 continue
             if seen[at, state, action] == user and not whole:
                 continue

@@ -13,7 +13,7 @@ from tacit.finite.mixed_policy import followed
 from tacit.privacy.arguments import one_of
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
+from tacit.privacy.reading import read_codes, read_steps
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
 
 
@@ -21,14 +21,16 @@ from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums
 class FirstVisits(LoopSums):
     """A user's first visits to the first ``most`` cells of a public set that she comes to.
 
-    A cell is a state and an action, or a step, a state and an action where ``wanted`` says so.
+    A cell is a state and an action, or a step, a state and an action where ``wanted`` says so. The
+    set is the same for all users, or one for each component of the policy.
     Reads ``states`` (users, H + 1), ``actions``, ``rewards`` (users, H), ``versions`` and
     ``components`` (users,). A step counts if its state, action, next state and reward are valid,
     its cell is wanted, the user has not been there before, fewer than ``most`` of her steps
     counted already, she followed ``version`` of the policy, and the action is that of the
     component that she drew. Everything else is dropped, and nothing counts of a user whose
     component is none. Whether a step counts depends on the past only, so what follows it is an
-    unbiased sample. With ``whole`` all of her steps in wanted cells count, however many.
+    unbiased sample. With ``whole`` all of her steps in wanted cells count, however many; then there
+    is one set for all.
 
     Parts, all of them times ``unit``: ``transitions`` (L, S, A, S), one for the next state of each
     step that counts; ``rewards`` (L, S, A), what these steps paid, in [0, 1], with weight w; and
@@ -48,7 +50,7 @@ class FirstVisits(LoopSums):
     ``norm="l1"``, ``unit`` is 1 / p.
     """
 
-    wanted: Bools  # (L, S, A), L = 1 or H
+    wanted: Bools  # (L, S, A), L = 1 or H, or (M, L, S, A)
     most: int
     policy: Ints  # (M, H, S), the actions of every component
     version: int = 0
@@ -59,15 +61,18 @@ class FirstVisits(LoopSums):
 
     def __post_init__(self) -> None:
         wanted, policy = np.array(self.wanted, dtype=bool), np.array(self.policy, dtype=np.int64)
-        if wanted.ndim != 3 or policy.ndim != 3 or policy.shape[2] != wanted.shape[1]:
+        cells = wanted.shape[-3:]
+        if len(cells) != 3 or policy.ndim != 3 or policy.shape[2] != cells[1]:
             raise InvalidArgument(
                 f"wanted must be (1 or H, S, A) and policy (M, H, S), got {wanted.shape} and "
                 f"{policy.shape}"
             )
-        if len(wanted) not in (1, policy.shape[1]):
+        if wanted.ndim > 3 and (self.whole or wanted.shape[:-3] != policy.shape[:1]):
+            raise InvalidArgument("wanted must be one set of cells, or one for each component")
+        if cells[0] not in (1, policy.shape[1]):
             raise InvalidArgument("wanted must be of all steps or of each of them")
-        if policy.min() < 0 or policy.max() >= wanted.shape[2]:
-            raise InvalidArgument(f"policy must name actions 0..{wanted.shape[2] - 1}")
+        if policy.min() < 0 or policy.max() >= cells[2]:
+            raise InvalidArgument(f"policy must name actions 0..{cells[2] - 1}")
         if isinstance(self.most, bool) or int(self.most) != self.most or self.most < 1:
             raise InvalidArgument(f"most must be a whole number >= 1, got {self.most!r}")
         for name in ("weight", "paid_weight"):
@@ -90,10 +95,15 @@ class FirstVisits(LoopSums):
         """How many states there are."""
         return int(self.policy.shape[2])
 
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """Steps that are told apart (1 or H), states and actions."""
+        return self.wanted.shape[-3:]
+
     @cached_property
     def layout(self) -> Layout:
         """``transitions``, ``rewards`` and ``first_paid``, the same whatever is wanted."""
-        cells = self.wanted.shape
+        cells = self.cells
         return Layout(
             (
                 Part("transitions", (*cells, self.states)),
@@ -121,13 +131,13 @@ class FirstVisits(LoopSums):
 
     @property
     def _most(self) -> int:
-        return self.horizon if self.whole else min(self.most, self.wanted.size, self.horizon)
+        return self.horizon if self.whole else min(self.most, math.prod(self.cells), self.horizon)
 
     @property
     def _length(self) -> float:
         """The longest vector in units, in the 2-norm."""
         if self.whole:
-            cells = self.horizon if len(self.wanted) > 1 else self.horizon**2
+            cells = self.horizon if self.cells[0] > 1 else self.horizon**2
             return math.sqrt(cells * (1.0 + self.weight**2))
         return math.sqrt(self._most * (1.0 + self.weight**2) + self.paid_weight**2)
 
@@ -153,7 +163,7 @@ class FirstVisits(LoopSums):
             raise InvalidArgument("first visits need users one by one, not an aggregate block")
         counts = np.asarray(block["transitions"], dtype=np.float64)
         sums = np.asarray(block["rewards"], dtype=np.float64)
-        cells = self.wanted.shape
+        cells = self.cells
         if counts.shape != (*cells, self.states) or sums.shape != cells:
             raise InvalidArgument(
                 f"transitions must be {(*cells, self.states)} and rewards {cells}, got "
@@ -170,7 +180,9 @@ class FirstVisits(LoopSums):
         admitted, taken = followed(block, states, actions, self.policy, self.version)
         rows = block.users if separate else 1
         sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
-        steps = (states, taken, rewards, admitted)
-        count_first_visits(*steps, self.wanted, self._most, self.whole, separate, *sums.values())
+        drawn = np.where(admitted, read_codes(block, "components", (block.users,)), 0)
+        wanted = self.wanted.reshape(-1, *self.cells)
+        steps = (states, taken, rewards, admitted, drawn, wanted)
+        count_first_visits(*steps, self._most, self.whole, separate, *sums.values())
         scaled = {name: self.unit * array for name, array in sums.items()}
         return self.layout.pack(scaled, users=rows)
