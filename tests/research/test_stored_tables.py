@@ -16,6 +16,7 @@ from research import (
     fewer_users_control,
     fewer_users_linear,
     functional_curves,
+    gymnasium,
     icu_sepsis,
     large_worlds,
     linear_comparison,
@@ -85,6 +86,7 @@ def stored_tables() -> Iterator[str]:
     yield "\n".join(row.line.replace("ablation: ", "") for row in icu)
     found = json.loads(exact_learning.TABLE.read_text())
     yield "\n".join(exact_learning.Row(**row).line for row in found)
+    yield gymnasium.table(gymnasium.load())
     yield "\n".join(offline.line(name, row) for name, row in offline.stored().items())
 
 
