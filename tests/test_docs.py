@@ -183,8 +183,6 @@ def test_results_stand_in_one_place() -> None:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.parent != ROOT], ids=identify)
 def test_every_page_says_who_it_is_for(page):
-    if page.name == "roadmap.md":
-        pytest.skip("it is for whoever reads it")
     title, line = page.read_text().split("\n\n", 2)[:2]
     assert title.startswith("# ")
     assert re.fullmatch(r"\*For [^*\n]+\.\*", line), line
