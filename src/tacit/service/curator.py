@@ -415,6 +415,7 @@ def _asked_of_devices(agent: Agent) -> dict[str, Any]:
 
     import numpy as np
 
+    from tacit.finite.question import question
     from tacit.privacy.curators.local import noise_scale
     from tacit.privacy.exact import grid_step
 
@@ -431,6 +432,9 @@ def _asked_of_devices(agent: Agent) -> dict[str, Any]:
     if not privacy.reports_bits:
         found["scale"] = noise_scale(statistic, privacy, True)
         found["step"] = grid_step(statistic, privacy.norm)
+    with contextlib.suppress(InvalidArgument):
+        # For clients in JavaScript, where they can answer it.
+        found["question"] = question(statistic, privacy)
     return found
 
 

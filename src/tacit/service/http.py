@@ -366,6 +366,7 @@ def _devices(app: FastAPI, service: Service) -> None:
             "window": service.app.serving.window,
             "guarantee": facts.get("guarantee", ""),
             "report": facts.get("local") or None,
+            "question": (facts.get("local") or {}).get("question"),
         }
 
     codes = (200, 202, 401, 403, 408, 409, 410, 413, 422, 429, 503)
