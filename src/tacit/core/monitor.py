@@ -112,13 +112,17 @@ class Record:
         rows = self.rows
         if not len(rows):
             return {}
-        return {f"monitor/{name}": rows[name] for name in (*_NUMBERS, *_BY_STATE)}
+        usual = _usual(rows["horizon"])
+        plain = all(np.array_equal(rows[name], usual[name], equal_nan=True) for name in usual)
+        names = [name for name in (*_NUMBERS, *_BY_STATE) if not (plain and name in usual)]
+        return {f"monitor/{name}": rows[name] for name in names}
 
     def restore(self, columns: Mapping[str, Any]) -> None:
         """The inverse of :meth:`dump`; a ValueError or KeyError where the columns are not such."""
         if not columns:
             self._kept = (_room(0, 0), 0, 0)
             return
+        columns = _usual(columns["horizon"]) | dict(columns)
         count, states = columns["visits"].shape
         table = _room(count, states)
         for name in (*_NUMBERS, *_BY_STATE):
@@ -137,6 +141,12 @@ def _told(read: Reader, statistic: Statistic, answer: Release) -> Told:
     except Exception:
         # What a statistic of somebody else makes of a release must not cost its block.
         return {}
+
+
+def _usual(horizon: Floats) -> dict[str, Floats]:
+    """Visits that count as 1, and rewards and visits of 0 to H: columns that a save leaves out."""
+    ones = np.ones(len(horizon))
+    return {"unit": ones, "least": 0.0 * ones, "most": horizon, "reach": horizon}
 
 
 def _room(rows: int, states: int) -> NDArray[np.void]:
