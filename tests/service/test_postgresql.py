@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tacit.privacy.ledger import Ledger
-from tacit.service.store import Fenced, Store
+from tacit.service.store import Fenced, Store, StoreGone
 from tests.service.running import running
 from tests.service.test_service import come
 from tests.service.world import episode, make_app
@@ -60,3 +60,10 @@ def test_who_was_fenced_changes_nothing(database: str) -> None:
         change.put(version=99)
     assert store.serving()["version"] != 99
     store.close_all()
+
+
+def test_a_database_that_does_not_answer_is_one_error() -> None:
+    with pytest.raises(StoreGone, match="does not answer"):
+        Store("postgresql://postgres@127.0.0.1:1/none")
+    with pytest.raises(StoreGone, match="does not answer"):
+        Store("/nowhere/at/all.db", patience=0.3)

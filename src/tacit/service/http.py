@@ -70,7 +70,7 @@ class Service:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.store = Store(app.database)
+        self.store = Store(app.database, patience=60.0)
         plain = app.agent(files=False)
         self.form, self.spec = form_of(plain), plain.spec
         self.curator = Curator(app, self.store)

@@ -55,14 +55,27 @@ class StoreGone(TacitError):
 
 
 class Store:
-    """A database; each thread has a connection of its own."""
+    """A database; each thread has a connection of its own.
 
-    def __init__(self, where: str) -> None:
+    Args:
+        where: the path of a file, or a connection string.
+        patience: seconds in which it must answer: after a reboot it may come later than we do.
+    """
+
+    def __init__(self, where: str, patience: float = 0.0) -> None:
         self.where = where
         self.postgres = where.startswith(("postgresql://", "postgres://"))
         self._local = threading.local()
         self._opened: list[Any] = []
-        self._create()
+        end = time.monotonic() + patience
+        while True:
+            try:
+                self._create()
+                break
+            except StoreGone:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(0.2)
 
     # Connections.
 

@@ -158,7 +158,7 @@ def chart(title: str, versions: Sequence[int], values: Sequence[Any], errors: Se
     ]
     if not points:
         return note("Releases of this agent say nothing about values.")
-    width, height, left, low = 640, 220, 52, 24
+    width, height, left, low = 420, 200, 52, 24
     down = min(x - e for _, x, e in points)
     up = max(x + e for _, x, e in points)
     span = (up - down) or 1.0
