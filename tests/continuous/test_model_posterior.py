@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from tacit import JointDP, LocalDP, ModelPosterior, NonPrivate, check_statistic
+from tacit import FittedFunctionalQ, JointDP, LocalDP, ModelPosterior, NonPrivate, check_statistic
 from tacit.audit.check_agent import check_agent
 from tacit.continuous import (
     Grid,
@@ -354,6 +354,20 @@ def test_refuses_what_it_cannot_do() -> None:
     wide = SmoothSpec((0.0,) * 5, (1.0,) * 5, 2, 5)
     with pytest.raises(InvalidArgument, match="at most 4 coordinates"):
         ModelPosterior(wide, 100, NonPrivate())
+
+
+def test_an_open_box_is_closed_by_what_users_said() -> None:
+    world = cartpole(horizon=40)
+    spec = replace(world.spec, features=None)
+    agent = ModelPosterior(spec, 32, NonPrivate())
+    rng = np.random.default_rng(0)
+    agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+    grid = agent.algorithm.planner.grid
+    # Speeds reach one to four, and poles fall before they reach the end of the box.
+    assert all(1.0 < high <= 6.0 for high in (grid.highs[1], grid.highs[3]))
+    assert 0.2 < grid.highs[2] < 0.25
+    with pytest.raises(InvalidArgument, match="finite"):
+        FittedFunctionalQ(spec, 100, TEN)
 
 
 def test_goes_on_from_a_save(tmp_path: Any) -> None:

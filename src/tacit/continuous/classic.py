@@ -212,7 +212,8 @@ def _in_the_valley(rng: np.random.Generator, users: int) -> Floats:
 
 
 def _until_it_ends(states: Floats, actions: Ints, nexts: Floats) -> Floats:
-    return _above_the_bar(nexts) - 1.0
+    paid: Floats = _above_the_bar(nexts) - 1.0
+    return paid
 
 
 def _above_the_bar(states: Floats) -> Bools:

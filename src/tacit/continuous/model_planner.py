@@ -20,6 +20,8 @@ Step = Callable[[Floats, Ints], tuple[Floats, Floats, Bools]]
 
 # Points of a grid along each coordinate, by the number of coordinates.
 _POINTS = {1: 201, 2: 121, 3: 41, 4: 21}
+# Angles of four coordinates take fewer, so that others have more.
+_ANGLE = 15
 MOST_COORDINATES = 4
 """Of a grid that is planned on."""
 # An action is held for at most so many steps, until most moves are half a cell long.
@@ -35,8 +37,8 @@ class GridPlanner:
     """Values of actions at the points of a grid, by a model."""
 
     def __init__(self, spec: BoxSpec, lows: Floats, highs: Floats, discount: float) -> None:
-        D = spec.dimension
-        self.grid = Grid(tuple(lows.tolist()), tuple(highs.tolist()), (_POINTS[D],) * D)
+        shape = _shape(spec.dimension, angles_of(spec))
+        self.grid = Grid(tuple(lows.tolist()), tuple(highs.tolist()), shape)
         self.spec, self.discount = spec, discount
         known = self.grid.for_loops()
         self._box, self._table = known.numbers, known.table
@@ -90,3 +92,16 @@ class GridPlanner:
             if np.median(np.abs(moved) / cell, axis=0).min() >= _MOVED:
                 return held
         return _HELD
+
+
+def _shape(dimension: int, angles: Bools) -> tuple[int, ...]:
+    """Points along each coordinate, about as many in all whatever is an angle.
+
+    >>> _shape(4, np.array([True, True, False, False]))
+    (15, 15, 29, 29)
+    """
+    points, turns = _POINTS[dimension], int(angles.sum())
+    if dimension < MOST_COORDINATES or turns in (0, dimension):
+        return (points,) * dimension
+    others = (points**dimension / _ANGLE**turns) ** (1.0 / (dimension - turns))
+    return tuple(_ANGLE if turn else int(others) for turn in angles.tolist())

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,6 +31,8 @@ _LOOKED_AT = 64
 class SmoothSpec(BoxSpec):
     """A :class:`BoxSpec`, and what else is public where states move smoothly.
 
+    The box may be open: an agent with a model finds out privately how large coordinates get.
+
     Attributes:
         angles: which coordinates are angles, in [-pi, pi], where both ends are one place.
         pushes: a vector for each action, if it is known in which direction actions push and how
@@ -47,6 +49,7 @@ class SmoothSpec(BoxSpec):
     False
     """
 
+    closed: ClassVar[bool] = False
     angles: tuple[int, ...] = field(default=(), kw_only=True)
     pushes: tuple[tuple[float, ...], ...] | None = field(default=None, kw_only=True)
     reward: MoveReward | None = field(default=None, kw_only=True)

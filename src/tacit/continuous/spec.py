@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from tacit.continuous.feature_map import FeatureMap, number, numbers, set_corners
 from tacit.core.sizes import check_bytes, check_size
@@ -35,6 +35,7 @@ class BoxSpec:
     1
     """
 
+    closed: ClassVar[bool] = True  # whether a box without features must be finite
     lows: tuple[float, ...]
     highs: tuple[float, ...]
     actions: int
@@ -63,7 +64,7 @@ class BoxSpec:
         object.__setattr__(self, "discount", discount)
         if self.features is not None:
             self.check_features(self.features)
-        elif not self.bounded:
+        elif self.closed and not self.bounded:
             raise InvalidArgument(
                 f"lows and highs must be finite unless there are features, got {self.lows} "
                 f"and {self.highs}"
