@@ -181,14 +181,15 @@ def add_residuals(
     (not a number where steps into an end are dropped), and the range of rewards.
     """
     # Two loops, of which a world needs one: what is not called is not compiled.
-    loop = _on_line if steps[0].shape[2] == 1 else _on_grid
+    loop = residuals_on_line if steps[0].shape[2] == 1 else residuals_on_grid
     loop(steps, grid, about, root, separate, out)
 
 
 @compiled
-def _on_line(
+def residuals_on_line(
     steps: Steps, grid: GridNumbers, about: Targets, root: Floats, separate: bool, out: Floats
 ) -> None:
+    """:func:`add_residuals` where states have one coordinate."""
     (A, m), k = about[0].shape, root.shape[1]
     sums, coordinates = np.empty((A, m)), np.empty((A, k))
     for user in range(len(steps[1])):
@@ -198,9 +199,10 @@ def _on_line(
 
 
 @compiled
-def _on_grid(
+def residuals_on_grid(
     steps: Steps, grid: GridNumbers, about: Targets, root: Floats, separate: bool, out: Floats
 ) -> None:
+    """:func:`add_residuals` in any number of coordinates."""
     (A, m), k = about[0].shape, root.shape[1]
     size = 2 ** steps[0].shape[2]
     places = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)

@@ -93,7 +93,7 @@ def sample_distributions(
     the first ``skip``; ``samples`` (K, L, d, S) decides how many.
     """
     gradients = linear - precision @ current
-    _sweep_rows(rng, precision, gradients, draws, shape, skip, current, samples)
+    sweep_rows(rng, precision, gradients, draws, shape, skip, current, samples)
 
 
 def sample_box(
@@ -111,11 +111,11 @@ def sample_box(
     Entries are Beta(shape, shape) before anything is known.
     """
     gradients = linear - np.stack([lam @ x for lam, x in zip(precision, current, strict=True)])
-    _sweep_box(rng, precision, gradients, draws, shape, skip, current, samples)
+    sweep_box(rng, precision, gradients, draws, shape, skip, current, samples)
 
 
 @compiled
-def _sweep_rows(
+def sweep_rows(
     rng: np.random.Generator,
     precision: Floats,
     gradients: Floats,
@@ -125,6 +125,7 @@ def _sweep_rows(
     current: Floats,
     samples: Floats,
 ) -> None:
+    """The sweeps of :func:`sample_distributions`; ``gradients`` are used up."""
     steps, dimension, states = current.shape
     scores, order = np.empty(_TRIES), np.empty(states, dtype=np.int64)
     for at in range(steps):
@@ -154,7 +155,7 @@ def _sweep_rows(
 
 
 @compiled
-def _sweep_box(
+def sweep_box(
     rng: np.random.Generator,
     precision: Floats,
     gradients: Floats,
@@ -164,6 +165,7 @@ def _sweep_box(
     current: Floats,
     samples: Floats,
 ) -> None:
+    """The sweeps of :func:`sample_box`; ``gradients`` are used up."""
     rows, dimension = current.shape
     scores = np.empty(_TRIES)
     for at in range(rows):
