@@ -328,7 +328,10 @@ class ConcurrentPSRL(FiniteAlgorithm):
         """See :meth:`state`."""
         self.posterior.restore(meta, arrays)
         self._noise = float(meta["noise"])
-        self._question = Question(int(meta["most"]), arrays["wanted"], arrays["expected"])
+        expected = arrays["expected"]
+        # Earlier versions asked everybody the same.
+        wanted = np.broadcast_to(arrays["wanted"], (2, *expected.shape))
+        self._question = Question(int(meta["most"]), wanted, expected)
         self._learnt_at = int(meta["learnt_at"])
         self._greedy_value = float(meta["greedy_value"])
 
