@@ -93,8 +93,8 @@ def save_results(
 
 
 def suffix(path: str | os.PathLike[str]) -> str:
-    """How a name ends, of those that a file of results may have."""
-    ending = os.path.splitext(os.fspath(path))[1].lower()
+    """How a name ends, of those that a file of results may have; JSON where it has no end."""
+    ending = os.path.splitext(os.fspath(path))[1].lower() or ".json"
     if ending not in ENDINGS:
         raise InvalidArgument(f"{os.fspath(path)!r} must end in {', '.join(ENDINGS)}")
     return ending
