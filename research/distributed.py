@@ -35,7 +35,8 @@ MODELS: dict[str, tuple[tacit.JointDP | tacit.LocalDP | tacit.DistributedDP, int
 def measured(world: str, model: str) -> list[float | None]:
     """users_to_90 of every seed; ``None`` where it is not reached."""
     privacy, users = MODELS[model]
-    made, found = build_world(world), []
+    made = build_world(world)
+    found: list[float | None] = []
     for seed in SEEDS:
         agent = tacit.agent(
             made.spec, users=users, privacy=privacy, seed=seed, noise_seed=noise_seed(seed)

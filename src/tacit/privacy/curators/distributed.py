@@ -98,7 +98,7 @@ def distance_to_rounded(shares: int, scale: float) -> float:
     within = 2.0 * math.ceil(12.0 * math.sqrt(w)) + 1.0
     aliases = (shares + 1.0) * 2.01 * math.exp(-0.5 * (math.pi * scale) ** 2)
     # Beyond K: 2 (1 - Phi(12)) < 1e-32.
-    return float(within) * (4.97e-4 * (shares - 1.0) * w**-2.5 + aliases) + 1e-32
+    return within * (4.97e-4 * (shares - 1.0) * math.pow(w, -2.5) + aliases) + 1e-32
 
 
 def _variance(shares: int, scale: float) -> float:
@@ -223,7 +223,8 @@ def share(statistic: Statistic, data: Block, privacy: DistributedDP, *, devices:
     plan = SumPlan.of(statistic, privacy, devices)
     noise = ExactNoise().steps(False, plan.scale, plan.size)
     steps = grid_total(statistic, data, 1.0, plan.step) + noise
-    return np.asarray(steps & np.int64(plan.modulus - 1), dtype=np.int64)
+    sent: Ints = steps & np.int64(plan.modulus - 1)
+    return sent
 
 
 def added(shares: ArrayLike, bits: int) -> Ints:
