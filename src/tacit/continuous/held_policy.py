@@ -85,5 +85,6 @@ class HeldPolicy(QPolicy):
     ) -> Self:
         """The inverse, to the bit."""
         plain = QPolicy.from_arrays(arrays, version, features)
-        held = arrays["held"].tolist()
-        return cls.of(plain.features, plain.weights, *held, version, plain.preference)
+        explorers, bursts = (float(chance) for chance in arrays["held"])
+        known = plain.features, plain.weights
+        return cls.of(*known, explorers, bursts, version, plain.preference)
