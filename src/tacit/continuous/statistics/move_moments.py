@@ -117,7 +117,7 @@ class MoveScales(Statistic):
             cut = np.clip(moves.targets, -1e100, 1e100)
             squares = _by_user(moves.users, cut**2, block.users)
             means = np.sqrt(squares / np.maximum(counts, 1)[:, np.newaxis])
-        powers: Floats = np.round(np.log2(np.maximum(means, 1e-300)))
+        powers: Floats = np.rint(np.log2(np.maximum(means, 1e-300)))
         parts = {"moves": _one_hot(powers, counts > 0)}
         if self.unbounded.any():
             largest = np.zeros((block.users, self.spec.dimension))
