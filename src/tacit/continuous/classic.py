@@ -212,8 +212,7 @@ def _in_the_valley(rng: np.random.Generator, users: int) -> Floats:
 
 
 def _until_it_ends(states: Floats, actions: Ints, nexts: Floats) -> Floats:
-    paid: Floats = _above_the_bar(nexts) - 1.0
-    return paid
+    return np.where(_above_the_bar(nexts), 0.0, -1.0)
 
 
 def _above_the_bar(states: Floats) -> Bools:

@@ -117,7 +117,7 @@ class MoveScales(Statistic):
             cut = np.clip(moves.targets, -1e100, 1e100)
             squares = _by_user(moves.users, cut**2, block.users)
             means = np.sqrt(squares / np.maximum(counts, 1)[:, np.newaxis])
-        powers: Floats = np.round(np.log2(np.maximum(means, 1e-300)))
+        powers: Floats = np.rint(np.log2(np.maximum(means, 1e-300)))
         parts = {"moves": _one_hot(powers, counts > 0)}
         if self.unbounded.any():
             largest = np.zeros((block.users, self.spec.dimension))
@@ -187,43 +187,47 @@ class MoveMoments(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         """One matrix for each user."""
-        m = self.layout.parts[0].shape[0]
         found = np.zeros((block.users, self.layout.size))
-        for rows, users, y in self._steps(block):
-            matrices = np.zeros((rows.stop - rows.start, m, m))
-            starts = np.searchsorted(users, np.arange(len(matrices) + 1))
-            for user in range(len(matrices)):
-                own = y[starts[user] : starts[user + 1]]
-                matrices[user] = own.T @ own
-            found[rows] = pack(matrices)
+        for rows, y in self._steps(block):
+            found[rows] = pack(y.swapaxes(1, 2) @ y)
         return found
 
     def total(self, block: Block) -> Floats:
         """The sum over users, at once."""
         if block.aggregate:
             return super().total(block)
-        sums = np.zeros(self.layout.parts[0].shape)
-        for _, _, y in self._steps(block):
-            sums += y.T @ y
+        m = self.layout.parts[0].shape[0]
+        sums = np.zeros((m, m))
+        for _, y in self._steps(block):
+            flat = y.reshape(-1, m)
+            sums += flat.T @ flat
         return pack(sums)
 
-    def _steps(self, block: Block) -> Iterator[tuple[slice, Ints, Floats]]:
-        """Users' steps, with lengths whose squares add up to one for each user."""
-        p = self.features.size
-        numbers = max((self.spec.horizon + 1) * (self.spec.dimension + 3), 3 * _COUNTED * p)
-        for rows, part in parts_of(block, numbers):
+    def _steps(self, block: Block) -> Iterator[tuple[slice, Floats]]:
+        """Users' steps, (users, 64, m), with lengths whose squares add up to one for each user.
+
+        Every user has as many rows, zero where there is no step: how a product of matrices is
+        rounded depends on its shape, and must not depend on what others did.
+        """
+        p, K = self.features.size, min(self.spec.horizon, _COUNTED)
+        m = p + len(self.scales)
+        for rows, part in parts_of(block, max((self.spec.horizon + 1) * 8, 4 * K * m)):
             moves = _moves(part, self.spec, self.rewards)
-            f = self.features(moves.states, moves.actions)
-            y = np.empty((len(f), p + len(self.scales)))
+            counts = np.bincount(moves.users, minlength=part.users)
+            first = np.cumsum(counts) - counts
+            at = moves.users, np.arange(len(moves.users)) - first[moves.users]
+            f, t = np.zeros((part.users, K, p)), np.zeros((part.users, K, len(self.scales)))
+            f[at], t[at] = self.features(moves.states, moves.actions), moves.targets
+            f, t = f.reshape(-1, p), t.reshape(-1, len(self.scales))
+            y = np.empty((len(f), m))
             with np.errstate(all="ignore"):
                 y[:, :p] = f @ self.metric.T
-                y[:, p:] = (moves.targets - f @ self.model) / self.scales
-            y = np.clip(y, -_FARTHEST, _FARTHEST)
-            counts = np.bincount(moves.users, minlength=part.users)
-            lengths = np.sqrt((y**2).sum(axis=1) * counts[moves.users])
+                y[:, p:] = (t - f @ self.model) / self.scales
+                y = np.clip(y, -_FARTHEST, _FARTHEST)
+                lengths = np.sqrt((y**2).sum(axis=1) * np.repeat(np.maximum(counts, 1), K))
             good = np.isfinite(lengths) & (lengths > 0.0)
             y = np.where(good[:, np.newaxis], y, 0.0) / np.where(good, lengths, 1.0)[:, np.newaxis]
-            yield slice(rows.start, rows.start + part.users), moves.users, y
+            yield slice(rows.start, rows.start + part.users), y.reshape(part.users, K, m)
 
 
 @dataclass(frozen=True, eq=False)
