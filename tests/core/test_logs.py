@@ -26,7 +26,7 @@ from tacit.core.logs import LogFormat
 from tacit.core.parquet import partition_by_user
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.exact import grid_total
 
 STATES, ACTIONS = ["idle", "busy", "away"], ["wait", "ask"]
@@ -455,3 +455,31 @@ def test_nothing_of_pandas_polars_or_arrow_is_loaded_by_us() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_damaged_parquet_is_a_corrupt_file(tmp_path: Path) -> None:
+    """Whatever bytes there are: an error of ours, or episodes."""
+    columns = {
+        "user": [1, 1, 2],
+        "state": [0, 1, 0],
+        "action": [0, 0, 1],
+        "reward": [0.0, 1.0, 0.5],
+    }
+    whole = tmp_path / "whole.parquet"
+    pq.write_table(pa.table(columns), whole)
+    held, rng, broken = whole.read_bytes(), np.random.default_rng(0), 0
+    for trial in range(150):
+        changed = bytearray(held)
+        if trial % 3 == 0:
+            del changed[rng.integers(len(changed)) :]
+        for place in rng.integers(0, max(len(changed), 1), 1 + trial % 5):
+            if len(changed):
+                changed[place % len(changed)] = int(rng.integers(256))
+        path = tmp_path / "changed.parquet"
+        path.write_bytes(changed)
+        try:
+            for part in Episodes.from_parquet(path, horizon=2, grouped=bool(trial % 2)):
+                part.block()
+        except (CorruptFile, InvalidArgument) as error:
+            broken += isinstance(error, CorruptFile)
+    assert broken > 30

@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,7 +21,7 @@ from tacit.core.columns import check_ids
 from tacit.core.labels import checked_labels
 from tacit.core.logs import Entries, LogFormat, missing_column
 from tacit.privacy.arguments import whole_number
-from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.errors import CorruptFile, InvalidArgument, MissingExtra, TacitError
 from tacit.privacy.files import open_regular
 from tacit.privacy.statistic import Block, FiledBlock
 
@@ -35,6 +36,20 @@ def arrow() -> Any:
     except ImportError as error:
         raise MissingExtra("this needs Arrow: pip install 'tacit[logs]'") from error
     return pa
+
+
+@contextmanager
+def opened(name: str) -> Iterator[Any]:
+    """A Parquet file; whatever Arrow finds damaged, here or while it is read, is a CorruptFile."""
+    pa = arrow()
+    try:
+        with pa.parquet.ParquetFile(name) as file:
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        # Errors of a disk have a number; Arrow's own have none.
+        if isinstance(error, TacitError) or getattr(error, "errno", None) is not None:
+            raise
+        raise CorruptFile(f"{name!r} is no Parquet file, or a damaged one") from None
 
 
 def files_of(path: Paths) -> list[str]:
@@ -73,7 +88,8 @@ def with_labels(log: LogFormat, files: list[str]) -> LogFormat:
         if getattr(log, option) != "schema":
             continue
         for name in files:
-            schema = arrow().parquet.read_schema(name)
+            with opened(name) as file:
+                schema = file.schema_arrow
             column = log.columns[kind]
             field = schema.field(column) if column in schema.names else None
             text = ((field.metadata or {}) if field is not None else {}).get(b"labels")
@@ -92,10 +108,9 @@ def with_labels(log: LogFormat, files: list[str]) -> LogFormat:
 def _entries(
     files: Iterable[str], log: LogFormat, batch: int, only: set[str] | None = None
 ) -> Iterator[Entries]:
-    pa = arrow()
     names = sorted(only or set(log.columns.values()))
     for name in files:
-        with pa.parquet.ParquetFile(name) as file:
+        with opened(name) as file:
             _check_columns(file, name, log, names)
             for groups in _row_groups(file.metadata, batch):
                 read = {"row_groups": groups, "columns": names}
@@ -278,15 +293,18 @@ def partition_by_user(
 
     whole_number("files", files)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    found = [pa.parquet.read_table(name, columns=[user])[user] for name in files_of(path)]
-    people = pc.unique(pa.chunked_array([c for column in found for c in column.chunks])).sort()
+    found = []
+    for name in files_of(path):
+        with opened(name) as file:
+            found += file.read(columns=[user])[user].chunks
+    people = pc.unique(pa.chunked_array(found)).sort()
     cuts = [people[i * len(people) // files] for i in range(files)] if len(people) else []
     made = []
     for number, low in enumerate(cuts):
         high = cuts[number + 1] if number + 1 < len(cuts) else None
         parts = []
         for name in files_of(path):
-            with pa.parquet.ParquetFile(name) as file:
+            with opened(name) as file:
                 for table in file.iter_batches():
                     inside = pc.greater_equal(table[user], low)
                     if high is not None:
@@ -309,8 +327,10 @@ def _partitioned(files: list[str], log: LogFormat, batch: int) -> Iterator[Entri
 
     The files are raw data. They are in a folder of mode 0700, which is removed at the end.
     """
-    pa = arrow()
-    entries = sum(pa.parquet.read_metadata(name).num_rows for name in files)
+    entries = 0
+    for name in files:
+        with opened(name) as file:
+            entries += file.metadata.num_rows
     shares = max(1, -(-entries // batch))
     with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
         parts = [os.path.join(folder, f"{share}.parquet") for share in range(shares)]
@@ -330,7 +350,7 @@ def _partition(files: list[str], log: LogFormat, batch: int, parts: list[str]) -
     writers: dict[int, Any] = {}
     try:
         for name in files:
-            with pa.parquet.ParquetFile(name) as file:
+            with opened(name) as file:
                 _check_columns(file, name, log, names)
                 for table in file.iter_batches(batch_size=batch, columns=names):
                     share = _hashed(table[log.user], len(parts))
@@ -345,7 +365,7 @@ def _partition(files: list[str], log: LogFormat, batch: int, parts: list[str]) -
 
 
 def _tables(name: str) -> Iterator[Any]:
-    with arrow().parquet.ParquetFile(name) as file:
+    with opened(name) as file:
         yield from file.iter_batches()
 
 
