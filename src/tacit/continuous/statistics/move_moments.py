@@ -216,9 +216,9 @@ class MoveMoments(Statistic):
             counts = np.bincount(moves.users, minlength=part.users)
             first = np.cumsum(counts) - counts
             at = moves.users, np.arange(len(moves.users)) - first[moves.users]
-            f, t = np.zeros((part.users, K, p)), np.zeros((part.users, K, len(self.scales)))
-            f[at], t[at] = self.features(moves.states, moves.actions), moves.targets
-            f, t = f.reshape(-1, p), t.reshape(-1, len(self.scales))
+            own, told = np.zeros((part.users, K, p)), np.zeros((part.users, K, len(self.scales)))
+            own[at], told[at] = self.features(moves.states, moves.actions), moves.targets
+            f, t = own.reshape(-1, p), told.reshape(-1, len(self.scales))
             y = np.empty((len(f), m))
             with np.errstate(all="ignore"):
                 y[:, :p] = f @ self.metric.T
