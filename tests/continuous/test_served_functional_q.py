@@ -103,4 +103,5 @@ def test_goes_on_from_a_save(tmp_path: Any) -> None:
 
 @pytest.mark.slow
 def test_keeps_all_promises() -> None:
-    check_agent(partial(ServedFunctionalQ, privacy=JointDP(10.0, 1e-6)), SHORT, users=700, seeds=20)
+    make = partial(ServedFunctionalQ, privacy=JointDP(10.0, 1e-6), schedule="fixed:size=200")
+    check_agent(make, SHORT, users=600, seeds=20)

@@ -47,7 +47,7 @@ class ClassicWorld(VectorWorld):
 
     @property
     def optimal_value(self) -> float:
-        """What the best policies known have, rounded; nobody knows the optimum."""
+        """What the best policies known have, rounded; NaN for episodes of another length."""
         return self._best
 
     def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
@@ -114,7 +114,9 @@ def pendulum(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
         reward=_upright,
     )
     name = f"pendulum:horizon={spec.horizon},discount={spec.discount}"
-    return ClassicWorld(spec, name, "swing", _hanging_anywhere, -140.0)
+    return ClassicWorld(
+        spec, name, "swing", _hanging_anywhere, -140.0 if spec.horizon == 200 else math.nan
+    )
 
 
 def mountain_car(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
@@ -149,7 +151,9 @@ def mountain_car(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
         ends=_out_of_the_valley,
     )
     name = f"mountain_car:horizon={spec.horizon},discount={spec.discount}"
-    return ClassicWorld(spec, name, "climb", _in_the_valley, -98.0)
+    return ClassicWorld(
+        spec, name, "climb", _in_the_valley, -98.0 if spec.horizon == 200 else math.nan
+    )
 
 
 def acrobot(horizon: int = 500, discount: float = 0.99) -> ClassicWorld:
@@ -187,7 +191,9 @@ def acrobot(horizon: int = 500, discount: float = 0.99) -> ClassicWorld:
         ends=_above_the_bar,
     )
     name = f"acrobot:horizon={spec.horizon},discount={spec.discount}"
-    return ClassicWorld(spec, name, "hoist", _hanging_still, -75.0)
+    return ClassicWorld(
+        spec, name, "hoist", _hanging_still, -75.0 if spec.horizon == 500 else math.nan
+    )
 
 
 def _upright(states: Floats, actions: Ints, nexts: Floats) -> Floats:

@@ -229,8 +229,9 @@ def share(statistic: Statistic, data: Block, privacy: DistributedDP, *, devices:
 
 def added(shares: ArrayLike, bits: int) -> Ints:
     """The sum of shares modulo 2^bits: what a secure sum computes, without its security."""
-    total = np.asarray(shares, dtype=np.int64).astype(np.uint64).sum(axis=0, dtype=np.uint64)
-    return (total & np.uint64((1 << bits) - 1)).astype(np.int64)
+    rows = np.asarray(shares, dtype=np.int64).astype(np.uint64)
+    total: Ints = (rows.sum(axis=0, dtype=np.uint64) & np.uint64((1 << bits) - 1)).astype(np.int64)
+    return total
 
 
 class DistributedCurator(DeviceCurator[DistributedDP]):
