@@ -10,7 +10,7 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.simulated_spec import SimulatedSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, CartPoleWorld, VectorWorld
-from tacit.continuous.worlds import cartpole, line, plane, trap
+from tacit.continuous.worlds import cartpole, glucose, line, plane, trap
 
 if TYPE_CHECKING:
     from tacit.continuous.deep_q import DeepQ
@@ -39,6 +39,7 @@ __all__ = [
     "VectorWorld",
     "cartpole",
     "from_gymnasium",
+    "glucose",
     "gusts",
     "line",
     "plane",

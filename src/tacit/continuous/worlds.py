@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tacit.continuous.glucose import glucose as glucose
 from tacit.continuous.gusts import gusts as gusts
 from tacit.continuous.world import BoxWorld, CartPoleWorld, RewardFunction
 from tacit.privacy.statistic import Floats
@@ -119,5 +120,5 @@ def _comforts(states: Floats) -> Floats:
     return 0.5 * (place > 0.9) + 0.2 * (place < 0.1)
 
 
-WORLDS = ("cartpole", "gusts", "line", "plane", "trap")
+WORLDS = ("cartpole", "glucose", "gusts", "line", "plane", "trap")
 """The names of worlds that a command line knows."""
