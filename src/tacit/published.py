@@ -12,7 +12,11 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
 * ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
 * ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
   ``preference``, and ``features`` with its parameters (see :func:`features`);
-* ``"network"``: ``sizes``, ``theta``, ``epsilon`` and ``preference``.
+* ``"network"``: ``sizes``, ``theta``, ``epsilon`` and ``preference``;
+* ``"softmax"``: ``weights`` and ``features`` as for ``"q"``; actions are drawn in proportion to the
+  exponentials of their values;
+* ``"gaussian"`` for actions that are vectors: the same with a row of weights for each coordinate,
+  ``sigma``, and the box ``action_lows`` to ``action_highs``, whose corners are -1 and 1 for both.
 
     policy = published.load("policy.npz")
     action = policy.act(step, state)  # a label where the state is given by one, "idle"
@@ -167,7 +171,34 @@ class PublishedValues:
         return max(self.preference, key=lambda action: float(values[action]))
 
 
-Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues
+@dataclass(frozen=True, eq=False)
+class PublishedDraws:
+    """A published policy that draws: numbered actions, or vectors in a box."""
+
+    weights: NDArray[np.float64]  # (actions or coordinates of one, features)
+    stored: Arrays  # what the features are made of, and for vectors sigma and the box
+    version: int  # which policy of its agent it is
+
+    def outputs(self, state: ArrayLike) -> NDArray[np.float64]:
+        """Logits of actions, or what a vector aims at, in a state."""
+        values = PublishedValues(self.weights, 0.0, (), self.stored, self.version)
+        return values.values(state)
+
+    def act(self, step: int, state: ArrayLike, rng: Rng = None) -> int | NDArray[np.float64]:
+        """The action in a state. The step does not matter; no ``rng`` is needed if sigma is 0."""
+        outputs = self.outputs(state)
+        if "sigma" not in self.stored:
+            chances = np.exp(outputs - outputs.max())
+            return draw(chances / chances.sum(), rng)
+        low, high = self.stored["action_lows"], self.stored["action_highs"]
+        aim, sigma = np.clip(outputs, -1.0, 1.0), float(self.stored["sigma"])
+        if sigma > 0.0:
+            aim = np.clip(aim + sigma * drawing(rng).standard_normal(len(aim)), -1.0, 1.0)
+        action: NDArray[np.float64] = low + (aim + 1.0) / 2.0 * (high - low)
+        return action
+
+
+Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues | PublishedDraws
 
 
 def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
@@ -469,6 +500,8 @@ def _decode(stored: Arrays, most_bytes: int) -> Published:
     if kind == "gains":
         _check_numbers("gains", stored["gains"], 3)
         return PublishedGains(stored["gains"], _number(stored, "noise"), version)
+    if kind in ("softmax", "gaussian"):
+        return _draws(stored, kind, version, most_bytes)
     if kind not in ("q", "network"):
         raise ValueError(f"its kind is {kind!r}; this loader does not know it")
     order = stored["preference"]
@@ -484,6 +517,19 @@ def _decode(stored: Arrays, most_bytes: int) -> Published:
         raise ValueError("preference must hold every action once")
     epsilon, first = _number(stored, "epsilon", 1.0), tuple(order.tolist())
     return PublishedValues(numbers if kind == "q" else None, epsilon, first, stored, version)
+
+
+def _draws(stored: Arrays, kind: str, version: int, most_bytes: int) -> PublishedDraws:
+    weights = stored["weights"]
+    _check_numbers("weights", weights, 2)
+    _check_features(stored, len(weights), most_bytes)
+    if kind == "gaussian":
+        _number(stored, "sigma")
+        for name in ("action_lows", "action_highs"):
+            _check_numbers(name, stored[name], 1)
+            if len(stored[name]) != len(weights):
+                raise ValueError(f"{name} must have {len(weights)} numbers")
+    return PublishedDraws(weights, stored, version)
 
 
 def _table(stored: Arrays, chances: Any, actions: Any, version: int) -> PublishedPolicy:

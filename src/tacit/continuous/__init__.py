@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tacit.continuous.action_box import ActionBox
+from tacit.continuous.drawn_policy import GaussianPolicy, SoftmaxPolicy
 from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Polynomial
 from tacit.continuous.gusts import gusts
 from tacit.continuous.kernel_maps import Nystroem, Quadrature
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from tacit.continuous.private_policy_evaluation import PrivatePolicyEvaluation
 
 __all__ = [
+    "ActionBox",
     "BoxSpec",
     "BoxWorld",
     "CartPoleWorld",
@@ -27,6 +30,7 @@ __all__ = [
     "DeepQ",
     "FeatureMap",
     "Fourier",
+    "GaussianPolicy",
     "Grid",
     "InputPerturbation",
     "Nystroem",
@@ -36,6 +40,7 @@ __all__ = [
     "QPolicy",
     "Quadrature",
     "SimulatedSpec",
+    "SoftmaxPolicy",
     "VectorWorld",
     "cartpole",
     "from_gymnasium",

@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from tacit.continuous import worlds
+from tacit.continuous.action_box import ActionBox
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
@@ -60,7 +61,9 @@ class GymnasiumWorld(VectorWorld):
         self.evaluation_steps = check_size("evaluation_steps", evaluation_steps)
         self.evaluation_users = check_size("evaluation_users", evaluation_users)
         self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
-        self._first_action = int(numbered_actions(env.action_space).start)
+        # Vectors have an order, which their numbers on a mesh keep.
+        self.exchangeable_actions = discrete = spec.action_box is None
+        self._first_action = int(numbered_actions(env.action_space).start) if discrete else 0
         self._envs = [env]
 
     @property
@@ -106,7 +109,7 @@ class GymnasiumWorld(VectorWorld):
             over = np.zeros(len(who), dtype=np.bool_)
             for k, (user, action) in enumerate(zip(who.tolist(), taken.tolist(), strict=True)):
                 observation, reward, terminated, truncated, _ = envs[user].step(
-                    action + self._first_action
+                    self._action(action)
                 )
                 here[k] = self._state(observation)
                 rewards[user, step] = min(max(float(reward), low), high)
@@ -116,6 +119,13 @@ class GymnasiumWorld(VectorWorld):
 
         states, actions, lengths = roll_out(policy, np.array(starts), coins, advance)
         return states, actions, rewards, lengths
+
+    def _action(self, number: int) -> Any:
+        box = self.spec.action_box
+        if box is None:
+            return number + self._first_action
+        space = self._envs[0].action_space
+        return box.actions(number).astype(space.dtype).reshape(space.shape)
 
     def _state(self, observation: Any) -> Floats:
         flat = np.asarray(observation, dtype=np.float64).ravel()
@@ -133,10 +143,11 @@ def from_gymnasium(
     evaluation_steps: int | None = None,
     evaluation_users: int = 200,
     discount: float = 0.95,
+    levels: int = 0,
     optimal_value: float | None = None,
     **kwargs: Any,
 ) -> GymnasiumWorld:
-    """An environment with a Box of observations and Discrete actions, as a world.
+    """An environment with a Box of observations, and Discrete or Box actions, as a world.
 
     Args:
         env_or_id: an environment, which is the world's from now on, or the id of one.
@@ -148,6 +159,8 @@ def from_gymnasium(
         evaluation_steps: of an episode that a value is estimated from; the horizon by default.
         evaluation_users: how many such episodes there are.
         discount: what the agent should weigh the future with.
+        levels: points of the mesh along each coordinate of actions that are vectors; see
+            :class:`~tacit.continuous.action_box.ActionBox`. A few, for agents that count actions.
         optimal_value: the best value that is known. Without it nobody can say how good a policy
             is: losses and scores are NaN, and values are what is left.
         **kwargs: for ``gymnasium.make``.
@@ -166,9 +179,10 @@ def from_gymnasium(
         raise InvalidArgument(
             f"lows and highs, or features, must be given: the observations of {env} are in {space}"
         )
-    actions = int(numbered_actions(env.action_space).n)
+    within = _action_box(env.action_space, levels)
+    actions = int(numbered_actions(env.action_space).n) if within is None else within.size
     box = tuple(low), tuple(high), actions, horizon
-    spec = BoxSpec(*box, reward_range, discount, features)
+    spec = BoxSpec(*box, reward_range, discount, features, action_box=within)
     if spec.dimension != math.prod(space.shape):
         raise InvalidArgument(
             f"lows and highs must have {math.prod(space.shape)} numbers, got {spec.dimension}"
@@ -190,9 +204,17 @@ def from_gymnasium(
         "evaluation_steps": evaluation_steps,
         "evaluation_users": evaluation_users,
         "discount": spec.discount,
+        "levels": levels or None,
         "optimal_value": optimal_value,
     }
     return GymnasiumWorld(env, spec, _name(env, options), steps, evaluation_users, optimal_value)
+
+
+def _action_box(space: Any, levels: int) -> ActionBox | None:
+    """The box of actions that are vectors, ``None`` where they are numbered."""
+    if not isinstance(space, spaces.Box):
+        return None
+    return ActionBox(tuple(space.low.ravel().tolist()), tuple(space.high.ravel().tolist()), levels)
 
 
 class BoxEnv(EpisodeEnv[Floats, np.int64]):

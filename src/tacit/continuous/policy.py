@@ -122,6 +122,11 @@ class QPolicy:
         """Whether it never draws an action."""
         return self.epsilon == 0.0
 
+    @property
+    def exploring(self) -> tuple[float, ...]:
+        """What its exploration is made of."""
+        return (self.epsilon,)
+
     def values(self, states: ArrayLike) -> Floats:
         """The values of all actions, (..., A), in states, (..., D)."""
         points = np.asarray(states, dtype=np.float64)
@@ -135,7 +140,7 @@ class QPolicy:
             np.einsum("nm,am->na", self.features(rows[at : at + size]), self.weights)
             for at in range(0, max(len(rows), 1), size)
         ]
-        return np.concatenate(parts).reshape(*points.shape[:-1], self.n_actions)
+        return np.concatenate(parts).reshape(*points.shape[:-1], len(self.weights))
 
     def greedy(self, states: ArrayLike) -> Ints:
         """The action with the largest value, (...,), in states, (..., D)."""

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit.continuous.drawn_policy import SoftmaxPolicy
 from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
@@ -107,7 +108,7 @@ class VectorWorld(ABC):
         self.check_policy(policy)
         key: Any = "uniform"
         if policy.epsilon < 1.0:
-            key = (policy.features, policy.weights.tobytes(), policy.epsilon, policy.preference)
+            key = (policy.features, policy.weights.tobytes(), *policy.exploring, policy.preference)
         if key not in self._values:
             if len(self._values) >= _KEPT:
                 self._values.clear()
@@ -236,6 +237,9 @@ class BoxWorld(VectorWorld):
 
         D, A = self.spec.dimension, self.spec.actions
         n, asked = _CELLS[D], _ASKED[D]
+        if isinstance(policy, SoftmaxPolicy):
+            around = policy.probabilities(_asked_states(D)).reshape(*(n + 1, asked) * D, A)
+            return np.moveaxis(around.mean(axis=tuple(range(1, 2 * D, 2))), -1, 0)
         chances = np.full((A, *(n + 1,) * D), policy.epsilon / A)
         if policy.epsilon < 1.0:
             greedy = chooser(policy)(_asked_states(D))
@@ -336,7 +340,10 @@ def roll_out(
             break
         everybody = len(going) == users
         at = (step,) if everybody else (step, going)
-        taken = policy.explored(greedy(here), coins[at])
+        if isinstance(policy, SoftmaxPolicy):
+            taken = policy.by_coins(here, coins[at])
+        else:
+            taken = policy.explored(greedy(here), coins[at])
         actions[at] = taken
         here, over = advance(step, going, here, taken)
         states[(step + 1, *at[1:])] = here
