@@ -89,7 +89,7 @@ def stored() -> dict[str, Row]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs, stores and prints."""
-    parser = Parser(description=__doc__)
+    parser = Parser(prog="python -m research.glucose", description="dosing from private days")
     parser.add_argument("--only", default="", help="rows whose name has this in it")
     only, world = parser.parse_args(arguments).only, glucose()
     for case in CASES:
