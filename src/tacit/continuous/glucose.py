@@ -189,8 +189,8 @@ def glucose(patients: str = "adult", horizon: int = 24, discount: float = 0.9) -
         The share of the hour's minutes with glucose in the range, which is how clinicians count.
     Optimum:
         Not known; ``horizon``, which is more than anybody reaches, stands for it. Uniform has about
-        12 of 24 hours with adults, and the basal dose alone (``people_value``), which nobody's meals
-        are covered by, 4. Values are estimates from 300 days.
+        12 of 24 hours with adults, and the basal dose alone (``people_value``), which covers no
+        meal, about 4. Values are estimates from 300 days.
     Source:
         The equations of UVA/Padova (Dalla Man et al., 2014), the patients and the meals of the
         package simglucose (Xie, 2018), without a sensor's noise; to install with
