@@ -37,6 +37,7 @@ from research.planted.of_accounts import (
     ZeroOutNoise,
     ZeroOutSensitivity,
 )
+from research.planted.of_gradients import GradientsUnclipped, PreTrainedOnUsers, RawMomentum
 from research.planted.of_leaks import (
     RawAttribute,
     RawClip,
@@ -190,6 +191,7 @@ HOSTS: dict[str, Host] = {
         schedule=None,
         rounds=4,
     ),
+    "policy gradients": _host("continuous", "tacit.continuous.actor_critic:ActorCritic", _line),
 }
 
 
@@ -325,6 +327,10 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawRepr, "LinOpt-VI", ("data flow",)),
     Planted(RawRepr, "policy evaluation", ("data flow",)),
     Planted(RawProgress, "LSVI-UCB", ("data flow",)),
+    Planted(GradientsUnclipped, "policy gradients", ("sensitivity",)),
+    Planted(NoiseDrawnOnce, "policy gradients", ("noise", "transcript overlap")),
+    Planted(RawMomentum, "policy gradients", ("data flow",)),
+    Planted(PreTrainedOnUsers, "policy gradients", ("data flow",)),
 )
 """All that are audited."""
 
@@ -383,6 +389,7 @@ def _learn(bug: type[Any]) -> None:
 _FINAL = "an agent is final: a subclass of it raises TypeError"
 _REMEMBERS = "a statistic that remembers whom it summed"
 _RAW = ("RawWidth", "RawWeights", "RawClip", "RawTau", "RawEnergy", "RawSwitch")
+_RAW += ("RawMomentum", "PreTrainedOnUsers")
 _SHOWN = ("RawAttribute", "RawLog", "RawProgress", "RawProperty")
 
 IMPOSSIBLE: tuple[Impossible, ...] = (

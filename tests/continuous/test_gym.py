@@ -184,6 +184,7 @@ def test_names_rebuild_worlds():
     ("make", "match"),
     [
         (lambda: from_gymnasium("FrozenLake-v1", 50, (0.0, 1.0)), "must be a Box"),
+        (lambda: from_gymnasium("Pendulum-v1", 50, (-20.0, 0.0), levels=1), "levels must be >= 2"),
         (lambda: from_gymnasium("NoSuchThing-v0", 50, (0.0, 1.0)), "no environment"),
         (lambda: from_gymnasium(3, 50, (0.0, 1.0)), "gymnasium.Env or its id"),
         (lambda: from_gymnasium(Counter(), 50, (0.0, 1.0), end=2), "from its id"),

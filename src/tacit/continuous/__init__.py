@@ -3,7 +3,9 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tacit.continuous.action_box import ActionBox
 from tacit.continuous.classic import ClassicWorld, acrobot, mountain_car, pendulum
+from tacit.continuous.drawn_policy import GaussianPolicy, SoftmaxPolicy
 from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Polynomial
 from tacit.continuous.gusts import gusts
 from tacit.continuous.held_policy import HeldPolicy
@@ -13,7 +15,7 @@ from tacit.continuous.simulated_spec import SimulatedSpec
 from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, CartPoleWorld, VectorWorld
-from tacit.continuous.worlds import cartpole, line, plane, trap
+from tacit.continuous.worlds import cartpole, glucose, line, plane, trap
 
 if TYPE_CHECKING:
     from tacit.continuous.deep_q import DeepQ
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.continuous.private_policy_evaluation import PrivatePolicyEvaluation
 
 __all__ = [
+    "ActionBox",
     "BoxSpec",
     "BoxWorld",
     "CartPoleWorld",
@@ -31,6 +34,7 @@ __all__ = [
     "DeepQ",
     "FeatureMap",
     "Fourier",
+    "GaussianPolicy",
     "Grid",
     "HeldPolicy",
     "InputPerturbation",
@@ -42,10 +46,12 @@ __all__ = [
     "Quadrature",
     "SimulatedSpec",
     "SmoothSpec",
+    "SoftmaxPolicy",
     "VectorWorld",
     "acrobot",
     "cartpole",
     "from_gymnasium",
+    "glucose",
     "gusts",
     "line",
     "mountain_car",

@@ -20,6 +20,7 @@ import numpy as np
 from gymnasium import spaces
 
 from tacit.continuous import worlds
+from tacit.continuous.action_box import ActionBox
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.smooth_spec import SmoothSpec
@@ -76,7 +77,9 @@ class GymnasiumWorld(VectorWorld):
         self.evaluation_steps = check_size("evaluation_steps", evaluation_steps)
         self.evaluation_users = check_size("evaluation_users", evaluation_users)
         self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
-        self._first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # numbered
+        # Vectors have an order, which their numbers on a mesh keep.
+        self.exchangeable_actions = discrete = spec.action_box is None
+        self._first_action = int(env.action_space.start) if discrete else 0  # type: ignore[attr-defined]
         self._envs = [env]
 
     @property
@@ -123,7 +126,7 @@ class GymnasiumWorld(VectorWorld):
             over = np.zeros(len(who), dtype=np.bool_)
             for k, (user, action) in enumerate(zip(who.tolist(), taken.tolist(), strict=True)):
                 observation, reward, terminated, truncated, _ = envs[user].step(
-                    action + self._first_action
+                    self._action(action)
                 )
                 here[k] = self._state(observation)
                 rewards[user, step] = float(reward)
@@ -135,6 +138,13 @@ class GymnasiumWorld(VectorWorld):
         states, actions, lengths = roll_out(policy, np.array(starts), coins, advance)
         lengths[cut] = len(coins) + 1
         return states, actions, rewards, lengths
+
+    def _action(self, number: int) -> Any:
+        box = self.spec.action_box
+        if box is None:
+            return number + self._first_action
+        space = self._envs[0].action_space
+        return box.actions(number).astype(space.dtype).reshape(space.shape)
 
     def _state(self, observation: Any) -> Floats:
         flat = np.asarray(observation, dtype=np.float64).ravel()
@@ -152,6 +162,7 @@ def from_gymnasium(
     evaluation_steps: int | None = None,
     evaluation_users: int = _EVALUATED,
     discount: float = _DISCOUNT,
+    levels: int | None = None,
     optimal_value: float | None = None,
     action_levels: int | None = None,
     **kwargs: Any,
@@ -170,6 +181,8 @@ def from_gymnasium(
         evaluation_steps: of an episode that a value is estimated from; the horizon by default.
         evaluation_users: how many such episodes there are.
         discount: what the agent should weigh the future with.
+        levels: actions that are vectors stay vectors, of a mesh with so many points along each
+            coordinate, 0 for a fine one; see :class:`~tacit.continuous.action_box.ActionBox`.
         optimal_value: the best value that is known. Without it nobody can say how good a policy
             is: losses and scores are NaN, and values are what is left.
         action_levels: values along each coordinate of a continuous action.
@@ -192,21 +205,26 @@ def from_gymnasium(
         "evaluation_users": None if evaluation_users == _EVALUATED else evaluation_users,
         "discount": None if discount == _DISCOUNT else discount,
         "optimal_value": optimal_value,
+        "levels": levels,
         "action_levels": action_levels,
     }
-    name, env = name_of(env, options), numbered(_flat(env, assumed), action_levels, assumed)
+    name, env = name_of(env, options), _flat(env, assumed)
+    if levels is None:
+        env = numbered(env, action_levels, assumed)
     space = env.observation_space
+    within = None if levels is None else _action_box(env.action_space, levels)
     # Features of your own may be of what has no ends.
     lows, highs = _corners(space, lows, highs, assumed, END if features is None else math.inf)
     spec = SmoothSpec(
         lows,
         highs,
-        int(env.action_space.n),  # type: ignore[attr-defined]  # numbered above
+        int(env.action_space.n) if within is None else within.size,  # type: ignore[attr-defined]
         horizon_of(env, horizon, assumed),
         rewards_of(env, reward_range, assumed),
         discount,
         features,
         may_end=True,
+        action_box=within,
     )
     steps = spec.horizon if evaluation_steps is None else evaluation_steps
     steps = check_size("evaluation_steps", steps)
@@ -251,6 +269,13 @@ def _corners(
         of = f"{unbounded} coordinate{'s' if unbounded > 1 else ''} without ends"
         assumed.append(f"states in {-end:g}:{end:g} along {of}")
     return found[0], found[1]
+
+
+def _action_box(space: Any, levels: int) -> ActionBox | None:
+    """The box of actions that are vectors, ``None`` where they are numbered."""
+    if not isinstance(space, spaces.Box):
+        return None
+    return ActionBox(tuple(space.low.ravel().tolist()), tuple(space.high.ravel().tolist()), levels)
 
 
 class BoxEnv(EpisodeEnv[Floats, np.int64]):

@@ -140,7 +140,7 @@ class QPolicy:
             np.einsum("nm,am->na", self.features(rows[at : at + size]), self.weights)
             for at in range(0, max(len(rows), 1), size)
         ]
-        return np.concatenate(parts).reshape(*points.shape[:-1], self.n_actions)
+        return np.concatenate(parts).reshape(*points.shape[:-1], len(self.weights))
 
     def greedy(self, states: ArrayLike) -> Ints:
         """The action with the largest value, (...,), in states, (..., D)."""

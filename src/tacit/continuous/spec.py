@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
+from tacit.continuous.action_box import ActionBox
 from tacit.continuous.feature_map import FeatureMap, number, numbers, set_corners
 from tacit.core.sizes import check_bytes, check_size
 from tacit.privacy.arguments import flag, instance_of
@@ -30,6 +31,7 @@ class BoxSpec:
         features: a feature map that suits the world, or ``None`` to leave it to the agent.
         names: what the coordinates are called, or ``None``.
         may_end: whether episodes may end before their last step. A time limit is no end.
+        action_box: the box that actions are vectors of, if they are numbers of its mesh.
 
     >>> BoxSpec((0.0,), (1.0,), actions=2, horizon=50, reward_range=(0.0, 0.5)).dimension
     1
@@ -46,12 +48,20 @@ class BoxSpec:
     names: tuple[str, ...] | None = None
     # Not shown: saves of agents tell by their options what they made of it.
     may_end: bool = field(default=False, kw_only=True, repr=False)
+    action_box: ActionBox | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         set_corners(self, finite=False)
         object.__setattr__(self, "may_end", flag("may_end", self.may_end))
         for name in ("actions", "horizon"):
             object.__setattr__(self, name, check_size(name, getattr(self, name)))
+        if self.action_box is not None:
+            instance_of("action_box", self.action_box, ActionBox)
+            if self.actions != self.action_box.size:
+                raise InvalidArgument(
+                    f"actions must be {self.action_box.size}, the points of the mesh of "
+                    f"action_box, got {self.actions}"
+                )
         ends = numbers("reward_range", self.reward_range, finite=False)
         if len(ends) != 2 or not (ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])):
             raise InvalidArgument(

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tacit.continuous.drawn_policy import SoftmaxPolicy
 from tacit.continuous.feature_map import FeatureMap, loop_parameters
 from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
@@ -237,6 +238,9 @@ class BoxWorld(VectorWorld):
 
         D, A = self.spec.dimension, self.spec.actions
         n, asked = _CELLS[D], _ASKED[D]
+        if isinstance(policy, SoftmaxPolicy):
+            around = policy.probabilities(_asked_states(D)).reshape(*(n + 1, asked) * D, A)
+            return np.moveaxis(around.mean(axis=tuple(range(1, 2 * D, 2))), -1, 0)
         chances = np.full((A, *(n + 1,) * D), policy.epsilon / A)
         if policy.epsilon < 1.0:
             greedy = chooser(policy)(_asked_states(D))
@@ -344,15 +348,19 @@ def roll_out(
     actions = np.full((horizon, users), -1, dtype=np.int64)
     lengths = np.full(users, horizon + 1, dtype=np.int64)
     states[0] = here = np.array(starts)
-    going, greedy, drawn = np.arange(users), chooser(policy), policy.exploration(coins)
+    going, greedy = np.arange(users), chooser(policy)
+    drawn = None if isinstance(policy, SoftmaxPolicy) else policy.exploration(coins)
     for step in range(horizon):
         if not len(going):
             break
         everybody = len(going) == users
         at = (step,) if everybody else (step, going)
-        taken = greedy(here)
-        if drawn is not None:
-            taken = np.where(drawn[at] < 0, taken, drawn[at])
+        if isinstance(policy, SoftmaxPolicy):
+            taken = policy.by_coins(here, coins[at])
+        else:
+            taken = greedy(here)
+            if drawn is not None:
+                taken = np.where(drawn[at] < 0, taken, drawn[at])
         actions[at] = taken
         here, over = advance(step, going, here, taken)
         states[(step + 1, *at[1:])] = here

@@ -7,6 +7,7 @@ import numpy as np
 from tacit.continuous.classic import acrobot as acrobot
 from tacit.continuous.classic import mountain_car as mountain_car
 from tacit.continuous.classic import pendulum as pendulum
+from tacit.continuous.glucose import glucose as glucose
 from tacit.continuous.gusts import gusts as gusts
 from tacit.continuous.world import BoxWorld, CartPoleWorld, RewardFunction
 from tacit.privacy.statistic import Floats
@@ -122,5 +123,15 @@ def _comforts(states: Floats) -> Floats:
     return 0.5 * (place > 0.9) + 0.2 * (place < 0.1)
 
 
-WORLDS = ("acrobot", "cartpole", "gusts", "line", "mountain_car", "pendulum", "plane", "trap")
+WORLDS = (
+    "acrobot",
+    "cartpole",
+    "glucose",
+    "gusts",
+    "line",
+    "mountain_car",
+    "pendulum",
+    "plane",
+    "trap",
+)
 """The names of worlds that a command line knows."""

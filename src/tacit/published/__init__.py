@@ -12,7 +12,11 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
 * ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
 * ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
   ``preference``, and ``features`` with its parameters (see :func:`features`);
-* ``"network"``: ``sizes``, ``theta``, ``epsilon`` and ``preference``.
+* ``"network"``: ``sizes``, ``theta``, ``epsilon`` and ``preference``;
+* ``"softmax"``: ``weights`` and ``features`` as for ``"q"``; actions are drawn in proportion to the
+  exponentials of their values;
+* ``"gaussian"`` for actions that are vectors: the same with a row of weights for each coordinate,
+  ``sigma``, and the box ``action_lows`` to ``action_highs``, whose corners are -1 and 1 for both.
 
     policy = published.load("policy.npz")
     action = policy.act(step, state)  # a label where the state is given by one, "idle"
@@ -32,6 +36,7 @@ from .checks import check, check_mixed
 from .policies import (
     Arrays,
     Published,
+    PublishedDraws,
     PublishedGains,
     PublishedMixed,
     PublishedPolicy,
@@ -51,6 +56,7 @@ __all__ = [
     "MOST_BYTES",
     "Arrays",
     "Published",
+    "PublishedDraws",
     "PublishedGains",
     "PublishedMixed",
     "PublishedPolicy",

@@ -27,6 +27,7 @@ from .checks import (
 from .policies import (
     Arrays,
     Published,
+    PublishedDraws,
     PublishedGains,
     PublishedMixed,
     PublishedPolicy,
@@ -150,6 +151,8 @@ def _decode(stored: Arrays, most_bytes: int) -> Published:
     if kind == "gains":
         check_numbers("gains", stored["gains"], 3)
         return PublishedGains(stored["gains"], number(stored, "noise"), version)
+    if kind in ("softmax", "gaussian"):
+        return _draws(stored, kind, version, most_bytes)
     if kind not in ("q", "network"):
         raise ValueError(f"its kind is {kind!r}; this loader does not know it")
     order = stored["preference"]
@@ -165,6 +168,19 @@ def _decode(stored: Arrays, most_bytes: int) -> Published:
         raise ValueError("preference must hold every action once")
     epsilon, first = number(stored, "epsilon", 1.0), tuple(order.tolist())
     return PublishedValues(numbers if kind == "q" else None, epsilon, first, stored, version)
+
+
+def _draws(stored: Arrays, kind: str, version: int, most_bytes: int) -> PublishedDraws:
+    weights = stored["weights"]
+    check_numbers("weights", weights, 2)
+    check_features(stored, len(weights), most_bytes)
+    if kind == "gaussian":
+        number(stored, "sigma")
+        for name in ("action_lows", "action_highs"):
+            check_numbers(name, stored[name], 1)
+            if len(stored[name]) != len(weights):
+                raise ValueError(f"{name} must have {len(weights)} numbers")
+    return PublishedDraws(weights, stored, version)
 
 
 def _table(stored: Arrays, chances: Any, actions: Any, version: int) -> PublishedPolicy:

@@ -1,0 +1,274 @@
+"""ActorCritic: natural policy gradients within a trust region, from private sums of gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
+from tacit.continuous.drawn_policy import GaussianPolicy, SoftmaxPolicy, policy_from
+from tacit.continuous.features import Polynomial
+from tacit.continuous.kernel_maps import Quadrature
+from tacit.continuous.policy import QPolicy
+from tacit.continuous.statistics.policy_gradients import PolicyGradients
+from tacit.core.algorithm import Pace
+from tacit.core.asks import Arrays, Ask, Asks, State
+from tacit.privacy.arguments import checked_number, instance_of, positive
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.sizing import users_above_noise
+from tacit.privacy.statistic import Floats
+
+if TYPE_CHECKING:
+    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.spec import BoxSpec
+    from tacit.core.setting import Setting
+    from tacit.privacy.curators.gate import Release
+
+NO_CLIP = 1e9
+"""A clip that clips nobody: without privacy it would only bias."""
+# Frequencies along each coordinate of the default features, up to three.
+_NODES = {1: 7, 2: 5, 3: 4}
+
+
+@dataclass(frozen=True)
+class ActorCriticConstants:
+    """Practical constants."""
+
+    blocks: float = 40.0  # at most, unless users are few for them
+    above: float = 7.0  # users of a block, in deviations of a sum's noise times sqrt(parameters)
+    least: int = 150  # and at least
+    short: float = 0.5  # the part of users who should be within the clips
+    momentum: float = 0.7  # of gradients, from block to block
+    strict: float = 1.0  # deviations by which a squared gradient must exceed what noise explains
+    ridge: float = 0.05  # of the moments, in units of even ones
+    wide: float = 0.6  # the first sigma of actions that are vectors
+    narrow: float = 0.2  # and the last
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCriticOptions:
+    """Options of :class:`ActorCritic`.
+
+    Attributes:
+        region: how far the policy moves in a block, the radius of the trust region: the root mean
+            square change of its outputs, which are logits, or means in standard deviations.
+        trace: how much of later errors of the critic an advantage has, lambda.
+        discount: of future rewards; the spec's by default.
+        constants: the practical constants.
+    """
+
+    region: float = 0.3
+    trace: float = 0.95
+    discount: float | None = None
+    constants: ActorCriticConstants = ActorCriticConstants()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "region", positive("region", self.region))
+        checked_number("trace", self.trace, "in [0, 1]", lambda part: 0.0 <= part <= 1.0)
+        instance_of("constants", self.constants, ActorCriticConstants)
+
+
+class ActorCritic(BoxAlgorithm):
+    """A policy that is drawn from, and a critic: both move by users' clipped gradients.
+
+    Idea: users are served by a policy that draws actions, softmax over numbered ones or Gaussian in
+    a box, linear in public features. Of each block the gradients of users' own episodes are summed,
+    with advantages that are made of the user's data and of what was released before; the next
+    policy is a natural step from there, of a length that depends on how much of the gradient noise
+    explains.
+
+    Private statistics: :class:`~tacit.continuous.statistics.policy_gradients.PolicyGradients` of
+    every block, once, with the whole budget. Blocks are disjoint.
+
+    Guarantee: that of its curator; see ``guarantee``. Clips follow from released shares of users
+    who were clipped. Everything after the release is post-processing, the trust region and momentum
+    too.
+
+    Deviations from papers: Wang and Hegde (2019) remark that their mechanism suits actor-critic
+    methods, which holds if gradients see released quantities alone, as here. No rate is proven.
+
+    Cost: (R + 1) m + m (m + 1) / 2 numbers per release for R outputs and m features.
+    """
+
+    name: ClassVar[str] = "actor_critic"
+    Options: ClassVar[type[Any]] = ActorCriticOptions
+    options: ActorCriticOptions
+    features: FeatureMap
+
+    def __init__(self, setting: Setting, options: ActorCriticOptions) -> None:
+        self.spec = spec = box_spec(setting)
+        self.features = default_features(spec)
+        self.discount = discount_of(options.discount, spec)
+        box = spec.action_box
+        m, rows = self.features.size, spec.actions if box is None else box.dimension
+        spec.check_weights(m)
+        self.theta = np.zeros((rows, m))  # of the actor
+        self.values = np.zeros(m)  # of the critic
+        self._gradient = np.zeros((rows, m))  # released ones, with momentum
+        self._explained = 0.0  # how long noise and chance alone would make it, squared
+        self._moments, self._moments_noise = np.zeros((m, m)), 0.0  # sums of all blocks
+        start = math.sqrt(spec.horizon)
+        self._clips = np.array([start, start] if setting.privacy.private else [NO_CLIP] * 2)
+        super().__init__(setting, options)
+
+    # What is asked.
+
+    def statistic(self) -> PolicyGradients:
+        """Users' gradients at the policy that serves them."""
+        clips = float(self._clips[0]), float(self._clips[1])
+        known = self.spec, self._drawing(0), self.values.copy(), self.discount
+        return PolicyGradients(*known, self.options.trace, clips)
+
+    def asks(self) -> Asks:
+        """Gradients of the block, once, with its whole budget."""
+        release = yield Ask(self.statistic())
+        self._take(release)
+
+    # What is made of the answers.
+
+    def _take(self, release: Release) -> None:
+        constants, n = self.options.constants, release.users
+        m = self.features.size
+        std = {name: float(np.max(value)) for name, value in release.std.items()}
+        self._moments = self._moments + release["moments"]
+        self._moments_noise = math.hypot(self._moments_noise, std["moments"])
+        metric, inverse = self._metric(self.served + n)
+        # The critic, by a Newton step on its squared errors.
+        chance = 0.5 * n if self.privacy.private else 0.0
+        noise = m * std["critic"] ** 2 * (1.0 + constants.strict * math.sqrt(2.0 / m)) + chance
+        told = _told(release["critic"], noise)
+        size = n * self.spec.horizon * _square(self.features, self.spec)
+        self.values = self.values + told * float(self._clips[1]) / size * (
+            inverse @ release["critic"]
+        )
+        # The actor, by a natural step to the edge of the trust region, or less far.
+        gradient = release["actor"]
+        free = gradient.size
+        if self.spec.action_box is None:
+            # Chances add up to one: what all actions share means nothing.
+            gradient, free = gradient - gradient.mean(axis=0), gradient.size - m
+        free = max(free, 1)
+        keep = constants.momentum
+        self._gradient = keep * self._gradient + gradient
+        self._explained = keep**2 * self._explained + float((gradient**2).sum())
+        step = self._gradient @ inverse
+        change = math.sqrt(max(float(np.einsum("rm,mk,rk->", step, metric, step)) / len(step), 0.0))
+        gain = (1.0 + keep) / (2.0 * keep)
+        if change > 0.0:
+            far = self.options.region * gain * _told(self._gradient, self._explained)
+            scale = 1.0 if self.spec.action_box is None else self._sigma()
+            self.theta = self.theta + far * scale / change * step
+        if self.privacy.private:
+            within = np.clip(0.5 * (release["short"] / n + 1.0), 0.0, 1.0)
+            self._clips = self._clips * np.exp(constants.short - within)
+
+    def _metric(self, users: int) -> tuple[Floats, Floats]:
+        """The mean of moments, with eigenvalues at least those that noise may hide, and inverse."""
+        m = self.features.size
+        eigenvalues, vectors = np.linalg.eigh(self._moments / users)
+        hidden = 2.0 * math.sqrt(m) * self._moments_noise / users
+        kept = np.maximum(eigenvalues, max(hidden, self.options.constants.ridge / m))
+        return (vectors * kept) @ vectors.T, (vectors / kept) @ vectors.T
+
+    def _sigma(self) -> float:
+        """How far actions that are vectors stray; less from block to block, by public numbers."""
+        constants = self.options.constants
+        done = min(self.served / max(self.users, 1), 1.0)
+        return float(constants.wide * (constants.narrow / constants.wide) ** done)
+
+    # What users follow.
+
+    def _drawing(self, version: int) -> SoftmaxPolicy:
+        box = self.spec.action_box
+        if box is not None:
+            return GaussianPolicy.of(self.features, self.theta, box, self._sigma(), version)
+        return SoftmaxPolicy(self.features, self.theta, 0.0, version)
+
+    def plan(self) -> tuple[QPolicy, QPolicy]:
+        """The policy that draws, and the one that takes its likeliest action."""
+        served, version, box = self._drawing(self.releases), self.releases, self.spec.action_box
+        if box is not None:
+            return served, GaussianPolicy.of(self.features, self.theta, box, 0.0, version)
+        return served, QPolicy.draw(self.features, self.theta, self.rng, 0.0, version)
+
+    def _first_policies(self) -> tuple[QPolicy, QPolicy]:
+        self.served = 0
+        first = self._drawing(0)
+        return first, first
+
+    # Choices made before the first user comes.
+
+    def _check(self) -> None:
+        if self.privacy.needs_l1:
+            raise InvalidArgument(
+                f"privacy must have delta > 0 and the Gaussian mechanism, got {self.privacy!r}: "
+                "gradients have no sensitivity in the 1-norm"
+            )
+
+    def _pace(self) -> Pace:
+        """Blocks of one size, in which a gradient is as long as its noise, or a bit longer."""
+        constants = self.options.constants
+        above = constants.above * math.sqrt(self.theta.size)
+        least = users_above_noise(self.statistic(), self.privacy, above)
+        size = max(constants.least, least, math.ceil(self.users / constants.blocks))
+        size = min(size, self.users)
+        return Pace(f"fixed:size={size}", size=size)
+
+    # Save and resume.
+
+    def policy_of(self, arrays: Arrays, version: int) -> QPolicy:
+        """The inverse of :meth:`policy_arrays`, to the bit."""
+        return policy_from(arrays, version, self.features)
+
+    def identity(self) -> dict[str, Any]:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        return super().identity() | {"discount": self.discount}
+
+    def state(self) -> State:
+        """Actor, critic, what gradients and moments add up to, and the clips."""
+        arrays = {
+            "theta": self.theta,
+            "values": self.values,
+            "gradient": self._gradient,
+            "moments": self._moments,
+            "clips": self._clips,
+        }
+        return {"explained": self._explained, "noise": self._moments_noise}, arrays
+
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`state`."""
+        self._explained, self._moments_noise = meta["explained"], meta["noise"]
+        self.theta, self.values = arrays["theta"], arrays["values"]
+        self._gradient, self._moments = arrays["gradient"], arrays["moments"]
+        self._clips = arrays["clips"]
+
+
+def default_features(spec: BoxSpec) -> FeatureMap:
+    """The spec's own, waves up to three coordinates, or monomials up to degree two."""
+    if spec.features is not None:
+        return spec.features
+    nodes = _NODES.get(spec.dimension)
+    if nodes is not None:
+        return Quadrature(spec.lows, spec.highs, 0.5, nodes)
+    scales = tuple(max(abs(a), abs(b)) for a, b in zip(spec.lows, spec.highs, strict=True))
+    return Polynomial(scales, 1.0, 2 if spec.dimension <= 26 else 1)
+
+
+def _told(released: Floats, noise: float) -> float:
+    """The part of a squared length that noise and chance do not explain."""
+    square = float((released**2).sum())
+    return max(0.0, 1.0 - noise / square) if square > 0.0 else 0.0
+
+
+def _square(features: FeatureMap, spec: BoxSpec) -> float:
+    """How long features are, squared: between that in the middle of the box and the longest."""
+    middle = [
+        0.5 * (low + high) if math.isfinite(low + high) else 0.0
+        for low, high in zip(spec.lows, spec.highs, strict=True)
+    ]
+    here = float(np.linalg.norm(features(np.array(middle))))
+    longest = features.bound if math.isfinite(features.bound) else here
+    return max(here * math.sqrt(here * longest), 1e-12)

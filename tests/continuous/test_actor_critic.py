@@ -1,0 +1,275 @@
+"""Private policy gradients: derivatives, sensitivity, budgets, what is learnt, and policies."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tacit import ActorCritic, JointDP, NonPrivate, Relation, check_statistic, published
+from tacit.audit.check_agent import check_agent
+from tacit.audit.watched_gate import WatchedGate
+from tacit.continuous import (
+    ActionBox,
+    BoxSpec,
+    GaussianPolicy,
+    Grid,
+    QPolicy,
+    SoftmaxPolicy,
+    from_gymnasium,
+    line,
+    plane,
+)
+from tacit.continuous.action_box import normals
+from tacit.continuous.statistics.policy_gradients import PolicyGradients
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.privacy.models import LocalDP
+from tacit.privacy.statistic import WHOLE_EPISODE
+from tacit.simulation.run import run
+
+JOINT = JointDP(1.0, 1e-6)
+FEATURES = Grid((0.0,), (1.0,), (3,))
+SHORT = line(horizon=4)
+BOX = ActionBox((-2.0,), (2.0,), 9)
+VECTORS = BoxSpec((0.0,), (1.0,), BOX.size, 4, (-1.0, 1.0), action_box=BOX)
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def softmax(scale=1.0):
+    return SoftmaxPolicy(FEATURES, scale * np.random.default_rng(1).normal(size=(2, 3)))
+
+
+def gaussian(sigma=0.5):
+    return GaussianPolicy.of(FEATURES, [[0.5, -0.2, 0.3]], BOX, sigma)
+
+
+def users(rng, n, actions=2, lowest=0.0):
+    states = rng.random((n, 5, 1))
+    states[rng.random(n) < 0.5] = rng.integers(0, 3) / 2
+    labels = rng.integers(0, actions, (n, 4))
+    labels[rng.random(n) < 0.5] = rng.integers(0, actions)
+    rewards = np.where(rng.random((n, 1)) < 0.5, lowest, rng.choice([0.01, 0.5], (n, 1)))
+    lengths = np.where(rng.random(n) < 0.2, rng.integers(0, 5, n), 5)
+    return VectorEpisodes(states, labels, np.tile(rewards, 4), lengths).block()
+
+
+def statistic(policy=None, clips=(0.05, 0.05), spec=SHORT.spec, values=(0.3, 0.3, 0.3)):
+    return PolicyGradients(spec, policy or softmax(0.0), np.array(values), 0.9, 0.8, clips)
+
+
+class TestPolicies:
+    def test_chances_and_draws_agree(self):
+        policy, state = softmax(), np.array([[0.2]])
+        logits = policy.weights @ FEATURES(state[0])
+        chances = np.exp(logits) / np.exp(logits).sum()
+        np.testing.assert_allclose(policy.probabilities(state)[0], chances)
+        drawn = policy.act_many(0, np.repeat(state, 20_000, axis=0), np.random.default_rng(0))
+        # Six standard deviations.
+        assert abs(np.mean(drawn == 1) - chances[1]) < 6 * 0.5 / np.sqrt(20_000)
+
+    @pytest.mark.parametrize("policy", [softmax(), gaussian()])
+    def test_scores_are_derivatives(self, policy):
+        state, action, step = np.array([0.3]), np.array(1), 1e-6
+        z = FEATURES(state)
+
+        def log_chance(moved):
+            outputs = policy.weights @ z + moved
+            if isinstance(policy, GaussianPolicy):
+                return float(-((BOX.aims(action) - outputs) ** 2).sum() / (2 * policy.sigma))
+            return float(outputs[action] - np.log(np.exp(outputs).sum()))
+
+        for row, score in enumerate(policy.scores(state, action)):
+            moved = np.zeros(len(policy.weights))
+            moved[row] = step
+            slope = (log_chance(moved) - log_chance(-moved)) / (2 * step)
+            assert score == pytest.approx(slope, abs=1e-6)
+
+    @pytest.mark.parametrize("policy", [softmax(), gaussian(), gaussian(0.0)])
+    def test_published_and_saved(self, policy, tmp_path):
+        policy.publish(tmp_path / "policy.npz")
+        read, state = published.load(tmp_path / "policy.npz"), np.array([0.35])
+        np.testing.assert_allclose(read.outputs(state), policy.values(state))
+        if isinstance(policy, GaussianPolicy):
+            again = GaussianPolicy.from_arrays(policy.arrays(), 0)
+            assert again.arrays().keys() == policy.arrays().keys()
+            assert (again.box, again.sigma) == (policy.box, policy.sigma)
+            drawn = [read.act(0, state, np.random.default_rng(s))[0] for s in range(400)]
+            wanted = 2.0 * policy.means(state)[0]
+            assert np.mean(drawn) == pytest.approx(wanted, abs=6 * 2 * policy.sigma / 20 + 1e-9)
+            assert policy.action(state, np.random.default_rng(0)).shape == (1,)
+        else:
+            drawn = [read.act(0, state, np.random.default_rng(s)) for s in range(400)]
+            assert np.mean(drawn) == pytest.approx(policy.probabilities(state)[1], abs=6 * 0.5 / 20)
+
+    def test_values_of_worlds_know_what_is_drawn(self):
+        """Softmax of large weights is greedy, of none uniform; between them it is neither."""
+        for world in (line(horizon=5), plane(horizon=2)):
+            features = Grid(
+                (0.0,) * world.spec.dimension,
+                (1.0,) * world.spec.dimension,
+                (2,) * world.spec.dimension,
+            )
+            weights = np.random.default_rng(0).normal(size=(world.spec.actions, features.size))
+            greedy = world.value(QPolicy(features, weights))
+            assert world.value(SoftmaxPolicy(features, 0.0 * weights)) == pytest.approx(
+                world.baseline_value, abs=1e-9
+            )
+            sharp = world.value(SoftmaxPolicy(features, 2000.0 * weights))
+            assert sharp == pytest.approx(greedy, abs=5e-3)
+        policy = SoftmaxPolicy(features, weights)
+        drawn = world.simulate(policy, 4000, np.random.default_rng(0)).rewards.sum(axis=1)
+        assert world.value(policy) == pytest.approx(drawn.mean(), abs=6 * drawn.std() / 63)
+
+    def test_numbers_of_a_mesh(self):
+        box = ActionBox((0.0, -1.0), (1.0, 1.0), 5)
+        numbers = np.arange(box.size)
+        np.testing.assert_array_equal(box.numbers(box.aims(numbers)), numbers)
+        assert box.actions(numbers).min(axis=0).tolist() == [0.0, -1.0]
+        assert box.actions(numbers).max(axis=0).tolist() == [1.0, 1.0]
+        with pytest.raises(InvalidArgument, match="actions must be 25"):
+            BoxSpec((0.0,), (1.0,), 24, 4, action_box=box)
+
+    def test_one_coin_makes_independent_normals(self):
+        drawn = normals(np.random.default_rng(0).random(40_000), 2)
+        # Six standard deviations of means, variances and the correlation.
+        np.testing.assert_allclose(drawn.mean(axis=0), 0.0, atol=6 / 200)
+        np.testing.assert_allclose(np.cov(drawn.T), np.eye(2), atol=6 * 1.5 / 200)
+
+
+class TestStatistic:
+    def test_by_hand(self):
+        """Two steps, then an end: errors, advantages, and sums that are not clipped."""
+        asked = statistic(softmax(), clips=(100.0, 100.0), values=(1.0, 2.0, 4.0))
+        states = np.array([[[0.0], [0.5], [1.0], [1.0], [1.0]]])
+        rewards, actions = np.full((1, 4), 0.25), np.array([[0, 1, 0, 0]])
+        block = VectorEpisodes(states, actions, rewards, [2]).block()
+        parts = asked.layout.unpack(asked.vectors(block)[0])
+        later = 0.5 - 2.0
+        first = 0.5 + 0.9 * 2.0 - 1.0 + 0.9 * 0.8 * later
+        np.testing.assert_allclose(parts["critic"], np.array([first, later, 0.0]) / 100.0)
+        z = FEATURES(states[0, :2])
+        chances = softmax().probabilities(states[0, :2])
+        scores = np.eye(2) - chances
+        expected = first * np.outer(scores[0], z[0]) + later * np.outer(scores[1], z[1])
+        np.testing.assert_allclose(parts["actor"], expected / 100.0)
+        np.testing.assert_allclose(parts["moments"], np.diag([0.5, 0.5, 0.0]))
+        assert parts["short"].tolist() == [1.0, 1.0]
+
+    @pytest.mark.parametrize("kind", ["softmax", "gaussian"])
+    def test_attacked(self, kind):
+        if kind == "softmax":
+            asked, made = statistic(), users
+        else:
+            asked = statistic(gaussian(), spec=VECTORS)
+            made = partial(users, actions=BOX.size, lowest=-1.0)
+        check_statistic(asked, made, users=60, rounds=20, attained=0.85)
+
+    def test_sensitivity_is_attained(self):
+        """Opposite gradients, one within its clips and one beyond, in states that share nothing."""
+        spec = BoxSpec((0.0,), (1.0,), 2, 4, (-1.0, 1.0))
+        asked = statistic(clips=(1.0, 1.0), spec=spec, values=(0.0, 0.0, 0.0))
+
+        def user(state, reward):
+            states, actions = np.full((1, 5, 1), state), np.zeros((1, 4), dtype=np.int64)
+            rewards = np.full((1, 4), reward)
+            return asked.vectors(VectorEpisodes(states, actions, rewards, [4]).block())[0]
+
+        # In one place both gradients are along one feature: rewards of both signs make opposites;
+        # in two places moments share nothing, and the gradients are at right angles instead.
+        a, c, s, g = 0.7, 0.45, 0.1, 0.45
+        here = np.linalg.norm(user(0.0, 1.0) - user(0.0, -1.0))
+        assert here == pytest.approx(2 * np.hypot(a, c))
+        there = np.linalg.norm(user(0.0, 1.0) - user(1.0, 0.01))
+        most = asked.l2(Relation.REPLACE_ONE)
+        assert most == pytest.approx(np.sqrt(4 * (a**2 + c**2 + 2 * s**2) + 2 * g**2))
+        assert here > 0.9 * most
+        assert there < most
+        assert asked.l2(Relation.ZERO_OUT) == pytest.approx(np.sqrt(a**2 + c**2 + 2 * s**2 + g**2))
+
+    def test_a_missing_clip_is_found(self, monkeypatch):
+        monkeypatch.setattr(
+            "tacit.continuous.statistics.policy_gradients.scaled_back", lambda rows, _: rows
+        )
+        with pytest.raises(CheckFailed):
+            check_statistic(statistic(), users, users=60, rounds=5)
+
+
+class TestAgent:
+    def test_budget_and_noise(self):
+        with WatchedGate().open() as gate:
+            agent = ActorCritic(SHORT.spec, 40, JOINT, noise_seed=1, schedule="fixed:size=20")
+            for block in range(2):
+                episodes = SHORT.simulate(agent.policy, 20, np.random.default_rng(block))
+                agent.learn(episodes)
+        assert len(gate.passages) == 2
+        for passage in gate.passages:
+            assert passage.release.cost == pytest.approx(JOINT.budget.mu)
+            noise = passage.statistic.l2(Relation.REPLACE_ONE) / JOINT.budget.mu
+            assert np.max(passage.release.std["actor"]) == pytest.approx(noise / 0.7)
+        assert (agent.guarantee.epsilon, agent.guarantee.unit) == (1.0, WHOLE_EPISODE)
+        assert isinstance(agent.policy, SoftmaxPolicy)
+        assert type(agent.greedy_policy) is QPolicy
+
+    def test_without_privacy_nobody_is_clipped(self):
+        agent = ActorCritic(SHORT.spec, 40, NonPrivate())
+        asked = agent.algorithm.statistic()
+        parts = asked.layout.unpack(asked.vectors(users(np.random.default_rng(0), 30)).sum(axis=0))
+        came = (users(np.random.default_rng(0), 30).arrays["lengths"] > 0).sum()
+        np.testing.assert_allclose(parts["short"], came)
+
+    def test_steps_stay_within_the_trust_region(self):
+        """Whatever is released, outputs change by at most the region, as the metric measures it."""
+        agent = ActorCritic(SHORT.spec, 400, JOINT, noise_seed=1, schedule="fixed:size=20")
+        for block in range(6):
+            before = agent.algorithm.theta
+            agent.learn(SHORT.simulate(agent.policy, 20, np.random.default_rng(block)))
+            metric, _ = agent.algorithm._metric(agent.served)
+            step = agent.algorithm.theta - before
+            change = np.sqrt(np.einsum("rm,mk,rk->", step, metric, step) / len(step))
+            assert change <= 0.3 * (1 + 1e-9)
+
+    def test_it_learns_the_line(self):
+        world = line()
+        agent = ActorCritic(world.spec, 3000, JointDP(10.0, 1e-6), noise_seed=0)
+        result = run(agent, world, progress=False)
+        assert result.values[-1] > 20.0
+        assert result.greedy_values[-1] > 20.6
+
+    @pytest.mark.slow
+    def test_pendulums_are_held_upright_by_vectors(self):
+        world = from_gymnasium("Pendulum-v1", 200, (-16.3, 0.0), evaluation_users=20)
+        agent = ActorCritic(
+            world.spec, 1500, NonPrivate(), region=0.5, constants=constants(least=30)
+        )
+        result = run(agent, world, progress=False)
+        assert result.greedy_values[-1] > -250.0
+
+    def test_pure_dp_is_refused(self):
+        for privacy in (JointDP(1.0, 0.0), LocalDP(1.0, 0.0)):
+            with pytest.raises(InvalidArgument, match="no sensitivity in the 1-norm"):
+                ActorCritic(SHORT.spec, 40, privacy)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("privacy", [JOINT, LocalDP(4.0, 1e-6), NonPrivate()])
+    def test_it_passes_check_agent(self, privacy):
+        make = partial(ActorCritic, privacy=privacy, schedule="fixed:size=30")
+        check_agent(make, SHORT, users=90, seeds=12)
+
+    @pytest.mark.slow
+    def test_it_passes_check_agent_with_vectors(self):
+        world = from_gymnasium("Pendulum-v1", 4, (-16.3, 0.0), evaluation_users=2, levels=9)
+        make = partial(ActorCritic, privacy=JOINT, schedule="fixed:size=30")
+        check_agent(make, world, users=90, seeds=8)
+
+
+def constants(**given):
+    from tacit.continuous.actor_critic import ActorCriticConstants
+
+    return ActorCriticConstants(**given)
