@@ -42,14 +42,15 @@ class SoftmaxPolicy(QPolicy):
     def probabilities(self, states: ArrayLike) -> Floats:
         """The probabilities of all actions, (..., A), in states, (..., D)."""
         values = self.values(states)
-        chances = np.exp(values - values.max(axis=-1, keepdims=True))
+        chances: Floats = np.exp(values - values.max(axis=-1, keepdims=True))
         chances /= chances.sum(axis=-1, keepdims=True)
         return chances
 
     def by_coins(self, states: ArrayLike, coins: Floats) -> Ints:
         """Actions, (n,), in states, (n, D), by a uniform number of [0, 1) for each of them."""
         below = np.cumsum(self.probabilities(states), axis=-1) <= coins[..., np.newaxis]
-        return np.minimum(below.sum(axis=-1), self.n_actions - 1)
+        drawn: Ints = np.minimum(below.sum(axis=-1), self.n_actions - 1)
+        return drawn
 
     def act_many(
         self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
@@ -60,7 +61,8 @@ class SoftmaxPolicy(QPolicy):
     def scores(self, states: Floats, actions: Ints) -> Floats:
         """Derivatives, (..., A), of the logarithm of an action's chance by weights @ features."""
         taken = actions[..., np.newaxis] == np.arange(self.n_actions)
-        return taken - self.probabilities(states)
+        scores: Floats = taken - self.probabilities(states)
+        return scores
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """See :meth:`QPolicy.arrays`."""
@@ -186,8 +188,8 @@ class GaussianPolicy(SoftmaxPolicy):
     ) -> Self:
         """The inverse, to the bit."""
         plain = QPolicy.from_arrays(arrays, version, features)
-        corners = [tuple(arrays[name].tolist()) for name in ("action_lows", "action_highs")]
-        box = ActionBox(*corners, int(arrays["levels"]))
+        lows, highs = (tuple(arrays[name].tolist()) for name in ("action_lows", "action_highs"))
+        box = ActionBox(lows, highs, int(arrays["levels"]))
         return cls.of(plain.features, plain.weights, box, float(arrays["sigma"]), version)
 
     def publish(self, path: str | os.PathLike[str]) -> None:

@@ -122,7 +122,7 @@ class PolicyGradients(Statistic):
             long = np.linalg.norm(found, axis=1) > self.clips[i]
             signs[:, i] = np.where(came, np.where(long, -1.0, 1.0), 0.0)
             inside.append(scaled)
-        good = np.isfinite(moments).all(axis=(1, 2))[:, np.newaxis, np.newaxis]
+        good = np.asarray(np.isfinite(moments).all(axis=(1, 2)))[:, np.newaxis, np.newaxis]
         parts = {
             "actor": inside[0].reshape(n, rows, m),
             "critic": inside[1],
