@@ -233,6 +233,8 @@ class ModelPosterior(BoxAlgorithm):
         arrays |= {"model": self.believed.model, "spread": self.believed.spread}
         if self.ends is not None:
             arrays |= {"ends": self.ends.moments, "end_noise": np.array(self.ends.variance)}
+        if self.weights is not None:
+            arrays["weights"] = self.weights
         return {}, arrays | {"values": self.planner.values}
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
@@ -246,6 +248,7 @@ class ModelPosterior(BoxAlgorithm):
             self.ends.moments, self.ends.variance = arrays["ends"], float(arrays["end_noise"])
         assert self.planner is not None  # noqa: S101
         self.planner.values = np.array(arrays["values"], dtype=np.float32)
+        self.weights = arrays.get("weights")
 
 
 def _open_box(spec: BoxSpec, sizes: Floats | None) -> tuple[Floats, Floats]:
