@@ -69,7 +69,7 @@ class ServedFunctionalQ(FittedFunctionalQ):
     def asks(self) -> Asks:
         """As the batch agent does of those who explore, and of others what they earned."""
         if self.exploring:
-            self._begin()
+            self._begin(self.block_users)
             yield from super().asks()
             return
         release = yield Ask(MeanRewards(self.spec))
@@ -84,9 +84,9 @@ class ServedFunctionalQ(FittedFunctionalQ):
         last = self.releases >= self.schedule.releases
         return (self.behaviour() if self.exploring and not last else greedy), greedy
 
-    def _begin(self) -> None:
+    def _begin(self, explorers: int) -> None:
         """A batch of its own: how deep plans look follows from how many explore now."""
-        self._explorers = self.block_users
+        self._explorers = explorers
         most = max(1, round(1.0 / (1.0 - discount_of(self.options.discount, self.spec))))
         self.depth = self._choose_depth(self.options, most)
         self.discount = min(1.0 - 1.0 / most, 1.0 - 1.0 / self.depth)
@@ -119,13 +119,21 @@ class ServedFunctionalQ(FittedFunctionalQ):
 
     # Save and resume.
 
+    def identity(self) -> dict[str, Any]:
+        """How deep plans look changes from turn to turn; what it is chosen from does not."""
+        farthest = discount_of(self.options.discount, self.spec)
+        return super().identity() | {"discount": farthest, "sweeps": self.options.releases}
+
     def state(self) -> State:
-        """What the batch agent has, and what served users earned."""
+        """What the batch agent has, how many explored last, and what served users earned."""
         meta, arrays = super().state()
-        return meta | {"earned": None if self.earned is None else list(self.earned)}, arrays
+        earned = None if self.earned is None else list(self.earned)
+        return meta | {"earned": earned, "explorers": self._explorers}, arrays
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
+        if meta["explorers"] is not None:
+            self._begin(int(meta["explorers"]))
         super().restore(meta, arrays)
         earned = meta["earned"]
         self.earned = None if earned is None else (earned[0], earned[1])
