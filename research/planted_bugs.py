@@ -388,7 +388,7 @@ def _learn(bug: type[Any]) -> None:
 
 _FINAL = "an agent is final: a subclass of it raises TypeError"
 _REMEMBERS = "a statistic that remembers whom it summed"
-_RAW = ("RawWidth", "RawWeights", "RawClip", "RawTau", "RawEnergy", "RawSwitch")
+_RAW: tuple[str, ...] = ("RawWidth", "RawWeights", "RawClip", "RawTau", "RawEnergy", "RawSwitch")
 _RAW += ("RawMomentum", "PreTrainedOnUsers")
 _SHOWN = ("RawAttribute", "RawLog", "RawProgress", "RawProperty")
 

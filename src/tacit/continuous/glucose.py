@@ -113,7 +113,8 @@ class GlucoseWorld(VectorWorld):
             soon = (times >= step * _STEP) & (times < (step + 1) * _STEP)
             carbs = np.where(soon, grams, 0.0).sum(axis=1) / 100.0
             columns = now, now - before, carbs, board
-            return np.clip(np.stack(columns, axis=1), spec.lows, spec.highs)
+            clipped: Floats = np.clip(np.stack(columns, axis=1), spec.lows, spec.highs)
+            return clipped
 
         def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
             dose, before = np.array(DOSES)[taken], glucose_of(x, patients)
