@@ -37,7 +37,7 @@ from tacit.linear.estimate import LinearWidths, Sums
 from tacit.linear.features import SumModel
 from tacit.linear.options import LinearConstants
 from tacit.linear.statistics import FeatureSums, TargetSums
-from tacit.linear.targets import AnswerModel
+from tacit.linear.targets import AnswerModel, Predictions
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 
@@ -451,7 +451,7 @@ def test_answers_predict_what_the_slow_reference_predicts(
         asked.append((step, targets))
         return targets @ sums.following[step].T, 0.4
 
-    model = AnswerModel(features, sums, PRACTICAL, pooled_rewards=True)
+    model = AnswerModel(features, sums, PRACTICAL, True, Predictions())
     slow = SlowSums(features, sums, sums.pooled(), PRACTICAL, H, project=False)
     values = value_functions(rng, sizes["S"])
     for h in range(sizes["L"]):
@@ -471,7 +471,9 @@ def test_values_that_are_the_same_everywhere_are_not_asked_about() -> None:
     def ask(step: int, targets: Floats) -> tuple[Floats, float]:
         raise AssertionError
 
-    model = AnswerModel(features, sums, LinearWidths(scale=0.7, bias=0.6, ridge=1.0), False)
+    model = AnswerModel(
+        features, sums, LinearWidths(scale=0.7, bias=0.6, ridge=1.0), False, Predictions()
+    )
     means, widths = answered(model, ask, 0, np.full((2, 3), 1.25))
     assert (means == 1.25).all()
     assert (widths == 0.0).all()
@@ -482,7 +484,7 @@ def test_values_that_are_the_same_everywhere_are_not_asked_about() -> None:
 def test_features_and_targets_agree(seed: int, noise: float, **sizes: int) -> None:
     """Both are the same regression; only rows that are no distributions are treated otherwise."""
     features, sums, rng = noisy_sums(seed, noise=0.0, **sizes)
-    answers = AnswerModel(features, sums, PRACTICAL, pooled_rewards=False)
+    answers = AnswerModel(features, sums, PRACTICAL, False, Predictions())
 
     def ask(step: int, targets: Floats) -> tuple[Floats, float]:
         return targets @ sums.following[step].T, 0.0

@@ -220,7 +220,7 @@ class TestBudgets:
         assert (tmp_path / "a.png").read_bytes().startswith(PNG)
         rows = linear_budgets.table(self.measured()).splitlines()
         assert len(rows) == 2 + len(linear_budgets.PENS)
-        assert {row.count("|") for row in rows} == {10}
+        assert {row.count("|") for row in rows} == {8}
 
     def test_budgets_are_those_asked_for(self):
         agents = [linear_budgets.job("simplex", 1_000, e).agent(0) for e in (0.1, 30.0)]

@@ -115,9 +115,9 @@ class TestTables(TableChecks):
         for case in lq_held_out.agents().cases:
             assert case.limit is None or case.jobs[0].users >= 10 * case.limit
 
-    def test_honesty_is_of_all_worlds_at_three_lengths(self):
+    def test_honesty_is_of_all_worlds_at_two_lengths(self):
         cases = {case.cells: case for case in lq_held_out.honesty().cases}
-        for users, label in ((10_000, "10k"), (100_000, "100k"), (1_000_000, "1M")):
+        for users, label in ((10_000, "10k"), (100_000, "100k")):
             pooled = cases["all", "1", label]
             assert [job.world for job in pooled.jobs] == [place.world for place in PLACES]
             assert {job.users for job in pooled.jobs} == {users}

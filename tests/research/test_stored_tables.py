@@ -16,6 +16,7 @@ from research import (
     fewer_users_control,
     fewer_users_linear,
     functional_curves,
+    glucose,
     gymnasium,
     icu_sepsis,
     large_worlds,
@@ -28,6 +29,7 @@ from research import (
     paper_switching,
     policy_optimisation,
     public_prior,
+    smooth_control,
     which_agent,
 )
 from research.command_lines import stored_file
@@ -87,6 +89,8 @@ def stored_tables() -> Iterator[str]:
     found = json.loads(exact_learning.TABLE.read_text())
     yield "\n".join(exact_learning.Row(**row).line for row in found)
     yield gymnasium.table(gymnasium.load())
+    yield from (smooth_control.table(smooth_control.load(), learnt) for learnt in (False, True))
+    yield "\n".join(row.line for row in glucose.stored().values())
     yield "\n".join(offline.line(name, row) for name, row in offline.stored().items())
 
 

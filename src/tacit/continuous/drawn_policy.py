@@ -90,8 +90,8 @@ class GaussianPolicy(SoftmaxPolicy):
     >>> from tacit.continuous.features import Grid
     >>> box = ActionBox((-2.0,), (2.0,))
     >>> policy = GaussianPolicy.of(Grid((0.0,), (1.0,), (2,)), [[0.0, 1.0]], box, 0.0)
-    >>> policy.action([0.25]).tolist()
-    [0.5]
+    >>> policy.action([0.5]).tolist()
+    [1.0]
     """
 
     box: ActionBox = None  # type: ignore[assignment]

@@ -16,6 +16,7 @@ from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
+from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.statistic import Bools, Floats, Ints
 
@@ -51,15 +52,8 @@ class GlucoseWorld(VectorWorld):
     exchangeable_actions = False
 
     def __init__(self, patients: str, horizon: int, discount: float) -> None:
-        rows = {name: row for name, row in _table().items() if name.startswith(patients)}
-        if not rows:
-            raise InvalidArgument(
-                f"patients must be the beginning of a name such as {next(iter(_table()))!r}, "
-                f"got {patients!r}"
-            )
-        self.names = tuple(rows)  # of the patients whom users are drawn from
-        self._numbers = np.array([numbers for numbers, _ in rows.values()])
-        self._starts = np.array([start for _, start in rows.values()])
+        # Before the table is looked for: what is wrong is wrong without it, too.
+        instance_of("patients", patients, str)
         spec = BoxSpec(
             lows=(math.log(30.0 / MIDDLE), -1.0, 0.0, 0.0),
             highs=(math.log(420.0 / MIDDLE), 1.0, 1.5, 5.0),
@@ -69,6 +63,15 @@ class GlucoseWorld(VectorWorld):
             features=Polynomial(scales=(0.5, 0.5, 0.5, 1.5), clip=2.5, degree=2),
             names=("glucose", "change", "carbohydrates", "insulin on board"),
         )
+        rows = {name: row for name, row in _table().items() if name.startswith(patients)}
+        if not rows:
+            raise InvalidArgument(
+                f"patients must be the beginning of a name such as {next(iter(_table()))!r}, "
+                f"got {patients!r}"
+            )
+        self.names = tuple(rows)  # of the patients whom users are drawn from
+        self._numbers = np.array([numbers for numbers, _ in rows.values()])
+        self._starts = np.array([start for _, start in rows.values()])
         name = f"glucose:patients={patients},horizon={spec.horizon},discount={spec.discount}"
         super().__init__(spec, name)
 

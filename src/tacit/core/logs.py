@@ -274,7 +274,7 @@ def _missing(frame: Any, kind: str, name: str) -> str:
 def missing_column(what: str, kind: str, name: str, names: Iterable[Any]) -> str:
     """That a table has no such column, which ones it has, and how to say which is meant."""
     shown = [str(found) for found in names][:_SHOWN]
-    near = hint(name, shown, cutoff=0.6)
+    near = hint(str(name), shown, cutoff=0.6)
     none = ", or next_state=None to take the state of the next step" * (kind == "next_state")
     return (
         f"{what} has no column {name!r}{near}; it has {', '.join(shown) or 'none'}: say which one "
