@@ -19,10 +19,12 @@ from tacit.continuous import (
     QPolicy,
     SoftmaxPolicy,
     from_gymnasium,
+    gradient_loops,
     line,
     plane,
 )
 from tacit.continuous.action_box import normals
+from tacit.continuous.features import Custom
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import CheckFailed, InvalidArgument
@@ -192,6 +194,32 @@ class TestStatistic:
         assert here > 0.9 * most
         assert there < most
         assert asked.l2(Relation.ZERO_OUT) == pytest.approx(np.sqrt(a**2 + c**2 + 2 * s**2 + g**2))
+
+    @pytest.mark.parametrize("size", [2.7e-162, 1.6e-162, 1e-140, 1e-30])
+    def test_tiny_features_weigh_no_more_than_others(self, size):
+        """Squares of the first two are rounded to what is a third less, or twice as much."""
+        features = Custom(lambda states: states, size=1, bound=1.0)
+        spec = BoxSpec((0.0,), (1.0,), 2, 4, (0.0, 1.0), features=features)
+        policy = SoftmaxPolicy(features, np.zeros((2, 1)))
+        asked = PolicyGradients(spec, policy, np.zeros(1), 0.9, 0.9, (1e-3, 1e-3))
+        states = np.full((1, 5, 1), size)
+        states[:, 0] = 1.0
+        block = VectorEpisodes(states, np.zeros((1, 4), np.int64), np.ones((1, 4)), [4]).block()
+        length = np.linalg.norm(asked.vectors(block)[0])
+        assert length <= asked.l2(Relation.ZERO_OUT) * (1 + 1e-12)
+
+    def test_tiny_features_are_tried(self, monkeypatch):
+        """Without the limit for squares, the attack finds more than is declared."""
+        features = Custom(lambda states: states, size=1, bound=1.0)
+        spec = BoxSpec((0.0,), (1.0,), 2, 4, (0.0, 1.0), features=features)
+        policy = SoftmaxPolicy(features, np.zeros((2, 1)))
+        asked = PolicyGradients(spec, policy, np.zeros(1), 0.9, 0.9, (1e-4, 1e-4))
+        check_statistic(asked, users, users=60, rounds=5)
+        loops = gradient_loops.policy_gradients.py_func
+        monkeypatch.setattr(gradient_loops, "SMALLEST", 0.0)
+        monkeypatch.setattr(gradient_loops, "policy_gradients", loops)
+        with pytest.raises(CheckFailed, match="sensitivity"):
+            check_statistic(asked, users, users=60, rounds=1)
 
     def test_a_missing_clip_is_found(self, monkeypatch):
         monkeypatch.setattr(

@@ -51,7 +51,7 @@ def check_statistic(
 ) -> StatisticReport:
     """Attacks a statistic's declared sensitivity and its treatment of hostile values.
 
-    Random users, users with values that are not finite, huge or just out of range, the zero
+    Random users, users with values that are not finite, huge, tiny or just out of range, the zero
     element, and a search that keeps changing the best pair found. Also: nothing raises or warns
     on values, or changes them; a user without a single valid value contributes zero; nobody's
     vector depends on anybody else, present, equal or seen before; the total is the sum of the
@@ -129,6 +129,7 @@ class _Attack:
         fingerprint = self.statistic.fingerprint
         block = self.sample(self.rng, self.users)
         hostile = [self.changed.corrupted(block), self.changed.corrupted(block, whole_rows=True)]
+        hostile.append(_shrunk(block))
         for candidate in (block, *hostile):
             self._measure(candidate)
             self._check_independence(candidate)
@@ -297,6 +298,21 @@ class _Attack:
                 gap < 1e-9 * scale,
                 f"{self.statistic.name}: the total of {users} users is off by {gap:.3g}",
             )
+
+
+def _shrunk(block: Block) -> Block:
+    """The same users with numbers so small that squares lose digits or vanish; of half, one step.
+
+    Whoever divides by a length must not divide by one that was rounded to half of what it is.
+    """
+    small = 10.0 ** -np.linspace(160.5, 162.5, max(block.users, 1))[: block.users]
+    arrays = dict(block.arrays)
+    for name, array in arrays.items():
+        if array.dtype.kind == "f":
+            arrays[name] = array * small.reshape((-1,) + (1,) * (array.ndim - 1))
+            if array.ndim > 1:
+                arrays[name][::2, :1] = array[::2, :1]
+    return Block(block.users, arrays)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ from tacit.numerics.compiled import Floats, compiled
 
 Bools = NDArray[np.bool_]
 
+SMALLEST = 1e-280
+"""A squared length below this counts as none: its digits are lost, and ratios could exceed one."""
+
 
 @compiled
 def policy_gradients(
@@ -52,7 +55,7 @@ def policy_gradients(
                 critic_sums[n, i] += ahead * z
                 for row in range(rows):
                     actor_sums[n, row, i] += ahead * scores[n, t, row] * z
-            if square > 0.0:
+            if square > SMALLEST:
                 for i in range(m):
                     part = features[n, t, i] / square
                     for j in range(m):

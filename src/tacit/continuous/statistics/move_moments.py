@@ -28,6 +28,8 @@ FIRST_POWER, POWERS = -24, 36
 _COUNTED = 64
 # A residual beyond so many scales is cut there: products must stay finite.
 _FARTHEST = 1e6
+# A length below this counts as none: its square has lost digits, and ratios could exceed one.
+_SHORTEST = 1e-140
 
 
 class _Moves(NamedTuple):
@@ -225,7 +227,7 @@ class MoveMoments(Statistic):
                 y[:, p:] = (t - f @ self.model) / self.scales
                 y = np.clip(y, -_FARTHEST, _FARTHEST)
                 lengths = np.sqrt((y**2).sum(axis=1) * np.repeat(np.maximum(counts, 1), K))
-            good = np.isfinite(lengths) & (lengths > 0.0)
+            good = np.isfinite(lengths) & (lengths > _SHORTEST)
             y = np.where(good[:, np.newaxis], y, 0.0) / np.where(good, lengths, 1.0)[:, np.newaxis]
             yield slice(rows.start, rows.start + part.users), y.reshape(part.users, K, m)
 
