@@ -252,7 +252,11 @@ BUGS: tuple[Planted, ...] = (
     Planted(ZeroOutNoise, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(ZeroOutSensitivity, "UCBVI", ("attack", "sensitivity")),
     Planted(OneStepSensitivity, "UCBVI", ("attack", "sensitivity")),
-    Planted(BudgetOfOneBit, "LDP-OB (after Garcelon et al.), randomised response", ("attack", "sensitivity")),
+    Planted(
+        BudgetOfOneBit,
+        "LDP-OB (after Garcelon et al.), randomised response",
+        ("attack", "sensitivity"),
+    ),
     Planted(ClipRemoved, "UCBVI", ("attack", "sensitivity")),
     Planted(FeaturesUncut, "LSVI-UCB", ("attack", "sensitivity")),
     Planted(FeaturesUncut, "LinOpt-VI", ("attack", "sensitivity")),
