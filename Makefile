@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
-FIGURES := running-count counter-errors epsilon-cost tabular-orders linear-comparison linear-budgets mixture-orders \
+FIGURES := counter-errors epsilon-cost tabular-orders linear-comparison linear-budgets mixture-orders \
 	lq-budget lq-orders dosing-trajectories functional-noise functional-baselines functional-curves functional-q
 # One BLAS thread per worker: small matrices, and two workers on two cores.
 export OMP_NUM_THREADS := 1

@@ -145,8 +145,10 @@ def rows(chosen: Sequence[str], runs: int = _RUNS) -> Iterator[list[Row]]:
 
 
 def line_of(row: Sequence[Row]) -> str:
-    """An agent's row of the table."""
-    return f"| `{row[0].agent}` | {' | '.join(one.cell for one in row)} |"
+    """An agent's row of the table, with after whom it is rebuilt."""
+    after = choose_agent(row[0].agent).after
+    name = f"`{row[0].agent}`{f' (after {after})' if after else ''}"
+    return f"| {name} | {' | '.join(one.cell for one in row)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -151,7 +151,7 @@ def paint(path: Path, measured: Measured) -> None:
         footnote(
             sheet[0],
             "Losses are exact and leave out the noise in served users' controls. Gains change at "
-            "releases only, and are those of no control until a gate holds better ones to be "
+            "releases only, and are those of no control until a test holds better ones to be "
             "safe. δ = 1e-6.",
         )
         label_panels(sheet, labels)

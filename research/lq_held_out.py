@@ -30,7 +30,7 @@ CERTAIN = "certainty_equivalence"
 JOINT_USERS = {1.0: 100_000, 10.0: 10_000}
 LOCAL_USERS = {1.0: 2_000_000, 10.0: 100_000}
 SHORT_USERS = 10_000
-# Gains that cost more than this, in units of zero control, are what the gate is there for.
+# Gains that cost more than this, in units of zero control, are what the safeguard is there for.
 WORST = 2.0
 COVERED = 0.9
 
@@ -381,7 +381,7 @@ def markdown(table: Table, rows: Sequence[Row]) -> str:
     return table.markdown(rows, table.note)
 
 
-def gate_words(rows: Sequence[Row]) -> str:
+def worst_words(rows: Sequence[Row]) -> str:
     """Whether costs stayed below the limit, over everything published."""
     runs = [run for row in rows for run in row.runs]
     worst = {
@@ -400,9 +400,9 @@ def gate_words(rows: Sequence[Row]) -> str:
 
 
 def text(name: str, table: Table, rows: Sequence[Row]) -> str:
-    """What is printed: agents with what the gate did."""
-    gate = f" {gate_words(rows)}" if name == "agents" else ""
-    return f"{markdown(table, rows)}{gate}"
+    """What is printed: agents with the worst that was published."""
+    worst = f" {worst_words(rows)}" if name == "agents" else ""
+    return f"{markdown(table, rows)}{worst}"
 
 
 main = columns_main(__spec__, __doc__, TABLES, measure, text)

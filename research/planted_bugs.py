@@ -164,7 +164,7 @@ HOSTS: dict[str, Host] = {
     "UCBVI": _host("tabular", _UCBVI, _riverswim),
     "UCBVI, binary tree": _host("tabular", _UCBVI, _riverswim, counter="binary tree"),
     "UCBVI, local": _host("tabular", _UCBVI, _riverswim, privacy=LocalDP(4.0, 1e-6)),
-    "LDP-OB, randomised response": _host(
+    "LDP-OB (after Garcelon et al.), randomised response": _host(
         "tabular",
         "tacit.tabular.ldpob:LDPOB",
         _riverswim,
@@ -252,7 +252,11 @@ BUGS: tuple[Planted, ...] = (
     Planted(ZeroOutNoise, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(ZeroOutSensitivity, "UCBVI", ("attack", "sensitivity")),
     Planted(OneStepSensitivity, "UCBVI", ("attack", "sensitivity")),
-    Planted(BudgetOfOneBit, "LDP-OB, randomised response", ("attack", "sensitivity")),
+    Planted(
+        BudgetOfOneBit,
+        "LDP-OB (after Garcelon et al.), randomised response",
+        ("attack", "sensitivity"),
+    ),
     Planted(ClipRemoved, "UCBVI", ("attack", "sensitivity")),
     Planted(FeaturesUncut, "LSVI-UCB", ("attack", "sensitivity")),
     Planted(FeaturesUncut, "LinOpt-VI", ("attack", "sensitivity")),

@@ -361,13 +361,13 @@ def test_the_privacy_loss_is_looked_at_by_itself() -> None:
 
 def test_bits_that_flip_too_seldom_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device and in the estimate: nothing looks wrong but for the bits themselves."""
-    right = audit("LDP-OB, randomised response")
+    right = audit("LDP-OB (after Garcelon et al.), randomised response")
     assert right.passed, right.failures
     worst = max(t.estimate / t.claimed for t in right.transcripts)
     # Bits in the two users' reports are 9,600, so that their variance is right to some per cent.
     assert 0.9 < worst < 1.1
     monkeypatch.setattr(tacit.privacy.curators.local, "flip_probability", lambda *_: 0.3)
-    found = audit("LDP-OB, randomised response")
+    found = audit("LDP-OB (after Garcelon et al.), randomised response")
     assert {"transcript noise", "noise"} <= set(found.failed)
     assert any("bits that are 0" in words for words in found.failures)
 

@@ -8,11 +8,15 @@ import pytest
 
 from tacit.continuous import deep_q, fitted_functional_q, functional_q, output_perturbation
 from tacit.continuous.constants import GRID, MAP
-from tacit.finite import mirror
+from tacit.finite import algorithm as finite_algorithm
+from tacit.finite import flow, mirror
 from tacit.linear import base as linear_base
+from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
 from tacit.linear.options import LinearConstants
 from tacit.lq.base import LQConstants
+from tacit.mixture import model_sums
 from tacit.mixture.base import MixtureConstants
+from tacit.tabular import base as tabular_base
 from tacit.tabular import ldpob, policy_improvement
 from tacit.tabular.base import TabularConstants
 
@@ -24,6 +28,7 @@ TABULAR, LINEAR, MIXTURE, LQ = (
     LQConstants(),
 )
 MIRROR = mirror.MirrorOptions()
+NUMBERS = {2: "two", 4: "four", 8: "eight"}
 IMPROVEMENT = policy_improvement.ImprovementConstants()
 DEEP, ONLINE = deep_q.DeepQOptions(), functional_q.FunctionalQOptions()
 
@@ -65,6 +70,13 @@ QUOTED = {
         f"+ {TABULAR.range_term:g} (steps left) / n'",
         f"| blocks that grow by {grown(TABULAR.growth)} |",
         "known if n exceeds half of that (twice that, where counts are not masked)",
+        f"the first has {TABULAR.first:g} times",
+        f"at most {grown(TABULAR.growth)} of all users served",
+        f"{100 * TABULAR.blocks_per_cell:.0f} % over states times actions but for 2 %",
+        f"with weight sqrt({TABULAR.reward_weight:g})",
+        f"only her first {NUMBERS[TABULAR.cap]} steps in each (s, a) count",
+        f"over {NUMBERS[tabular_base._CAPPED_UP_TO]} times the smallest useful size",
+        f"solves H S equations, up to {flow._LARGEST_FLOW:,} of them",
     ],
     "algorithms/ldpob.md": [f"| alpha = {ldpob._ALPHA:g} |"],
     "algorithms/policy_improvement.md": [
@@ -77,11 +89,27 @@ QUOTED = {
         f"| standard deviations of sampling and noise, times {LINEAR.bonus:g}, and what the ridge",
         f"pooled and capped at {LINEAR.cap} |",
         f"until their weight is below 1/{1 / linear_base._FORGOTTEN:.0f}",
+        f"bonus^2 = {LINEAR.bonus**2:g} (var(V)",
+        f"The first is {NUMBERS[LINEAR.first]} times as large as the noise of a sum",
         f"| ridge 1 | {LINEAR.ridge:g} plus the noise of the Gram times sqrt(d)",
     ],
     "algorithms/linopt_vi.md": [
         f"grow by {grown(MIXTURE.growth)} of the users served",
         f"| standard deviations of sampling and noise, times {MIXTURE.bonus:g} |",
+        f"bonus^2 = {MIXTURE.bonus**2:g} (R^2 / 2",
+        f"The first is {NUMBERS[MIXTURE.first]} times as large as the noise of a sum, "
+        f"{NUMBERS[MIXTURE.counts_first]} times for counts",
+        f"Blocks over {NUMBERS[finite_algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
+        f"or over {finite_algorithm._ONE_BY_ONE:,} users",
+        f"pairs of possible steps up to {model_sums._MOST_STEPS:,} steps",
+    ],
+    "mixture.md": [
+        f"Widths are {MIXTURE.bonus:g} times the standard deviation that sampling and noise give "
+        "to an expected next value (once for counts)",
+    ],
+    "algorithms/adaptive_lsvi_ucb.md": [
+        f"(users served grow by {grown(AdaptiveLSVIUCB.default_growth)} from block to block)",
+        f"`growth={AdaptiveLSVIUCB.default_growth:g}`",
     ],
     "algorithms/certainty_equivalence.md": [
         f"equal ones of {LQ.first:g} (n + d) / mu users, then {grown(LQ.growth)} of the users",

@@ -38,7 +38,10 @@ def test_the_page_has_every_agent_and_counts_its_audits() -> None:
     missing = re.findall(
         r"`([^`]+)`", page.partition("Not yet audited in full: ")[2].partition(".\n")[0]
     )
-    rows = [row[0].strip("|` ") for row in table]
+    rows = [row[0].split("`")[1] for row in table]
+    for name, row in zip(rows, table, strict=True):
+        after = choose_agent(name).after
+        assert row[0].endswith(f"(after {after})" if after else "`")
     assert rows == [agent for agent in agents() if agent in rows]
     assert sorted(rows + missing) == sorted(agents())
     numbers = sum(cell.strip("| ") != "-" for row in table for cell in row[1:])

@@ -158,10 +158,10 @@ class TestTables(TableChecks):
         row = Row(Case(("dosing",), (job,)), [LQRun(made_up(), 3, 3, "")])
         assert row.users(row.greedy) == "100 [100, 100]*"
 
-    def test_the_gate_is_judged_by_gains_and_noise_apart(self):
+    def test_gains_and_noise_are_judged_apart(self):
         result = made_up(greedy=(-7.0, -2.0, -3.0, -1.0), values=(-5.0, -2.2, -3.2, -1.5))
         row = Row(Case((), ()), [LQRun(result, 3, 3, "")])
-        words = lq_held_out.gate_words([row])
+        words = lq_held_out.worst_words([row])
         assert "of 1 runs" in words
         assert "1.50 (gains alone: kept)" in words
         assert "1.60 (with the noise of served users: kept)" in words

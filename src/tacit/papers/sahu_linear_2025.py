@@ -402,7 +402,7 @@ def _insert(phi: Floats, of: Constants, work: Work) -> None:
     for h in range(H):
         x = phi[work.states[0, h], work.actions[0, h]]
         weight = _sigma(h, x, of, work) ** -2
-        # Alg. 1, line 26; Alg. 1, line 27.
+        # Alg. 1, line 26; the next state enters the sums of lines 6 to 8.
         for i in range(d):
             work.moves[h, i, work.states[0, h + 1]] += weight * x[i]
             for j in range(d):
@@ -463,11 +463,11 @@ def _learn(
             if switch:
                 _update(h, users, phi, of, work)
                 _values(h, work)
+                # Alg. 1, line 13: the determinants that the next test compares with.
                 work.log_det[1, h] = work.log_det[0, h]
         if k == 0:
             work.held[:] = work.factor
         if switch or k == 0:
-            # Alg. 1, line 13.
             work.kept[1] += 1.0 if switch else 0.0
             # Alg. 1, line 20; Alg. 1, line 21.
             uniform_over_best(work.Q[0], work.pi, work.choices)
@@ -477,8 +477,8 @@ def _learn(
         for s in range(len(users.first)):
             work.curves[1, k] += users.first[s] * work.V[0, 0, s]
             work.curves[2, k] += users.first[s] * work.V[1, 0, s]
-        # Alg. 1, line 4; Alg. 1, line 23.
+        # Alg. 1, line 4; Alg. 1, line 23; Alg. 1, line 27.
         out = work.states, work.actions, work.rewards
         roll_out_one(rng, users, False, work.states, work.choices, *out)
-        # Alg. 1, line 28; Alg. 1, line 29.
+        # Alg. 1, line 28; Alg. 1, line 29: both loops end after this.
         _insert(phi, of, work)

@@ -1,0 +1,76 @@
+"""Numbers of the page of errata, computed by the code that stands for the papers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from tacit.papers import chowdhury_tabular_2021 as tabular
+from tacit.papers import zhou_mixture_2022 as mixture
+from tacit.privacy.budget import Budget
+from tacit.privacy.noise import Noise
+from tacit.privacy.zcdp import epsilon_from_rho
+
+PAGE = (Path(__file__).parents[2] / "docs" / "errata.md").read_text().splitlines()
+
+
+def cells(start: str) -> list[str]:
+    """The cells of the one row that begins so."""
+    (row,) = [line for line in PAGE if line.startswith(start)]
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+@pytest.mark.parametrize("power", [3, 4, 5, 6])
+def test_the_tabular_factor_is_what_the_printed_noise_proves(power: int) -> None:
+    K = 10**power
+    sizes = tabular.Sizes(K, 10, 4, 2, 1.0, 0.0, 0.1, True, Noise(0))
+    proven = tabular.central(sizes).proof.guarantee
+    assert proven is not None
+    m = math.ceil(math.log2(K))
+    words = [str(m), f"{proven.epsilon:.2f}", f"{2 * m / math.log(K):.2f}"]
+    assert cells(f"| {f'{K:,}'.replace(',', ' ')} |")[1:] == words
+
+
+@pytest.mark.parametrize("H", [1, 5, 20])
+def test_the_mixture_noise_proves_less_than_is_claimed(H: int) -> None:
+    K, d, delta = 10**4, 2, 1e-6
+    printed, corrected = (
+        mixture.Counters(mixture.Sizes(K, H, d, d, 1.0, delta, 0.1, flag, Noise(0)))
+        for flag in (True, False)
+    )
+    proven = printed.proof.guarantee
+    assert proven is not None
+    assert proven.mu is not None
+    zcdp = epsilon_from_rho(proven.mu**2 / 2.0, delta, "bun-steinke")
+    row = [line for line in PAGE if line.startswith(f"| {H} | {proven.epsilon:.3f} |")]
+    # The multiplier is the noise of the reward's counters, whose sensitivities are 1.
+    words = [zcdp, printed.scales[1][0], corrected.scales[1][0]]
+    found = [float(cell) for cell in row[0].strip("|").split("|")[2:]]
+    assert found == pytest.approx(words, rel=5e-3)
+
+
+@pytest.mark.parametrize("N", [2, 10])
+def test_no_learner_can_hide_the_reward_function(N: int) -> None:
+    """p <= (e^eps + (N - 1) delta) / (e^eps + N - 1), with the paper's delta."""
+    bounds = [(math.exp(eps) + (N - 1) * 1e-4) / (math.exp(eps) + N - 1) for eps in (0.9, 0.45)]
+    assert cells(f"| N = {N} |")[1:] == [f"{bound:.3f}" for bound in bounds]
+
+
+def test_literally_the_tabular_scale_guarantees_nothing() -> None:
+    """eps' of Lemma 3 as printed: noise 1 / eps' = eps / (3 H log K), sensitivity 6 H m."""
+    H, K = 10, 10**4
+    m = math.ceil(math.log2(K))
+    text = " ".join(PAGE)
+    for log in (math.log(K), math.log2(K)):
+        epsilon = 6 * H * m * 3 * H * log
+        assert f"{epsilon / 1e5:.1f} * 10^5" in text
+
+
+def test_corrected_trees_at_the_pages_sizes() -> None:
+    H, K = 10, 10**4
+    m = math.ceil(math.log2(K))
+    laplace = 6 * H * m * math.sqrt(2 * m)
+    gaussian = math.sqrt(6 * H * m) / Budget(1.0, 1e-6).mu * math.sqrt(m)
+    assert f"(eps = 1, delta = 0) {laplace:.0f}, Gaussian tree {gaussian:.0f}," in " ".join(PAGE)
