@@ -322,6 +322,9 @@ def from_gymnasium(
     }
     name, env = name_of(env, options), numbered(env, action_levels, assumed)
     if _has_table(env):
+        for option, value in (("optimal_value", optimal_value), ("return_range", return_range)):
+            if value is not None:
+                raise InvalidArgument(f"{option} is given, but {name} has a table: it is computed")
         ends = None if reward_range is None else rewards_of(env, reward_range, assumed)
         table = Table(env.unwrapped, horizon, ends, assumed)
         return ImportedWorld(table.seen[0], name, *table.seen[1:], assumed, paid=table.paid)

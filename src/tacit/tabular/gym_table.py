@@ -21,7 +21,6 @@ import numpy as np
 from tacit.core.sizes import Floats, check_bytes
 from tacit.finite.model import FiniteModel
 
-
 Rescaled = tuple[FiniteModel, float, float]
 """A model with rewards in [0, 1], and the offset and scale by which they are the environment's."""
 
