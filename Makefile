@@ -58,6 +58,14 @@ peers: .venv-peers/.installed ## make .venv-peers, with the libraries that bench
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-peers.txt rlberry-scool
 	@touch $@
 
+.PHONY: peers-sb3
+peers-sb3: .venv-sb3/.installed ## make .venv-sb3, with Stable-Baselines3, which research.gymnasium runs beside ours
+
+.venv-sb3/.installed: constraints-sb3.txt
+	$(PYTHON) -m venv .venv-sb3
+	.venv-sb3/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-sb3.txt torch==2.13.0 stable_baselines3 Box2D pygame
+	@touch $@
+
 .PHONY: secure-sum
 secure-sum: .venv-flower/.installed ## thirty devices, Flower's secure sum, and the noise of joint DP
 	.venv-flower/bin/python examples/secure_sum.py

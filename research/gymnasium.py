@@ -1,17 +1,19 @@
 """Ten environments of Gymnasium, each by its one-line command: returns, private and not.
 
 ``python -m research.gymnasium`` runs what is missing and stores every cell as it is there, in
-``research/gymnasium.json``; so does ``--runs 1``, quickly, and then the same without it. With
-``--again`` it runs all, and with names only those. ``--show``
-prints the table of docs/environments.md. A cell is the median return of the greedy policy of some
-runs, in the environment's own units, with the least and the most. Users are as many as a cell of
-about a minute allows, and are written beside it.
+``research/gymnasium.json``; with ``--again`` it runs all, with names only those, with ``--columns``
+only some. ``--runs 1`` is quick. Stable-Baselines3 runs beside ours where ``make peers-sb3`` made
+its environment. ``--show`` prints the table of docs/environments.md: medians of some runs in the
+environment's own units, of what all users got who were served, and of the greedy policy in the end.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,14 +24,18 @@ import tacit
 from research.command_lines import Parser, whole
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
+from tacit.simulation.run import usual_users
 
 STORED = Path(__file__).with_suffix(".json")
-RUNS, DELTA = 3, 1e-6
-EPSILONS = (None, 10.0, 1.0)
-"""Budgets of the columns; ``None`` is without privacy."""
+HERE = Path(__file__).parents[1]
+PEER = HERE / ".venv-sb3" / "bin" / "python"
+SCRIPT = HERE / "benchmarks" / "peers" / "sb3_agents.py"
+DELTA = 1e-6
+BUDGETS = {"not private": None, "epsilon 10": 10.0, "epsilon 1": 1.0}
+"""Columns of ours, with what they spend."""
 
-ZOO = "Stable-Baselines3's RL Zoo, as published"
-OPTIMUM = "the optimum, computed"
+SB3 = "Stable-Baselines3"
+COLUMNS = (*BUDGETS, SB3)
 
 
 @dataclass(frozen=True)
@@ -38,65 +44,99 @@ class Row:
 
     Attributes:
         name: its id.
-        users: without privacy, at epsilon 10 and at epsilon 1.
-        zoo: what Stable-Baselines3's zoo publishes for its best agent of those we know, if any.
+        runs: seeds of a cell, as many as some minutes allow.
+        peer_runs: the same of Stable-Baselines3.
+        zoo: what Stable-Baselines3's RL Zoo publishes of its best agent of those we know, if any.
+        users: how many; as many as the command takes by itself if not given.
     """
 
     name: str
-    users: tuple[int, int, int]
+    runs: int
+    peer_runs: int = 1
     zoo: str = ""
+    users: int | None = None
 
-    def command(self, epsilon: float | None) -> str:
-        """What a cell is run by; ``--seeds 3`` gives all of its runs."""
-        users = self.users[EPSILONS.index(epsilon)]
+    def command(self, column: str) -> str:
+        """What a cell is run by; ``--seeds 10`` gives ten of its runs."""
+        if column == SB3:
+            return f"python benchmarks/peers/sb3_agents.py {self.name}"
+        epsilon = BUDGETS[column]
         budget = "--privacy none"
         if epsilon is not None:
             budget = f"--epsilon {epsilon:g} --delta {DELTA:g}"
-        return f"tacit run --world gym:{self.name} {budget} --users {users}"
+        users = "" if self.users is None else f" --users {self.users}"
+        return f"tacit run --world gym:{self.name} {budget}{users}"
 
 
 ROWS = (
-    Row("FrozenLake-v1", (10_000, 300_000, 1_000_000)),
-    Row("FrozenLake8x8-v1", (10_000, 100_000, 300_000)),
-    Row("Taxi-v4", (10_000, 300_000, 300_000)),
-    Row("CliffWalking-v1", (10_000, 300_000, 1_000_000)),
-    Row("Blackjack-v1", (20_000, 50_000, 50_000)),
-    Row("CartPole-v1", (1_000, 2_000, 4_000), "500"),
-    Row("Acrobot-v1", (100, 200, 200), "-77"),
-    Row("MountainCar-v0", (500, 1_000, 2_000), "-101"),
-    Row("Pendulum-v1", (200, 1_000, 2_000), "-172"),
-    Row("LunarLander-v3", (200, 500, 500)),
+    Row("FrozenLake-v1", 10),
+    Row("FrozenLake8x8-v1", 3),
+    Row("Taxi-v4", 3),
+    Row("CliffWalking-v1", 10),
+    Row("Blackjack-v1", 3),
+    Row("CartPole-v1", 3, zoo="500"),
+    Row("Acrobot-v1", 3, zoo="-77"),
+    Row("MountainCar-v0", 3, zoo="-101"),
+    Row("Pendulum-v1", 3, zoo="-172"),
+    Row("LunarLander-v3", 3, zoo="154"),
 )
 
 
-def budget(epsilon: float | None) -> Privacy:
+def budget(column: str) -> Privacy:
     """The budget of a column."""
+    epsilon = BUDGETS[column]
     return NonPrivate() if epsilon is None else JointDP(epsilon, DELTA)
 
 
-def key(row: Row, epsilon: float | None) -> str:
+def key(row: Row, column: str) -> str:
     """A cell, as stored."""
-    return f"{row.name}; {'not private' if epsilon is None else f'epsilon {epsilon:g}'}"
+    return f"{row.name}; {column}"
 
 
-def measured(row: Row, epsilon: float | None, runs: int = RUNS) -> dict[str, Any]:
+def measured(row: Row, column: str, seeds: range) -> dict[str, Any]:
     """The runs of a cell; run k is what the command prints with ``--seed k``."""
-    users = row.users[EPSILONS.index(epsilon)]
-    world, privacy, began = tacit.world(f"gym:{row.name}"), budget(epsilon), time.process_time()
+    if column == SB3:
+        return beside(row, [played(row, seed) for seed in seeds])
+    world, privacy, began = tacit.world(f"gym:{row.name}"), budget(column), time.process_time()
+    users = usual_users(world) if row.users is None else row.users
     results = [
         tacit.run("auto", world, seed, progress=False, users=users, privacy=privacy)
-        for seed in range(runs)
+        for seed in seeds
     ]
     best = results[0].optimal_value
     return {
-        "command": row.command(epsilon),
+        "command": row.command(column),
         "agent": results[0].agent,
         "users": users,
+        "served": [round(result.served_value, 4) for result in results],
         "greedy": [round(result.greedy_value, 4) for result in results],
-        "last": [round(result.final_value, 4) for result in results],
         "random": round(results[0].baseline_value, 4),
         "optimum": None if best != best else round(best, 4),
         "seconds": round(time.process_time() - began, 1),
+    }
+
+
+def played(row: Row, seed: int) -> dict[str, Any]:
+    """A run of Stable-Baselines3, in its own environment, with episodes as long as ours."""
+    horizon = tacit.world(f"gym:{row.name}").spec.horizon
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "run.json")
+        arguments = [PEER, SCRIPT, row.name, str(horizon), str(seed), target]
+        subprocess.run(arguments, check=True, cwd=folder)  # noqa: S603
+        found: dict[str, Any] = json.loads(target.read_text())
+        return found
+
+
+def beside(row: Row, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Runs of Stable-Baselines3 as a cell."""
+    return {
+        "command": row.command(SB3),
+        "agent": runs[0]["agent"],
+        "steps": runs[0]["steps"],
+        "users": round(statistics.median(run["episodes"] for run in runs)),
+        "served": [round(run["served"], 4) for run in runs],
+        "greedy": [round(run["greedy"], 4) for run in runs],
+        "seconds": round(sum(run["seconds"] for run in runs), 1),
     }
 
 
@@ -104,6 +144,12 @@ def load() -> dict[str, Any]:
     """What was measured, by cell."""
     stored: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
     return stored
+
+
+def store(name: str, found: dict[str, Any]) -> None:
+    """Writes a cell down; reads again, since several may run side by side."""
+    content = json.dumps(load() | {name: found}, indent=1, sort_keys=True)
+    write_atomic(STORED, f"{content}\n".encode(), 0o644)
 
 
 def number(value: float) -> str:
@@ -116,35 +162,40 @@ def number(value: float) -> str:
 
 
 def cell(found: dict[str, Any] | None) -> str:
-    """Median, spread and users.
+    """What users got, the greedy policy with its spread, and how many runs there were.
 
-    >>> cell({"greedy": [1.0, 3.0, 2.0], "users": 5000}), cell({"greedy": [1.0], "users": 10})
-    ('2 (1 to 3), 5,000', '1, 10, one run')
+    >>> cell({"served": [0.5, 0.25, 1.0], "greedy": [1.0, 3.0, 2.0]})
+    '0.5; greedy 2 (1 to 3); 3 runs'
+    >>> cell({"served": [1.0], "greedy": [2.0]}), cell(None)
+    ('1; greedy 2; 1 run', 'not run')
     """
     if found is None:
-        return ""
-    several, users = found["greedy"], f"{found['users']:,}"
-    if len(several) == 1:
-        return f"{number(several[0])}, {users}, one run"
-    ends = f"{number(min(several))} to {number(max(several))}"
-    return f"{number(statistics.median(several))} ({ends}), {users}"
+        return "not run"
+    greedy, runs = found["greedy"], len(found["greedy"])
+    ends = f" ({number(min(greedy))} to {number(max(greedy))})" if runs > 1 else ""
+    middle = [number(statistics.median(found[name])) for name in ("served", "greedy")]
+    return f"{middle[0]}; greedy {middle[1]}{ends}; {runs} run{'s' if runs > 1 else ''}"
 
 
 def table(stored: dict[str, Any]) -> str:
     """As the documentation shows it."""
     lines = [
-        "| environment | random | not private | epsilon 10 | epsilon 1 | beside it |",
-        "|---|---|---|---|---|---|",
+        "| environment | users | random | not private | epsilon 10 | epsilon 1 | "
+        "Stable-Baselines3 | best known |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in ROWS:
-        cells = [stored.get(key(row, epsilon)) for epsilon in EPSILONS]
-        known = next((found for found in cells if found), None)
+        cells = [stored.get(key(row, column)) for column in COLUMNS]
+        known = next((found for found in cells[:-1] if found), None)
         if known is None:
             continue
-        beside = f"{row.zoo} (zoo)" if row.zoo else ""
+        best = f"{row.zoo} (zoo)" if row.zoo else ""
         if known["optimum"] is not None:
-            beside = f"{number(known['optimum'])} (optimum)"
-        shown = [number(known["random"]), *map(cell, cells), beside]
+            best = f"{number(known['optimum'])} (optimum)"
+        peer = cell(cells[-1])
+        if (found := cells[-1]) is not None:
+            peer = f"{found['agent']}, {found['users']:,} episodes: {peer}"
+        shown = [f"{known['users']:,}", number(known["random"]), *map(cell, cells[:-1]), peer, best]
         lines.append(f"| {row.name} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
@@ -154,22 +205,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     first = (__doc__ or "").partition("\n")[0]
     parser = Parser(prog="python -m research.gymnasium", description=first)
     parser.add_argument("names", nargs="*", help="environments; all by default")
-    parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of a cell")
+    parser.add_argument("--runs", type=whole(1), help="seeds of a cell; each row's own by default")
+    parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=COLUMNS, help="all")
     parser.add_argument("--again", action="store_true", help="also what is stored")
     parser.add_argument("--show", action="store_true", help="print what is stored, and run nothing")
     chosen = parser.parse_args(arguments)
+    if unknown := set(chosen.names) - {row.name for row in ROWS}:
+        parser.error(f"no environment of the table: {', '.join(sorted(unknown))}")
     wanted = [row for row in ROWS if not chosen.names or row.name in chosen.names]
     for row in () if chosen.show else wanted:
-        for epsilon in EPSILONS:
-            name = key(row, epsilon)
-            there = load().get(name, {"greedy": []})["greedy"]
-            if len(there) >= chosen.runs and not chosen.again:
+        for column in chosen.columns:
+            if column == SB3 and not PEER.exists():
+                print(f"{key(row, column)}: not run, make peers-sb3 is needed", file=sys.stderr)
                 continue
-            found = measured(row, epsilon, chosen.runs)
-            # Read again: several may run side by side, with names of their own.
-            content = json.dumps(load() | {name: found}, indent=1, sort_keys=True)
-            write_atomic(STORED, f"{content}\n".encode(), 0o644)
-            print(f"{name}: {found['agent']}, {cell(found)}, {found['seconds']} s", flush=True)
+            runs = chosen.runs or (row.peer_runs if column == SB3 else row.runs)
+            there = load().get(key(row, column), {"greedy": []})["greedy"]
+            if len(there) >= runs and not chosen.again:
+                continue
+            found = measured(row, column, range(runs))
+            store(key(row, column), found)
+            words = f"{found['agent']}, {cell(found)}, {found['seconds']} s"
+            print(f"{key(row, column)}: {words}", flush=True)
     print(table(load()))
 
 

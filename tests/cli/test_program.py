@@ -41,6 +41,9 @@ def test_version_and_help():
         assert "Example" in outcome.stdout
         assert f"tacit {command}" in outcome.stdout
     assert "Did you mean 'run'" in one_line(call("runn"))
+    # Brackets are not taken for markup.
+    shown = call("sweep", "--help").stdout
+    assert all(f"[{name}]" in shown for name in ("options", "search", "search.options"))
 
 
 def test_the_program_prints_json_and_runs_do_not_depend_on_the_workers():

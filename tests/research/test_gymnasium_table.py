@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,15 +20,18 @@ def test_the_page_shows_what_is_stored():
 
 def test_ten_environments_at_three_budgets():
     stored = gymnasium.load()
-    expected = {gymnasium.key(row, e) for row in gymnasium.ROWS for e in gymnasium.EPSILONS}
-    assert stored.keys() == expected
+    ours = {gymnasium.key(row, c) for row in gymnasium.ROWS for c in gymnasium.BUDGETS}
+    peers = {gymnasium.key(row, gymnasium.SB3) for row in gymnasium.ROWS}
+    assert ours <= stored.keys() <= ours | peers
     assert len(gymnasium.ROWS) == 10
     for row in gymnasium.ROWS:
-        for epsilon in gymnasium.EPSILONS:
-            found = stored[gymnasium.key(row, epsilon)]
-            assert found["command"] == row.command(epsilon)
-            assert 1 <= len(found["greedy"]) <= gymnasium.RUNS
-            if found["optimum"] is not None:
+        for column in gymnasium.COLUMNS:
+            found = stored.get(gymnasium.key(row, column))
+            if found is None:
+                continue
+            assert found["command"] == row.command(column)
+            assert len(found["greedy"]) == len(found["served"]) >= 1
+            if found.get("optimum") is not None:
                 assert max(found["greedy"]) <= found["optimum"] + 1e-4
 
 
@@ -35,19 +40,47 @@ def test_a_cells_command_is_one_that_the_program_takes(row):
     import typer
 
     group = typer.main.get_command(app)
-    for epsilon in gymnasium.EPSILONS:
-        _, name, *arguments = row.command(epsilon).split()
+    for column in gymnasium.BUDGETS:
+        _, name, *arguments = row.command(column).split()
         context = group.commands[name].make_context(name, arguments, resilient_parsing=False)
         assert context.params["world"] == f"gym:{row.name}"
-        assert context.params["users"] == str(row.users[gymnasium.EPSILONS.index(epsilon)])
+        assert context.params["users"] is None
 
 
 def test_a_cell_is_what_the_command_prints():
     """Run 0 of a cell, in a smaller one."""
     from tests.cli.calls import call, content
 
-    row = gymnasium.Row("CliffWalking-v1", (50, 50, 50))
-    found = gymnasium.measured(row, None, runs=1)
-    printed = content(call(*row.command(None).split()[1:], "--json"))
+    row = gymnasium.Row("CliffWalking-v1", 1, users=50)
+    found = gymnasium.measured(row, "not private", range(1))
+    printed = content(call(*row.command("not private").split()[1:], "--json"))
     assert round(printed["runs"][0]["greedy_value"], 4) == found["greedy"][0]
+    assert round(printed["runs"][0]["served_value"], 4) == found["served"][0]
     assert (round(printed["optimal_value"], 4), found["optimum"]) == (-13.0, -13.0)
+
+
+def test_the_peer_runs_in_its_own_environment(monkeypatch, tmp_path):
+    """With a script in its place that writes what it was called with."""
+    script = tmp_path / "peer.py"
+    script.write_text(
+        "import json, sys\n"
+        "name, horizon, seed, target = sys.argv[1:]\n"
+        "found = {'agent': name, 'steps': int(horizon), 'episodes': 7, 'served': int(seed),\n"
+        "         'greedy': 2.0, 'seconds': 1.0}\n"
+        "json.dump(found, open(target, 'w'))\n"
+    )
+    monkeypatch.setattr(gymnasium, "PEER", Path(sys.executable))
+    monkeypatch.setattr(gymnasium, "SCRIPT", script)
+    monkeypatch.setattr(gymnasium, "STORED", tmp_path / "stored.json")
+    gymnasium.main(["CliffWalking-v1", "--columns", gymnasium.SB3, "--runs", "2"])
+    found = json.loads((tmp_path / "stored.json").read_text())["CliffWalking-v1; Stable-Baselines3"]
+    assert (found["agent"], found["steps"], found["users"]) == ("CliffWalking-v1", 100, 7)
+    assert (found["served"], found["greedy"]) == ([0, 1], [2.0, 2.0])
+
+
+def test_without_it_the_others_are_measured(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(gymnasium, "PEER", tmp_path / "nowhere")
+    monkeypatch.setattr(gymnasium, "STORED", tmp_path / "stored.json")
+    gymnasium.main(["CliffWalking-v1", "--columns", gymnasium.SB3])
+    assert "make peers-sb3 is needed" in capsys.readouterr().err
+    assert not (tmp_path / "stored.json").exists()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+import tacit
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.simulation.plots import PALETTE, plot_results
 from tacit.simulation.result import Result
@@ -91,6 +92,20 @@ def test_merging_counts_a_run_once():
     whole = merged([{"a": [made(0)]}, {"a": [made(0), made(1)], "b": [made(2)]}])
     assert [run.seed for run in whole["a"]] == [0, 1]
     assert list(whole) == ["a", "b"]
+
+
+def test_merging_never_makes_one_line_of_two_budgets_or_agents():
+    def run(epsilon, seed=0, agent="ucbvi"):
+        privacy = tacit.JointDP(epsilon, 1e-6) if epsilon else tacit.NonPrivate()
+        return tacit.run(agent, "riverswim", seed, users=50, privacy=privacy, progress=False)
+
+    both = merged([{"auto": [run(1.0)]}, {"auto": [run(10.0), run(1.0, 1)]}])
+    assert {name: len(runs) for name, runs in both.items()} == {
+        "auto, (1, 1e-06)-JDP": 2,
+        "auto, (10, 1e-06)-JDP": 1,
+    }
+    agents = merged([{"auto": [run(None)]}, {"auto": [run(None, agent="ucbpo")]}])
+    assert list(agents) == ["auto, ucbvi", "auto, ucbpo"]
 
 
 def test_the_middle_half_by_hand():

@@ -8,6 +8,7 @@ import tacit.tabular
 from tacit import InvalidArgument
 from tacit.envs import register_envs
 from tacit.finite.env import FiniteEnv
+from tacit.finite.model import optimal
 from tacit.finite.policy import Policy
 from tacit.tabular import build_world, riverswim
 from tacit.tabular.gym import ImportedWorld, SampledWorld, from_gymnasium
@@ -68,7 +69,7 @@ def test_the_time_limit_is_the_default_horizon():
     assert from_gymnasium("FrozenLake-v1").spec.horizon == 100
     assert from_gymnasium(gymnasium.make("FrozenLake-v1", max_episode_steps=7)).spec.horizon == 7
     cliff = from_gymnasium("CliffWalking-v1")
-    assert (cliff.spec.horizon, cliff.assumed) == (100, ("horizon 100 (no time limit)",))
+    assert (cliff.spec.horizon, cliff.assumed[0]) == (100, "horizon 100 (no time limit)")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,74 @@ def test_names_rebuild_imported_worlds():
     assert world.name == "gym:FrozenLake-v1,horizon=9,is_slippery=false"
     for old in ("gymnasium:id=FrozenLake-v1", "gym:FrozenLake-v1"):
         assert build_world(old).spec.horizon == 100
+
+
+# Ways to an end: agents see other rewards than values are of.
+
+
+class Way(gymnasium.Env):
+    """From cell 0 to the end in two steps of -2; at the start a risk of a loss of -6."""
+
+    observation_space = spaces.Discrete(3)
+    action_space = spaces.Discrete(2)
+    initial_state_distrib = np.array([1.0, 0.0, 0.0])
+
+    def __init__(self, ends=5.0, free=False):
+        stay = [(1.0, 0, 0.0 if free else -2.0, False)]
+        self.P = {
+            0: {0: stay, 1: [(0.5, 1, -2.0, False), (0.5, 1, -6.0, False)]},
+            1: {0: [(1.0, 2, 5.0, True)], 1: [(1.0, 2, ends, True)]},
+            2: {a: [(1.0, 2, 0.0, True)] for a in range(2)},
+        }
+
+
+def test_a_way_to_an_end_shows_the_steps_that_are_saved():
+    world = from_gymnasium(Way(), horizon=4)
+    # Values are what is paid: -2 or -6, then 5; or -2 four times.
+    assert world.optimal_value == pytest.approx(1.0)
+    assert world.value(Policy.deterministic(np.zeros((4, 4), int), 2)) == pytest.approx(-8.0)
+    # Agents see 1 for the end and for each step after it: 3 of 4. The cost of 4 more than the
+    # cheapest step, 2 of its steps, is shown as the loss of all with probability 2 / 4.
+    go = np.ones((4, 4), dtype=np.int64)
+    episodes = world.simulate(Policy.deterministic(go, 2), 4000, np.random.default_rng(0))
+    got = episodes.rewards.sum(axis=1)
+    assert set(got.tolist()) == {0.0, 3.0}
+    assert (episodes.states[got == 0, 1:] == 3).all()
+    assert abs((got == 0).mean() - 0.5 * 0.5) < 0.03
+    assert any("a way to an end" in words for words in world.assumed)
+    linear = tacit.linear.linear_from_tabular(world)
+    assert linear.optimal_value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        from_gymnasium(Way(ends=4.0), horizon=4),
+        from_gymnasium(Way(free=True), horizon=4),
+        from_gymnasium(Way(), horizon=4, reward_range=(-6.0, 5.0)),
+    ],
+    ids=["ends that differ", "steps that cost nothing", "a range of one's own"],
+)
+def test_all_others_are_rescaled(world):
+    assert world.valued is world.model
+    assert world.spec.states == 3
+    assert (world.reward_offset, world.reward_scale) == (-6.0, 11.0)
+
+
+def test_what_is_outside_of_a_range_is_clipped_for_agents_of_a_table():
+    world = from_gymnasium(Way(), horizon=4, reward_range=(-2.0, 0.0))
+    assert world.optimal_value == pytest.approx(1.0)
+    assert world.spec.reward_values == (0.0, 1.0)
+
+
+def test_the_best_way_for_agents_is_the_best_way():
+    for name in ("CliffWalking-v1", "Taxi-v4"):
+        world = from_gymnasium(name)
+        assert world.value(optimal(world.model)[1]) == pytest.approx(world.optimal_value)
+    # Where a fall is a matter of luck, what it is worth depends on what is left; it is close.
+    slippery = from_gymnasium("CliffWalkingSlippery-v1")
+    found = slippery.value(optimal(slippery.model)[1])
+    assert -66.0 < found < slippery.optimal_value < -63.0
 
 
 # Environments without a table.
@@ -223,10 +292,42 @@ def test_what_a_table_does_not_know_is_sampled():
     assert blackjack.spec.states == 32 * 11 * 2 + 1
     assert (blackjack.reward_offset, blackjack.reward_scale) == (-1.0, 2.0)
     assert -1 <= blackjack.baseline_value <= 0
+    assert blackjack.spec.largest_return == 1.0
+    assert 1 < blackjack.steps < 2
+    plain = from_gymnasium("Blackjack-v1", 5, reward_range=(-1, 1))
+    assert plain.spec.largest_return is None
     fickle = from_gymnasium("Taxi-v4", 5, reward_range=(-10, 20), fickle_passenger=True)
     assert isinstance(fickle, SampledWorld)
     wrapped = gymnasium.wrappers.TransformReward(gymnasium.make("FrozenLake-v1"), lambda r: 1 - r)
     assert isinstance(from_gymnasium(wrapped, reward_range=(0, 1)), SampledWorld)
+
+
+def test_a_return_is_told_when_an_episode_ends():
+    world = from_gymnasium(Coins(), horizon=3, return_range=(-1.5, 1.0), evaluation_users=4000)
+    assert world.spec.largest_return == 1.0
+    second = Policy.deterministic(np.ones((3, 5), dtype=np.int64), 2)
+    episodes = world.simulate(second, 4000, np.random.default_rng(0))
+    # The end is state 4. Whoever never comes there is told at the last step.
+    last = (episodes.states[:, :-1] != 4).sum(axis=1) - 1
+    elsewhere = np.arange(3) != last[:, np.newaxis]
+    assert set(last.tolist()) == {0, 1, 2}
+    assert (episodes.rewards[elsewhere] == 0).all()
+    assert (episodes.rewards[last == 0].sum(axis=1) == 1).all()
+    assert abs(episodes.rewards.sum(axis=1).mean() - (world.value(second) + 1.5) / 2.5) < 0.03
+
+
+def test_large_blocks_come_in_parts_that_are_the_same_every_time(monkeypatch):
+    monkeypatch.setattr("tacit.tabular.gym._PART", 64)
+    world = from_gymnasium(Coins(), horizon=3, reward_range=(-0.5, 1.0))
+    block = world.simulate(uniform(world), 150, np.random.default_rng(0), "streamed")
+    once, twice = list(block.parts()), list(block.parts())
+    assert [part.users for part in once] == [64, 64, 22]
+    for name in ("states", "actions", "rewards", "versions"):
+        for a, b in zip(once, twice, strict=True):
+            assert a[name].dtype == b[name].dtype
+            assert (a[name] == b[name]).all()
+    assert once[0]["rewards"].dtype == np.float64
+    assert {0.0, 1.0} == set(once[0]["rewards"].ravel().tolist())
 
 
 @pytest.mark.parametrize(
@@ -241,6 +342,14 @@ def test_what_a_table_does_not_know_is_sampled():
         (
             lambda: from_gymnasium(Coins(), 3, reward_range=(0, 0)),
             "reward_range must be two",
+        ),
+        (
+            lambda: from_gymnasium("FrozenLake-v1", optimal_value=-5.0),
+            "optimal_value is given, but gym:FrozenLake-v1.* has a table",
+        ),
+        (
+            lambda: from_gymnasium(Coins(), 3, return_range=(1.0, 0.0)),
+            "return_range must be two finite numbers that increase",
         ),
         (lambda: FiniteEnv("riverswim"), "world must be a FiniteWorld, got str"),
     ],

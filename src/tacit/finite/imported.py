@@ -6,6 +6,8 @@ A rule reads spaces, time limits and documentation, never an episode:
 - **range of rewards**: what the environment declares (``reward_range`` of itself or in its
   ``metadata``), else what the documentation of Gymnasium's own says (:data:`DOCUMENTED`), else
   :data:`REWARDS`. What is outside is clipped before an agent sees it; values are of what was paid.
+- **range of returns**: what a whole episode adds up to, where that is known to be less than the
+  rewards of all steps could be (:data:`RETURNS`). Then agents see the return alone, when it ends.
 - **actions**: numbers. Of several numbered parts all combinations; of a Box with up to three
   coordinates a grid of :data:`LEVELS` along each, ends included; of a larger one its middle, and
   each coordinate at either end while the others are in the middle. An end that is infinite is 1.
@@ -60,6 +62,9 @@ DOCUMENTED = {
     "Taxi": (-10.0, 20.0),
 }
 """Ranges of one reward, as Gymnasium's pages have them, by name without version."""
+
+RETURNS = {"Blackjack": (-1.0, 1.0)}
+"""Ranges of a return, as Gymnasium's pages have them: of games that pay once, when they end."""
 
 # The same where a parameter of the environment changes it.
 _BY_PARAMETER = {"sutton_barto_reward": (-1.0, 0.0), "natural": (-1.0, 1.5)}
@@ -132,12 +137,26 @@ def rewards_of(
     return found
 
 
-def _increasing(ends: Any) -> tuple[float, float]:
+def returns_of(
+    env: Env, given: tuple[float, float] | None, assumed: list[str]
+) -> tuple[float, float] | None:
+    """The range of returns, by the rule; ``None`` if nothing is known of it."""
+    if given is not None:
+        return _increasing(given, "return_range")
+    if env.spec is None or env.spec.name not in RETURNS:
+        return None
+    changed = [ends for key, ends in _BY_PARAMETER.items() if env.spec.kwargs.get(key)]
+    found = [*changed, RETURNS[env.spec.name]][0]
+    assumed.append(f"returns in {found[0]:g}:{found[1]:g} (documented), told when an episode ends")
+    return found
+
+
+def _increasing(ends: Any, name: str = "reward_range") -> tuple[float, float]:
     if np.shape(ends) == (2,):
         low, high = (float(end) for end in ends)
         if math.isfinite(high - low) and low < high:
             return low, high
-    raise InvalidArgument(f"reward_range must be two finite numbers that increase, got {ends!r}")
+    raise InvalidArgument(f"{name} must be two finite numbers that increase, got {ends!r}")
 
 
 class NumberedActions(gymnasium.ActionWrapper[Any, Any, Any]):

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 FORMS: tuple[str, ...] = get_args(Form)
 """What such a world hands over."""
 
-UNSTREAMED = tuple(form for form in FORMS if form != "streamed")
-"""What one hands over that cannot make the same users twice."""
 
 ROUNDING = 1e-9
 """What an exact product of features and weights may lack by rounding."""
@@ -50,6 +48,7 @@ class FiniteWorld:
     """A world with finitely many states and actions; built-in ones have names that rebuild them."""
 
     _reference = 0.0
+    _valued: FiniteModel | None = None
     units = (0.0, 1.0)
     """What a value of the model is in the world's own units: the first, plus the second times it;
     they differ where rewards were rescaled."""
@@ -60,7 +59,7 @@ class FiniteWorld:
 
     def _become(self, world: Any) -> None:
         """Has the users of another world, however its rewards are drawn."""
-        self.model = model_of(world)
+        self.model, self._valued = model_of(world), getattr(world, "_valued", None)
         self._reference = float(getattr(world, "reference_value", 0.0))
         self.units = getattr(world, "units", self.units)
 
@@ -73,6 +72,11 @@ class FiniteWorld:
     def spec(self) -> FiniteSpec:
         """What an agent may know."""
         return self.model.spec
+
+    @property
+    def valued(self) -> FiniteModel:
+        """The model that values are of: the one that users live in, unless agents see another."""
+        return self._valued or self.model
 
     def simulate(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
@@ -90,7 +94,7 @@ class FiniteWorld:
 
     def value(self, policy: AnyPolicy) -> float:
         """The expected sum of rewards of an episode under a policy, exactly."""
-        return float(self.returns(evaluate(self.model, policy)))
+        return float(self.returns(evaluate(self.valued, policy)))
 
     def returns(self, values: Any) -> Any:
         """Values of the model in the world's own units."""
@@ -125,8 +129,8 @@ class FiniteWorld:
 
     @cached_property
     def _optimal(self) -> tuple[float, Policy]:
-        V, policy = optimal(self.model)
-        return float(self.returns(self.model.start @ V[0])), policy
+        V, policy = optimal(self.valued)
+        return float(self.returns(self.valued.start @ V[0])), policy
 
 
 # What descriptions of worlds consist of.

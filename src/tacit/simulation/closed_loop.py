@@ -58,7 +58,7 @@ class ServedUsers:
 
     def values(self) -> tuple[Floats, Floats]:
         """The exact values of ``policies`` and of ``greedy``."""
-        model, returns = self.world.model, self.world.returns
+        model, returns = self.world.valued, self.world.returns
         return returns(values_of(model, self.policies)), returns(values_of(model, self.greedy))
 
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.finite.model import FiniteModel, optimal, policy_values
+from tacit.finite.model import FiniteModel, evaluate, optimal, policy_values, uniform_policy
 from tacit.finite.policy import Policy
 from tacit.finite.world import FiniteWorld
 from tacit.privacy.models import JointDP, Privacy
@@ -101,8 +101,11 @@ def limits(world: Any, privacy: Privacy) -> Limits:
         )
     if model.states**3 * model.actions**2 * model.horizon > _MOST_WORK:
         return Limits(None, None, "so large a world has not been looked at")
-    # In the model's own units, which are not those of an imported environment.
+    # In the units of what agents see, which are not those of an imported environment.
     gap = (world.optimal_value - world.reference_value) / world.units[1]
+    if world.valued is not model:
+        best = float(model.start @ optimal(model)[0][0])
+        gap = best - evaluate(model, uniform_policy(model.spec))
     states = _critical(model, gap)
     if not states:
         return Limits(None, None, "no single state decides about a fifth of what can be gained")

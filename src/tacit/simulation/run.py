@@ -130,7 +130,11 @@ def run(
 
 def usual_users(world: World) -> int:
     """How many users a run has of which nobody says how many."""
-    return _USERS if getattr(world, "exact", True) else max(1, _USERS // world.spec.horizon)
+    if getattr(world, "exact", True):
+        return _USERS
+    # A beginning takes as long as a step.
+    steps = 1.0 + world.steps if hasattr(world, "steps") else world.spec.horizon
+    return max(1, int(_USERS / steps))
 
 
 def check_optimum(world: World) -> None:

@@ -128,13 +128,37 @@ def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
 
 
 def merged(parts: Sequence[Labelled]) -> dict[str, list[Result]]:
-    """Several files' results together, by label; a run that is there twice counts once."""
-    whole: dict[str, list[Result]] = {}
+    """Several files' results together, by label; a run that is there twice counts once.
+
+    Runs of other agents or budgets are never one line: where files have them under one label, what
+    tells them apart stands behind it.
+    """
+    whole: dict[str, dict[tuple[str, str], list[Result]]] = {}
     for part in parts:
         for label, several in part.items():
-            runs = whole.setdefault(label, [])
-            runs += [run for run in several if run not in runs]
-    return whole
+            for run in several:
+                runs = whole.setdefault(label, {}).setdefault((run.agent, run.privacy), [])
+                runs += [run] if run not in runs else []
+    return {
+        name: runs
+        for label, kinds in whole.items()
+        for name, runs in zip(_told_apart(label, kinds), kinds.values(), strict=True)
+    }
+
+
+def _told_apart(label: str, kinds: Mapping[tuple[str, str], Sequence[Result]]) -> list[str]:
+    """Names of runs under one label, of several agents and budgets: in as few words as suffice."""
+    promised = [runs[0].guarantee for runs in kinds.values()]
+    short = ["not private" if one is None else one.short.partition(" per ")[0] for one in promised]
+    agents = [agent for agent, _ in kinds]
+    ways = [
+        [label for _ in kinds],
+        [f"{label}, {words}" for words in short],
+        [f"{label}, {agent}" for agent in agents],
+        [f"{label}, {agent}, {words}" for agent, words in zip(agents, short, strict=True)],
+        [", ".join((label, *kind)) for kind in kinds],
+    ]
+    return next(names for names in ways if len(set(names)) == len(names))
 
 
 # Summaries of several runs.

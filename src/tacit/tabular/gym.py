@@ -25,6 +25,7 @@ from tacit.finite.imported import (
     name_of,
     numbered,
     opened,
+    returns_of,
     rewards_of,
     transparent,
 )
@@ -33,10 +34,11 @@ from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import check_deterministic, occupancy_block
 from tacit.finite.spec import FiniteSpec
-from tacit.finite.world import UNSTREAMED, FiniteWorld
+from tacit.finite.world import FORMS, FiniteWorld
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, StreamedBlock
 from tacit.tabular import worlds
+from tacit.tabular.gym_table import Rescaled, Table
 from tacit.tabular.sparse_world import SparseWorld
 from tacit.tabular.world import TabularWorld
 
@@ -45,6 +47,8 @@ Ints = NDArray[np.int64]
 
 # Simulated users that a value is the mean of.
 _EVALUATED = 1000
+# And of which a streamed block has parts.
+_PART = 1 << 14
 
 
 class ImportedWorld(TabularWorld):
@@ -55,8 +59,9 @@ class ImportedWorld(TabularWorld):
 
         environment's reward = reward_offset + reward_scale * agent's reward
 
-    Values are in the environment's own units: expected sums of its rewards. Since they may be
-    negative, losses are relative to the baseline: ``reference_value`` is ``baseline_value``.
+    unless it is a way to an end, or clipped: see :mod:`tacit.tabular.gym_table`. Values are in the
+    environment's own units: expected sums of what it pays. Since they may be negative, losses are
+    relative to the baseline: ``reference_value`` is ``baseline_value``.
 
     Attributes:
         reward_offset: see above.
@@ -71,11 +76,13 @@ class ImportedWorld(TabularWorld):
         reward_offset: float,
         reward_scale: float,
         assumed: Sequence[str] = (),
+        paid: Rescaled | None = None,
     ) -> None:
         FiniteWorld.__init__(self, model, name)
         self.reward_offset = reward_offset
         self.reward_scale = reward_scale
-        self.units = model.horizon * reward_offset, reward_scale
+        self._valued, offset, scale = paid or (model, reward_offset, reward_scale)
+        self.units = model.horizon * offset, scale
         self.assumed = tuple(assumed)
 
     @property
@@ -90,8 +97,10 @@ class SampledWorld:
     Observations are numbered in row-major order where there are several. The last state is added:
     an episode that ends early stays there, with the environment's reward 0, until the horizon.
     For agents rewards are clipped to ``reward_range``, rescaled to [0, 1] as in
-    :class:`ImportedWorld`, and rounded at random to 0 or 1, which keeps their means. Values are in
-    the environment's own units: means of what it paid, without any clip.
+    :class:`ImportedWorld`, and rounded at random to 0 or 1, which keeps their means. With a
+    ``return_range`` they are 0 but for the last step before the end, which pays the whole return,
+    clipped and rescaled in the same way. Values are in the environment's own units: means of what
+    it paid, without any clip.
 
     Attributes:
         spec: what an agent may know.
@@ -116,9 +125,13 @@ class SampledWorld:
         optimal_value: float | None = None,
         evaluation_users: int = _EVALUATED,
         assumed: Sequence[str] = (),
+        return_range: tuple[float, float] | None = None,
     ) -> None:
         # Padded steps have the reward 0.
         low, high = min(reward_range[0], 0.0), max(reward_range[1], 0.0)
+        self.paid_once = return_range is not None
+        if return_range is not None:
+            low, high = return_range
         self._env, self.assumed = env, tuple(assumed)
         self._sizes, self._starts = _sizes(env.observation_space)
         self._first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # numbered
@@ -131,19 +144,27 @@ class SampledWorld:
             actions=int(env.action_space.n),  # type: ignore[attr-defined]  # as above
             horizon=horizon,
             stationary=True,
+            largest_return=1.0 if self.paid_once else None,
         )
 
     def simulate(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
         """A block of users who follow a policy, each an episode of the environment."""
-        if form not in UNSTREAMED:
-            raise InvalidArgument(f"form must be one of {UNSTREAMED}, got {form!r}")
+        if form not in FORMS:
+            raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
+        if form == "streamed":
+            return self._streamed(policy, check_users(users), rng)
         check_policy(self.spec, policy)
         taken = check_deterministic(policy).actions if form == "occupancy" else None
         users = check_users(users)
         states, actions, paid, components = self._roll_out(policy, users, rng)
         scaled = np.clip((paid - self.reward_offset) / self.reward_scale, 0.0, 1.0)
+        if self.paid_once:
+            last = np.maximum((states[:, :-1] != self.spec.states - 1).sum(axis=1) - 1, 0)
+            shown = (paid.sum(axis=1) - self.reward_offset) / self.reward_scale
+            scaled = np.zeros(paid.shape)
+            scaled[np.arange(users), last] = np.clip(shown, 0.0, 1.0)
         rewards = (rng.random(scaled.shape) < scaled).astype(np.float64)
         if form == "episodes":
             versions = np.full(users, policy.version, dtype=np.int64)
@@ -162,17 +183,46 @@ class SampledWorld:
             return occupancy_block(users, taken, transitions, sums)
         return Block(users, {"transitions": transitions, "rewards": sums}, aggregate=True)
 
+    def _streamed(self, policy: AnyPolicy, users: int, rng: np.random.Generator) -> StreamedBlock:
+        """The same users whenever they are asked for: stepped once, and kept in few bytes."""
+        narrow, kept = np.min_scalar_type(self.spec.states), list[Block]()
+        for first in range(0, users, _PART):
+            episodes = self.simulate(policy, min(_PART, users - first), rng)
+            small = {
+                name: array.astype(narrow) if name in ("states", "actions") else array.astype("i4")
+                for name, array in episodes.block().arrays.items()
+            }
+            kept.append(Block(episodes.users, small | {"rewards": small["rewards"].astype("u1")}))
+        return StreamedBlock(users, lambda: map(_widened, kept))
+
     def value(self, policy: AnyPolicy) -> float:
         """An estimate: the mean return of ``evaluation_users`` simulated users."""
         check_policy(self.spec, policy)
-        rng = np.random.default_rng(0)
-        return float(self._roll_out(policy, self.evaluation_users, rng)[2].sum(axis=1).mean())
+        return float(self._evaluated(policy)[1].sum(axis=1).mean())
 
-    @cached_property
+    @property
     def baseline_value(self) -> float:
         """An estimate of the value of acting uniformly at random."""
+        return self._at_random[0]
+
+    @property
+    def steps(self) -> float:
+        """An estimate of how many steps an episode has at random."""
+        return self._at_random[1]
+
+    @cached_property
+    def _at_random(self) -> tuple[float, float]:
         spec = self.spec
-        return self.value(Policy.uniform(spec.horizon, spec.states, spec.actions))
+        uniform = Policy.uniform(spec.horizon, spec.states, spec.actions)
+        states, paid = self._evaluated(uniform)
+        taken = (states[:, :-1] != spec.states - 1).sum(axis=1)
+        return float(paid.sum(axis=1).mean()), float(taken.mean())
+
+    def _evaluated(self, policy: AnyPolicy) -> tuple[Ints, Floats]:
+        """States and rewards of the users that values are means of: the same in every call."""
+        rng = np.random.default_rng(0)
+        states, _, paid, _ = self._roll_out(policy, self.evaluation_users, rng)
+        return states, paid
 
     @property
     def reference_value(self) -> float:
@@ -226,6 +276,7 @@ def from_gymnasium(
     horizon: int | None = None,
     *,
     reward_range: tuple[float, float] | None = None,
+    return_range: tuple[float, float] | None = None,
     optimal_value: float | None = None,
     evaluation_users: int = _EVALUATED,
     action_levels: int | None = None,
@@ -247,7 +298,8 @@ def from_gymnasium(
         env_or_id: an environment or the id of one.
         horizon: steps of an episode; by rule (:mod:`tacit.finite.imported`) if not given, as the
             following.
-        reward_range: bounds of the rewards, where there is no table.
+        reward_range: bounds of the rewards that agents see.
+        return_range: bounds of their sum over an episode, where there is no table.
         optimal_value: what is known of the optimum, where there is no table.
         evaluation_users: how many users a value is estimated from where there is no table.
         action_levels: values along each coordinate of a continuous action.
@@ -263,18 +315,25 @@ def from_gymnasium(
     options = {
         "horizon": horizon,
         "reward_range": reward_range,
+        "return_range": return_range,
         "optimal_value": optimal_value,
         "evaluation_users": None if evaluation_users == _EVALUATED else evaluation_users,
         "action_levels": action_levels,
     }
     name, env = name_of(env, options), numbered(env, action_levels, assumed)
     if _has_table(env):
-        model, offset, scale = _import_table(env.unwrapped, horizon)
-        return ImportedWorld(model, name, offset, scale, assumed)
+        for option, value in (("optimal_value", optimal_value), ("return_range", return_range)):
+            if value is not None:
+                raise InvalidArgument(f"{option} is given, but {name} has a table: it is computed")
+        ends = None if reward_range is None else rewards_of(env, reward_range, assumed)
+        table = Table(env.unwrapped, horizon, ends, assumed)
+        return ImportedWorld(table.seen[0], name, *table.seen[1:], assumed, paid=table.paid)
     if (arrays := _dynamics(env)) is not None:
         return _from_dynamics(arrays, horizon, name)
-    rewards = rewards_of(env, reward_range, assumed)
-    return SampledWorld(env, horizon, name, rewards, optimal_value, evaluation_users, assumed)
+    returns = returns_of(env, return_range, assumed) if reward_range is None else return_range
+    rewards = returns or rewards_of(env, reward_range, assumed)
+    given = (rewards, optimal_value, evaluation_users, assumed, returns)
+    return SampledWorld(env, horizon, name, *given)
 
 
 make_env = env_maker(FiniteEnv, worlds)
@@ -331,70 +390,10 @@ def _from_dynamics(arrays: Mapping[str, Any], horizon: int, name: str) -> Sparse
     )
 
 
-def _import_table(env: Any, horizon: int) -> tuple[FiniteModel, float, float]:
-    S, A = int(env.observation_space.n), int(env.action_space.n)
-    start = np.asarray(env.initial_state_distrib, dtype=np.float64)
-    rows = [
-        (s, a, float(p), int(to), float(r), bool(done))
-        for s in range(S)
-        for a in range(A)
-        for p, to, r, done in env.P[s][a]
-        if p > 0
-    ]
-    ends, copies = _ends(rows, start)
-    total = S + len(copies)
-    check_bytes("transitions", (1, total, A, total))
-    P = np.zeros((total, A, total))
-    kept = [row for row in rows if row[0] not in ends]
-    levels = np.unique([0.0, *(row[4] for row in kept)])
-    offset = float(levels[0])
-    scale = float(levels[-1] - levels[0]) or 1.0
-    probabilities = np.zeros((total, A, len(levels)))
-    zero = int(np.searchsorted(levels, 0.0))
-    index = np.full((total, A, total), zero, dtype=np.int64)
-    decided = True
-    for s, a, p, to, r, done in kept:
-        to = copies.get(to, to) if done else to
-        level = int(np.searchsorted(levels, r))
-        decided = decided and (P[s, a, to] == 0 or bool(index[s, a, to] == level))
-        P[s, a, to] += p
-        index[s, a, to] = level
-        probabilities[s, a, level] += p
-    for s in [*ends, *copies.values()]:
-        P[s, :, s] = 1.0
-        probabilities[s, :, zero] = 1.0
-    values = np.clip((levels - offset) / scale, 0.0, 1.0)
-    model = FiniteModel(
-        transitions=P[np.newaxis],
-        reward_probabilities=probabilities[np.newaxis],
-        reward_values=values,
-        start=np.append(start, np.zeros(len(copies))),
-        horizon=horizon,
-        transition_rewards=values[index] if decided else None,
-    )
-    return model, offset, scale
-
-
-def _ends(
-    rows: list[tuple[int, int, float, int, float, bool]], start: Floats
-) -> tuple[set[int], dict[int, int]]:
-    """Where episodes end: states that become absorbing, and copies of those that cannot.
-
-    A state that users also pass through on their way gets a copy, in which nothing happens.
-    """
-    onward: dict[int, set[int]] = {}
-    for s, _, _, to, _, done in rows:
-        if not done:
-            onward.setdefault(s, set()).add(to)
-    passed = set(np.flatnonzero(start).tolist())
-    frontier = list(passed)
-    while frontier:
-        new = onward.get(frontier.pop(), set()) - passed
-        passed |= new
-        frontier.extend(new)
-    entered = {to for s, _, _, to, _, done in rows if done and s in passed}
-    copies = {s: len(start) + i for i, s in enumerate(sorted(entered & passed))}
-    return entered - passed, copies
+def _widened(block: Block) -> Block:
+    """With the types that episodes have."""
+    wide = {name: array.astype(np.int64) for name, array in block.arrays.items()}
+    return Block(block.users, wide | {"rewards": wide["rewards"].astype(np.float64)})
 
 
 def _chooser(
