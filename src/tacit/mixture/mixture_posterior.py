@@ -41,8 +41,8 @@ class MixturePosteriorConstants:
     ready: float = 0.08  # expected loss of greedy from which on most users are served by it
     # explorers may cost users so often what greedy loses, at most what makes so much in all, and
     # are never fewer
-    explore: float = 3.0
-    most_lost: float = 0.08
+    explore: float = 2.0
+    most_lost: float = 0.06
     fewest: float = 0.03
 
 
