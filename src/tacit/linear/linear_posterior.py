@@ -39,8 +39,8 @@ class LinearPosteriorConstants:
     reward_clip: float = 1.5  # of a user's sum of r phi
     reward_share: float = 0.67  # how long that sum may be, once weighted, beside the other
     later: float = 0.5  # the weight of a step falls like the steps left to this power
-    first: float = 6.5  # what the first block's sums are beside their noise,
-    first_per_step: float = 2.9  # and the same where steps have sums of their own
+    first: float = 3.5  # what the first block's sums are beside their noise,
+    first_per_step: float = 1.55  # and the same where steps have sums of their own
     ready: float = 0.25  # expected loss of greedy from which on most users are served by it
     growth: float = 1.6  # the users served grow by at most this factor from block to block
     # explorers may lose users this share of what greedy loses, at most so much, and are never fewer
@@ -211,8 +211,9 @@ class LinearPosterior(FiniteAlgorithm):
     def _pace(self) -> Pace:
         """A first block that stands out of its noise and its sampling, and then growing ones.
 
-        n users have the mean eigenvalue n lambda in their Gram, by which what is asked for enters
-        the sums, beside noise of variance s^2 and what n users vary by.
+        n users have the mean eigenvalue n lambda in their Gram, by which a measure, as long as the
+        prior expects it to be, enters the sums, beside noise of variance s^2 and what n users vary
+        by: the more states there are, the shorter measures are.
         """
         constants, posterior = self.options.constants, self.posterior
         rng, S = np.random.default_rng(0), self.spec.states
@@ -220,6 +221,7 @@ class LinearPosterior(FiniteAlgorithm):
         level = float(np.trace(gram.mean(axis=0))) / self.spec.dimension
         noise = release_noise(self.statistic, self.privacy, 1)
         c = constants.first if self.stationary else constants.first_per_step
+        c /= constants.prior.length(S)
         # n level = c sqrt(s^2 + n level / S), solved for n.
         half = c * c / (2.0 * S)
         first = (half + math.sqrt(half * half + (c * noise) ** 2)) / level

@@ -10,6 +10,7 @@ states, and a factor's reward is more likely to be near 0 or 1 than between.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -34,6 +35,10 @@ class Prior:
 
     spread: float = 0.15  # of measures: Dirichlet(spread, ..., spread)
     extreme: float = 0.3  # of factors' rewards: Beta(extreme, extreme)
+
+    def length(self, states: int) -> float:
+        """Root of what is expected of a measure's sum of squares."""
+        return math.sqrt((1.0 + self.spread) / (1.0 + states * self.spread))
 
     def draws(self) -> tuple[Floats, Floats]:
         """Shares and rewards from the prior, always the same."""

@@ -10,6 +10,8 @@ from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 # Of so many values, one of them the old one, a leap takes one.
 _TRIES = 24
+# Where the log likelihood differs by less than this, one value from the prior is enough.
+_FLAT = 1.0
 
 
 @inner
@@ -42,7 +44,13 @@ def _share(
 
     Two moves that leave this invariant. One leaps: of u and some ``draws`` from the prior one is
     taken by its likelihood. The other is fine: a Metropolis step that proposes by the likelihood.
+    Where releases say little, as of the many next states that hardly occur, a Metropolis step that
+    proposes by the prior does for both.
     """
+    if abs(slope) + 0.5 * bend < _FLAT:
+        new = draws[rng.integers(0, len(draws))]
+        odds = slope * (new - u) - 0.5 * bend * (new * new - u * u)
+        return new if math.log(1.0 - rng.random()) < odds else u
     first = rng.integers(0, len(draws) - len(scores))
     for g in range(len(scores)):
         v = draws[first + g] if g > 0 else u

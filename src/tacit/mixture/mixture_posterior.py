@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
-# Weights that are drawn for expected losses.
-_DRAWN = 64
-# Explorers of a block, and slots until they begin again.
+# Explorers of a block, and weights that are drawn; slots until explorers begin again.
 _EXPLORERS, _SLOTS = 64, 2048
 
 
@@ -37,13 +35,14 @@ _EXPLORERS, _SLOTS = 64, 2048
 class MixturePosteriorConstants:
     """Practical constants, chosen on other seeds of the worlds than are reported."""
 
-    first: float = 2.2  # what the first block's sums are beside their noise,
+    first: float = 2.4  # what the first block's sums are beside their noise,
     first_per_step: float = 1.8  # and the same where steps have sums of their own
-    growth: float = 2.0  # the users served grow by at most this factor from block to block
+    growth: float = 1.6  # the users served grow by at most this factor from block to block
     ready: float = 0.08  # expected loss of greedy from which on most users are served by it
-    # explorers may lose users as much as greedy does, at most what makes so much in all, and are
-    # never fewer
-    most_lost: float = 0.08
+    # explorers may cost users so often what greedy loses, at most what makes so much in all, and
+    # are never fewer
+    explore: float = 2.0
+    most_lost: float = 0.06
     fewest: float = 0.03
 
 
@@ -144,14 +143,17 @@ class MixturePosterior(FiniteAlgorithm):
     def plan(self) -> tuple[MixedPolicy, Policy]:
         """The best policy for what is expected, and explorers beside it."""
         self.weights = self.posterior.given(self.blocks)
-        drawn = self.weights.drawn(_DRAWN, self.rng)
+        drawn = self.weights.drawn(_EXPLORERS, self.rng)
         greedy = self.posterior.values(self.weights.mean[np.newaxis])[0][0]
-        best, values = self.posterior.values(drawn)
-        # Half of the explorers are best for weights that the releases allow.
-        explorers = np.concatenate([best[: _EXPLORERS // 2], self._explorers(_EXPLORERS // 2)])
+        # Explorers are best for weights that the releases allow: what is known they do right, and
+        # where it is not known they differ.
+        explorers, values = self.posterior.values(drawn)
         self.expected_loss = self._loss(drawn, values, greedy)
-        lost = np.mean([self._loss(drawn, values, policy) for policy in explorers[::8]])
+        lost = np.mean([self._loss(drawn, values, policy) for policy in explorers[::4]])
         self.exploring = self._share(float(lost))
+        if self.expected_loss > self.options.constants.ready:
+            half = _EXPLORERS // 2
+            explorers = np.concatenate([explorers[:half], self._explorers(half)])
         return self._mixed(greedy, explorers), self._table_of(greedy)
 
     def _loss(self, drawn: Any, values: Any, policy: Ints) -> float:
@@ -164,8 +166,8 @@ class MixturePosterior(FiniteAlgorithm):
         constants, expected = self.options.constants, self.expected_loss
         if expected > constants.ready:
             return 1.0
-        spent = min(expected, max(constants.most_lost - expected, 0.01))
-        return min(1.0, max(constants.fewest, spent / max(lost, 0.02)))
+        spent = min(constants.explore * expected, max(constants.most_lost - expected, 0.01))
+        return min(1.0, max(constants.fewest, spent / max(lost - expected, 0.02)))
 
     def _explorers(self, count: int) -> Ints:
         """Policies that are best for weights of the prior."""

@@ -2,8 +2,8 @@
 
 Users' policies and the features are public, so weights w decide what to expect of the sums:
 E(w) and its derivative are found by following the distribution of states, step by step. A release
-is normal around E(w), with the variance of sampling and of the noise. The prior is normal too; its
-scale is weighed by how well it explains the releases, and then w by Gauss and Newton.
+is normal around E(w), with the variance of sampling and of the noise. The prior is normal too, of
+several scales, each as probable as it explains the releases; w is found by Gauss and Newton.
 """
 
 from __future__ import annotations
@@ -129,21 +129,25 @@ class WeightsPosterior:
                 precision = np.linalg.inv(spread + block.noise**2 * np.eye(D) + 1e-12 * np.eye(D))
                 information += slopes.T @ precision @ slopes
                 linear += slopes.T @ precision @ (block.sums - expected + slopes @ mean)
-            prior = self._weighed_scale(information, linear)
-            covariance = np.linalg.inv(information + np.eye(D) / prior**2)
-            mean = covariance @ linear
+            mean, covariance = self._over_scales(information, linear)
             longest = float(np.linalg.norm(self._rows_of(mean), axis=-1).max())
             mean = mean * min(1.0, self.radius / max(longest, 1e-12))
-        return Weights(mean, np.asarray(covariance, dtype=np.float64))
+        return Weights(mean, covariance)
 
-    def _weighed_scale(self, information: Floats, linear: Floats) -> float:
-        """The prior's scale, on average over how well each explains the releases."""
-        eye, evidence, scales = np.eye(self.size), [], self._prior * _SCALES
-        for scale in scales:
-            fit = linear @ np.linalg.solve(information + eye / scale**2, linear)
-            evidence.append(0.5 * (fit - np.linalg.slogdet(eye + information * scale**2)[1]))
-        weights = np.exp(np.array(evidence) - max(evidence))
-        return math.sqrt(float(weights @ scales**2 / weights.sum()))
+    def _over_scales(self, information: Floats, linear: Floats) -> tuple[Floats, Floats]:
+        """Mean and covariance over all scales of the prior, as each explains the releases."""
+        eye, evidence, means, own = np.eye(self.size), [], [], []
+        for scale in self._prior * _SCALES:
+            own.append(np.linalg.inv(information + eye / scale**2))
+            means.append(own[-1] @ linear)
+            freedom = np.linalg.slogdet(eye + information * scale**2)[1]
+            evidence.append(0.5 * (linear @ means[-1] - freedom))
+        chances = np.exp(np.array(evidence) - max(evidence))
+        chances /= chances.sum()
+        mean = chances @ np.array(means)
+        away = np.array(means) - mean
+        covariance: Floats = np.tensordot(chances, own, axes=1) + (away.T * chances) @ away
+        return mean, covariance
 
     def expected(
         self, policies: Ints, users: Floats, weights: Floats
