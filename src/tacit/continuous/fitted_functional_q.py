@@ -131,10 +131,11 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         belief.gram = belief.gram + visible_gram(visits, self.basis, users * self.spec.horizon)
         belief.gram_users += users
         found: list[Floats] = []
+        known = Posterior(belief, J) if belief.answers else None
         for j in range(J):
             # V = max_a Q_a, and what all answers so far say of its targets.
             V, _ = self.basis.value(Q)
-            expected = Posterior(belief, J).targets(V) if belief.answers else np.zeros_like(Q)
+            expected = np.zeros_like(Q) if known is None else known.targets(V)
             clip = self.clip_at(j / max(1, J - 1))
             residuals = self.residuals(Q, self.carried(V) + expected, clip)
             try:
@@ -145,7 +146,8 @@ class FittedFunctionalQ(FunctionalAlgorithm):
                 break
             std = float(np.max(release.std["residuals"]))
             belief.answers.append(SweepAnswer(release.parts["residuals"], std, users, expected, V))
-            Q = self.carried(V) + Posterior(belief, J).targets(V)
+            known = Posterior(belief, J)
+            Q = self.carried(V) + known.targets(V)
             found.append(Q)
         self.belief, self._last = belief, Q
         self.weights = np.mean(found[-self.constants.averaged :], axis=0)
