@@ -252,10 +252,10 @@ class FittedFunctionalQ(FunctionalAlgorithm):
                 "FittedFunctionalQ asks users again and again, and a device reports once: "
                 "take functional_q, or JointDP"
             )
-        if self._rewards is not None and not (self.basis.on_grid and self.basis.centred):
+        if self._rewards is not None and not self.basis.on_grid:
             raise InvalidArgument(
                 f"protect={self.options.protect!r} plans on public transitions between points of "
-                "a grid, of which none ends: leave features and ends out"
+                "a grid: leave features out"
             )
 
     # Save and resume, and what comes after the last user.
