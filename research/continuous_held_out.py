@@ -33,6 +33,7 @@ from tacit.simulation.seeds import noise_seed
 Floats = NDArray[np.float64]
 
 FITTED, ONLINE, PRINTED = "fitted_functional_q", "functional_q", "public_code"
+SERVED = "served_functional_q"
 OUTPUT, INPUT = "output_perturbation", "input_perturbation"
 EVALUATION, DEEP = "private_policy_evaluation", "deep_q"
 NAMES = {
@@ -369,6 +370,50 @@ def online() -> Table:
     )
 
 
+def served() -> Table:
+    """What it costs to serve most users meanwhile, in users of the batch agent."""
+    cases = []
+    for place in PLACES:
+        if place.world in ("line", "plane") and place.privacy in (PAPER, ONE):
+            at = Place(place.world, 10 * place.users, place.privacy, 0.0)
+            jobs = {SERVED: at.job(SERVED), FITTED: place.job(FITTED)}
+            cases.append(Case(at.cells, jobs))
+    return Table(
+        "ServedFunctionalQ, of whose users few explore",
+        HEADS,
+        tuple(cases),
+        {
+            "users of FittedFunctionalQ": lambda row: f"{row.case.jobs[FITTED].users:,}",
+            "its score": _score(FITTED),
+            "users to 90 %": lambda row: spread(_first_good(row)),
+            "times as many": _times,
+            "score then": lambda row: quartiles([_then(run.result) for run in row.runs[SERVED]]),
+            "lost while served": _lost(SERVED),
+        },
+        "Users to 90 % are those before the first policy that serves others with nine tenths of "
+        "what there is to gain; the score then is that of this policy.",
+    )
+
+
+FOUR = 4.0
+"""How many times the batch agent's users an agent may need that serves most of them."""
+
+
+def _first_good(row: Row) -> list[int | None]:
+    return [run.result.users_to_90 for run in row.runs[SERVED]]
+
+
+def _times(row: Row) -> str:
+    """The median over the batch agent's users, and whether it is at most four."""
+    times = median(_first_good(row)) / row.case.jobs[FITTED].users
+    return f"{times:.1f}, at most {FOUR:g}: {'yes' if times <= FOUR else 'no'}"
+
+
+def _then(result: Result) -> float:
+    """The score of the policy that serves users after the first block."""
+    return score(result, float(result.values[1]))
+
+
 def protections() -> Table:
     """Less than a trajectory, and the paper's relation."""
     cases = []
@@ -398,7 +443,7 @@ def protections() -> Table:
     )
 
 
-TABLES = {make.__name__: make for make in (agents, paper, online, protections)}
+TABLES = {make.__name__: make for make in (agents, paper, online, served, protections)}
 
 
 def measure(

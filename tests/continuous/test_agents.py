@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 from tacit import FittedFunctionalQ, FunctionalQ, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate
-from tacit.continuous import BoxSpec, BoxWorld, QPolicy, VectorWorld, cartpole, line, trap
+from tacit.continuous import BoxSpec, BoxWorld, cartpole, line, trap
 from tacit.continuous.constants import GRID, MAP
 from tacit.continuous.estimate import Basis, Posterior
 from tacit.continuous.functional_base import Units
 from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.continuous.statistics.steps import REWARDS_ONLY
-from tacit.continuous.world import roll_out
 from tacit.core.agent import Agent
-from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import OU
 from tacit.privacy.statistic import Block
@@ -370,7 +368,6 @@ def test_labels_do_not_matter() -> None:
         (FittedFunctionalQ, {"discount": 1.0}, "discount"),
         (FittedFunctionalQ, {"kernel": "smooth"}, "kernel"),
         (FittedFunctionalQ, {"users": 0}, "users"),
-        (FittedFunctionalQ, {"ends": True, "protect": "rewards"}, "none ends"),
         (FunctionalQ, {"protect": "rewards"}, "trajectory"),
         (FunctionalQ, {"batch": 0}, "batch"),
         (FunctionalQ, {"batch": 5, "schedule": "fixed:size=5"}, "give one"),
@@ -388,41 +385,3 @@ def test_refuses_what_does_not_go_together(cls: Any, options: dict[str, Any], ma
 def test_another_kernel_and_other_constants() -> None:
     agent = FittedFunctionalQ(LINE.spec, 20, JOINT, kernel=OU(5.0), constants=MAP, noise_seed=0)
     assert played(agent, LINE).weights.shape == (2, 21)
-
-
-class Cliff(VectorWorld):
-    """Up or down by U[0, .25]: the lower, the better, but below .15 it is over."""
-
-    optimal_value = 30.0
-
-    def __init__(self) -> None:
-        spec = BoxSpec((0.0,), (1.0,), actions=2, horizon=50, may_end=True)
-        super().__init__(spec, "cliff")
-
-    def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
-        starts, (coins, sizes) = rng.uniform(0.3, 1.0, (users, 1)), rng.random((2, 50, users))
-
-        def advance(step: int, who: Any, here: Floats, taken: Any) -> Any:
-            moved = np.where(taken == 1, 0.25, -0.25) * sizes[step, who]
-            here = np.clip(here + moved[:, np.newaxis], 0.0, 1.0)
-            return here, here[:, 0] < 0.15
-
-        states, actions, lengths = roll_out(policy, starts, coins, advance)
-        rewards = np.where(np.arange(50) < lengths[:, np.newaxis], 1.0 - states[:, 1:, 0], np.nan)
-        return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
-
-    def _value(self, policy: QPolicy) -> float:
-        rewards: Any = self._users(policy, 500, np.random.default_rng(0)).rewards
-        return float(np.nansum(rewards, axis=1).mean())
-
-
-@pytest.mark.parametrize("make", [FittedFunctionalQ, FunctionalQ])
-def test_keeps_away_from_an_end_that_pays_well(make: Any) -> None:
-    """On a grid, too: who ignores ends goes where the next reward is largest, and falls."""
-    world = Cliff()
-    values = []
-    for ends in (None, False):
-        agent = played(make(world.spec, 100, NonPrivate(), ends=ends), world)
-        assert agent.algorithm.ends is (ends is None)
-        values.append(world.value(agent.greedy_policy))
-    assert values[0] > 20.0 > 10.0 > values[1]

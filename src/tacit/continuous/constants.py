@@ -36,6 +36,8 @@ class FunctionalConstants:
     visits: float = 0.05  # part of mu^2 that is spent on where users were
     # Of users' visits: per root of the number of steps on a grid, per step on a map.
     visits_clip: float = 1.0
+    # Part of mu^2 that is spent on how far coordinates reach, where features are scaled with it.
+    reaches: float = 0.05
     averaged: int = 1  # over how many last value functions the greedy policy's is averaged
     # Of users' rewards where only these are protected, per root of the steps.
     reward_clip: float = 0.3

@@ -24,13 +24,19 @@ import numpy as np
 
 from tacit.continuous.base import auto_or
 from tacit.continuous.estimate import Basis, Belief, Posterior, SweepAnswer
-from tacit.continuous.functional_base import NO_CLIP, FunctionalAlgorithm, FunctionalOptions
+from tacit.continuous.functional_base import (
+    NO_CLIP,
+    WAYS,
+    FunctionalAlgorithm,
+    FunctionalOptions,
+)
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.clipped_sums import VisitSums
+from tacit.continuous.statistics.reaches import Reaches
 from tacit.core.algorithm import Algorithm
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.core.ways import way
-from tacit.privacy.arguments import positive, whole_number
+from tacit.privacy.arguments import one_of, positive, whole_number
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE, Floats, Statistic
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
     from tacit.continuous.public_transitions import PublicTransitions
     from tacit.core.setting import Setting
 
-WAYS = dict.fromkeys(
+REWARDS_ALONE = dict.fromkeys(
     ("rewards", "reward_function"), "tacit.continuous.public_transitions:PublicTransitions"
 )
 """How users are asked where states and actions are public."""
@@ -62,12 +68,17 @@ class FittedFunctionalQOptions(FunctionalOptions):
     Attributes:
         releases: sweeps per block; by default from public numbers.
         clip: the longest function of a user, in units of reward; by default from public numbers.
+        scales: of the default features beyond two coordinates: as far as the ``"box"`` of states
+            reaches, or ``"asked"`` of the first block's users, with a part of their budget, for
+            boxes that are much wider than where users are.
     """
 
     releases: int | Literal["auto"] = "auto"
     clip: float | Literal["auto"] = "auto"
+    scales: Literal["box", "asked"] = "box"
 
     def __post_init__(self) -> None:
+        one_of("scales", self.scales, ("box", "asked"))
         whole = partial(whole_number, most=_MOST_SWEEPS), f"an integer in 1..{_MOST_SWEEPS}"
         object.__setattr__(self, "releases", auto_or("releases", self.releases, *whole))
         object.__setattr__(self, "clip", auto_or("clip", self.clip, positive, "> 0 and finite"))
@@ -111,6 +122,8 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         self.belief = Belief(self.basis, self.constants, len(self.weights), self.discount)
         # The Q of the last sweep; ``weights`` may be an average.
         self._last = self.weights
+        # What coordinates are divided by in default features, once that is known.
+        self._scales: tuple[float, ...] | None = None
 
     # What is asked, and what is made of the answers.
 
@@ -124,17 +137,22 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         A crash can make users pay for a sweep that nobody saw. Then the last ones are left out:
         any number of sweeps is an estimate. The noise of those that were asked is as it was.
         """
-        J, users = self.sweeps, self.block_users
-        mu_visits, mu_sweeps = self._split_of_budget()
+        J, users, left = self.sweeps, self.block_users, 1.0
+        if self.asks_scales and self._scales is None:
+            reaches, left = Reaches(self.spec), 1.0 - self.constants.reaches
+            release = yield Ask(reaches, mu=math.sqrt(self.constants.reaches) * self.mu)
+            self._standardise(reaches.scales(release))
+        mu_visits, mu_sweeps = self._split_of_budget(left)
         belief, Q = self.belief.copy(), self._last
         visits = yield Ask(self._visits(), mu=mu_visits)
         belief.gram = belief.gram + visible_gram(visits, self.basis, users * self.spec.horizon)
         belief.gram_users += users
         found: list[Floats] = []
+        known = Posterior(belief, J) if belief.answers else None
         for j in range(J):
             # V = max_a Q_a, and what all answers so far say of its targets.
             V, _ = self.basis.value(Q)
-            expected = Posterior(belief, J).targets(V) if belief.answers else np.zeros_like(Q)
+            expected = np.zeros_like(Q) if known is None else known.targets(V)
             clip = self.clip_at(j / max(1, J - 1))
             residuals = self.residuals(Q, self.carried(V) + expected, clip)
             try:
@@ -145,7 +163,8 @@ class FittedFunctionalQ(FunctionalAlgorithm):
                 break
             std = float(np.max(release.std["residuals"]))
             belief.answers.append(SweepAnswer(release.parts["residuals"], std, users, expected, V))
-            Q = self.carried(V) + Posterior(belief, J).targets(V)
+            known = Posterior(belief, J)
+            Q = self.carried(V) + known.targets(V)
             found.append(Q)
         self.belief, self._last = belief, Q
         self.weights = np.mean(found[-self.constants.averaged :], axis=0)
@@ -209,15 +228,28 @@ class FittedFunctionalQ(FunctionalAlgorithm):
     @cached_property
     def _rewards(self) -> PublicTransitions | None:
         """How users are asked for their rewards alone."""
-        target = WAYS.get(self.options.protect)
+        target = REWARDS_ALONE.get(self.options.protect)
         return None if target is None else way(target)(self)
 
-    def _split_of_budget(self) -> tuple[float, Floats]:
-        """What mu^2 is split into: a part for visits, and sweeps that may cost more and more."""
-        constants = self.constants
+    @property
+    def asks_scales(self) -> bool:
+        """Whether the first users are asked how far their coordinates reach."""
+        asked = self.spec.features is None and not self.basis.on_grid
+        return asked and self.options.scales == "asked"
+
+    def _standardise(self, scales: tuple[float, ...]) -> None:
+        """Features whose coordinates are divided by what was released."""
+        self._scales = scales
+        self.features = way(WAYS["polynomial"])(tuple(-s for s in scales), scales)
+        self._set_basis()
+        self.belief = Belief(self.basis, self.constants, len(self.weights), self.discount)
+
+    def _split_of_budget(self, left: float) -> tuple[float, Floats]:
+        """What is left of mu^2, split: a part for visits, and sweeps that may cost ever more."""
+        constants, mu = self.constants, math.sqrt(left) * self.mu
         parts = constants.growth ** np.arange(self.sweeps)
-        sweeps = np.sqrt((1.0 - constants.visits) * parts / parts.sum()) * self.mu
-        return math.sqrt(constants.visits) * self.mu, sweeps
+        sweeps = np.sqrt((1.0 - constants.visits) * parts / parts.sum()) * mu
+        return math.sqrt(constants.visits) * mu, sweeps
 
     def _visits(self) -> VisitSums:
         """Where users were."""
@@ -241,7 +273,8 @@ class FittedFunctionalQ(FunctionalAlgorithm):
     def _questions(self) -> list[Statistic]:
         if self._rewards is not None:
             return [self._rewards.statistic()]
-        return [self._visits(), *super()._questions()]
+        first: list[Statistic] = [Reaches(self.spec)] if self.asks_scales else []
+        return [*first, self._visits(), *super()._questions()]
 
     def _check(self) -> None:
         super()._check()
@@ -250,10 +283,10 @@ class FittedFunctionalQ(FunctionalAlgorithm):
                 "FittedFunctionalQ asks users again and again, and a device reports once: "
                 "take functional_q, or JointDP"
             )
-        if self._rewards is not None and not (self.basis.on_grid and self.basis.centred):
+        if self._rewards is not None and not self.basis.on_grid:
             raise InvalidArgument(
                 f"protect={self.options.protect!r} plans on public transitions between points of "
-                "a grid, of which none ends: leave features and ends out"
+                "a grid: leave features out"
             )
 
     # Save and resume, and what comes after the last user.
@@ -284,6 +317,8 @@ class FittedFunctionalQ(FunctionalAlgorithm):
             "gram_users": belief.gram_users,
             "told": [[answer.std, answer.users] for answer in belief.answers],
         }
+        if self._scales is not None:
+            meta["scales"] = list(self._scales)
         arrays: Arrays = {"weights": self.weights, "last": self._last, "gram": belief.gram}
         for i, told in enumerate(belief.answers):
             for name in ("sums", "predictions", "value"):
@@ -292,6 +327,8 @@ class FittedFunctionalQ(FunctionalAlgorithm):
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
+        if "scales" in meta:
+            self._standardise(tuple(meta["scales"]))
         belief = self.belief = self.belief.copy()
         belief.gram_users = meta["gram_users"]
         self.weights, self._last, belief.gram = arrays["weights"], arrays["last"], arrays["gram"]

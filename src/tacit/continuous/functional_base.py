@@ -126,14 +126,14 @@ class FunctionalAlgorithm(BoxAlgorithm):
 
     def __init__(self, setting: Setting, options: FunctionalOptions) -> None:
         self.spec = spec = box_spec(setting)
-        self.users = setting.users
+        self.users, self.options = setting.users, options
         self.features = spec.features or _default_features(spec)
         on_grid = is_grid(self.features)
         self.ends = (spec.may_end or not on_grid) if options.ends is None else options.ends
         usual = (GRID_ENDS if self.ends else GRID) if on_grid else MAP
         self.constants = options.constants or usual
         spec.check_weights(self.features.size)
-        self.basis = Basis(self.features, options.own_kernel, self.constants, not self.ends)
+        self._set_basis()
         self.mu = setting.privacy.episode_mu
         farthest = discount_of(options.discount, spec)
         self.depth = self._choose_depth(options, max(1, round(1.0 / (1.0 - farthest))))
@@ -141,6 +141,11 @@ class FunctionalAlgorithm(BoxAlgorithm):
         self.units = Units.of(spec, self.discount, self.ends)  # how rewards and values are measured
         self.weights: Floats = np.zeros((spec.actions, self.features.size))
         super().__init__(setting, options)
+
+    def _set_basis(self) -> None:
+        """What follows from features."""
+        own = self.options.own_kernel
+        self.basis = Basis(self.features, own, self.constants, not self.ends)
 
     @property
     def q_mean(self) -> Floats:

@@ -160,6 +160,15 @@ class Grid(BoxMap):
         table = np.array([self.shape, strides], dtype=np.int64).T.copy()
         return LoopParameters("grid", np.array([self.lows, self.highs, scales]), table)
 
+    @cached_property
+    def corners(self) -> Ints:
+        """How far the 2^D points around a state are from its lower corner, in points."""
+        strides = [math.prod(self.shape[i + 1 :]) for i in range(self.dimension)]
+        found = [0]
+        for stride in strides:
+            found += [c + stride for c in found]
+        return np.array(found, dtype=np.int64)
+
     def _evaluate(self, states: Floats) -> Floats:
         weights = np.ones((len(states), 1))
         for i, (low, high, n) in enumerate(zip(self.lows, self.highs, self.shape, strict=True)):

@@ -195,18 +195,24 @@ class KernelLSVI(BoxAlgorithm):
         """Q (points, A), as far from the middle of what values can be.
 
         Q_a = r_a + discount (V + moves_a v) + width, cut to the range of values, with v the weights
-        that V has on the features.
+        that V has on the features, and the value of an end, which is known: nothing is earned.
         """
         top = half / (1.0 - self.discount)
+        middle = float(np.mean(self.spec.reward_range)) / (1.0 - self.discount)
+        end = [-middle] if self.spec.may_end else []
         Q: Floats = np.zeros(rewards.shape)
         for _ in range(math.ceil(math.log(1e-3) / math.log(max(self.discount, 0.1)))):
             V: Floats = Q.max(axis=1)
-            v: Floats = smooth @ V
-            ahead = np.clip(V[:, np.newaxis] + moves @ v, V.min(), V.max())
+            v: Floats = np.append(smooth @ V, end)
+            ahead = np.clip(
+                V[:, np.newaxis] + moves @ v, min([V.min(), *end]), max([V.max(), *end])
+            )
             squares = noise["moves"] ** 2 * float(v @ v) + (half * noise["rewards"]) ** 2
             spread = float(V.var()) + half**2
             width = bonus * np.sqrt(squares * length + spread * leverage)
-            Q = np.clip(rewards + self.discount * ahead + width, -top, top).astype(np.float64)
+            Q = np.clip(
+                rewards + self.discount * ahead + width, min([-top, *end]), max([top, *end])
+            )
         return Q
 
     # Choices made before the first user comes.

@@ -107,7 +107,8 @@ class KernelMixture(BoxAlgorithm):
             for i in range(spec.mixed):
                 drawn = spec.drawn(self.points, a, i)
                 self._paid[:, a, i] = spec.rewards(drawn).mean(axis=1)
-                self._next[:, a, i] = self.features(drawn).mean(axis=1)
+                over = spec.ended(drawn)[..., np.newaxis]
+                self._next[:, a, i] = np.where(over, 0.0, self.features(drawn)).mean(axis=1)
 
     # What is asked.
 
@@ -154,6 +155,8 @@ class KernelMixture(BoxAlgorithm):
     def _iterated(self, eta: Floats, widths: Floats | None, bonus: float) -> tuple[Floats, Floats]:
         """Q at the public states, (n, A), and the weights of V."""
         low, high = (end / (1.0 - self.discount) for end in self.spec.reward_range)
+        if self.spec.may_end:
+            low, high = min(low, 0.0), max(high, 0.0)
         V = np.full(len(self.points), (low + high) / 2.0)
         Q = np.zeros(self._paid.shape[:2])
         v = self._fit @ V
@@ -180,7 +183,8 @@ class KernelMixture(BoxAlgorithm):
         means = np.einsum("mn,na->am", self._fit, base) / unit
         # How far a draw is from what was expected of it, at some states.
         drawn = self.spec.drawn(self.points[:: max(1, len(self.points) // 50)], 0, 0)
-        ahead = self.spec.rewards(drawn) + self.discount * (self.features(drawn) @ v)
+        later = np.where(self.spec.ended(drawn), 0.0, self.features(drawn) @ v)
+        ahead = self.spec.rewards(drawn) + self.discount * later
         most = max(float(ahead.std(axis=1).mean()), float(base.std(axis=1).mean()), unit) / unit
         share = self.options.constants.clip if self.privacy.private else NO_CLIP
         clip = share * 2.0 * self.spec.horizon

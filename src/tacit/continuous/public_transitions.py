@@ -29,8 +29,8 @@ class PublicTransitions:
 
     Attributes:
         columns: what users leave public.
-        known: sums: ``counts`` and ``moves`` of what everybody can see, and ``rewards``, noisy,
-            with the ``variance`` of that noise.
+        known: sums: ``counts``, ``moves`` and ``ends`` of what everybody can see, and ``rewards``,
+            noisy, with the ``variance`` of that noise.
     """
 
     columns = ("states", "actions", "lengths")
@@ -65,6 +65,7 @@ class PublicTransitions:
             discount=0.0,
             centre=of.units.centre,
             unit=of.units.unit,
+            ending=0.0 if of.ends else None,
             radius=of.options.radius,
             group_size=of.users if everybody else 1,
         )
@@ -79,10 +80,13 @@ class PublicTransitions:
         return self._plan(self.belief()[0])
 
     def _moments(self, public: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Sums over public steps of features times features, and times the next ones, by action."""
+        """Sums over public steps, by action, of features times features, and times the next ones.
+
+        At an end the next ones are zero, and features are summed by themselves.
+        """
         spec, features = self._algorithm.spec, self._algorithm.features
         A, m = spec.actions, features.size
-        counts, moves = np.zeros((A, m, m)), np.zeros((A, m, m))
+        counts, moves, ends = np.zeros((A, m, m)), np.zeros((A, m, m)), np.zeros((A, m))
         users = len(public["states"])
         # Rewards are private: not even whether they are numbers is known here.
         blind = np.full((users, spec.horizon), spec.reward_range[0])
@@ -91,11 +95,13 @@ class PublicTransitions:
             steps = steps_of(part, spec)
             here_and_there = features(steps.states)
             for action in range(A):
-                chosen = steps.valid & ~steps.ended & (steps.actions == action)
-                here, there = here_and_there[:, :-1][chosen], here_and_there[:, 1:][chosen]
-                counts[action] += here.T @ here
-                moves[action] += here.T @ there
-        return {"counts": counts, "moves": moves}
+                own = steps.valid & (steps.actions == action)
+                going, over = own & ~steps.ended, own & steps.ended & self._algorithm.ends
+                here, there = here_and_there[:, :-1], here_and_there[:, 1:]
+                moves[action] += here[going].T @ there[going]
+                counts[action] += here[going].T @ here[going] + here[over].T @ here[over]
+                ends[action] += here[over].sum(axis=0)
+        return {"counts": counts, "moves": moves, "ends": ends}
 
     def belief(self) -> tuple[Floats, Floats]:
         """The posterior mean and standard deviation of expected rewards, each (actions, m)."""
@@ -118,15 +124,12 @@ class PublicTransitions:
         """Q for the rewards that are believed and the transitions that everybody can see."""
         basis, discount = self._algorithm.basis, self._algorithm.discount
         prior = basis.prior
-        changes = np.array(
-            [
-                prior
-                @ np.linalg.solve(
-                    prior.T @ counts @ prior + np.eye(prior.shape[1]), prior.T @ (moves - counts)
-                )
-                for counts, moves in zip(self.known["counts"], self.known["moves"], strict=True)
-            ]
-        )
+        grams = prior.T @ self.known["counts"] @ prior + np.eye(prior.shape[1])
+        changed = prior.T @ (self.known["moves"] - self.known["counts"])
+        changes = prior @ np.linalg.solve(grams, changed)
+        if self._algorithm.units.ending is not None:
+            ended = prior @ np.linalg.solve(grams, (self.known["ends"] @ prior)[..., np.newaxis])
+            rewards = rewards + discount * self._algorithm.units.ending * ended[..., 0]
         value, weights = np.zeros(len(prior)), np.zeros_like(rewards)
         for _ in range(_SWEEPS):
             weights = rewards + discount * (value + changes @ value)

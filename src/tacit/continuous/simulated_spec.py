@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from tacit.continuous.spec import BoxSpec
 from tacit.core.sizes import check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Floats, Ints
+from tacit.privacy.statistic import Bools, Floats, Ints
 
 VectorSampler: TypeAlias = Callable[[Floats, Ints, np.random.Generator], ArrayLike]
 """A base model: next states (n, D) of states (n, D) and actions (n,), drawn one by one."""
@@ -36,6 +36,7 @@ class SimulatedSpec(BoxSpec):
         reward: the known mean rewards, (n,), of new states, (n, D).
         samples: next states drawn of every model, public state and action.
         sampling_seed: of these draws.
+        ends: at which new states, (n, D), an episode is over, if any; of rows, (n,).
 
     >>> ahead = lambda states, actions, rng: states + 0.1
     >>> stays = lambda states, actions, rng: states
@@ -49,6 +50,7 @@ class SimulatedSpec(BoxSpec):
     reward: Callable[[Floats], ArrayLike] = field(kw_only=True)
     samples: int = field(default=64, kw_only=True)
     sampling_seed: int = field(default=0, kw_only=True)
+    ends: Callable[[Floats], ArrayLike] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,6 +60,10 @@ class SimulatedSpec(BoxSpec):
         object.__setattr__(self, "models", models)
         object.__setattr__(self, "samples", check_size("samples", self.samples))
         check_seed("sampling_seed", self.sampling_seed)
+        if self.ends is not None:
+            if not callable(self.ends):
+                raise InvalidArgument(f"ends must be a function, got {self.ends!r}")
+            object.__setattr__(self, "may_end", True)
 
     @property
     def mixed(self) -> int:
@@ -88,12 +94,25 @@ class SimulatedSpec(BoxSpec):
         low, high = self.reward_range
         return np.clip(np.nan_to_num(found, nan=low), low, high).reshape(states.shape[:-1])
 
+    def ended(self, states: Floats) -> Bools:
+        """At which new states, (..., D), an episode is over; nowhere, if there are no ends."""
+        over = np.zeros(states.shape[:-1], dtype=np.bool_)
+        if self.ends is None:
+            return over
+        rows = np.clip(states.reshape(-1, self.dimension), self.lows, self.highs)
+        found = np.asarray(self.ends(rows), dtype=np.bool_)
+        if found.shape != (len(rows),):
+            raise InvalidArgument(f"ends must return an array of shape ({len(rows)},)")
+        return found.reshape(over.shape)
+
     @cached_property
     def digest(self) -> str:
         """A fingerprint; models and rewards are told apart by what they do at some states."""
         rng = np.random.default_rng(0)
         at = rng.uniform(self.lows, self.highs, (_LOOKED_AT, self.dimension))
         digest = hashlib.blake2b(self.rewards(at).tobytes(), digest_size=8)
+        if self.ends is not None:
+            digest.update(self.ended(at).tobytes())
         for action in range(self.actions):
             for model in range(self.mixed):
                 digest.update(self.drawn(at, action, model).tobytes())

@@ -3,212 +3,179 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.numerics.compiled import Floats, Ints, compiled, inner
+from tacit.numerics.compiled import Floats, Ints, compiled, fused, inner
 
 Steps: TypeAlias = tuple[Floats, Ints, Floats, Ints]
 """States (users, H + 1, D), actions, rewards (users, H) and lengths (users,)."""
 GridNumbers: TypeAlias = tuple[Floats, Ints]
 """Numbers and table of a grid; see :class:`~tacit.continuous.grid.LoopParameters`."""
-Targets: TypeAlias = tuple[Floats, Floats, Floats]
-"""Values and predictions, (A, m), and the numbers of :func:`add_residuals`."""
+Placed: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32], Floats]
+"""Where users' steps are on a grid, which no question about them changes.
 
-
-@inner
-def _corners(state: Floats, box: Floats, table: Ints, places: Ints, weights: Floats) -> bool:
-    """The points of the grid around a state and their weights; whether the state is finite."""
-    dimension = len(state)
-    places[0], weights[0] = 0, 1.0
-    found = 1
-    for i in range(dimension):
-        x = state[i]
-        if not math.isfinite(x):
-            return False
-        x = min(max(x, box[0, i]), box[1, i])
-        position = (x - box[0, i]) * box[2, i]
-        cell = min(int(position), table[i, 0] - 2)
-        part = min(position - cell, 1.0)
-        stride = table[i, 1]
-        for c in range(found):
-            place, weight = places[c] + cell * stride, weights[c]
-            places[c], weights[c] = place, weight * (1.0 - part)
-            places[found + c], weights[found + c] = place + stride, weight * part
-        found *= 2
-    return True
-
-
-@inner
-def _add_line(steps: Steps, user: int, grid: GridNumbers, about: Targets, sums: Floats) -> None:
-    """One user's residuals by action and point, where states have one coordinate."""
-    states, actions, rewards = steps[0][user, :, 0], steps[1][user], steps[2][user]
-    length, (box, table), (values, predictions, numbers) = steps[3][user], grid, about
-    points = table[0, 0]
-    discount, centre, unit, offset = numbers[1], numbers[2], numbers[3], numbers[4]
-    low, high, ending, least, most = numbers[5], numbers[6], numbers[7], numbers[8], numbers[9]
-    left, right, per_unit = box[0, 0], box[1, 0], box[2, 0]
-    A, skips = len(values), math.isnan(ending)
-    here, part_here, good_here = 0, 0.0, False
-    for t in range(min(len(actions), length) + 1):
-        x = states[t]
-        good, place, part = math.isfinite(x), 0, 0.0
-        if good:
-            position = (min(max(x, left), right) - left) * per_unit
-            place = min(int(position), points - 2)
-            part = min(position - place, 1.0)
-        if t > 0 and good and good_here:
-            action, reward, ended = actions[t - 1], rewards[t - 1], t == length
-            if math.isfinite(reward) and 0 <= action < A and not (ended and skips):
-                ahead = ending
-                if not ended:
-                    ahead = -math.inf
-                    for b in range(A):
-                        value = values[b, place] * (1.0 - part) + values[b, place + 1] * part
-                        ahead = max(ahead, value)
-                    ahead = min(max(ahead - offset, low), high)
-                e = (min(max(reward, least), most) - centre) / unit + discount * ahead
-                e -= predictions[action, here] * (1.0 - part_here)
-                e -= predictions[action, here + 1] * part_here
-                sums[action, here] += e * (1.0 - part_here)
-                sums[action, here + 1] += e * part_here
-        here, part_here, good_here = place, part, good
-
-
-@inner
-def _add_steps(
-    steps: Steps,
-    user: int,
-    grid: GridNumbers,
-    about: Targets,
-    room: tuple[Ints, Ints, Floats, Floats],
-    sums: Floats,
-) -> None:
-    """The same in any number of coordinates."""
-    states, actions, rewards = steps[0][user], steps[1][user], steps[2][user]
-    length, (box, table), (values, predictions, numbers) = steps[3][user], grid, about
-    here, there, at_here, at_there = room
-    discount, centre, unit, offset = numbers[1], numbers[2], numbers[3], numbers[4]
-    low, high, ending, least, most = numbers[5], numbers[6], numbers[7], numbers[8], numbers[9]
-    A, size, horizon = len(values), len(here), len(actions)
-    good_here = _corners(states[0], box, table, here, at_here)
-    for t in range(min(horizon, length)):
-        good_there = _corners(states[t + 1], box, table, there, at_there)
-        action, reward = actions[t], rewards[t]
-        ended = t + 1 == length
-        valid = good_here and good_there and math.isfinite(reward) and 0 <= action < A
-        if valid and not (ended and math.isnan(ending)):
-            ahead = ending
-            if not ended:
-                ahead = -math.inf
-                for b in range(A):
-                    value = 0.0
-                    for c in range(size):
-                        value += at_there[c] * values[b, there[c]]
-                    ahead = max(ahead, value)
-                ahead = min(max(ahead - offset, low), high)
-            e = (min(max(reward, least), most) - centre) / unit + discount * ahead
-            for c in range(size):
-                e -= at_here[c] * predictions[action, here[c]]
-            for c in range(size):
-                sums[action, here[c]] += e * at_here[c]
-        here, there = there, here
-        at_here, at_there = at_there, at_here
-        good_here = good_there
+Cells (users, H + 1): the point at a state's lower corner, -1 for the state that an episode ended
+in. Parts (users, H + 1, D) of the way to the upper corner. Taken (users, H): action x points +
+cell, -1 for a step that does not count. Rewards (users, H), cut to their range.
+"""
 
 
 @compiled
-def add_visits(
-    steps: Steps, actions_there: int, grid: GridNumbers, clip: float, separate: bool, out: Floats
-) -> None:
-    """Adds users' clipped histograms of visits to ``out``, as :func:`add_residuals` does."""
+def placed(
+    steps: Steps, actions_there: int, grid: GridNumbers, least: float, most: float
+) -> Placed:
+    """Looks up all steps. One counts if its states, action and reward are valid."""
     (states, actions, rewards, lengths), (box, table) = steps, grid
-    users, horizon = actions.shape
-    size, m = 2 ** states.shape[2], out.shape[1]
-    here, weights = np.empty(size, dtype=np.int64), np.empty(size)
-    seen = np.empty(m)
+    users, H = actions.shape
+    D, points = states.shape[2], 1
+    for i in range(D):
+        points *= table[i, 0]
+    cells = np.zeros((users, H + 1), dtype=np.int32)
+    parts = np.zeros((users, H + 1, D))
+    taken = np.full((users, H), -1, dtype=np.int32)
+    paid = np.zeros((users, H))
     for user in range(users):
-        seen[:] = 0.0
-        good = _corners(states[user, 0], box, table, here, weights)
-        for t in range(min(horizon, lengths[user])):
-            follows = True
-            for x in states[user, t + 1]:
-                follows = follows and math.isfinite(x)
-            known = math.isfinite(rewards[user, t]) and 0 <= actions[user, t] < actions_there
-            if good and follows and known:
-                for c in range(size):
-                    seen[here[c]] += weights[c]
-            if follows:
-                _corners(states[user, t + 1], box, table, here, weights)
-            good = follows
-        norm = math.sqrt((seen * seen).sum())
-        scale, row = clip / max(norm, clip), user if separate else 0
-        for i in range(m):
-            out[row, i] += scale * seen[i]
+        length, good_here = lengths[user], False
+        for t in range(min(H, length) + 1):
+            good, cell = True, 0
+            for i in range(D):
+                x = states[user, t, i]
+                good = good and math.isfinite(x)
+                if good:
+                    position = (min(max(x, box[0, i]), box[1, i]) - box[0, i]) * box[2, i]
+                    along = min(int(position), table[i, 0] - 2)
+                    parts[user, t, i] = min(position - along, 1.0)
+                    cell += along * table[i, 1]
+            cells[user, t] = cell
+            if t > 0 and good and good_here:
+                action, reward = actions[user, t - 1], rewards[user, t - 1]
+                if math.isfinite(reward) and 0 <= action < actions_there:
+                    taken[user, t - 1] = action * points + cells[user, t - 1]
+                    paid[user, t - 1] = min(max(reward, least), most)
+            good_here = good
+        if 0 < length <= H:
+            cells[user, length] = -1
+    return cells, parts, taken, paid
 
 
 @inner
-def _add_clipped(
-    sums: Floats, clip: float, root: Floats, coordinates: Floats, row: int, out: Floats
-) -> None:
-    """Adds one user's sums in the coordinates of ``root``, clipped; nothing if they overflow."""
-    (A, m), k = sums.shape, root.shape[1]
-    square = 0.0
-    coordinates[:] = 0.0
-    for a in range(A):
-        for i in range(m):
-            s = sums[a, i]
-            if s != 0.0:
-                for j in range(k):
-                    coordinates[a, j] += s * root[i, j]
-        for j in range(k):
-            square += coordinates[a, j] * coordinates[a, j]
-    norm = math.sqrt(square)
-    if math.isfinite(norm):
-        scale = clip / max(norm, clip)
-        for a in range(A):
-            for j in range(k):
-                out[row, a * k + j] += scale * coordinates[a, j]
-
-
-def add_residuals(
-    steps: Steps, grid: GridNumbers, about: Targets, root: Floats, separate: bool, out: Floats
-) -> None:
-    """Adds users' clipped coordinates to ``out``: to row ``user`` if ``separate``, else to row 0.
-
-    ``numbers`` are clip, discount, centre, unit, offset, the range of values, the value of an end
-    (not a number where steps into an end are dropped), and the range of rewards.
-    """
-    # Two loops, of which a world needs one: what is not called is not compiled.
-    loop = residuals_on_line if steps[0].shape[2] == 1 else residuals_on_grid
-    loop(steps, grid, about, root, separate, out)
+def _corner_weights(parts: Floats, weights: Floats) -> None:
+    """The weights of the 2^D points around a state."""
+    weights[0] = 1.0
+    found = 1
+    for i in range(len(parts)):
+        for c in range(found):
+            weights[found + c] = weights[c] * parts[i]
+            weights[c] *= 1.0 - parts[i]
+        found *= 2
 
 
 @compiled
+def add_visits(where: Placed, corners: Ints, sums: Floats) -> None:
+    """Adds users' visits of the points to ``sums``, (users, m).
+
+    ``corners`` are how far the points around a state are from its lower corner.
+    """
+    cells, parts, taken, _ = where
+    weights = np.empty(len(corners))
+    for user in range(len(cells)):
+        for t in range(taken.shape[1]):
+            if taken[user, t] >= 0:
+                _corner_weights(parts[user, t], weights)
+                for c in range(len(corners)):
+                    sums[user, cells[user, t] + corners[c]] += weights[c]
+
+
+@partial(compiled, fastmath={"contract", "reassoc"})
+def add_clipped(vectors: Floats, clip: float, out: Floats) -> None:
+    """Adds users' vectors to ``out``, scaled back to a length; nothing of those that overflow."""
+    for user in range(len(vectors)):
+        square = 0.0
+        for x in vectors[user]:
+            square += x * x
+        norm = math.sqrt(square)
+        if math.isfinite(norm):
+            scale = clip / max(norm, clip)
+            for i in range(len(out)):
+                out[i] += scale * vectors[user, i]
+
+
+def lines_of(values: Floats, predictions: Floats) -> tuple[Floats, Floats]:
+    """Values and slopes between points, of values (m - 1, A, 2) and of predictions (A m, 2).
+
+    There are at least two actions: a second one that is the same changes no maximum.
+    """
+    known = (values if len(values) > 1 else np.repeat(values, 2, axis=0)).T
+    lines = np.stack([known[:-1], np.diff(known, axis=0)], axis=-1)
+    slopes = np.diff(predictions, axis=1, append=0.0)
+    return lines, np.stack([predictions, slopes], axis=-1).reshape(-1, 2)
+
+
+@fused
 def residuals_on_line(
-    steps: Steps, grid: GridNumbers, about: Targets, root: Floats, separate: bool, out: Floats
+    where: Placed, lines: Floats, predicted: Floats, about: Floats, sums: Floats
 ) -> None:
-    """:func:`add_residuals` where states have one coordinate."""
-    (A, m), k = about[0].shape, root.shape[1]
-    sums, coordinates = np.empty((A, m)), np.empty((A, k))
-    for user in range(len(steps[1])):
-        sums[:] = 0.0
-        _add_line(steps, user, grid, about, sums)
-        _add_clipped(sums, about[2][0], root, coordinates, user if separate else 0, out)
+    """Adds users' residuals by action and point to ``sums``, (users, A m); see ``ResidualSums``.
+
+    States have one coordinate, so that between two points all is linear: see :func:`lines_of`.
+    ``about`` is discount, centre, unit, offset, the range of values, and the value of an end, not a
+    number where steps into an end are dropped.
+    """
+    cells, parts, taken, rewards = where
+    discount, centre, per, offset = about[0], about[1], 1.0 / about[2], about[3]
+    low, high, ending = about[4], about[5], about[6]
+    A, skips = lines.shape[1], math.isnan(ending)
+    for user in range(len(cells)):
+        for t in range(taken.shape[1]):
+            i, c = taken[user, t], cells[user, t + 1]
+            if i < 0 or (skips and c < 0):
+                continue
+            ahead = ending
+            if c >= 0:
+                p = parts[user, t + 1, 0]
+                ahead = max(
+                    lines[c, 0, 0] + p * lines[c, 0, 1], lines[c, 1, 0] + p * lines[c, 1, 1]
+                )
+                for b in range(2, A):
+                    ahead = max(ahead, lines[c, b, 0] + p * lines[c, b, 1])
+                ahead = min(max(ahead - offset, low), high)
+            p = parts[user, t, 0]
+            e = (rewards[user, t] - centre) * per + discount * ahead
+            e -= predicted[i, 0] + p * predicted[i, 1]
+            sums[user, i] += e - e * p
+            sums[user, i + 1] += e * p
 
 
 @compiled
 def residuals_on_grid(
-    steps: Steps, grid: GridNumbers, about: Targets, root: Floats, separate: bool, out: Floats
+    where: Placed, values: Floats, predictions: Floats, about: Floats, corners: Ints, sums: Floats
 ) -> None:
-    """:func:`add_residuals` in any number of coordinates."""
-    (A, m), k = about[0].shape, root.shape[1]
-    size = 2 ** steps[0].shape[2]
-    places = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-    room = places[0], places[1], np.empty(size), np.empty(size)
-    sums, coordinates = np.empty((A, m)), np.empty((A, k))
-    for user in range(len(steps[1])):
-        sums[:] = 0.0
-        _add_steps(steps, user, grid, about, room, sums)
-        _add_clipped(sums, about[2][0], root, coordinates, user if separate else 0, out)
+    """The same in any number of coordinates, for values (m, A) and predictions (A m,)."""
+    cells, parts, taken, rewards = where
+    discount, centre, per, offset = about[0], about[1], 1.0 / about[2], about[3]
+    low, high, ending = about[4], about[5], about[6]
+    A, size, skips = values.shape[1], len(corners), math.isnan(ending)
+    here, there, best = np.empty(size), np.empty(size), np.empty(A)
+    for user in range(len(cells)):
+        _corner_weights(parts[user, 0], here)
+        for t in range(taken.shape[1]):
+            i, c = taken[user, t], cells[user, t + 1]
+            _corner_weights(parts[user, t + 1], there)
+            if i >= 0 and (c >= 0 or not skips):
+                ahead = ending
+                if c >= 0:
+                    best[:] = 0.0
+                    for k in range(size):
+                        for b in range(A):
+                            best[b] += there[k] * values[c + corners[k], b]
+                    ahead = min(max(best.max() - offset, low), high)
+                e = (rewards[user, t] - centre) * per + discount * ahead
+                for k in range(size):
+                    e -= here[k] * predictions[i + corners[k]]
+                for k in range(size):
+                    sums[user, i + corners[k]] += e * here[k]
+            here, there = there, here

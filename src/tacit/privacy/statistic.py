@@ -19,11 +19,11 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Numbers: TypeAlias = Floats | Ints
+Made = TypeVar("Made")
 
 WHOLE_EPISODE = "one user's whole episode"
 """What almost every statistic protects."""
@@ -108,6 +109,19 @@ class Block:
         for array in arrays.values():
             array.setflags(write=False)
         return Block(self.users, arrays, self.aggregate)
+
+    def once(self, key: Hashable, make: Callable[[Block], Made]) -> Made:
+        """What ``make`` makes of this block; kept with it, if nobody can write to its users.
+
+        So users who are asked again need not be read again. What is kept is as raw as they are.
+        """
+        if any(array.flags.writeable for array in self.arrays.values()):
+            return make(self)
+        kept: dict[Hashable, Any] = vars(self).setdefault("_made", {})
+        if key not in kept:
+            kept[key] = make(self)
+        made: Made = kept[key]
+        return made
 
     def __repr__(self) -> str:
         return f"<Block of {self.users} users>"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.feature_map import is_grid, loop_parameters
+from tacit.continuous.feature_map import is_grid
 from tacit.continuous.statistics.steps import REWARDS_ONLY, Steps, parts_of, shaped, steps_of
 from tacit.privacy.bounds.balls import ACUTE, InBall, scaled_back
 from tacit.privacy.budget import Relation, checked_relation
@@ -19,7 +21,13 @@ from tacit.privacy.symmetric import pack
 
 if TYPE_CHECKING:
     from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.grid import Grid
     from tacit.continuous.spec import BoxSpec
+    from tacit.continuous.sum_loops import Placed
+
+
+# Users of a block on a grid that are summed at a time.
+_AT_ONCE = 1024
 
 
 class ClippedSums(InBall):
@@ -31,20 +39,39 @@ class ClippedSums(InBall):
     def vectors(self, block: Block) -> Floats:
         """Each user's sums, scaled back."""
         vectors = np.zeros((block.users, self.layout.size))
-        if is_grid(self.features):
-            self._add(block, separate=True, out=vectors)
-            return vectors
-        for rows, part in parts_of(block, self._in_memory):
-            vectors[rows] = self._sums(steps_of(part, self.spec))
-        return scaled_back(vectors, self.clip)
+        for rows, sums in self._users(block):
+            vectors[rows] = scaled_back(sums, self.clip)
+        return vectors
 
     def total(self, block: Block) -> Floats:
         """The sum over users, compiled on grids."""
         if block.aggregate or not is_grid(self.features):
             return super().total(block)
-        out: Floats = np.zeros((1, self.layout.size))
-        self._add(block, separate=False, out=out)
-        return out.reshape(-1)
+        from tacit.continuous.sum_loops import add_clipped
+
+        total = np.zeros(self.layout.size)
+        for _, sums in self._users(block):
+            add_clipped(sums, self.clip, total)
+        return total
+
+    def _users(self, block: Block) -> Iterator[tuple[slice, Floats]]:
+        """Some users after the other, and their sums, which are not scaled back."""
+        if not is_grid(self.features):
+            for rows, part in parts_of(block, self._in_memory):
+                yield rows, self._sums(steps_of(part, self.spec))
+            return
+        of = self.features, self.spec.actions, self.spec.reward_range
+        where = block.once(("places", *of), partial(places, spec=self.spec, grid=self.features))
+        some = min(block.users, _AT_ONCE)
+        by_point = np.empty((some, self.spec.actions * self.features.size))
+        sums = np.empty((some, self.layout.size))
+        for start in range(0, block.users, _AT_ONCE):
+            rows = slice(start, min(block.users, start + _AT_ONCE))
+            cells, parts, taken, rewards = where
+            of_them = cells[rows], parts[rows], taken[rows], rewards[rows]
+            users = rows.stop - rows.start
+            self._add(of_them, by_point[:users], sums[:users])
+            yield rows, sums[:users]
 
     @property
     @abstractmethod
@@ -56,8 +83,17 @@ class ClippedSums(InBall):
         """Users' sums, not scaled back."""
 
     @abstractmethod
-    def _add(self, block: Block, separate: bool, out: Floats) -> None:
-        """Compiled, for grids: users one by one, scaled back, or their sum."""
+    def _add(self, where: Placed, by_point: Floats, sums: Floats) -> None:
+        """Writes the same to ``sums`` on a grid, compiled, by way of (users, actions x points)."""
+
+
+def places(block: Block, spec: BoxSpec, grid: Grid) -> Placed:
+    """Where users' steps are on a grid: all that is asked about them begins with it."""
+    from tacit.continuous.sum_loops import placed
+
+    loops = grid.for_loops()
+    steps, tables = raw_steps(block, spec), (loops.numbers, loops.table)
+    return placed(steps, spec.actions, tables, *spec.reward_range)
 
 
 def raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
@@ -118,13 +154,12 @@ class VisitSums(ClippedSums):
         here = self.features(steps.states[:, :-1]) * steps.valid[..., np.newaxis]
         return pack(here.swapaxes(1, 2) @ here)
 
-    def _add(self, block: Block, separate: bool, out: Floats) -> None:
+    def _add(self, where: Placed, by_point: Floats, sums: Floats) -> None:
         from tacit.continuous.sum_loops import add_visits
 
-        grid = loop_parameters(self.features)
-        assert grid is not None  # noqa: S101
-        steps, tables = raw_steps(block, self.spec), (grid.numbers, grid.table)
-        add_visits(steps, self.spec.actions, tables, self.clip, separate, out)
+        assert is_grid(self.features)  # noqa: S101
+        sums[:] = 0.0
+        add_visits(where, self.features.corners, sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,17 +214,29 @@ class ResidualSums(ClippedSums):
         sums = (shares.swapaxes(1, 2) @ features[:, :-1]) @ self.root
         return sums.reshape(len(sums), A * self.root.shape[1])
 
-    def _add(self, block: Block, separate: bool, out: Floats) -> None:
-        from tacit.continuous.sum_loops import add_residuals
+    @cached_property
+    def _tables(self) -> tuple[Floats, Floats, Floats]:
+        """Values, predictions and numbers as the compiled loops take them."""
+        from tacit.continuous.sum_loops import lines_of
 
-        grid = loop_parameters(self.features)
-        assert grid is not None  # noqa: S101
         ending = math.nan if self.ending is None else self.ending
-        numbers = [self.clip, self.discount, self.centre, self.unit, self.offset]
-        numbers += [*self.value_range, ending, *self.spec.reward_range]
-        about = self.values, self.predictions, np.array(numbers)
-        steps = raw_steps(block, self.spec)
-        add_residuals(steps, (grid.numbers, grid.table), about, self.root, separate, out)
+        about = [self.discount, self.centre, self.unit, self.offset, *self.value_range, ending]
+        if self.spec.dimension == 1:
+            return *lines_of(self.values, self.predictions), np.array(about)
+        return self.values.T.copy(), self.predictions.reshape(-1), np.array(about)
+
+    def _add(self, where: Placed, by_point: Floats, sums: Floats) -> None:
+        from tacit.continuous.sum_loops import residuals_on_grid, residuals_on_line
+
+        assert is_grid(self.features)  # noqa: S101
+        by_point[:] = 0.0
+        # Two loops, of which a world needs one: what is not called is not compiled.
+        if self.spec.dimension == 1:
+            residuals_on_line(where, *self._tables, by_point)
+        else:
+            residuals_on_grid(where, *self._tables, self.features.corners, by_point)
+        m, k = self.root.shape
+        np.matmul(by_point.reshape(-1, m), self.root, out=sums.reshape(-1, k))
 
     def _residuals(self, steps: Steps, features: Floats) -> tuple[Floats, Bools]:
         here, there = features[:, :-1], features[:, 1:]

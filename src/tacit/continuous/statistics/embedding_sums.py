@@ -25,8 +25,9 @@ class EmbeddingSums(Statistic):
     """Sums over a user's steps, by action, of z z', z d' and z r, with z the features of the state.
 
     d = z(s') - z(s) is how far the step goes among features, and r the reward in [-1, 1], from its
-    middle in halves of its range. A step after which the episode ended does not count. Parts:
-    ``gram`` (A, m, m), ``moves`` (A, m, m) with weight a, and ``rewards`` (A, m) with weight b.
+    middle in halves of its range. Where episodes may end, d has one coordinate more: z is 0 at an
+    end, and that coordinate 1; elsewhere a step into an end does not count. Parts: ``gram``
+    (A, m, m), ``moves`` (A, m, m or m + 1) with weight a, and ``rewards`` (A, m) with weight b.
 
     Clip. With y = (z, a d / sqrt 2, b r / sqrt 2), there is a sum of y y' over the steps with each
     action, and Y is all of them. A user's Y is scaled back to Frobenius norm ``clip``; what is
@@ -56,10 +57,15 @@ class EmbeddingSums(Statistic):
         return Layout(
             (
                 Part("gram", (A, m, m), symmetric=True),
-                Part("moves", (A, m, m), weight=self.moving),
+                Part("moves", (A, m, self.targets), weight=self.moving),
                 Part("rewards", (A, m), weight=self.paying),
             )
         )
+
+    @property
+    def targets(self) -> int:
+        """Coordinates of d."""
+        return self.features.size + int(self.spec.may_end)
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
@@ -80,10 +86,15 @@ class EmbeddingSums(Statistic):
         low, high = self.spec.reward_range
         r = (2.0 * steps.rewards - low - high) / (high - low)
         a, b = self.moving / math.sqrt(2.0), self.paying / math.sqrt(2.0)
-        here = at[:, :-1]
-        y = np.concatenate([here, a * (at[:, 1:] - here), b * r[..., np.newaxis]], axis=-1)
-        valid = steps.valid & ~steps.ended
-        Y = np.empty((len(y), A, 2 * m + 1, 2 * m + 1))
+        here, there, valid = at[:, :-1], at[:, 1:], steps.valid
+        over = steps.ended[..., np.newaxis]
+        if self.spec.may_end:
+            there = np.where(over, 0.0, there)
+            moves = np.concatenate([there - here, over], axis=-1)
+        else:
+            moves, valid = there - here, valid & ~steps.ended
+        y = np.concatenate([here, a * moves, b * r[..., np.newaxis]], axis=-1)
+        Y = np.empty((len(y), A, y.shape[-1], y.shape[-1]))
         for action in range(A):
             own = y * ((steps.actions == action) & valid)[..., np.newaxis]
             Y[:, action] = own.swapaxes(1, 2) @ own
@@ -94,7 +105,7 @@ class EmbeddingSums(Statistic):
         Y *= factor[:, np.newaxis, np.newaxis, np.newaxis]
         sums = {
             "gram": Y[:, :, :m, :m],
-            "moves": Y[:, :, :m, m : 2 * m] / a,
-            "rewards": Y[:, :, :m, 2 * m] / b,
+            "moves": Y[:, :, :m, m:-1] / a,
+            "rewards": Y[:, :, :m, -1] / b,
         }
         return self.layout.pack(sums, users=len(Y))

@@ -168,7 +168,8 @@ class FirstVisits(Statistic):
     Reads ``states``, ``actions``, ``rewards`` and ``lengths``. A step belongs to its action and to
     the point whose weight is largest. The return from a step on is the discounted mean of all
     rewards until the horizon, zero after an end; from the middle of the rewards' range, in units of
-    half of it, clipped to [-1, 1]. A step with a value that is not valid is no visit.
+    half of it, clipped to [-1, 1]. A step with a value that is not valid is no visit, and what it
+    earned is not known: an episode that stops without an end, as by a time limit, has no zeros.
 
     Sensitivity. The vector is clipped to norm ``radius``. Visits are not negative, so of two
     users' vectors (v, r) and (v', r') only r and r' can be opposite. With |v|^2 + |r|^2 <= c^2 and
@@ -201,15 +202,17 @@ class FirstVisits(Statistic):
     def vectors(self, block: Block) -> Floats:
         """Clipped visits and returns."""
         spec = self.spec
-        states, actions, rewards, valid, _ = steps_of(block, spec, inside=True)
+        states, actions, rewards, valid, ended = steps_of(block, spec, inside=True)
         users, H = actions.shape
+        known = valid | (np.cumsum(ended, axis=1) > 0)
         cells = actions * self.grid.size + self.grid(states[:, :-1]).argmax(axis=-1)
         size = spec.actions * self.grid.size
-        means, later, weight = np.zeros((users, H)), np.zeros(users), 0.0
+        means, later, weight = np.zeros((users, H)), np.zeros(users), np.zeros(users)
         for step in range(H - 1, -1, -1):
-            later = rewards[:, step] + self.discount * later
-            weight = 1.0 + self.discount * weight
-            means[:, step] = later / weight
+            told = known[:, step]
+            later = np.where(told, rewards[:, step] + self.discount * later, later)
+            weight = np.where(told, 1.0 + self.discount * weight, weight)
+            means[:, step] = later / np.maximum(weight, 1.0)
         low, high = spec.reward_range
         returns = np.clip((2.0 * means - low - high) / (high - low), -1.0, 1.0)
         keys = np.where(valid, np.arange(users)[:, np.newaxis] * size + cells, users * size)

@@ -28,7 +28,8 @@ class TargetedMoves(Statistic):
     With z the features of a state, p = z(s) @ inputs[a] (k numbers) is what the models say of U
     along the directions in which weights are unknown, and q = U(s') - z(s) @ means[a] the target,
     U(s') = (r(s') + discount z(s') @ values) / unit. Parts are ``gram`` (k, k) and ``cross``
-    (k, 1), with weight sqrt(2) / ``most``. A step after which the episode ended does not count.
+    (k, 1), with weight sqrt(2) / ``most``. Where it is known which states are ends, U is the reward
+    alone there; elsewhere a step into an end does not count.
 
     Both sums of a user are multiplied by min(1, clip / sum_t (|p_t|^2 + q_t^2 / most^2)).
 
@@ -85,7 +86,11 @@ class TargetedMoves(Statistic):
             steps = steps_of(part, self.spec)
             z = self.features(steps.states)
             here, there = z[:, :-1], z[:, 1:]
-            counts = (steps.valid & ~steps.ended)[..., np.newaxis]
+            over = steps.ended[..., np.newaxis]
+            if self.spec.ends is None:
+                counts = steps.valid[..., np.newaxis] & ~over
+            else:
+                counts, there = steps.valid[..., np.newaxis], np.where(over, 0.0, there)
             p = np.zeros((*counts.shape[:2], self.inputs.shape[2]))
             expected = np.zeros(counts.shape[:2])
             for action in range(self.spec.actions):

@@ -1,0 +1,190 @@
+"""An end is worth what is earned after it, nothing, to every agent; a time limit is no end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tacit import (
+    FittedFunctionalQ,
+    FunctionalQ,
+    KernelLSVI,
+    KernelMixture,
+    NonPrivate,
+    ServedFunctionalQ,
+    check_statistic,
+)
+from tacit.continuous import (
+    BoxSpec,
+    Fourier,
+    Grid,
+    InputPerturbation,
+    OutputPerturbation,
+    PrivatePolicyEvaluation,
+    QPolicy,
+    SimulatedSpec,
+)
+from tacit.continuous.kernel_maps import Quadrature
+from tacit.continuous.statistics.embedding_sums import EmbeddingSums
+from tacit.continuous.statistics.reports import FirstVisits
+from tacit.continuous.world import VectorWorld, roll_out
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block
+
+Floats = NDArray[np.float64]
+H = 50
+EDGE = 0.15
+NONE = NonPrivate()
+
+
+class Cliff(VectorWorld):
+    """Up or down by U[0, .25]: the lower, the better, but below .15 it is over."""
+
+    optimal_value = 30.0
+
+    def __init__(self, spec: BoxSpec | None = None) -> None:
+        usual = BoxSpec((0.0,), (1.0,), actions=2, horizon=H, may_end=True)
+        super().__init__(spec or usual, "cliff")
+
+    def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
+        starts, (coins, sizes) = rng.uniform(0.3, 1.0, (users, 1)), rng.random((2, H, users))
+
+        def advance(step: int, who: Any, here: Floats, taken: Any) -> Any:
+            moved = np.where(taken == 1, 0.25, -0.25) * sizes[step, who]
+            here = np.clip(here + moved[:, np.newaxis], 0.0, 1.0)
+            return here, here[:, 0] < EDGE
+
+        states, actions, lengths = roll_out(policy, starts, coins, advance)
+        rewards = np.where(np.arange(H) < lengths[:, np.newaxis], 1.0 - states[:, 1:, 0], np.nan)
+        return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
+
+    def _value(self, policy: QPolicy) -> float:
+        rewards: Any = self._users(policy, 500, np.random.default_rng(0)).rewards
+        return float(np.nansum(rewards, axis=1).mean())
+
+
+def learnt(make: Any, world: Cliff, told: bool) -> float:
+    """The value of what an agent learns, who is told of ends or sees episodes that just stop."""
+    agent = make(world.spec if told else replace(world.spec, may_end=False))
+    rng = np.random.default_rng(0)
+    while agent.block_users:
+        seen = world.simulate(agent.policy, agent.block_users, rng)
+        assert isinstance(seen, VectorEpisodes)
+        lengths = seen.lengths if told else np.full(len(seen.lengths), H + 1)
+        agent.learn(VectorEpisodes(seen.states, seen.actions, seen.rewards, lengths))
+    return world.value(agent.greedy_policy)
+
+
+MAP = Fourier((0.0,), (1.0,), 6)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda spec: FittedFunctionalQ(spec, 100, NONE),
+        lambda spec: FittedFunctionalQ(spec, 100, NONE, protect="rewards"),
+        lambda spec: FittedFunctionalQ(replace(spec, features=MAP), 100, NONE),
+        lambda spec: FunctionalQ(spec, 100, NONE),
+        lambda spec: ServedFunctionalQ(spec, 600, NONE),
+        lambda spec: KernelLSVI(spec, 300, NONE),
+        lambda spec: KernelLSVI(spec, 300, NONE, kernel="nystroem"),
+        lambda spec: OutputPerturbation(spec, 100, NONE),
+        lambda spec: InputPerturbation(spec, 100, NONE),
+        lambda spec: PrivatePolicyEvaluation(spec, 300, NONE),
+    ],
+)
+def test_keeps_away_from_an_end_that_pays_well(make: Any) -> None:
+    """Who ignores ends goes where the next reward is largest, and falls."""
+    world = Cliff()
+    assert learnt(make, world, told=True) > 20.0 > 15.0 > learnt(make, world, told=False)
+
+
+def simulated(ends: Any) -> SimulatedSpec:
+    """The cliff, or its mirror image, where up is down."""
+
+    def model(up: int) -> Any:
+        return lambda states, actions, rng: (
+            states
+            + np.where(actions == up, 0.25, -0.25)[:, np.newaxis] * rng.random((len(states), 1))
+        )
+
+    how = {"models": (model(1), model(0)), "reward": lambda states: 1.0 - states[:, 0]}
+    return SimulatedSpec((0.0,), (1.0,), actions=2, horizon=H, ends=ends, **how)
+
+
+def test_simulators_know_ends() -> None:
+    values = []
+    for ends in (lambda states: states[:, 0] < EDGE, None):
+        world = Cliff(simulated(ends))
+        agent, rng = KernelMixture(world.spec, 300, NONE), np.random.default_rng(0)
+        while agent.block_users:
+            agent.learn(world.simulate(agent.policy, agent.block_users, rng))
+        values.append(world.value(agent.greedy_policy))
+    assert values[0] > 20.0 > 10.0 > values[1]
+
+
+def test_specs_of_simulators_tell_ends() -> None:
+    known = simulated(lambda states: states[:, 0] < EDGE)
+    assert known.may_end
+    assert known != simulated(None)
+    assert known.ended(np.array([[[0.1], [0.5]]])).tolist() == [[True, False]]
+    with pytest.raises(InvalidArgument, match="ends must be a function"):
+        simulated(3)
+    with pytest.raises(InvalidArgument, match="ends must return"):
+        simulated(lambda states: states).ended(np.zeros((2, 1)))
+
+
+SHORT = BoxSpec((0.0,), (1.0,), actions=2, horizon=4, may_end=True)
+Z = Quadrature((0.0,), (1.0,), lengthscale=0.5, nodes=3)
+
+
+def users(rng: np.random.Generator, count: int) -> Block:
+    """Half of them stay where they are, with one action for ever and rewards at the middle."""
+    states, still = rng.random((count, 5, 1)), rng.random(count) < 0.5
+    actions, rewards = rng.integers(2, size=(count, 4)), rng.random((count, 4))
+    lengths = rng.integers(1, 6, size=count)
+    states[still], actions[still], rewards[still] = states[still][:, :1], actions[still][:, :1], 0.5
+    lengths[still] = 5
+    arrays = {"states": states, "actions": actions, "rewards": rewards, "lengths": lengths}
+    return Block(count, arrays)
+
+
+def test_sums_of_moves_into_an_end_withstand_attacks() -> None:
+    statistic = EmbeddingSums(SHORT, Z, clip=2.5)
+    check_statistic(statistic, users, users=100, rounds=30, attained=0.98)
+    assert statistic.l2(Relation.REPLACE_ONE) == pytest.approx(2.5 * math.sqrt(2.0))
+
+
+def test_at_an_end_features_vanish() -> None:
+    block = users(np.random.default_rng(0), 20)
+    statistic = EmbeddingSums(SHORT, Z, clip=1e6)
+    found = statistic.layout.unpack(statistic.vectors(block).sum(axis=0))["moves"]
+    expected = np.zeros((2, 3, 4))
+    for i in range(20):
+        for t in range(min(4, block["lengths"][i])):
+            z, after = Z(block["states"][i, t]), Z(block["states"][i, t + 1])
+            over = t + 1 == block["lengths"][i]
+            d = np.append(after * (not over) - z, over)
+            expected[block["actions"][i, t]] += np.outer(z, d)
+    assert found == pytest.approx(expected)
+
+
+def test_returns_know_a_time_limit_from_an_end() -> None:
+    """Two rewards of 1 and then nothing: known to be nothing, or not known."""
+    states, rewards = np.full((2, 5, 1), np.nan), np.full((2, 4), np.nan)
+    states[:, :3], rewards[:, :2] = 0.0, 1.0
+    arrays = {"states": states, "actions": np.zeros((2, 4), np.int64), "rewards": rewards}
+    block = Block(2, arrays | {"lengths": np.array([2, 5])})
+    grid = Grid((0.0,), (1.0,), (2,))
+    statistic = FirstVisits(SHORT, grid, discount=0.5, radius=9.0)
+    rows = [statistic.layout.unpack(row)["returns"] for row in statistic.vectors(block)]
+    returns = [row[0, 0] for row in rows]
+    # (1 + .5) / (1 + .5 + .25 + .125) of the way, and all of it.
+    assert returns == pytest.approx([2.0 * 1.5 / 1.875 - 1.0, 1.0])
