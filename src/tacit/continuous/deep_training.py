@@ -62,12 +62,12 @@ class Units:
 
     @classmethod
     def of_spec(cls, spec: BoxSpec, discount: float) -> Units:
-        """From public numbers alone: the box fills -1 to 1, and so do values."""
+        """From public numbers alone: the box fills -1 to 1, rewards a unit."""
         lows = np.where(np.isfinite(spec.lows), spec.lows, -END)
         highs = np.where(np.isfinite(spec.highs), spec.highs, END)
         width = np.maximum(0.5 * (highs - lows), 1e-9)
         low, high = spec.reward_range
-        unit = 0.5 * (high - low) / (1.0 - discount)
+        unit = high - low
         return cls(0.5 * (lows + highs), width, 0.5 * (low + high), unit, discount)
 
     @classmethod
