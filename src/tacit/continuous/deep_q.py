@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.deep_replay import Replay
-from tacit.continuous.deep_training import Units, adam, deep_modules
+from tacit.continuous.deep_training import Units, deep_modules
 from tacit.continuous.network_policy import NetworkPolicy, first_network, hidden_layers, parameters
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.gradients import NOTHING, EpisodeGradients, OpenEpisodes
@@ -57,7 +57,10 @@ class DeepQConstants:
     keep: float = 0.999  # of the average of networks, at each step
     # With privacy.
     narrow: tuple[int, ...] = (16, 16)
-    private_rate: float = 0.02
+    moved: float = 0.2  # how far noise may move a parameter
+    most_rate: float = 0.5  # of a step, in units of clipped gradients, however little noise there is
+    momentum: float = 0.9
+    private_explored: float = 0.6  # to what exploration falls until the last user comes
     above: float = 0.1  # users of a block, in deviations of a sum's noise times sqrt(parameters)
     most: int = 100  # blocks
     fewest: int = 20  # blocks, however loud the noise is
@@ -93,8 +96,10 @@ class DeepQOptions:
     constants: DeepQConstants = DeepQConstants()
 
     def __post_init__(self) -> None:
-        for name in ("ahead", "target_every", *(() if self.steps is None else ("steps",))):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+        for name in ("ahead", "target_every", "steps"):
+            value = getattr(self, name)
+            if value is not None or name != "steps":
+                object.__setattr__(self, name, whole_number(name, value))
         object.__setattr__(self, "radius", positive("radius", self.radius))
         if self.hidden is not None:
             object.__setattr__(self, "hidden", hidden_layers(self.hidden))
@@ -114,7 +119,7 @@ class DeepQ(BoxAlgorithm):
     gradients add up to, which is where the network is, grows with the logarithm of the steps and
     not with their root. No gain from sampling is claimed: blocks are of who comes.
 
-    Guarantee: that of its curator; see ``guarantee``. Networks, clip and Adam's means are functions
+    Guarantee: that of its curator; see ``guarantee``. Networks, clip and momentum are functions
     of what was released. Without privacy episodes are public, and kept.
 
     Deviations from papers: Abadi et al. (2016) clip and sum examples, here it is users; the noise
@@ -192,7 +197,11 @@ class DeepQ(BoxAlgorithm):
     # What is made of the answers.
 
     def _take_step(self, release: Release) -> None:
-        """One step of Adam along the noisy mean of the newest block, and a clip that fits."""
+        """One step along the noisy mean of the newest block, with momentum, and a clip that fits.
+
+        The noise of all steps together moves a parameter by the rate times the deviation of the
+        running sum, so that is what the rate is made of.
+        """
         constants, n = self.options.constants, self.block_users
         newest = {name: np.asarray(release[name]) for name in ("gradient", "short")}
         if self.counter != "blocks":
@@ -200,11 +209,12 @@ class DeepQ(BoxAlgorithm):
             self._sum = newest
             newest = {name: part - before[name] for name, part in newest.items()}
         self.steps_made += 1
-        state = (self.theta, *self._means)
-        self.theta, *means = adam(
-            state, newest["gradient"] / n, float(self.steps_made), constants.private_rate
-        )
-        self._means = means[0], means[1]
+        noise = float(np.max(release.std["gradient"])) / n
+        rate = min(constants.most_rate, constants.moved / noise)
+        keep = constants.momentum
+        first = keep * self._means[0] + (1.0 - keep) * newest["gradient"] / n
+        self._means = first, self._means[1]
+        self.theta = self.theta - rate * first
         keep = min(constants.private_keep, 1.0 - 1.0 / self.steps_made)
         self.average = keep * self.average + (1.0 - keep) * self.theta
         if self.steps_made % self.options.target_every == 0:
@@ -244,8 +254,12 @@ class DeepQ(BoxAlgorithm):
     def _exploration(self) -> float:
         """How many actions are drawn at random, by public numbers."""
         constants = self.options.constants
-        fallen = min(1.0, self.served / max(constants.exploring * self.users, 1.0))
-        return float(1.0 - fallen * (1.0 - constants.explored))
+        part, least = constants.exploring, constants.explored
+        if self._private:
+            # Nobody is asked twice, so what users no longer do is forgotten.
+            part, least = 1.0, constants.private_explored
+        fallen = min(1.0, self.served / max(part * self.users, 1.0))
+        return float(1.0 - fallen * (1.0 - least))
 
     def _first_policies(self) -> tuple[QPolicy, QPolicy]:
         if self.options.start is None:
@@ -298,7 +312,7 @@ class DeepQ(BoxAlgorithm):
         return super().identity() | {"discount": self.discount, "start": told}
 
     def state(self) -> State:
-        """Networks, Adam's means, the clip, what a counter told last; and what is kept."""
+        """Networks, the optimiser's means, the clip, what a counter told last; and what is kept."""
         arrays: Arrays = {
             "theta": self.theta,
             "target": self._target,
