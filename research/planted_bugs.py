@@ -37,7 +37,14 @@ from research.planted.of_accounts import (
     ZeroOutNoise,
     ZeroOutSensitivity,
 )
-from research.planted.of_gradients import GradientsUnclipped, PreTrainedOnUsers, RawMomentum
+from research.planted.of_gradients import (
+    GradientsUnclipped,
+    NetworkGradientsUnclipped,
+    NetworkPreTrainedOnUsers,
+    PreTrainedOnUsers,
+    RawMomentum,
+    RawOptimiser,
+)
 from research.planted.of_leaks import (
     RawAttribute,
     RawClip,
@@ -192,6 +199,7 @@ HOSTS: dict[str, Host] = {
         rounds=4,
     ),
     "policy gradients": _host("continuous", "tacit.continuous.actor_critic:ActorCritic", _line),
+    "deep Q": _host("continuous", "tacit.continuous.deep_q:DeepQ", _line, hidden=(4,)),
 }
 
 
@@ -335,6 +343,10 @@ BUGS: tuple[Planted, ...] = (
     Planted(NoiseDrawnOnce, "policy gradients", ("noise", "transcript overlap")),
     Planted(RawMomentum, "policy gradients", ("data flow",)),
     Planted(PreTrainedOnUsers, "policy gradients", ("data flow",)),
+    Planted(NetworkGradientsUnclipped, "deep Q", ("sensitivity",)),
+    Planted(NoiseDrawnOnce, "deep Q", ("noise", "transcript overlap")),
+    Planted(RawOptimiser, "deep Q", ("data flow",)),
+    Planted(NetworkPreTrainedOnUsers, "deep Q", ("data flow",)),
 )
 """All that are audited."""
 
@@ -393,7 +405,7 @@ def _learn(bug: type[Any]) -> None:
 _FINAL = "an agent is final: a subclass of it raises TypeError"
 _REMEMBERS = "a statistic that remembers whom it summed"
 _RAW: tuple[str, ...] = ("RawWidth", "RawWeights", "RawClip", "RawTau", "RawEnergy", "RawSwitch")
-_RAW += ("RawMomentum", "PreTrainedOnUsers")
+_RAW += ("RawMomentum", "PreTrainedOnUsers", "RawOptimiser", "NetworkPreTrainedOnUsers")
 _SHOWN = ("RawAttribute", "RawLog", "RawProgress", "RawProperty")
 
 IMPOSSIBLE: tuple[Impossible, ...] = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from typing import Any, Self, final
 
 import numpy as np
@@ -139,7 +140,10 @@ class Agent(Devices):
     @property
     def guarantee(self) -> Guarantee | None:
         """What is proven for every user; ``None`` without privacy."""
-        return self._curator.guarantee
+        proven, premise = self._curator.guarantee, self._algorithm.premise
+        if proven is None or not premise:
+            return proven
+        return replace(proven, mechanism=f"{proven.mechanism}; {premise}")
 
     @property
     def record(self) -> Record:

@@ -191,6 +191,11 @@ class Algorithm(ABC, Generic[Plan]):
         return WHOLE_EPISODE
 
     @property
+    def premise(self) -> str:
+        """What was taken for public before the first user came, in words, if anything was."""
+        return ""
+
+    @property
     def kept(self) -> Kept | None:
         """Which earlier blocks are asked again; none by default."""
         return None

@@ -1,41 +1,49 @@
-"""Gradients of a network's loss, one for each user; needs jax and optax."""
+"""Gradients of a network's loss, one for each user; and episodes that nobody protects."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.continuous.deep_training import Units, gradients_of, returns_of
 from tacit.continuous.network_policy import parameters
 from tacit.continuous.statistics.steps import steps_of
 from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.balls import ball, scaled_back
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import MissingExtra
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
 
-Gradients = Callable[..., Any]
+SHORT = 0.1
+"""Weight of what tells whether gradients were scaled back."""
+
+NOTHING = "nothing: there is no privacy"
+"""What is protected without privacy."""
 
 
 @dataclass(frozen=True, eq=False)
 class EpisodeGradients(Statistic):
-    """The gradient of the loss over a user's episode, clipped to norm ``radius``.
+    """The gradient of the loss over a user's episode, in units of its clip, and whether it fits.
 
     Reads ``states``, ``actions``, ``rewards`` and ``lengths``. The loss is the mean over valid
-    steps of the Huber loss of q(s, a) against r + discount max q'(s'), where q' is the network
-    ``target``. Rewards are counted from the middle of their range, in units of the range. Both
-    networks are public.
+    steps of the Huber loss of q(s, a) against what was earned in the next ``ahead`` steps and
+    q'(s', argmax q(s', .)), discounted, after them, where q' is the network ``target``. Both
+    networks and the units (:meth:`~tacit.continuous.deep_training.Units.of_spec`) are public.
 
-    Sensitivity. Two points of a ball are at most 2 radius apart, and opposite points are.
+    Parts are ``gradient``, divided by ``radius`` and scaled back to the unit ball, and ``short``: 1
+    if it is within, -1 if it was scaled back, 0 for a user without a step.
+
+    Sensitivity. Two points of the unit ball are at most 2 apart and two signs are too, so with
+    ``short`` weighing s = .1 two users are at most 2 sqrt(1 + s^2) apart: replace-one. Nobody is
+    longer than sqrt(1 + s^2): zero-out. It is attained in the limit, by opposite gradients of which
+    one is just within the clip and the other just beyond.
     """
 
     spec: BoxSpec
@@ -43,6 +51,7 @@ class EpisodeGradients(Statistic):
     theta: Floats  # the network
     target: Floats  # the network that makes the targets
     discount: float
+    ahead: int  # steps whose rewards are counted as they came
     radius: float  # the largest norm of a user's gradient
 
     def __post_init__(self) -> None:
@@ -51,83 +60,83 @@ class EpisodeGradients(Statistic):
 
     @cached_property
     def layout(self) -> Layout:
-        """``gradient``, flat."""
-        return Layout((Part("gradient", (parameters(self.sizes),)),))
+        """``gradient``, flat, and ``short``."""
+        return Layout((Part("gradient", (parameters(self.sizes),)), Part("short", weight=SHORT)))
 
     def l2(self, relation: Relation) -> float:
-        """2 radius, or radius."""
-        return ball(self.radius, relation)
+        """2 sqrt(1 + s^2), or half of it."""
+        return ball(math.hypot(1.0, SHORT), relation)
 
     def vectors(self, block: Block) -> Floats:
         """One gradient for each user."""
-        states, actions, rewards, valid, over = steps_of(block, self.spec, inside=True)
-        low, high = self.spec.reward_range
-        middle = 0.5 * (low + high)
-        paid = np.where(valid, (rewards - middle) / (high - low), 0.0)
-        # After an end nothing is earned: less than the middle, for ever.
-        lost = -middle / (1.0 - self.discount) / (high - low)
+        steps = steps_of(block, self.spec, inside=True)
+        units, n = Units.of_spec(self.spec, self.discount), block.users
+        earned, later, factor = returns_of(steps, units, self.ahead)
+        counted = steps.valid.sum(axis=1, keepdims=True)
         # Few different shapes, since each is compiled.
-        room = max(1, 1 << (block.users - 1).bit_length()) if block.users else 1
+        room = max(1, 1 << (n - 1).bit_length()) if n else 1
 
         def padded(array: NDArray[Any], dtype: type) -> NDArray[Any]:
             larger = np.zeros((room, *array.shape[1:]), dtype=dtype)
-            larger[: block.users] = array
+            larger[:n] = array
             return larger
 
-        gradients = _compiled(self.sizes, self.discount)(
+        gradients = gradients_of(self.sizes)(
             self.theta.astype(np.float32),
             self.target.astype(np.float32),
-            padded(states, np.float32),
-            padded(actions, np.int32),
-            padded(paid, np.float32),
-            padded(valid, np.bool_),
-            padded(np.where(over, lost, 0.0), np.float32),
-            padded(over, np.bool_),
+            padded(units.seen(steps.states), np.float32),
+            padded(steps.actions, np.int32),
+            padded(earned, np.float32),
+            padded(later, np.int32),
+            padded(factor, np.float32),
+            padded(steps.valid / np.maximum(counted, 1), np.float32),
         )
-        vectors = np.asarray(gradients, dtype=np.float64)[: block.users]
-        vectors = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0)
-        return scaled_back(vectors, self.radius)
+        vectors = np.asarray(gradients, dtype=np.float64)[:n]
+        good = np.isfinite(vectors).all(axis=1) & (counted[:, 0] > 0)
+        vectors = np.where(good[:, np.newaxis], vectors, 0.0)
+        short = np.where(np.linalg.norm(vectors, axis=1) <= self.radius, 1.0, -1.0)
+        parts = {
+            "gradient": scaled_back(vectors, self.radius) / self.radius,
+            "short": np.where(good, short, 0.0),
+        }
+        return self.layout.pack(parts, users=n)
 
 
-def deep_modules() -> tuple[Any, Any]:
-    """The modules jax and optax, or how to install them."""
-    try:
-        return importlib.import_module("jax"), importlib.import_module("optax")
-    except ImportError as error:
-        raise MissingExtra(
-            f"deep Q-learning needs jax and optax ({error}): pip install 'tacit[deep]'"
-        ) from error
+@dataclass(frozen=True, eq=False)
+class OpenEpisodes(Statistic):
+    """Whether a user has a valid step. It protects nothing, so that all her columns are public.
 
+    Only a curator without privacy takes it: any other guarantees something, and refuses a statistic
+    that protects anything else.
 
-@lru_cache(maxsize=16)
-def _compiled(sizes: tuple[int, ...], discount: float) -> Gradients:
-    """Gradients of many episodes at once, (users, parameters)."""
-    jax, _ = deep_modules()
-    jnp = jax.numpy
+    Sensitivity. A user counts 0 or 1.
+    """
 
-    def outputs(theta: Any, inputs: Any) -> Any:
-        start = 0
-        for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
-            biases = start + fan_in * fan_out
-            matrix = theta[start:biases].reshape(fan_out, fan_in)
-            start = biases + fan_out
-            inputs = inputs @ matrix.T + theta[biases:start]
-            if layer < len(sizes) - 2:
-                inputs = jax.nn.relu(inputs)
-        return inputs
+    spec: BoxSpec
 
-    def loss(theta: Any, target: Any, *user: Any) -> Any:
-        states, actions, rewards, valid, lost, over = user
-        later = jnp.where(over, lost, outputs(target, states[1:]).max(axis=-1))
-        chosen = jnp.take_along_axis(outputs(theta, states[:-1]), actions[:, None], axis=-1)
-        errors = jnp.where(valid, chosen[:, 0] - rewards - discount * later, 0.0)
-        size = jnp.abs(errors)
-        each = jnp.where(size < 1.0, 0.5 * errors**2, size - 0.5)
-        return each.sum() / jnp.maximum(valid.sum(), 1)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", "open episodes")
 
-    def gradients(theta: Any, target: Any, *users: Any) -> Any:
-        # One by one, not as a batch: the order in which a batch is added up depends on its size,
-        # and nobody's gradient may depend on anybody else, not even in its last digit.
-        return jax.lax.map(lambda user: jax.grad(loss)(theta, target, *user), users)
+    @property
+    def layout(self) -> Layout:
+        """``users``."""
+        return Layout((Part("users"),))
 
-    return cast(Gradients, jax.jit(gradients))
+    @property
+    def protects(self) -> str:
+        """Nothing."""
+        return NOTHING
+
+    @property
+    def private_columns(self) -> frozenset[str]:
+        """None of them."""
+        return frozenset()
+
+    def l2(self, relation: Relation) -> float:
+        """One."""
+        return 1.0
+
+    def vectors(self, block: Block) -> Floats:
+        """1 for a user with a valid step."""
+        valid = steps_of(block, self.spec).valid
+        return valid.any(axis=1).astype(np.float64)[:, np.newaxis]

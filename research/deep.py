@@ -1,0 +1,172 @@
+"""Agents that follow gradients: what DeepQ and ActorCritic reach, private and not.
+
+``python -m research.deep`` runs what is missing and stores every seed as it is there, in
+``research/deep.json``; with names only those rows, and ``--again`` also what is stored. ``--show``
+prints the tables of docs/algorithms/deep_q.md and actor_critic.md. A cell is the median of the
+greedy policy's value, with the least and the most, over seeds that no constant was chosen on, with
+all options as shipped. Steps are those of all users, as environments count them.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tacit
+from research.command_lines import Parser
+from tacit.privacy.models import JointDP, NonPrivate, Privacy
+from tacit.privacy.storage import write_atomic
+from tacit.simulation.seeds import noise_seed
+
+STORED = Path(__file__).with_suffix(".json")
+PENDULUM = "gym:Pendulum-v1,horizon=200,reward_range=-16.3:0"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A world, an agent, its users, and a budget.
+
+    Attributes:
+        agent: its name.
+        world: a text that makes it.
+        users: how many.
+        epsilon: ``None`` without privacy; delta is 1e-6.
+        seeds: how many.
+    """
+
+    agent: str
+    world: str
+    users: int
+    epsilon: float | None = None
+    seeds: int = 10
+
+    @property
+    def key(self) -> str:
+        """As stored."""
+        return f"{self.agent}; {self.world}; {self.users}; {self.budget}"
+
+    @property
+    def budget(self) -> str:
+        """In words."""
+        return "not private" if self.epsilon is None else f"epsilon {self.epsilon:g}"
+
+    @property
+    def privacy(self) -> Privacy:
+        """The model."""
+        return NonPrivate() if self.epsilon is None else JointDP(self.epsilon, 1e-6)
+
+
+ROWS = (
+    Row("deep_q", "gym:LunarLander-v3", 1500, seeds=5),
+    Row("deep_q", "gym:CartPole-v1", 400),
+    Row("deep_q", "gym:Acrobot-v1", 300, seeds=5),
+    Row("deep_q", "line", 100),
+    Row("deep_q", "plane", 400),
+    Row("deep_q", "trap", 400),
+    Row("deep_q", "line", 1000, 1.0),
+    Row("deep_q", "plane", 10_000, 1.0),
+    Row("deep_q", "trap", 10_000, 1.0),
+    Row("deep_q", "gym:CartPole-v1", 10_000, 10.0, seeds=5),
+    Row("actor_critic", "gym:CartPole-v1", 4000, 10.0, seeds=5),
+    Row("actor_critic", "gym:CartPole-v1", 2000, seeds=5),
+    Row("actor_critic", "trap", 3000, 10.0),
+    Row("actor_critic", "trap", 3000),
+    Row("actor_critic", PENDULUM, 10_000, 10.0, seeds=3),
+    Row("actor_critic", "glucose", 2000, seeds=3),
+)
+
+
+def measured(row: Row, seed: int) -> dict[str, Any]:
+    """One run."""
+    began = time.process_time()
+    world = tacit.world(row.world)
+    options = {"seed": seed} if row.epsilon is None else {"seed": seed, "noise_seed": noise_seed(seed)}
+    agent = tacit.registry.agent_entry(row.agent).make(
+        world.spec, users=row.users, privacy=row.privacy, **options
+    )
+    rng, steps = np.random.default_rng(np.random.SeedSequence([21, seed])), 0
+    while agent.block_users:
+        episodes = world.simulate(agent.policy, agent.block_users, rng)
+        steps += int(np.isfinite(episodes.rewards).sum())
+        agent.learn(episodes)
+    return {
+        "value": round(world.value(agent.greedy_policy), 3),
+        "random": round(world.baseline_value, 3),
+        "optimum": None if np.isnan(world.optimal_value) else round(world.optimal_value, 3),
+        "steps": steps,
+        "releases": agent.releases,
+        "seconds": round(time.process_time() - began, 1),
+    }
+
+
+def load() -> dict[str, dict[str, Any]]:
+    """What was measured, by row and seed."""
+    stored: dict[str, dict[str, Any]] = json.loads(STORED.read_text()) if STORED.exists() else {}
+    return stored
+
+
+def number(value: float) -> str:
+    """A value in a cell.
+
+    >>> number(19.234), number(246.5)
+    ('19.2', '246')
+    """
+    return f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def table(stored: dict[str, dict[str, Any]], agent: str) -> str:
+    """As the documentation shows it."""
+    lines = [
+        "| world | budget | users | steps | at random | greedy policy, median (range) | seeds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in ROWS:
+        found = list(stored.get(row.key, {}).values())
+        if row.agent != agent or not found:
+            continue
+        values = [one["value"] for one in found]
+        ends = f"{number(min(values))} to {number(max(values))}"
+        steps = statistics.median(one["steps"] for one in found)
+        name = row.world.removeprefix("gym:").partition(",")[0]
+        cells = (
+            *(name, row.budget, f"{row.users:,}", f"{steps:,.0f}", number(found[0]["random"])),
+            *(f"{number(statistics.median(values))} ({ends})", str(len(found))),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs what is missing, and prints the tables."""
+    first = (__doc__ or "").partition("\n")[0]
+    parser = Parser(prog="python -m research.deep", description=first)
+    parser.add_argument("names", nargs="*", help="parts of rows' names; all by default")
+    parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--again", action="store_true", help="also what is stored")
+    parser.add_argument("--show", action="store_true", help="print what is stored, and run nothing")
+    chosen = parser.parse_args(arguments)
+    for row in () if chosen.show else ROWS:
+        if chosen.names and not any(name in row.key for name in chosen.names):
+            continue
+        for seed in range(row.seeds) if chosen.seed is None else [chosen.seed]:
+            if str(seed) in load().get(row.key, {}) and not chosen.again:
+                continue
+            found = measured(row, seed)
+            # Read again: several may run side by side.
+            now = load()
+            now.setdefault(row.key, {})[str(seed)] = found
+            write_atomic(STORED, f"{json.dumps(now, indent=1, sort_keys=True)}\n".encode(), 0o644)
+            print(f"{row.key}, seed {seed}: {found}", flush=True)
+    for agent in ("deep_q", "actor_critic"):
+        print(table(load(), agent))
+
+
+if __name__ == "__main__":
+    main()
