@@ -4,12 +4,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tacit.continuous.action_box import ActionBox
-from tacit.continuous.classic import ClassicWorld, acrobot, mountain_car, pendulum
+from tacit.continuous.classic import ClassicWorld, acrobot, mountain_car, pendulum, poles
 from tacit.continuous.drawn_policy import GaussianPolicy, SoftmaxPolicy
 from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Polynomial
 from tacit.continuous.gusts import gusts
 from tacit.continuous.held_policy import HeldPolicy
 from tacit.continuous.kernel_maps import Nystroem, Quadrature
+from tacit.continuous.path_policy import Nearest, PathPolicy
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.simulated_spec import SimulatedSpec
 from tacit.continuous.smooth_spec import SmoothSpec
@@ -38,8 +39,10 @@ __all__ = [
     "Grid",
     "HeldPolicy",
     "InputPerturbation",
+    "Nearest",
     "Nystroem",
     "OutputPerturbation",
+    "PathPolicy",
     "Polynomial",
     "PrivatePolicyEvaluation",
     "QPolicy",
@@ -57,6 +60,7 @@ __all__ = [
     "mountain_car",
     "pendulum",
     "plane",
+    "poles",
     "trap",
 ]
 

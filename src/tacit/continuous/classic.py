@@ -1,4 +1,4 @@
-"""Gymnasium's classic control, compiled: a pendulum, a car in a valley, a hoist of two links."""
+"""Classic control, compiled: a pendulum, a car in a valley, a hoist of two links, two poles."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from tacit.continuous.action_box import ActionBox
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
+from tacit.privacy.arguments import flag
 from tacit.privacy.statistic import Bools, Floats, Ints
+
+# Where poles have fallen, in radians.
+_LEANS = math.radians(36.0)
 
 Starts = Callable[[np.random.Generator, int], Floats]
 """First states of so many users."""
@@ -40,8 +45,10 @@ class ClassicWorld(VectorWorld):
         starts: Starts,
         best: float,
         evaluation_users: int = 200,
+        forces: Floats | None = None,
     ) -> None:
         super().__init__(spec, name)
+        self._forces = forces  # of every action, for loops that take them
         self._loop, self._starts, self._best = loop, starts, best
         self.evaluation_users = check_size("evaluation_users", evaluation_users)
 
@@ -65,7 +72,7 @@ class ClassicWorld(VectorWorld):
         loop: Any = getattr(classic_loops, self._loop)
 
         def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
-            loop(here, taken)
+            loop(here, taken if self._forces is None else self._forces[taken])
             return here, self.spec.ended(here)
 
         states, actions, lengths = roll_out(policy, starts, coins, advance)
@@ -82,41 +89,48 @@ class ClassicWorld(VectorWorld):
         return self._starts(rng, n), rng.random((self.spec.horizon, n))
 
 
-def pendulum(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
+def pendulum(
+    horizon: int = 200, discount: float = 0.99, continuous: bool = False
+) -> ClassicWorld:
     """A pendulum that is to be swung up and held upright by a motor too weak to lift it.
 
     State:
         The angle from upright, in [-pi, pi], and the spin, in [-8, 8]; the start is uniform over
         all angles and spins in [-1, 1].
     Actions:
-        Five torques, -2 to 2.
+        Five torques, -2 to 2; with ``continuous`` all of them, as numbers of a mesh.
     Reward:
         -(angle^2 + .1 spin^2 + .001 torque^2), of the state before the step; known.
     Optimum:
         About -140 in 200 steps, by dynamic programming on the true moves; uniform has about -1240.
     Source:
-        Gymnasium's Pendulum-v1, with five torques, and with the angle itself as a coordinate.
+        Gymnasium's Pendulum-v1, with five torques or all, and with the angle as a coordinate.
 
     >>> world = pendulum()
     >>> world.spec.dimension, world.spec.actions
     (2, 5)
     """
+    box = ActionBox((-2.0,), (2.0,)) if flag("continuous", continuous) else None
+    torques = np.arange(5) - 2.0 if box is None else box.actions(np.arange(box.size))[:, 0]
+    known: Any = {"pushes": tuple((torque / 2.0,) for torque in torques.tolist())}
     spec = SmoothSpec(
         (-math.pi, -8.0),
         (math.pi, 8.0),
-        5,
+        len(torques),
         horizon,
         (-16.2736044, 0.0),
         discount,
         names=("angle", "spin"),
         angles=(0,),
-        pushes=((-1.0,), (-0.5,), (0.0,), (0.5,), (1.0,)),
-        reward=_upright,
+        reward=_Upright(torques),
+        **(known if box is None else {"action_box": box}),
     )
-    name = f"pendulum:horizon={spec.horizon},discount={spec.discount}"
-    return ClassicWorld(
-        spec, name, "swing", _hanging_anywhere, -140.0 if spec.horizon == 200 else math.nan
-    )
+    more = "" if box is None else ",continuous=true"
+    name = f"pendulum:horizon={spec.horizon},discount={spec.discount}{more}"
+    best = -140.0 if spec.horizon == 200 else math.nan
+    if box is None:
+        return ClassicWorld(spec, name, "swing", _hanging_anywhere, best)
+    return ClassicWorld(spec, name, "swing_by", _hanging_anywhere, best, forces=torques)
 
 
 def mountain_car(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
@@ -196,9 +210,62 @@ def acrobot(horizon: int = 500, discount: float = 0.99) -> ClassicWorld:
     )
 
 
-def _upright(states: Floats, actions: Ints, nexts: Floats) -> Floats:
-    cost: Floats = states[:, 0] ** 2 + 0.1 * states[:, 1] ** 2 + 0.001 * (actions - 2.0) ** 2
-    return -cost
+def poles(horizon: int = 200, discount: float = 0.98, continuous: bool = False) -> ClassicWorld:
+    """A cart that is to keep two poles of different lengths from falling over, near the middle.
+
+    State:
+        Position and speed of the cart, the angles of both poles from upright and their spins: six
+        numbers. The position is in [-.5, .5] at the start, the others in [-.1, .1]. An episode ends
+        when the cart is 2.4 from the middle or a pole leans by 36 degrees, and has ``horizon``
+        steps at most. Speeds and spins stay in [-6, 6].
+    Actions:
+        A force of -10, 0 or 10; with ``continuous`` all of them, as numbers of a mesh.
+    Reward:
+        1 less the mean of the squares of position and angles, in units of where episodes end;
+        known, as is where they end.
+    Optimum:
+        About 197.5 of 200, by LQ control on the true moves; uniform has about 31.
+    Source:
+        Wieland, 1991 (Evolving neural network controllers for unstable systems): poles of one and
+        half a metre without friction, steps of .02 s as four of Euler's.
+
+    >>> world = poles()
+    >>> world.spec.dimension, world.spec.actions
+    (6, 3)
+    """
+    box = ActionBox((-10.0,), (10.0,)) if flag("continuous", continuous) else None
+    forces = 10.0 * (np.arange(3) - 1.0)
+    forces = forces if box is None else box.actions(np.arange(box.size))[:, 0]
+    known: Any = {"pushes": tuple((force / 10.0,) for force in forces.tolist())}
+    ends = (2.4, 6.0, _LEANS, _LEANS, 6.0, 6.0)
+    spec = SmoothSpec(
+        tuple(-1.1 * end if i in (0, 2, 3) else -end for i, end in enumerate(ends)),
+        tuple(1.1 * end if i in (0, 2, 3) else end for i, end in enumerate(ends)),
+        len(forces),
+        horizon,
+        (0.0, 1.0),
+        discount,
+        names=("position", "speed", "long angle", "short angle", "long spin", "short spin"),
+        reward=_centred,
+        ends=_fallen,
+        **(known if box is None else {"action_box": box}),
+    )
+    more = "" if box is None else ",continuous=true"
+    name = f"poles:horizon={spec.horizon},discount={spec.discount}{more}"
+    best = 197.5 if spec.horizon == 200 else math.nan
+    return ClassicWorld(spec, name, "balance", _nearly_upright, best, forces=forces)
+
+
+class _Upright:
+    """The reward of a pendulum, by the torques of its actions."""
+
+    def __init__(self, torques: Floats) -> None:
+        self.torques = torques
+
+    def __call__(self, states: Floats, actions: Ints, nexts: Floats) -> Floats:
+        torque = self.torques[actions]
+        cost: Floats = states[:, 0] ** 2 + 0.1 * states[:, 1] ** 2 + 0.001 * torque**2
+        return -cost
 
 
 def _hanging_anywhere(rng: np.random.Generator, users: int) -> Floats:
@@ -215,6 +282,21 @@ def _out_of_the_valley(states: Floats) -> Bools:
 
 def _in_the_valley(rng: np.random.Generator, users: int) -> Floats:
     return np.stack([rng.uniform(-0.6, -0.4, users), np.zeros(users)], axis=1)
+
+
+def _centred(states: Floats, actions: Ints, nexts: Floats) -> Floats:
+    away = (nexts[:, :1] / 2.4) ** 2, (nexts[:, 2:4] / _LEANS) ** 2
+    kept: Floats = 1.0 - np.concatenate(away, axis=1).mean(axis=1)
+    return kept
+
+
+def _fallen(states: Floats) -> Bools:
+    far: Bools = np.abs(states[:, 0]) >= 2.4
+    return far | (np.abs(states[:, 2:4]) >= _LEANS).any(axis=1)
+
+
+def _nearly_upright(rng: np.random.Generator, users: int) -> Floats:
+    return rng.uniform(-1.0, 1.0, (users, 6)) * (0.5, 0.1, 0.1, 0.1, 0.1, 0.1)
 
 
 def _until_it_ends(states: Floats, actions: Ints, nexts: Floats) -> Floats:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tacit.continuous.action_box import ActionBox
 from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.privacy.arguments import instance_of
+from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.statistic import Bools, Floats, Ints
 
@@ -51,17 +52,22 @@ class GlucoseWorld(VectorWorld):
     exact = False  # values are estimates
     exchangeable_actions = False
 
-    def __init__(self, patients: str, horizon: int, discount: float) -> None:
+    def __init__(
+        self, patients: str, horizon: int, discount: float, continuous: bool = False
+    ) -> None:
         # Before the table is looked for: what is wrong is wrong without it, too.
         instance_of("patients", patients, str)
+        box = ActionBox((0.0,), (max(DOSES),)) if flag("continuous", continuous) else None
+        self.doses = np.array(DOSES) if box is None else box.actions(np.arange(box.size))[:, 0]
         spec = BoxSpec(
             lows=(math.log(30.0 / MIDDLE), -1.0, 0.0, 0.0),
             highs=(math.log(420.0 / MIDDLE), 1.0, 1.5, 5.0),
-            actions=len(DOSES),
+            actions=len(self.doses),
             horizon=check_size("horizon", horizon),
             discount=discount,
             features=Polynomial(scales=(0.5, 0.5, 0.5, 1.5), clip=2.5, degree=2),
             names=("glucose", "change", "carbohydrates", "insulin on board"),
+            action_box=box,
         )
         rows = {name: row for name, row in _table().items() if name.startswith(patients)}
         if not rows:
@@ -72,7 +78,8 @@ class GlucoseWorld(VectorWorld):
         self.names = tuple(rows)  # of the patients whom users are drawn from
         self._numbers = np.array([numbers for numbers, _ in rows.values()])
         self._starts = np.array([start for _, start in rows.values()])
-        name = f"glucose:patients={patients},horizon={spec.horizon},discount={spec.discount}"
+        more = "" if box is None else ",continuous=true"
+        name = f"glucose:patients={patients},horizon={spec.horizon},discount={spec.discount}{more}"
         super().__init__(spec, name)
 
     @property
@@ -83,8 +90,8 @@ class GlucoseWorld(VectorWorld):
     @cached_property
     def people_value(self) -> float:
         """The value of the basal dose all day, whatever happens."""
-        weights = np.zeros((len(DOSES), 1))
-        weights[DOSES.index(1.0)] = 1.0
+        weights = np.zeros((self.spec.actions, 1))
+        weights[np.abs(self.doses - 1.0).argmin()] = 1.0
         return self.value(QPolicy(Polynomial((1.0,) * 4, 1.0, 0), weights))
 
     def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
@@ -120,7 +127,7 @@ class GlucoseWorld(VectorWorld):
             return clipped
 
         def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
-            dose, before = np.array(DOSES)[taken], glucose_of(x, patients)
+            dose, before = self.doses[taken], glucose_of(x, patients)
             known = x, memory, patients, times, grams, dose * basal
             loops.hours(*known, step * _STEP, _STEP, LOW, HIGH, room, within)
             rewards[:, step] = within
@@ -177,7 +184,9 @@ def _table() -> dict[str, tuple[list[float], list[float]]]:
         }
 
 
-def glucose(patients: str = "adult", horizon: int = 24, discount: float = 0.9) -> GlucoseWorld:
+def glucose(
+    patients: str = "adult", horizon: int = 24, discount: float = 0.9, continuous: bool = False
+) -> GlucoseWorld:
     """A day with type 1 diabetes, from five in the morning, with insulin by the hour.
 
     State:
@@ -188,7 +197,8 @@ def glucose(patients: str = "adult", horizon: int = 24, discount: float = 0.9) -
         children, or one of them as ``adult#003``. She wakes up with .6 to 1.4 times the glucose at
         which she would rest, and has up to three meals and three snacks at times of her own.
     Actions:
-        Insulin of the next hour: 0, 1, 2 or 5 times the patient's own basal dose.
+        Insulin of the next hour: 0, 1, 2 or 5 times the patient's own basal dose; with
+        ``continuous`` anything from 0 to 5 times, as numbers of a mesh.
     Reward:
         The share of the hour's minutes with glucose in the range, which is how clinicians count.
     Optimum:
@@ -200,4 +210,4 @@ def glucose(patients: str = "adult", horizon: int = 24, discount: float = 0.9) -
         package simglucose (Xie, 2018), without a sensor's noise; to install with
         ``pip install --no-deps simglucose``, as it excludes current Gymnasium.
     """
-    return GlucoseWorld(patients, horizon, discount)
+    return GlucoseWorld(patients, horizon, discount, continuous)

@@ -18,6 +18,24 @@ from tacit.privacy.statistic import Floats, Ints
 _HOLDS = 6
 
 
+def share_of(explorers: float, bursts: float) -> float:
+    """How often somebody explores on average."""
+    for name, chance in (("explorers", explorers), ("bursts", bursts)):
+        if not 0.0 <= chance <= 1.0:
+            raise InvalidArgument(f"{name} must be in [0, 1], got {chance!r}")
+    # A burst of n steps on average follows n / bursts greedy ones.
+    return explorers + (1.0 - explorers) * bursts / (1.0 + bursts)
+
+
+def held(coins: Floats, actions: int, explorers: float, bursts: float) -> Ints:
+    """What users (columns) try at steps (rows), by uniform numbers; -1 where they do not."""
+    from tacit.continuous.model_loops import hold
+
+    tries = np.full(coins.shape, -1, dtype=np.int64)
+    hold(np.ascontiguousarray(coins), actions, explorers, bursts, _HOLDS, tries)
+    return tries
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class HeldPolicy(QPolicy):
     """A :class:`QPolicy` whose random actions are held for a while.
@@ -50,13 +68,9 @@ class HeldPolicy(QPolicy):
         preference: tuple[int, ...] | None = None,
     ) -> Self:
         """With the ``epsilon`` that belongs to explorers and bursts."""
-        for name, chance in (("explorers", explorers), ("bursts", bursts)):
-            if not 0.0 <= chance <= 1.0:
-                raise InvalidArgument(f"{name} must be in [0, 1], got {chance!r}")
-        # A burst of n steps on average follows n / bursts greedy ones.
-        epsilon = explorers + (1.0 - explorers) * bursts / (1.0 + bursts)
         order: Any = preference
-        return cls(features, weights, epsilon, version, order, explorers, bursts)
+        chance = share_of(explorers, bursts)
+        return cls(features, weights, chance, version, order, explorers, bursts)
 
     @property
     def exploring(self) -> tuple[float, ...]:
@@ -67,13 +81,7 @@ class HeldPolicy(QPolicy):
         """See :meth:`QPolicy.exploration`: what the users of all columns try, held for a while."""
         if self.epsilon == 0.0 or not coins.size:
             return None
-        from tacit.continuous.model_loops import hold
-
-        tries = np.full(coins.shape, -1, dtype=np.int64)
-        hold(
-            np.ascontiguousarray(coins), self.n_actions, self.explorers, self.bursts, _HOLDS, tries
-        )
-        return tries
+        return held(coins, self.n_actions, self.explorers, self.bursts)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """See :meth:`QPolicy.arrays`."""

@@ -46,6 +46,11 @@ class GridPlanner:
         self.held = 1
         self.values = np.zeros(self.grid.size, dtype=np.float32)
 
+    @property
+    def features(self) -> Grid:
+        """What the values of actions are linear on."""
+        return self.grid
+
     def plan(self, step: Step, rng: np.random.Generator) -> Floats:
         """The values of actions, (A, m); those before are where iterations begin."""
         from tacit.continuous.model_loops import iterate, locate

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.feature_map import FeatureMap, feature_arrays, features_of
+from tacit.continuous.feature_map import (
+    FeatureMap,
+    feature_arrays,
+    features_of,
+    loop_parameters,
+)
 from tacit.core.public_file import drawing, write_published
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
@@ -19,7 +24,7 @@ from tacit.privacy.statistic import Floats, Ints
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22
 # Saves hold numbers only.
-_KINDS = ("code", "grid", "polynomial", "fourier", "quadrature", "nystroem")
+_KINDS = ("code", "grid", "polynomial", "fourier", "quadrature", "nystroem", "nearest")
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
 
 
@@ -246,6 +251,26 @@ class QPolicy:
             f"<QPolicy version {self.version}: {self.n_actions} actions, "
             f"{self.features.describe()}{drawn}>"
         )
+
+
+def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:
+    """The policy's greedy actions as a function of states, (n, D), compiled where it can be."""
+    known = loop_parameters(policy.features)
+    if known is None:
+        return policy.greedy
+    from tacit.continuous import world_loops
+
+    best = world_loops.best_on_grid if known.kind == "grid" else world_loops.best_by_polynomial
+    weights = np.ascontiguousarray(policy.weights.T)
+    preference = np.array(policy.preference, dtype=np.int64)
+
+    def choose(states: Floats) -> Ints:
+        actions = np.empty(len(states), dtype=np.int64)
+        rows = np.ascontiguousarray(states)
+        best(known.numbers, known.table, weights, preference, rows, actions)
+        return actions
+
+    return choose
 
 
 def _table(weights: ArrayLike) -> ArrayLike:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.drawn_policy import SoftmaxPolicy
-from tacit.continuous.feature_map import FeatureMap, loop_parameters
+from tacit.continuous.feature_map import FeatureMap
 from tacit.continuous.features import Polynomial
-from tacit.continuous.policy import QPolicy
+from tacit.continuous.policy import QPolicy, chooser
 from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.core.sizes import check_bytes, check_size, check_users
@@ -349,7 +349,7 @@ def roll_out(
     lengths = np.full(users, horizon + 1, dtype=np.int64)
     states[0] = here = np.array(starts)
     going, greedy = np.arange(users), chooser(policy)
-    drawn = None if isinstance(policy, SoftmaxPolicy) else policy.exploration(coins)
+    drawn = policy.exploration(coins)
     for step in range(horizon):
         if not len(going):
             break
@@ -359,8 +359,8 @@ def roll_out(
             taken = policy.by_coins(here, coins[at])
         else:
             taken = greedy(here)
-            if drawn is not None:
-                taken = np.where(drawn[at] < 0, taken, drawn[at])
+        if drawn is not None:
+            taken = np.where(drawn[at] < 0, taken, drawn[at])
         actions[at] = taken
         here, over = advance(step, going, here, taken)
         states[(step + 1, *at[1:])] = here
@@ -369,26 +369,6 @@ def roll_out(
             going, here = going[~over], here[~over]
     by_user = np.ascontiguousarray(states.swapaxes(0, 1)), np.ascontiguousarray(actions.T)
     return *by_user, lengths
-
-
-def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:
-    """The policy's greedy actions as a function of states, (n, D), compiled where it can be."""
-    known = loop_parameters(policy.features)
-    if known is None:
-        return policy.greedy
-    from tacit.continuous import world_loops
-
-    best = world_loops.best_on_grid if known.kind == "grid" else world_loops.best_by_polynomial
-    weights = np.ascontiguousarray(policy.weights.T)
-    preference = np.array(policy.preference, dtype=np.int64)
-
-    def choose(states: Floats) -> Ints:
-        actions = np.empty(len(states), dtype=np.int64)
-        rows = np.ascontiguousarray(states)
-        best(known.numbers, known.table, weights, preference, rows, actions)
-        return actions
-
-    return choose
 
 
 @lru_cache

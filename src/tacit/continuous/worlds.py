@@ -7,6 +7,7 @@ import numpy as np
 from tacit.continuous.classic import acrobot as acrobot
 from tacit.continuous.classic import mountain_car as mountain_car
 from tacit.continuous.classic import pendulum as pendulum
+from tacit.continuous.classic import poles as poles
 from tacit.continuous.glucose import glucose as glucose
 from tacit.continuous.gusts import gusts as gusts
 from tacit.continuous.world import BoxWorld, CartPoleWorld, RewardFunction
@@ -132,6 +133,7 @@ WORLDS = (
     "mountain_car",
     "pendulum",
     "plane",
+    "poles",
     "trap",
 )
 """The names of worlds that a command line knows."""
