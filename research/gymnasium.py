@@ -121,7 +121,7 @@ def played(row: Row, seed: int) -> dict[str, Any]:
     horizon = tacit.world(f"gym:{row.name}").spec.horizon
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "run.json")
-        arguments = [PEER, SCRIPT, row.name, str(horizon), str(seed), target]
+        arguments = [str(PEER), str(SCRIPT), row.name, str(horizon), str(seed), str(target)]
         subprocess.run(arguments, check=True, cwd=folder)  # noqa: S603
         found: dict[str, Any] = json.loads(target.read_text())
         return found

@@ -140,9 +140,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     here = sources.get(target, f"docs/{target}")
 
     def led(match: re.Match[str]) -> str:
-        if match[1].endswith(".ipynb"):  # itself as a file, others as pages
-            own = match[1] == f"{page.file.name}.ipynb"
-            return match[0] if own else f"]({match[1].removesuffix('ipynb')}md)"
+        if match[1] == f"{page.file.name}.ipynb":  # itself as a file, others as pages
+            return match[0]
         found = normpath(f"{dirname(here)}/{match[1]}") if dirname(here) else normpath(match[1])
         return f"]({relpath(_place(found), dirname(target) or '.')}{match[2] or ''})"
 
@@ -154,7 +153,7 @@ def _place(path: str) -> str:
     if path in TEXTS:
         return TEXTS[path]
     if path.startswith("docs/"):
-        return path.removeprefix("docs/")
+        return re.sub(r"\.ipynb$", ".md", path.removeprefix("docs/"))
     if path.startswith("examples/"):
         return path.removesuffix(".py") + ".md"
     if path.startswith("src/tacit/"):

@@ -23,6 +23,14 @@ MISTAKES = {
     "too long a horizon": (("--world", "gym:CartPole-v1,horizon=501"), "must be at most 500"),
     "no range": (("--world", "gym:CartPole-v1,reward_range=1:0"), "finite numbers that increase"),
     "half a range": (("--world", "gym:CartPole-v1,reward_range=1"), "must be none or 2 values"),
+    "no range of returns": (
+        ("--world", "gym:Blackjack-v1,return_range=1:-1"),
+        "return_range must be two finite numbers that increase",
+    ),
+    "an optimum of a table": (
+        ("--world", "gym:FrozenLake-v1,optimal_value=2"),
+        "optimal_value is given, but gym:FrozenLake-v1",
+    ),
     "too few lows": (("--world", "gym:CartPole-v1,lows=1:2"), "lows and highs must have 4 numbers"),
     "no levels": (("--world", "gym:Pendulum-v1,action_levels=0"), "action_levels must be an int"),
     "a wrong optimum": (("--world", "wrong"), "optimal_value of 0.25, but acting at random has"),

@@ -293,7 +293,7 @@ def test_what_a_table_does_not_know_is_sampled():
     assert (blackjack.reward_offset, blackjack.reward_scale) == (-1.0, 2.0)
     assert -1 <= blackjack.baseline_value <= 0
     assert blackjack.spec.largest_return == 1.0
-    assert 1 < blackjack.steps < 2
+    assert 1 < blackjack.random_steps < 2
     plain = from_gymnasium("Blackjack-v1", 5, reward_range=(-1, 1))
     assert plain.spec.largest_return is None
     fickle = from_gymnasium("Taxi-v4", 5, reward_range=(-10, 20), fickle_passenger=True)

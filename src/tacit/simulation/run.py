@@ -9,6 +9,7 @@ gains from a world whose best action happens to be the first one.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -30,6 +31,8 @@ from tacit.simulation.result import WORLD_VALUES, Result
 _LABELS, _WORLD = 1, 2
 # Users where nobody says how many; of worlds that are stepped one by one, so many steps.
 _USERS = 10**6
+# Simulated users who tell how long episodes are at random.
+_LOOKED_AT = 100
 
 
 def run(
@@ -129,12 +132,25 @@ def run(
 
 
 def usual_users(world: World) -> int:
-    """How many users a run has of which nobody says how many."""
+    """How many users a run has of which nobody says how many.
+
+    A million; where they are stepped one by one, as many as take a million steps, if an episode has
+    the geometric mean of what it has at random and of the horizon: learning changes how long it is.
+    """
     if getattr(world, "exact", True):
         return _USERS
-    # A beginning takes as long as a step.
-    steps = 1.0 + world.steps if hasattr(world, "steps") else world.spec.horizon
-    return max(1, int(_USERS / steps))
+    return max(1, int(_USERS / math.sqrt(_steps_at_random(world) * world.spec.horizon)))
+
+
+def _steps_at_random(world: World) -> float:
+    """How long episodes are, in the mean of some."""
+    if hasattr(world, "random_steps"):
+        return float(world.random_steps)
+    from tacit.continuous.policy import QPolicy
+
+    uniform = QPolicy.uniform(world.spec.dimension, world.spec.actions)
+    some: Any = world.simulate(uniform, _LOOKED_AT, np.random.default_rng(0), "episodes")
+    return float(np.minimum(some.lengths, world.spec.horizon).mean())
 
 
 def check_optimum(world: World) -> None:

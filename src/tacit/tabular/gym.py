@@ -186,13 +186,12 @@ class SampledWorld:
     def _streamed(self, policy: AnyPolicy, users: int, rng: np.random.Generator) -> StreamedBlock:
         """The same users whenever they are asked for: stepped once, and kept in few bytes."""
         narrow, kept = np.min_scalar_type(self.spec.states), list[Block]()
+        kinds = {"states": narrow, "actions": narrow, "rewards": np.dtype(np.uint8)}
         for first in range(0, users, _PART):
-            episodes = self.simulate(policy, min(_PART, users - first), rng)
-            small = {
-                name: array.astype(narrow) if name in ("states", "actions") else array.astype("i4")
-                for name, array in episodes.block().arrays.items()
-            }
-            kept.append(Block(episodes.users, small | {"rewards": small["rewards"].astype("u1")}))
+            made = self.simulate(policy, min(_PART, users - first), rng)
+            block = made.block() if isinstance(made, Episodes) else made
+            small = {key: array.astype(kinds.get(key, "i8")) for key, array in block.arrays.items()}
+            kept.append(Block(block.users, small))
         return StreamedBlock(users, lambda: map(_widened, kept))
 
     def value(self, policy: AnyPolicy) -> float:
@@ -206,7 +205,7 @@ class SampledWorld:
         return self._at_random[0]
 
     @property
-    def steps(self) -> float:
+    def random_steps(self) -> float:
         """An estimate of how many steps an episode has at random."""
         return self._at_random[1]
 
