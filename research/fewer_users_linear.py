@@ -3,7 +3,7 @@
 ``python -m research.fewer_users_linear`` runs every row on seeds 0 to 9, each in the world of its
 seed; constants were chosen on seeds 500 to 519. It prints a table and stores the numbers of all
 runs as ``research/fewer_users_linear.json``, row by row. ``--only TEXT`` runs the rows whose name
-has that text. What is stored is not run again unless ``--again`` is given.
+has that text. What is stored is not run again unless ``--again`` is given; ``--show`` runs nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _job(world: str, kind: str, **options: Any) -> Job:
 
 
 # Worlds for which other agents are taken.
-_FEW = {1.0: 5_000, 10.0: 1_000, 0.1: 50_000}
+_FEW = {1.0: 5_000, 10.0: 1_000, 0.1: 50_000, 0.0: 200}
 LINEAR = (
     Case(
         "linear",
@@ -88,7 +88,7 @@ LINEAR = (
         "linear",
         "simplex, 100 states, per step",
         _job("simplex:states=100", "LinearPosterior", stationary=False),
-        {1.0: 5_000, 10.0: 1_500, 0.1: 50_000},
+        {1.0: 5_000, 10.0: 1_500, 0.1: 50_000, 0.0: 300},
     ),
     Case("linear", "two_state, by LSVIUCB", _job("two_state", "LSVIUCB"), _FEW),
 )
@@ -111,15 +111,18 @@ MIXTURE = (
 
 def _ablations() -> tuple[Case, ...]:
     of_linear = {
-        "flat priors": LinearPosteriorConstants(prior=Prior(1.0, 1.0)),
-        "first block half as large": LinearPosteriorConstants(first=3.25),
-        "first block twice as large": LinearPosteriorConstants(first=13.0),
+        # With a first block as large as it is.
+        "flat priors": LinearPosteriorConstants(prior=Prior(1.0, 1.0), first=2.014),
+        "first block half as large": LinearPosteriorConstants(first=1.75),
+        "first block twice as large": LinearPosteriorConstants(first=7.0),
         "blocks grow by 1.3": LinearPosteriorConstants(growth=1.3),
         "greedy only when it is nearly sure": LinearPosteriorConstants(ready=0.05),
         "more explorers": LinearPosteriorConstants(explore=1.0, fewest=0.05),
     }
     of_mixture = {
         "first block of 1.6": MixturePosteriorConstants(first=1.6),
+        "blocks double": MixturePosteriorConstants(growth=2.0),
+        "fewer explorers": MixturePosteriorConstants(explore=0.25),
         "greedy only when it is nearly sure": MixturePosteriorConstants(ready=0.02),
     }
     pooled, hard = LINEAR[0], MIXTURE[0]
@@ -193,8 +196,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="rows whose name has this text")
     parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every row")
     parser.add_argument("--again", action="store_true", help="run what is stored as well")
+    parser.add_argument("--show", action="store_true", help="only show what is stored")
     given = parser.parse_args(arguments)
-    for case in CASES:
+    for case in () if given.show else CASES:
         for epsilon in case.users:
             name = case.name(epsilon)
             if given.only not in name or (name in stored() and not given.again):
