@@ -26,6 +26,7 @@ from tacit.linear.posterior import Prior
 from tacit.mixture.mixture_posterior import MixturePosteriorConstants
 from tacit.privacy.models import NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
+from tacit.simulation.limits import fewest_users
 
 STORED = Path(__file__).with_suffix(".json")
 
@@ -50,13 +51,16 @@ class Case:
 
     def at(self, epsilon: float) -> Job:
         """The job at a budget."""
-        privacy: Privacy = joint(epsilon) if epsilon > 0 else NonPrivate()
-        return replace(self.job, privacy=privacy, users=self.users[epsilon])
+        return replace(self.job, privacy=_privacy(epsilon), users=self.users[epsilon])
 
     def name(self, epsilon: float) -> str:
         """Of the row, as stored."""
         variant = f", {self.variant}" if self.variant else ""
         return f"{self.place}{variant}, epsilon {epsilon:g}"
+
+
+def _privacy(epsilon: float) -> Privacy:
+    return joint(epsilon) if epsilon > 0 else NonPrivate()
 
 
 def _job(world: str, kind: str, **options: Any) -> Job:
@@ -174,10 +178,11 @@ def markdown(rows: Sequence[Mapping[str, Any]], table: str) -> str:
     if table == "ablations":
         lines = ["| world | what is different | users to 90 % | greedy |", "|---|---|---:|---:|"]
     else:
-        lines = ["| world | ε | users to 90 % | greedy |", "|---|---|---:|---:|"]
+        lines = ["| world | ε | limit | users to 90 % | greedy |", "|---|---|---:|---:|---:|"]
     for row in some:
         epsilon = f"{row['epsilon']:g}" if row["epsilon"] else "not private"
-        second = row["variant"] if table == "ablations" else epsilon
+        least = fewest_users(_privacy(row["epsilon"]))
+        second = row["variant"] if table == "ablations" else f"{epsilon} | {least}"
         cells = words(row["users_to_90"]), words(row["greedy_users_to_90"])
         lines.append(f"| {row['place']} | {second} | {' | '.join(cells)} |")
     return "\n".join(lines)

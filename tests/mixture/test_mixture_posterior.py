@@ -149,7 +149,9 @@ def test_weights_are_found() -> None:
 
 
 def test_all_scales_of_the_prior_count_as_they_explain() -> None:
-    posterior = MixturePosterior(HARD.spec, users=10, privacy=JOINT, noise_seed=0).algorithm.posterior
+    posterior = MixturePosterior(
+        HARD.spec, users=10, privacy=JOINT, noise_seed=0
+    ).algorithm.posterior
     D, prior = posterior.size, math.sqrt(posterior.first.covariance[0, 0])
     # Where nothing is known all are as probable.
     mean, covariance = posterior._over_scales(np.zeros((D, D)), np.zeros(D))
