@@ -3,7 +3,7 @@
 ``python -m research.fewer_users_linear`` runs every row on seeds 0 to 9, each in the world of its
 seed; constants were chosen on seeds 500 to 519. It prints a table and stores the numbers of all
 runs as ``research/fewer_users_linear.json``, row by row. ``--only TEXT`` runs the rows whose name
-has that text. What is stored is not run again unless ``--again`` is given.
+has that text. What is stored is not run again unless ``--again`` is given; ``--show`` runs nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tacit.linear.posterior import Prior
 from tacit.mixture.mixture_posterior import MixturePosteriorConstants
 from tacit.privacy.models import NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
+from tacit.simulation.limits import fewest_users
 
 STORED = Path(__file__).with_suffix(".json")
 
@@ -50,8 +51,7 @@ class Case:
 
     def at(self, epsilon: float) -> Job:
         """The job at a budget."""
-        privacy: Privacy = joint(epsilon) if epsilon > 0 else NonPrivate()
-        return replace(self.job, privacy=privacy, users=self.users[epsilon])
+        return replace(self.job, privacy=_privacy(epsilon), users=self.users[epsilon])
 
     def name(self, epsilon: float) -> str:
         """Of the row, as stored."""
@@ -59,12 +59,16 @@ class Case:
         return f"{self.place}{variant}, epsilon {epsilon:g}"
 
 
+def _privacy(epsilon: float) -> Privacy:
+    return joint(epsilon) if epsilon > 0 else NonPrivate()
+
+
 def _job(world: str, kind: str, **options: Any) -> Job:
     return Job(world, kind, joint(1.0), 1, tuple(options.items()))
 
 
 # Worlds for which other agents are taken.
-_FEW = {1.0: 5_000, 10.0: 1_000, 0.1: 50_000}
+_FEW = {1.0: 5_000, 10.0: 1_000, 0.1: 50_000, 0.0: 200}
 LINEAR = (
     Case(
         "linear",
@@ -88,7 +92,7 @@ LINEAR = (
         "linear",
         "simplex, 100 states, per step",
         _job("simplex:states=100", "LinearPosterior", stationary=False),
-        {1.0: 5_000, 10.0: 1_500, 0.1: 50_000},
+        {1.0: 5_000, 10.0: 1_500, 0.1: 50_000, 0.0: 300},
     ),
     Case("linear", "two_state, by LSVIUCB", _job("two_state", "LSVIUCB"), _FEW),
 )
@@ -111,15 +115,18 @@ MIXTURE = (
 
 def _ablations() -> tuple[Case, ...]:
     of_linear = {
-        "flat priors": LinearPosteriorConstants(prior=Prior(1.0, 1.0)),
-        "first block half as large": LinearPosteriorConstants(first=3.25),
-        "first block twice as large": LinearPosteriorConstants(first=13.0),
+        # With a first block as large as it is.
+        "flat priors": LinearPosteriorConstants(prior=Prior(1.0, 1.0), first=2.014),
+        "first block half as large": LinearPosteriorConstants(first=1.75),
+        "first block twice as large": LinearPosteriorConstants(first=7.0),
         "blocks grow by 1.3": LinearPosteriorConstants(growth=1.3),
         "greedy only when it is nearly sure": LinearPosteriorConstants(ready=0.05),
         "more explorers": LinearPosteriorConstants(explore=1.0, fewest=0.05),
     }
     of_mixture = {
         "first block of 1.6": MixturePosteriorConstants(first=1.6),
+        "blocks double": MixturePosteriorConstants(growth=2.0),
+        "fewer explorers": MixturePosteriorConstants(explore=0.25),
         "greedy only when it is nearly sure": MixturePosteriorConstants(ready=0.02),
     }
     pooled, hard = LINEAR[0], MIXTURE[0]
@@ -171,10 +178,11 @@ def markdown(rows: Sequence[Mapping[str, Any]], table: str) -> str:
     if table == "ablations":
         lines = ["| world | what is different | users to 90 % | greedy |", "|---|---|---:|---:|"]
     else:
-        lines = ["| world | ε | users to 90 % | greedy |", "|---|---|---:|---:|"]
+        lines = ["| world | ε | limit | users to 90 % | greedy |", "|---|---|---:|---:|---:|"]
     for row in some:
         epsilon = f"{row['epsilon']:g}" if row["epsilon"] else "not private"
-        second = row["variant"] if table == "ablations" else epsilon
+        least = fewest_users(_privacy(row["epsilon"]))
+        second = row["variant"] if table == "ablations" else f"{epsilon} | {least}"
         cells = words(row["users_to_90"]), words(row["greedy_users_to_90"])
         lines.append(f"| {row['place']} | {second} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -193,8 +201,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="rows whose name has this text")
     parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every row")
     parser.add_argument("--again", action="store_true", help="run what is stored as well")
+    parser.add_argument("--show", action="store_true", help="only show what is stored")
     given = parser.parse_args(arguments)
-    for case in CASES:
+    for case in () if given.show else CASES:
         for epsilon in case.users:
             name = case.name(epsilon)
             if given.only not in name or (name in stored() and not given.again):

@@ -99,9 +99,11 @@ def test_without_data_samples_are_the_prior() -> None:
     assert paid.var(axis=0) == pytest.approx(0.25 / 1.6, abs=0.02)
 
 
-def test_samples_follow_prior_times_likelihood() -> None:
+# The second is so weak that values of the prior are proposed.
+@pytest.mark.parametrize("precision", [30.0, 0.4])
+def test_samples_follow_prior_times_likelihood(precision: float) -> None:
     """Two states, one factor: u is Beta(a, a) times a normal likelihood, integrated on a grid."""
-    rng, a, precision, at = np.random.default_rng(1), 0.4, 30.0, 0.7
+    rng, a, at = np.random.default_rng(1), 0.4, 0.9
     shares, _ = Prior(a, 0.3).draws()
     samples, chain = np.empty((20_000, 1, 1, 2)), np.full((1, 1, 2), 0.5)
     linear = precision * np.array([[[at, 1.0 - at]]])
@@ -208,8 +210,22 @@ def test_a_larger_budget_needs_a_smaller_first_block() -> None:
     ]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 5 * sizes[1] > 20 * sizes[3]
-    twice = LinearPosteriorConstants(first=13.0)
+    twice = LinearPosteriorConstants(first=2.0 * LinearPosteriorConstants().first)
     agent = LinearPosterior(
         SMALL.spec, users=10**6, privacy=JointDP(1.0, 1e-6), noise_seed=0, constants=twice
     )
     assert agent.schedule.blocks[0] == pytest.approx(2 * sizes[1], rel=0.05)
+
+
+def test_measures_are_as_long_as_the_prior_expects() -> None:
+    """And the shorter they are, the larger the first block is."""
+    drawn = np.random.default_rng(0).dirichlet(np.full(50, 0.15), 20_000)
+    assert Prior().length(50) == pytest.approx(math.sqrt((drawn**2).sum(axis=1).mean()), rel=0.02)
+    sizes = [
+        LinearPosterior(
+            simplex(states=S, seed=501).spec, 10**6, JointDP(1.0, 1e-6), noise_seed=0
+        ).schedule.blocks[0]
+        for S in (20, 100)
+    ]
+    longer = Prior().length(20) / Prior().length(100)
+    assert sizes[1] / sizes[0] == pytest.approx(longer, rel=0.1)

@@ -148,6 +148,24 @@ def test_weights_are_found() -> None:
 # The agent.
 
 
+def test_all_scales_of_the_prior_count_as_they_explain() -> None:
+    posterior = MixturePosterior(
+        HARD.spec, users=10, privacy=JOINT, noise_seed=0
+    ).algorithm.posterior
+    D, prior = posterior.size, math.sqrt(posterior.first.covariance[0, 0])
+    # Where nothing is known all are as probable.
+    mean, covariance = posterior._over_scales(np.zeros((D, D)), np.zeros(D))
+    assert mean == pytest.approx(0.0)
+    expected = prior**2 * np.mean(np.array([1.0, 0.7, 0.5, 0.35, 0.25]) ** 2)
+    assert covariance == pytest.approx(expected * np.eye(D))
+    # Where they do not agree on the mean, this is uncertainty too.
+    information, at = np.eye(D) * 4.0 / prior**2, np.full(D, 0.5 * prior)
+    mean, covariance = posterior._over_scales(information, information @ at)
+    assert (mean > 0.2 * at).all()
+    assert (mean < 0.8 * at).all()
+    assert covariance[0, 1] > 1e-3 * prior**2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("privacy", [JOINT, NonPrivate()], ids=["joint", "none"])
 def test_it_passes_check_agent(privacy: Any) -> None:
@@ -160,7 +178,7 @@ def test_it_learns_with_few_users() -> None:
     agent = MixturePosterior(
         world.spec, users=1_600, privacy=JointDP(1.0, 1e-6), seed=1, noise_seed=1
     )
-    assert agent.schedule.blocks[:2] == (205, 205)
+    assert agent.schedule.blocks[:2] == (229, 229)
     assert SLOT_EPISODE in agent.guarantee.unit
     result = run(agent, world, seed=1, progress=False)
     assert result.losses[0] > 0.2

@@ -6,9 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from research.fewer_users_linear import CASES, band, markdown, stored
+from research.fewer_users_linear import CASES, band, main, markdown, stored
 
 DOCS = Path(__file__).parents[2] / "docs"
+# What was asked for at epsilon 1 before the agents were built.
+AT_MOST = {
+    "simplex, pooled": 180,
+    "simplex, per step": 610,
+    "simplex, not stationary": 610,
+    "simplex, 100 states, per step": 2_100,
+    "hard_mixture": 245,
+    "hard_mixture, per step": 830,
+    "two_state, by LSVIUCB": 152,
+    "mixture_of_models, by LinOptVI": 65,
+}
+# Where more than one run in ten is late; the pages say so.
+LATE = {("hard_mixture", "10")}
 
 
 @pytest.mark.parametrize(
@@ -16,6 +29,24 @@ DOCS = Path(__file__).parents[2] / "docs"
 )
 def test_the_documentation_shows_what_is_stored(table: str, page: str) -> None:
     assert markdown(list(stored().values()), table) in (DOCS / f"{page}.md").read_text()
+
+
+def test_what_is_stored_is_shown_without_running(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--show"]) == 0
+    shown = capsys.readouterr().out
+    assert all(markdown(list(stored().values()), table) in shown for table in ("linear", "mixture"))
+
+
+@pytest.mark.parametrize("place", AT_MOST)
+def test_users_are_at_most_what_was_asked_for(place: str) -> None:
+    assert band(stored()[f"{place}, epsilon 1"]["users_to_90"])[0] <= AT_MOST[place]
+
+
+@pytest.mark.parametrize("place", AT_MOST)
+@pytest.mark.parametrize("epsilon", ["1", "10", "0.1"])
+def test_nine_of_ten_runs_need_at_most_four_times_the_median(place: str, epsilon: str) -> None:
+    median, _, high = band(stored()[f"{place}, epsilon {epsilon}"]["users_to_90"])
+    assert (high > 4.0 * median) == ((place, epsilon) in LATE)
 
 
 def test_names_are_different() -> None:

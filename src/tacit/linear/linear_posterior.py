@@ -40,7 +40,7 @@ class LinearPosteriorConstants:
     reward_share: float = 0.67  # how long that sum may be, once weighted, beside the other
     later: float = 0.5  # the weight of a step falls like the steps left to this power
     first: float = 3.5  # what the first block's sums are beside their noise,
-    first_per_step: float = 1.55  # and the same where steps have sums of their own
+    first_per_step: float = 1.9  # and the same where steps have sums of their own
     ready: float = 0.25  # expected loss of greedy from which on most users are served by it
     growth: float = 1.6  # the users served grow by at most this factor from block to block
     # explorers may lose users this share of what greedy loses, at most so much, and are never fewer
