@@ -49,7 +49,7 @@ WORLDS: dict[str, tuple[str, int, int]] = {
 """By name: what rebuilds it, users of a run at epsilon 1, and how many may be needed there."""
 
 EPSILONS: tuple[float | None, ...] = (1.0, 10.0, 0.1, None)
-AGENT = "explorers are asked about cells of their own"
+AGENT = "what may improve the greedy policy is covered first"
 """What was last changed in the agent; rows that were measured before have a star."""
 ABLATIONS: dict[str, dict[str, Any]] = {
     "as it is": {},
@@ -63,6 +63,9 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "two cells of a user": {"most": (2,)},
     "all cells are asked": {"thresholds": (math.inf,)},
     "explorers are asked what others are": {"apart": False},
+    "what matters is not covered first": {"focused": False},
+    "no more is spent than is urgent": {"even": 0.0},
+    "no way is tried again": {"doubting": 0},
 }
 ABLATED: dict[str, tuple[str, int, int]] = {
     "grid, 4 by 4": ("grid:side=4,horizon=16", 40_000, 0),

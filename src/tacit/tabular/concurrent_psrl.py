@@ -19,7 +19,14 @@ from tacit.privacy.arguments import flag, instance_of, whole_number
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
-from tacit.tabular.exploration import ExplorationConstants, Explorer, Question, Walks
+from tacit.tabular.exploration import (
+    ExplorationConstants,
+    Explorer,
+    Question,
+    Walks,
+    gains,
+    shares,
+)
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.sparse_posterior import SparseConstants, SparsePosterior
 from tacit.tabular.visit_evidence import VisitEvidence
@@ -111,8 +118,8 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._running = setting.privacy.joint and setting.privacy.norm == "l2"
         self._running &= math.prod(shape) > options.running
         self._noise = 0.0
-        # When the greedy value last changed, and what it was.
-        self._learnt_at, self._greedy_value = 0, 0.0
+        # When the greedy value last changed, what it was, and what it was expected to lose.
+        self._learnt_at, self._greedy_value, self._lost = 0, 0.0, 1.0
         self._question: Question
         super().__init__(setting, options)
         releases = self.schedule.releases
@@ -168,18 +175,20 @@ class ConcurrentPSRL(FiniteAlgorithm):
         """The greedy policy with its explorers, and the greedy policy alone."""
         explorer, c = self._explorer, self.options.exploration
         before = self.greedy_policy.actions if self._serving else None
-        greedy, earned, whole = explorer.greedy(before)
-        half = c.explorers // 2
-        sampled, values = explorer.sampled(greedy, half)
+        greedy = explorer.greedy(before)
+        half, earned = c.explorers // 2, greedy.earned
+        sampled, values = explorer.sampled(greedy.actions, half)
         at_random = explorer.random_value()
-        lost = max(_lost(values, at_random), _lost(whole, at_random))
-        spent = self._spent(earned, lost)
-        gains, users = _gains(values), self._next_block
-        covering = max(c.covering, 1.0 - gains.mean() / max(_gains(whole).mean(), 1e-9))
+        lost = max(_lost(values, at_random), _lost(greedy.values, at_random))
+        spent, users = self._spent(earned, lost), self._next_block
+        promised = max(gains(greedy.values).mean(), 1e-9)
+        covering = max(c.covering, 1.0 - gains(values).mean() / promised)
         covered = users * max(spent * covering, 0.02) / half
-        policies = [greedy, *explorer.covering(half, covered, self.noise_of(4)), *sampled]
-        drawn = gains / gains.sum() if gains.sum() > 0 else np.full(half, 1.0 / half)
-        explore = np.concatenate([np.full(half, covering / half), (1.0 - covering) * drawn])
+        serving = greedy if self._serving else None
+        covers = explorer.covering(half, covered, self.noise_of(4), serving)
+        policies = [greedy.actions, *covers, *sampled]
+        drawn = (1.0 - covering) * shares(values)
+        explore = np.concatenate([np.full(half, covering / half), drawn])
         cost = 1.0
         if earned > 1e-6:
             paid = float(explore @ [explorer.known_value(actions) for actions in policies[1:]])
@@ -201,17 +210,20 @@ class ConcurrentPSRL(FiniteAlgorithm):
     def _spent(self, earned: float, lost: float) -> float:
         """The part of what is at stake that exploring may cost, by what greedy may lose of it.
 
-        Little once nothing moves.
+        At least as much as it is expected to lose, by this plan and the last. Little once nothing
+        moves.
         """
         c = self.options.exploration
         moved = abs(earned - self._greedy_value) > c.moved * self._greedy_value
         if earned <= 1e-6 or moved:
             self._learnt_at = self.all_served
         self._greedy_value = earned
+        # One plan's draws may be unlucky.
+        both, self._lost = min(lost, self._lost), lost
         if earned <= 1e-6:
             return 1.0
         urgent = c.urgent * (c.patience if self._serving else 1.0)
-        spent = float(min(1.0, lost / urgent) ** c.steepness)
+        spent = float(min(1.0, max((lost / urgent) ** c.steepness, c.even * both)))
         if not self.all_served:
             return max(c.least, spent)
         # What must not be missed is looked for ever less: all that it costs grows with the
@@ -322,7 +334,8 @@ class ConcurrentPSRL(FiniteAlgorithm):
         asked = self._question
         arrays |= {"wanted": asked.wanted, "expected": asked.expected}
         meta |= {"most": asked.most, "noise": self._noise}
-        return meta | {"learnt_at": self._learnt_at, "greedy_value": self._greedy_value}, arrays
+        meta |= {"learnt_at": self._learnt_at, "greedy_value": self._greedy_value}
+        return meta | {"lost": self._lost}, arrays
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
@@ -334,15 +347,10 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._question = Question(int(meta["most"]), wanted, expected)
         self._learnt_at = int(meta["learnt_at"])
         self._greedy_value = float(meta["greedy_value"])
-
-
-def _gains(values: Floats) -> Floats:
-    """How much better the best is than what serves, of rows of both in some worlds."""
-    gains: Floats = np.maximum(values[0] - values[1], 0.0)
-    return gains
+        self._lost = float(meta.get("lost", 1.0))
 
 
 def _lost(values: Floats, at_random: float) -> float:
     """What is lost of what is at stake, in the mean of these worlds."""
-    stakes = np.maximum(values[0] - at_random, _gains(values))
-    return float((_gains(values) / np.maximum(stakes, 1e-9)).mean())
+    stakes = np.maximum(values[0] - at_random, gains(values))
+    return float((gains(values) / np.maximum(stakes, 1e-9)).mean())

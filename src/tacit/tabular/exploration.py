@@ -3,7 +3,8 @@
 Most users follow the greedy policy, the best one for what is known. The others explore in parallel,
 each by one of many policies: half of them cover what is unknown, one after the other planned for
 what those before leave uncovered; half are the best of worlds that may be true. How many explore
-depends on what the greedy policy may be missing.
+depends on what the greedy policy may be missing, and once most users are served what could improve
+it is covered first.
 """
 
 from __future__ import annotations
@@ -43,6 +44,15 @@ class ExplorationConstants:
     apart: bool = True  # explorers are asked about other cells than those whom greedy serves
     paths: int = 2000  # on which expectations are taken
     whole_worlds: int = 32  # drawn for what greedy may lose
+    even: float = 1.0  # exploring costs so many times what two plans in a row expect greedy to lose
+    # Once most users are served, what matters is covered: cells that matter to no world that may
+    # be true count so much beside others; by half where a row has so many visits, in noise; and
+    # so much of what explorers earn, beside all that they cover.
+    focused: bool = True
+    elsewhere: float = 0.3
+    resolved: float = 12.0
+    earning: float = 0.5
+    doubting: int = 4  # of so many covering policies one is planned in a world that may be true
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +62,31 @@ class Question:
     most: int
     wanted: Bools  # (2, L, S, A), of those who follow the greedy policy and of those who explore
     expected: Floats  # (L, S, A), how many of them a user is expected to have
+
+
+@dataclass(frozen=True, eq=False)
+class Greedy:
+    """A greedy policy, and what may be missing from it."""
+
+    actions: Ints  # (H, S)
+    earned: float  # where what is unknown pays nothing
+    # In worlds that may be true: the value of the best policy, and its own, (2, worlds).
+    values: Floats
+    # How much the best policies of these worlds come to a cell, (L, S, A), by what they gain.
+    worth: Floats
+
+
+def gains(values: Floats) -> Floats:
+    """How much better the best is than what serves, of rows of both in some worlds."""
+    better: Floats = np.maximum(values[0] - values[1], 0.0)
+    return better
+
+
+def shares(values: Floats) -> Floats:
+    """The same as parts of 1, and equal ones where nothing is gained."""
+    better = gains(values)
+    total = better.sum()
+    return better / total if total > 0 else np.full(len(better), 1.0 / len(better))
 
 
 class Explorer:
@@ -100,24 +135,29 @@ class Explorer:
     def _known(self) -> tuple[Floats, Floats]:
         return self.posterior.transitions, self.posterior.rewards
 
-    def greedy(self, before: Ints | None) -> tuple[Ints, float, Floats]:
-        """The greedy actions, what they earn, and what they lose in worlds that may be true.
+    def greedy(self, before: Ints | None) -> Greedy:
+        """The greedy actions, and what they lose in worlds that may be true.
 
         They are the best where what is unknown pays nothing, unless those ``before`` are better in
-        too many of the worlds. What they lose is a part of what is at stake in each.
+        too many of the worlds.
         """
         found = self.best(*self._known)[0]
         tried = [found] if before is None else [found, before]
         values = np.zeros((1 + len(tried), self.constants.whole_worlds))
-        for column in values.T:
+        used = np.zeros((self.constants.whole_worlds, *self.posterior.known.shape))
+        for column, visits in zip(values.T, used, strict=True):
             P, r = self.posterior.sample_whole(self.rng)
-            column[0] = self.best(P, r)[1]
-            column[1:] = [self.value(P, r, actions) for actions in tried]
+            actions, column[0] = self.best(P, r)
+            column[1:] = [self.value(P, r, others) for others in tried]
+            visits += np.minimum(self._occupancy(P, actions), 1.0)
         chosen = 0
         if before is not None and self.known_value(before) > 1e-6:
             better = np.sign(np.round(values[1] - values[2], 9))
             chosen = int((1.0 + better.mean()) / 2.0 < self.constants.certain)
-        return tried[chosen], self.known_value(tried[chosen]), values[[0, 1 + chosen]]
+        both = values[[0, 1 + chosen]]
+        worth = np.tensordot(shares(both), used, 1)
+        earned = self.known_value(tried[chosen])
+        return Greedy(tried[chosen], earned, both, worth / max(float(worth.max()), 1e-9))
 
     def sampled(self, greedy: Ints, count: int) -> tuple[list[Ints], Floats]:
         """The best actions of worlds that may be true, and their values beside greedy's there."""
@@ -129,16 +169,28 @@ class Explorer:
             found.append(actions)
         return found, values
 
-    def covering(self, count: int, users: float, noise: float) -> list[Ints]:
+    def covering(
+        self, count: int, users: float, noise: float, serving: Greedy | None
+    ) -> list[Ints]:
         """Policies for what is unknown, each for what those before it leave uncovered.
 
-        ``users`` is how many follow each of them, and ``noise`` that of a count.
+        ``users`` is how many follow each of them, and ``noise`` that of a count. Beside a greedy
+        policy that is ``serving`` most users, what may improve it is covered first, by ways that
+        earn something. Some are planned in a world that may be true: a way that is taken not to
+        exist would never be tried again.
         """
-        P, unknown = self.posterior.transitions, 1.0 - self.posterior.known
-        covered, found = np.zeros(unknown.shape), []
-        for _ in range(count):
-            missing = unknown / (1.0 + (covered / (noise * self.constants.detect)) ** 2)
-            actions, _ = self.best(P, missing)
+        c, P, unknown = self.constants, self.posterior.transitions, 1.0 - self.posterior.known
+        covered, found, earning = np.zeros(unknown.shape), [], np.zeros(unknown.shape)
+        if c.focused and serving is not None:
+            rough = 1.0 / (1.0 + (self.posterior.visits / c.resolved) ** 2)
+            unknown = serving.worth * rough + c.elsewhere * unknown
+            scale = self.best(P, unknown)[1] / max(serving.earned, 1e-9)
+            earning = c.earning * scale * self.posterior.rewards
+        for i in range(count):
+            missing = unknown / (1.0 + (covered / (noise * c.detect)) ** 2)
+            doubted = c.doubting > 0 and i % c.doubting == c.doubting - 1
+            there = self.posterior.sample(self.rng)[0] if doubted else P
+            actions, _ = self.best(there, missing + earning)
             found.append(actions)
             covered += users * np.minimum(self._occupancy(P, actions), 1.0)
         return found

@@ -40,7 +40,7 @@ class SparseConstants:
 # What a save keeps.
 _ARRAYS = (
     *("entries", "paid", "slab", "visits", "known", "transitions", "rewards", "cautious"),
-    *("reward_mean", "reward_std", "paying", "fallback"),
+    *("reward_mean", "reward_std", "paying", "hinted", "hint"),
 )
 
 
@@ -157,21 +157,27 @@ class SparsePosterior:
         something = ndtr((1.0 - mean) / spread) - ndtr(-mean / spread)
         both = np.maximum(prior * something + (1.0 - prior) * nothing, 1e-300)
         self.paying = np.where(mean / spread > 8.0, 1.0, prior * something / both)
-        self.fallback = self._first_rewards(np.clip(mean + 2.0 * spread, 0.0, 1.0))
+        self.hinted, self.hint = self._first_rewards(np.clip(mean + 2.0 * spread, 0.0, 1.0))
         low = np.clip(mean - c.pessimism * spread, 0.0, 1.0)
         self.cautious = np.where(mean > 0, self.paying * low, 0.0)
-        self.cautious = np.minimum(self.cautious + (1.0 - self.paying) * self.fallback, 1.0)
+        hinted = (1.0 - self.paying) * self.hint * self.hinted
+        self.cautious = np.minimum(self.cautious + hinted, 1.0)
         self.rewards = self.cautious * known
 
-    def _first_rewards(self, most: Floats) -> Floats:
-        """Means by where users were paid first: who comes v times is paid with 1 - exp(-r v)."""
+    def _first_rewards(self, most: Floats) -> tuple[Floats, Floats]:
+        """Means by where users were paid first, and the chance of each that it is real.
+
+        Who comes v times is paid with 1 - exp(-r v). What visits themselves say of rewards counts
+        for or against it.
+        """
         evidence, score = self.evidence, self.evidence.first_scores
-        against = math.log(evidence.paid[0].size) + 0.5 - score**2 / 2.0
-        real = np.where(score > 0, 1.0 / (1.0 + np.exp(np.minimum(50.0, against))), 0.0)
         share = np.clip(evidence.first_paid / np.maximum(evidence.at_risk, 1e-12), 0.0, 1.0 - 1e-9)
         often = np.maximum(evidence.visits_at_risk / np.maximum(evidence.at_risk, 1e-12), 1.0)
-        means: Floats = np.minimum(-np.log1p(-share) / often, most) * real
-        return means
+        means: Floats = np.minimum(-np.log1p(-share) / often, most)
+        misfit = means * (means - 2.0 * self.reward_mean) / (2.0 * self.reward_std**2)
+        against = math.log(evidence.paid[0].size) + 0.5 - score**2 / 2.0 + misfit
+        real = 1.0 / (1.0 + np.exp(np.clip(against, -50.0, 50.0)))
+        return means, np.where(score > 0, real, 0.0)
 
     # Worlds that may be true.
 
@@ -186,7 +192,8 @@ class SparsePosterior:
         low, high = ndtr(-mean / spread), ndtr((1.0 - mean) / spread)
         quantile = np.clip(low + rng.random(mean.shape) * (high - low), 1e-12, 1.0 - 1e-12)
         drawn = np.clip(mean + spread * ndtri(quantile), 0.0, 1.0)
-        paid = np.where(rng.random(mean.shape) < self.paying, drawn, self.fallback)
+        hinted = np.where(rng.random(mean.shape) < self.hint, self.hinted, 0.0)
+        paid = np.where(rng.random(mean.shape) < self.paying, drawn, hinted)
         known = 1.0 - unknown
         return moves * _per_visit(known, visits), known * paid, unknown
 
@@ -219,6 +226,9 @@ class SparsePosterior:
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """Puts back what :meth:`dump` returned."""
+        if "posterior/hint" not in arrays:  # earlier versions kept the product alone
+            hinted = arrays["posterior/fallback"]
+            arrays = arrays | {"posterior/hinted": hinted, "posterior/hint": 1.0 * (hinted > 0)}
         for name in _ARRAYS:
             setattr(self, name, np.array(arrays[f"posterior/{name}"]))
         self.paying_rate = float(meta["paying_rate"])
