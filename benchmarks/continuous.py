@@ -68,7 +68,7 @@ def _run() -> Iterator[Row]:
     yield noted(NAME, what.format(f"a run, {asked} releases about all users"), 1e3 * whole, " ms")
     yield noted(NAME, what.format("a release"), 1e3 * whole / asked, " ms")
     yield noted("simulation", what.format("their episodes"), 1e3 * users, " ms")
-    yield at_most(NAME, what.format("a run / simulating them"), whole / users, 2.0, "x")
+    yield at_most(NAME, what.format("a run / simulating them"), whole / users, 4.0, "x")
     yield noted(NAME, what.format("a release / simulating them"), whole / asked / users, "x")
     served, users = processor(partial(_served, world, USERS), works[1], turns=TURNS)
     yield at_most(SERVED, what.format("a run / simulating them"), served / users, 4.0, "x")

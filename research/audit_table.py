@@ -40,8 +40,9 @@ WORLDS = {
 OWN_WORLDS = {
     "linopt_sampled": "currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
     "kernel_mixture": "gusts:dimension=2,horizon=8,samples=8",
+    "fitted_functional_q:scales=asked": "acrobot:horizon=8",
 }
-"""Worlds of agents that need models as simulators."""
+"""Worlds of agents that need models as simulators, or more than two coordinates."""
 
 FAMILY_OPTIONS = {
     "tabular": (
@@ -76,6 +77,7 @@ MORE_OPTIONS = (
     "linopt_vi:misspecification=0.1",
     "policy_improvement:statistic=counts",
     "pessimistic_improvement:behaviour=unknown",
+    "fitted_functional_q:scales=asked",
 )
 OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)
 """Options that change what is asked of users, how noise is added, or what is planned with."""
@@ -127,7 +129,8 @@ def audited(agent: str, model: str, runs: int = _RUNS, **options: Any) -> Row:
     """An audit, unless the agent refuses the model."""
     from tacit.cli.audit import audit_choice, maker
 
-    world = build_world(OWN_WORLDS.get(agent.partition(":")[0], WORLDS[family(agent)]))
+    usual = OWN_WORLDS.get(agent.partition(":")[0], WORLDS[family(agent)])
+    world = build_world(OWN_WORLDS.get(agent, usual))
     choice, privacy = choose_agent(agent), MODELS[model]
     try:
         maker(choice, world, privacy)

@@ -405,7 +405,10 @@ def _first_good(row: Row) -> list[int | None]:
 
 def _times(row: Row) -> str:
     """The median over the batch agent's users, and whether it is at most four."""
-    times = median(_first_good(row)) / row.case.jobs[FITTED].users
+    needed = median(_first_good(row))
+    if needed is None:
+        return "not reached"
+    times = needed / row.case.jobs[FITTED].users
     return f"{times:.1f}, at most {FOUR:g}: {'yes' if times <= FOUR else 'no'}"
 
 

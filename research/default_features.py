@@ -46,14 +46,10 @@ class Row:
         return f"{self.world}, {'none' if self.epsilon is None else f'epsilon {self.epsilon:g}'}"
 
 
-ROWS = tuple(
-    Row(world, users, horizon, epsilon, runs)
-    for world, users, horizon, runs in (
-        ("CartPole", 1_000, 50, 10),
-        ("Acrobot", 200, 200, 5),
-        ("LunarLander", 300, 200, 5),
-    )
-    for epsilon in (None, 10.0, 1.0)
+ROWS = (
+    *(Row("CartPole", 1_000, 50, epsilon, 10) for epsilon in (None, 10.0, 1.0)),
+    *(Row("LunarLander", 300, 200, epsilon, 3) for epsilon in (None, 10.0)),
+    *(Row("Acrobot", 200, 200, epsilon, 3) for epsilon in (None, 10.0)),
 )
 
 
@@ -94,14 +90,15 @@ def measured(row: Row, rule: str, seed: int) -> float:
 
 def table(stored: dict[str, Any]) -> str:
     """What is known, in Markdown."""
-    heads = ("world", "privacy", "users", "random policy", "box", "asked", "random centres")
-    lines = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * 5]
+    heads = ("world", "privacy", "users", "runs", "uniform actions", "box", "asked", "random")
+    lines = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * 6]
     for row in ROWS:
         found = stored.get(row.name, {})
         if not all(found.get(rule) for rule in RULES):
             continue
         cells = [row.world, "none" if row.epsilon is None else f"ε = {row.epsilon:g}"]
-        cells += [f"{row.users:,}", f"{stored['uniform'][row.world]:.0f}"]
+        runs = min(len(found[rule]) for rule in RULES)
+        cells += [f"{row.users:,}", str(runs), f"{stored['uniform'][row.world]:.0f}"]
         for rule in RULES:
             low, middle, high = np.quantile(list(found[rule].values()), [0.25, 0.5, 0.75])
             cells.append(f"{middle:.0f} [{low:.0f}, {high:.0f}]")

@@ -83,6 +83,8 @@ ROWS = (
     Row("CartPole", 10.0, 1_100, 475.0, learnt=True),
     Row("CartPole", 1.0, 10_000, 450.0, learnt=True),
     Row("Acrobot", 10.0, 10_000, -110.0, learnt=True),
+    Row("MountainCar", 1.0, 100_000, -150.0, learnt=True),
+    Row("Acrobot", 1.0, 100_000, -150.0, learnt=True),
 )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from research import (
     command_lines,
+    default_features,
     exact_learning,
     fewer_users,
     fewer_users_control,
@@ -89,6 +90,7 @@ def stored_tables() -> Iterator[str]:
     found = json.loads(exact_learning.TABLE.read_text())
     yield "\n".join(exact_learning.Row(**row).line for row in found)
     yield gymnasium.table(gymnasium.load())
+    yield default_features.table(default_features.load())
     yield from (smooth_control.table(smooth_control.load(), learnt) for learnt in (False, True))
     yield "\n".join(row.line for row in glucose.stored().values())
     yield "\n".join(offline.line(name, row) for name, row in offline.stored().items())

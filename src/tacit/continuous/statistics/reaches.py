@@ -65,7 +65,7 @@ class Reaches(Statistic):
             sizes = np.where(steps.valid[..., np.newaxis], np.abs(steps.states[:, :-1]), 0.0)
             parts = np.maximum(sizes.max(axis=1) / self.most, 2.0**-_POWERS)
             places = np.clip(np.floor(-np.log2(parts)), 0, _POWERS - 1)
-            known = steps.valid.any(axis=1)[:, np.newaxis, np.newaxis]
+            known = np.asarray(steps.valid.any(axis=1))[:, np.newaxis, np.newaxis]
             hot[rows] = (places[..., np.newaxis] == np.arange(_POWERS)) & known
         return hot.reshape(block.users, self.layout.size)
 
