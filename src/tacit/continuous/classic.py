@@ -89,9 +89,7 @@ class ClassicWorld(VectorWorld):
         return self._starts(rng, n), rng.random((self.spec.horizon, n))
 
 
-def pendulum(
-    horizon: int = 200, discount: float = 0.99, continuous: bool = False
-) -> ClassicWorld:
+def pendulum(horizon: int = 200, discount: float = 0.99, continuous: bool = False) -> ClassicWorld:
     """A pendulum that is to be swung up and held upright by a motor too weak to lift it.
 
     State:
@@ -215,8 +213,8 @@ def poles(horizon: int = 200, discount: float = 0.98, continuous: bool = False) 
 
     State:
         Position and speed of the cart, the angles of both poles from upright and their spins: six
-        numbers. The position is in [-.5, .5] at the start, the others in [-.05, .05]. An episode ends
-        when the cart is 2.4 from the middle or a pole leans by 36 degrees, and has ``horizon``
+        numbers. The position is in [-.5, .5] at the start, the others in [-.05, .05]. An episode
+        ends when the cart is 2.4 from the middle or a pole leans by 36 degrees, and has ``horizon``
         steps at most. Speeds and spins stay in [-6, 6].
     Actions:
         A force of -10, 0 or 10; with ``continuous`` all of them, as numbers of a mesh.
@@ -224,7 +222,7 @@ def poles(horizon: int = 200, discount: float = 0.98, continuous: bool = False) 
         1 less .9 times the mean of the squares of position and angles, in units of where episodes
         end, and .1 times that of the force, in units of the largest; known, as are the ends.
     Optimum:
-        About 199.3 of 200, by LQ control on the true moves; uniform has about 25.
+        About 199.3 of 200, by LQ control on the true moves; uniform has about 13.
     Source:
         Wieland, 1991 (Evolving neural network controllers for unstable systems): poles of one metre
         and of 20 cm without friction, steps of .02 s as four of Euler's.

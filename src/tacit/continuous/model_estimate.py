@@ -49,8 +49,9 @@ class MoveModel:
         model: (p, outputs), the posterior means.
         spread: (outputs, p, p), the posterior covariances, in squares of ``units``.
         rest: (outputs,), how much moves stray by chance, in squares of ``units``; 0 unless
-            ``chance``. Steps are as long as their residuals may be, and who is divided by a length
-            that chance made counts less: without it, rare large moves would be believed to be none.
+            ``chance``. Residuals are then measured by it too, and only what weights explain of them
+            scales a prior. Steps are divided by their lengths all the same, so that what is learnt
+            of moves that are mostly chance is nearer to likely ones than to their mean.
     """
 
     def __init__(
@@ -108,7 +109,9 @@ class MoveModel:
             prior = inverse @ self.spread[o] @ inverse / relative[o] * weight
             explained, expected = float(energy[o]), users * weight * share
             if self.chance:
-                explained -= self._solved(prior, gram, cross[:, o], explained, std, users)[2] * users
+                explained -= (
+                    self._solved(prior, gram, cross[:, o], explained, std, users)[2] * users
+                )
             prior = prior * self._believed(explained, std, expected)
             d, gain, left = self._solved(prior, gram, cross[:, o], float(energy[o]), std, users)
             if self.chance:

@@ -42,9 +42,9 @@ _IN_MEMORY = 4096
 _LOOKED_AT = 1 << 16
 # Actions that are vectors: values along each coordinate in a first plan, by how many there are; and
 # trajectories from where users start, and as many from where random actions lead; fewer beyond four
-# coordinates.
+# coordinates. They are tried from twice as many states again.
 _COARSE = {1: 5, 2: 3, 3: 3}
-_PATHS, _PATHS_BEYOND = 24, 10
+_PATHS, _PATHS_BEYOND = 16, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,9 +218,10 @@ class ModelPosterior(BoxAlgorithm):
         assert self.planner.features is not None  # noqa: S101
         best = chooser(QPolicy(self.planner.features, weights))
         n = _PATHS if self.gridded else _PATHS_BEYOND
-        starts = draw_starts(self.spec, self._scales["starts"], self.rng, 2 * n)
-        starts[n:] = self.paths.scattered(self.step, starts[n:], self.rng)
-        found = self.paths.plan(self.step, starts, lambda _, here: box.aims(few[best(here)]))
+        starts = draw_starts(self.spec, self._scales["starts"], self.rng, 4 * n)
+        starts[: 2 * n] = self.paths.scattered(self.step, starts[: 2 * n], self.rng)
+        halves = starts[::2], starts[1::2]
+        found = self.paths.plan(self.step, *halves, lambda _, here: box.aims(few[best(here)]))
         points, controls, gains = found
         margin = 0.05 * np.ptp(points, axis=0) + 1e-6
         lows, highs = points.min(axis=0) - margin, points.max(axis=0) + margin

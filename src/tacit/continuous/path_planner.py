@@ -1,4 +1,4 @@
-"""Plans for actions that are vectors: LQ control around trajectories of a model, again and again."""
+"""Plans for actions that are vectors: LQ control around trajectories in a model."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ _MIXED = 5
 # What is added to the curvature in controls: at first, by what factors it grows and falls, and its
 # ends.
 _DAMPING, _MORE, _LESS, _LEAST, _MOST = 1e-2, 6.0, 3.0, 1e-6, 1e4
+# How often points are tried from other states.
+_TRIALS = 2
 # Steps before an end, in which nothing is to be lost any more: they are not published.
 _BEFORE_ENDS = 5
 # Points that are published, at most.
@@ -93,8 +95,14 @@ class PathPlanner:
         far = mesh * max(1, round(_NEAR_CONTROL / mesh))
         self._near = np.append(_NEAR * self.scale, np.full(box.dimension, far))
 
-    def plan(self, step: Step, starts: Floats, aim: Aim) -> tuple[Floats, Floats, Floats]:
-        """Points (m, D), controls (m, k) and gains (m, k, D), from what another plan aims at."""
+    def plan(
+        self, step: Step, starts: Floats, others: Floats, aim: Aim
+    ) -> tuple[Floats, Floats, Floats]:
+        """Points (m, D), controls (m, k) and gains (m, k, D), from what another plan aims at.
+
+        From ``others`` they are tried, a few at a time: where the other plan earns more, its
+        trajectories are improved and added.
+        """
         parts = max(0, math.floor(math.log2(self.steps / _FIRST)))
         lengths = [math.ceil(self.steps / 2**part) for part in range(parts, -1, -1)]
         paths = self.follow(step, starts, aim, lengths[0])
@@ -106,7 +114,17 @@ class PathPlanner:
             better = np.flatnonzero(self._worth(other) > self._worth(longer))
             longer.replace(better, other.some(better))
             paths = longer
-        return self._points(self.improved(step, paths, _LAST_SWEEPS), self.kept)
+        found = self._points(self.improved(step, paths, _LAST_SWEEPS), self.kept)
+        for some in np.array_split(others, _TRIALS):
+            tried = self.follow(step, some, self._nearest(*found), self.steps)
+            other = self.follow(step, some, aim, self.steps)
+            lost = np.flatnonzero(self._worth(other) > self._worth(tried))
+            if len(lost):
+                added = self._points(self.improved(step, other.some(lost), _SWEEPS), self.kept)
+                points, controls, gains = map(np.concatenate, zip(found, added, strict=True))
+                chosen = _thinned(points / self.scale)
+                found = points[chosen], controls[chosen], gains[chosen]
+        return found
 
     def _points(self, paths: Paths, steps: int) -> tuple[Floats, Floats, Floats]:
         """Points, controls and gains of the first steps, but for the last ones before an end."""
