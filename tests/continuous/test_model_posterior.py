@@ -223,6 +223,8 @@ def test_no_user_is_worse_than_declared() -> None:
     ends = EndMoments(SHORT.spec, moments().features)
     check_statistic(ends, partial(users, spec=SHORT.spec), attained=0.3, **few)
     check_statistic(MoveScales(open_box), partial(users, spec=open_box), attained=0.7, **few)
+    starts = MoveScales(open_box, starts=True)
+    check_statistic(starts, partial(users, spec=open_box), attained=0.7, **few)
 
 
 def test_scales_are_powers_of_two() -> None:
@@ -350,9 +352,6 @@ def test_finds_where_episodes_end() -> None:
 def test_refuses_what_it_cannot_do() -> None:
     with pytest.raises(InvalidArgument, match="a device's own noise"):
         ModelPosterior(SHORT.spec, 100, LocalDP(4.0, 1e-6))
-    wide = SmoothSpec((0.0,) * 5, (1.0,) * 5, 2, 5)
-    with pytest.raises(InvalidArgument, match="at most 4 coordinates"):
-        ModelPosterior(wide, 100, NonPrivate())
 
 
 def test_an_open_box_is_closed_by_what_users_said() -> None:

@@ -12,6 +12,7 @@ from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.core.world import World
+    from tacit.privacy.models import Privacy
     from tacit.simulation.plan import Plan, Sizes
 
 HELP = (
@@ -19,11 +20,13 @@ HELP = (
     "Runs the agent on simulated users of your world, or of random worlds of its sizes, and says "
     "how many users it took, how noisy each count is, and what privacy costs; and beside it how "
     "few users could suffice. Without --users it tries ten times as many until it is enough. "
-    "Without --agent it takes the one that tacit run would.\n\n"
+    "Without --agent it takes the one that tacit run would. For states that are vectors, and a "
+    "world that nobody can simulate yet, --coordinates gives a rule of thumb.\n\n"
     "\b\nExamples:\n"
     "  tacit plan --world riverswim --epsilon 1 --delta 1e-6\n"
     "  tacit plan --states 10 --actions 4 --horizon 14 \\\n"
-    "      --agent ucbvi --epsilon 0.5 --delta 1e-7"
+    "      --agent ucbvi --epsilon 0.5 --delta 1e-7\n"
+    "  tacit plan --coordinates 4 --agent model_posterior --epsilon 1 --delta 1e-6"
 )
 
 
@@ -33,6 +36,9 @@ def plan_command(
     states: Annotated[str | None, asked("S", "Number of states, without --world.")] = None,
     actions: Annotated[str | None, asked("A", "Number of actions, without --world.")] = None,
     horizon: Annotated[str | None, asked("H", "Steps of an episode, without --world.")] = None,
+    coordinates: Annotated[
+        str | None, asked("D", "Numbers of a state that is a vector, without --world.")
+    ] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
@@ -50,6 +56,10 @@ def plan_command(
 
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
+    if coordinates is not None:
+        sizes = {"world": world, "states": states, "actions": actions, "horizon": horizon}
+        _by_rule(coordinates, agent, model, sizes, as_json)
+        return
     place = _place(world, {"states": states, "actions": actions, "horizon": horizon})
     declared = options.optional_whole_number("users", users)
     with interruptible():
@@ -67,6 +77,27 @@ def plan_command(
         print_json(made.to_dict())
     else:
         _show(made)
+
+
+def _by_rule(
+    coordinates: str, agent: str, model: Privacy, sizes: dict[str, str | None], as_json: bool
+) -> None:
+    """The rule of thumb for vectors."""
+    from tacit.core.texts import whole_number
+    from tacit.simulation.forecast import forecast
+
+    given = [name for name, text in sizes.items() if text is not None]
+    if given:
+        raise InvalidArgument(f"give either --coordinates or --{given[0]}")
+    name = "model_posterior" if agent == "auto" else agent
+    found = forecast(whole_number("coordinates", coordinates), name, model)
+    if as_json:
+        print_json({"agent": name, "coordinates": coordinates, **found.to_dict()})
+    elif found.users is None:
+        raise InvalidArgument(f"{found.why}: name a world to simulate with --world")
+    else:
+        say(f"{name}: about {found.users:,} users, by rule of thumb ({found.why}).")
+        say("A world that is hard to explore takes more: simulate one like yours with --world.")
 
 
 def _place(world: str | None, sizes: dict[str, str | None]) -> World | Sizes:
@@ -109,6 +140,8 @@ def _show(made: Plan) -> None:
     if made.why:
         say(f"It chose: {made.why}.")
     say(_forecast(made))
+    if made.thumb is not None and made.thumb.users is not None:
+        say(f"By rule of thumb it would be about {made.thumb.users:,} ({made.thumb.why}).")
     if made.random:
         say(
             "These are random worlds of your sizes. One in which reward is hard to find takes more "

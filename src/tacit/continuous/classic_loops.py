@@ -14,7 +14,7 @@ from tacit.numerics.compiled import Floats, Ints, compiled, inner
 # Gymnasium's Acrobot: both links have mass and length 1 and their centre in the middle.
 _GRAVITY, _TICK = 9.8, 0.2
 # Two poles on a cart (Wieland, 1991): masses, half lengths, and what a step takes, in four parts.
-_CART, _POLES, _HALVES = 1.0, (0.1, 0.05), (0.5, 0.25)
+_CART, _POLES, _HALVES = 1.0, (0.1, 0.05), (0.5, 0.1)
 _STEP, _PARTS = 0.02, 4
 FASTEST = 6.0
 """Speeds and spins of a cart with poles are at most that."""

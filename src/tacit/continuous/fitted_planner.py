@@ -45,16 +45,15 @@ class FittedPlanner:
         self._places = places
         self.features: FeatureMap | None = None
 
-    def starts(self, rng: np.random.Generator, count: int = _EPISODES) -> Floats:
-        """First states, (count, D), as the released bins say, each coordinate on its own."""
-        return draw_starts(self.spec, self._places, rng, count)
+    def _starts(self, rng: np.random.Generator) -> Floats:
+        return draw_starts(self.spec, self._places, rng, _EPISODES)
 
     def plan(self, step: Step, rng: np.random.Generator) -> Floats:
         """The values of actions, (A, m), on new ``features``."""
         A, steps = self.spec.actions, min(self.spec.horizon, _STEPS)
         tries = held(rng.random((steps, _EPISODES)), A, 1.0, 0.0)
-        visited = self._visited(step, self.starts(rng), tries, None)[0]
-        tested, best = self.starts(rng), -math.inf
+        visited = self._visited(step, self._starts(rng), tries, None)[0]
+        tested, best = self._starts(rng), -math.inf
         kept: tuple[Nystroem, Floats] | None = None
         for last in range(_ROUNDS - 1, -1, -1):
             some = visited[rng.permutation(len(visited))[:_STATES]]
@@ -65,7 +64,7 @@ class FittedPlanner:
                 kept, best = plan, worth
             if last:
                 tries = held(rng.random((steps, _EPISODES)), A, _EXPLORERS, _BURSTS)
-                new = self._visited(step, self.starts(rng), tries, plan)[0]
+                new = self._visited(step, self._starts(rng), tries, plan)[0]
                 old = visited[rng.permutation(len(visited))[: max(len(new), _STATES // 2)]]
                 visited = np.concatenate([old, new])
         assert kept is not None  # noqa: S101

@@ -60,7 +60,8 @@ class GlucoseWorld(VectorWorld):
         box = ActionBox((0.0,), (max(DOSES),)) if flag("continuous", continuous) else None
         self.doses = np.array(DOSES) if box is None else box.actions(np.arange(box.size))[:, 0]
         spec = BoxSpec(
-            lows=(math.log(30.0 / MIDDLE), -1.0, 0.0, 0.0),
+            # Nobody is on the edge of the box: where states are cut, nothing is learnt of moves.
+            lows=(math.log(30.0 / MIDDLE), -1.0, -0.1, -0.1),
             highs=(math.log(420.0 / MIDDLE), 1.0, 1.5, 5.0),
             actions=len(self.doses),
             horizon=check_size("horizon", horizon),

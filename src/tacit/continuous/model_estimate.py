@@ -36,6 +36,10 @@ MODEL = ModelConstants()
 """What is taken by default."""
 
 
+# Chance moves states by at most so much, in squares of the largest believed moves.
+_MOST_CHANCE = 0.25
+
+
 class MoveModel:
     """Believed weights of features, for every output, and their posterior covariances.
 
@@ -44,12 +48,24 @@ class MoveModel:
         units: (outputs,), how large moves are.
         model: (p, outputs), the posterior means.
         spread: (outputs, p, p), the posterior covariances, in squares of ``units``.
+        rest: (outputs,), how much moves stray by chance, in squares of ``units``; 0 unless
+            ``chance``. Residuals are then measured by it too, and only what weights explain of them
+            scales a prior. Steps are divided by their lengths all the same, so that what is learnt
+            of moves that are mostly chance is nearer to likely ones than to their mean.
     """
 
-    def __init__(self, features: Monomials, units: Floats, constants: ModelConstants) -> None:
+    def __init__(
+        self,
+        features: Monomials,
+        units: Floats,
+        constants: ModelConstants,
+        chance: bool = False,
+    ) -> None:
+        self.chance = chance
         self.constants, self.features, self.units = constants, features, units
         p, n = features.size, len(units)
         self.model: Floats = np.zeros((p, n))
+        self.rest: Floats = np.zeros(n)
         decay = constants.decay ** (2.0 * np.maximum(features.degrees - 1, 0))
         self.spread: Floats = np.tile(np.diag(decay), (n, 1, 1))
 
@@ -67,6 +83,7 @@ class MoveModel:
         root = (vectors * np.sqrt(values)) @ vectors.T
         inverse = (vectors / np.sqrt(values)) @ vectors.T
         relative = np.array([np.trace(inverse @ self.spread[o] @ inverse) / p for o in range(n)])
+        relative = relative * (1.0 + self.rest / traces)
         weight = math.sqrt(self.constants.weight / p)
         return root, self.units * np.sqrt(relative) / weight, relative
 
@@ -85,24 +102,40 @@ class MoveModel:
         values, vectors = np.linalg.eigh(gram)
         gram = (vectors * np.maximum(values, 0.0)) @ vectors.T
         share = min(max(float(np.trace(moments[:p, :p])) / users, 0.2), 1.0)
-        model, spread, eye = self.model.copy(), self.spread.copy(), np.eye(p)
+        model, spread, rest = self.model.copy(), self.spread.copy(), self.rest.copy()
+        # The first feature is 1: its moments are the mean of one over the squares of lengths.
+        square = users / max(float((inverse @ gram @ inverse)[0, 0]), 1e-9 * users)
         for o in range(len(self.units)):
             prior = inverse @ self.spread[o] @ inverse / relative[o] * weight
-            prior = prior * self._believed(float(energy[o]), std, users * weight * share)
-            # What is left of a residual that the weights do not explain is found with them.
-            left = max(energy[o] / users, 1e-10)
-            for _ in range(3):
-                noise = std**2 / 2.0 * (1.0 + np.trace(prior))
-                seen = gram @ prior @ gram + left * gram + (noise + 1e-9) * eye
-                gain = np.linalg.solve(seen, gram @ prior).T
-                d = gain @ cross[:, o]
-                rest = (energy[o] - 2.0 * d @ cross[:, o] + d @ gram @ d) / users
-                left = min(left, max(rest, 0.5 * std / users, 1e-12))
+            explained, expected = float(energy[o]), users * weight * share
+            if self.chance:
+                explained -= (
+                    self._solved(prior, gram, cross[:, o], explained, std, users)[2] * users
+                )
+            prior = prior * self._believed(explained, std, expected)
+            d, gain, left = self._solved(prior, gram, cross[:, o], float(energy[o]), std, users)
+            if self.chance:
+                rest[o] = min(left * (scales[o] / self.units[o]) ** 2 * square, _MOST_CHANCE)
             posterior = prior - gain @ gram @ prior
             even = 0.5 * (posterior + posterior.T)
             model[:, o] += root @ d * scales[o]
             spread[o] = root @ even @ root * (relative[o] / weight)
-        self.model, self.spread = model, spread
+        self.model, self.spread, self.rest = model, spread, rest
+
+    @staticmethod
+    def _solved(
+        prior: Floats, gram: Floats, cross: Floats, energy: float, std: float, users: int
+    ) -> tuple[Floats, Floats, float]:
+        """The weights' mean, the gain, and what is left of a residual that they do not explain."""
+        left, eye = max(energy / users, 1e-10), np.eye(len(gram))
+        for _ in range(3):
+            noise = std**2 / 2.0 * (1.0 + np.trace(prior))
+            seen = gram @ prior @ gram + left * gram + (noise + 1e-9) * eye
+            gain = np.linalg.solve(seen, gram @ prior).T
+            d = gain @ cross
+            rest = (energy - 2.0 * d @ cross + d @ gram @ d) / users
+            left = min(left, max(rest, 0.5 * std / users, 1e-12))
+        return d, gain, left
 
     @property
     def unknown(self) -> float:

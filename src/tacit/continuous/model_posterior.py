@@ -41,9 +41,10 @@ _IN_MEMORY = 4096
 # States at which it is looked how far the box of states before an end reaches.
 _LOOKED_AT = 1 << 16
 # Actions that are vectors: values along each coordinate in a first plan, by how many there are; and
-# trajectories from where users start, and as many from where random actions lead.
+# trajectories from where users start, and as many from where random actions lead; fewer beyond four
+# coordinates. They are tried from twice as many states again.
 _COARSE = {1: 5, 2: 3, 3: 3}
-_PATHS = 16
+_PATHS, _PATHS_BEYOND = 16, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +169,8 @@ class ModelPosterior(BoxAlgorithm):
             self.planner = GridPlanner(spec, lows, highs, self.discount)
         else:
             self.planner = FittedPlanner(spec, scales["starts"], self.discount)
-        return MoveModel(features, np.minimum(far, half), self.constants)
+        chance = box is not None or not self.gridded
+        return MoveModel(features, np.minimum(far, half), self.constants, chance)
 
     def step(self, states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
         """What the model says: next states, rewards, and which episodes are over then."""
@@ -215,9 +217,11 @@ class ModelPosterior(BoxAlgorithm):
         weights = self.planner.plan(lambda here, taken: self.step(here, few[taken]), self.rng)
         assert self.planner.features is not None  # noqa: S101
         best = chooser(QPolicy(self.planner.features, weights))
-        starts = draw_starts(self.spec, self._scales["starts"], self.rng, 2 * _PATHS)
-        starts[_PATHS:] = self.paths.scattered(self.step, starts[_PATHS:], self.rng)
-        found = self.paths.plan(self.step, starts, lambda _, here: box.aims(few[best(here)]))
+        n = _PATHS if self.gridded else _PATHS_BEYOND
+        starts = draw_starts(self.spec, self._scales["starts"], self.rng, 4 * n)
+        starts[: 2 * n] = self.paths.scattered(self.step, starts[: 2 * n], self.rng)
+        halves = starts[::2], starts[1::2]
+        found = self.paths.plan(self.step, *halves, lambda _, here: box.aims(few[best(here)]))
         points, controls, gains = found
         margin = 0.05 * np.ptp(points, axis=0) + 1e-6
         lows, highs = points.min(axis=0) - margin, points.max(axis=0) + margin
@@ -280,6 +284,8 @@ class ModelPosterior(BoxAlgorithm):
             return {}, {}
         arrays: Arrays = {f"scales/{name}": part for name, part in self._scales.items()}
         arrays |= {"model": self.believed.model, "spread": self.believed.spread}
+        if self.believed.chance:
+            arrays["rest"] = self.believed.rest
         if self.ends is not None:
             arrays |= {"ends": self.ends.moments, "end_noise": np.array(self.ends.variance)}
         if self.weights is not None:
@@ -295,6 +301,7 @@ class ModelPosterior(BoxAlgorithm):
         self._scales = below(arrays, "scales/")
         self.believed = self._believe(self._scales)
         self.believed.model, self.believed.spread = arrays["model"], arrays["spread"]
+        self.believed.rest = arrays.get("rest", self.believed.rest)
         if self.ends is not None:
             self.ends.moments, self.ends.variance = arrays["ends"], float(arrays["end_noise"])
         if isinstance(self.planner, GridPlanner):

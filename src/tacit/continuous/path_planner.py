@@ -1,4 +1,4 @@
-"""Plans for actions that are vectors: LQ control around trajectories of a model, again and again."""
+"""Plans for actions that are vectors: LQ control around trajectories in a model."""
 
 from __future__ import annotations
 
@@ -23,13 +23,22 @@ Aim = Callable[[int, Floats], Floats]
 
 # Steps of a trajectory that are published, at most, and those behind them, whose values count.
 _STEPS, _BEHIND = 150, 50
-# Linearisations, and the parts of a proposed change that are tried, in this order.
-_SWEEPS, _LINES = 8, (1.0, 0.5, 0.2, 0.05)
+# Trajectories are at least so long at first, then twice as long, and so on: what is unstable has to
+# be held before it can be followed.
+_FIRST = 12
+# Linearisations of each length, of the last one, and the parts of a proposed change that are tried,
+# in this order.
+_SWEEPS, _LAST_SWEEPS, _LINES = 3, 6, (1.0, 0.5, 0.2, 0.05)
 # Derivatives are differences: so far away, in units of the box.
 _NEAR, _NEAR_CONTROL = 0.01, 0.05
+_MIXED = 5
 # What is added to the curvature in controls: at first, by what factors it grows and falls, and its
 # ends.
 _DAMPING, _MORE, _LESS, _LEAST, _MOST = 1e-2, 6.0, 3.0, 1e-6, 1e4
+# How often points are tried from other states.
+_TRIALS = 2
+# Steps before an end, in which nothing is to be lost any more: they are not published.
+_BEFORE_ENDS = 5
 # Points that are published, at most.
 _POINTS = 2048
 
@@ -86,30 +95,76 @@ class PathPlanner:
         far = mesh * max(1, round(_NEAR_CONTROL / mesh))
         self._near = np.append(_NEAR * self.scale, np.full(box.dimension, far))
 
-    def plan(self, step: Step, starts: Floats, aim: Aim) -> tuple[Floats, Floats, Floats]:
-        """Points (m, D), controls (m, k) and gains (m, k, D), from what another plan aims at."""
-        paths = self.improved(step, self.follow(step, starts, aim))
-        n, D, k = len(starts), len(self.scale), self.box.dimension
+    def plan(
+        self, step: Step, starts: Floats, others: Floats, aim: Aim
+    ) -> tuple[Floats, Floats, Floats]:
+        """Points (m, D), controls (m, k) and gains (m, k, D), from what another plan aims at.
+
+        From ``others`` they are tried, a few at a time: where the other plan earns more, its
+        trajectories are improved and added.
+        """
+        parts = max(0, math.floor(math.log2(self.steps / _FIRST)))
+        lengths = [math.ceil(self.steps / 2**part) for part in range(parts, -1, -1)]
+        paths = self.follow(step, starts, aim, lengths[0])
+        for length in lengths[1:]:
+            paths = self.improved(step, paths, _SWEEPS)
+            around = self._nearest(*self._points(paths, length // 2))
+            longer = self.follow(step, starts, self._around(paths, around), length)
+            other = self.follow(step, starts, aim, length)
+            better = np.flatnonzero(self._worth(other) > self._worth(longer))
+            longer.replace(better, other.some(better))
+            paths = longer
+        found = self._points(self.improved(step, paths, _LAST_SWEEPS), self.kept)
+        for some in np.array_split(others, _TRIALS):
+            tried = self.follow(step, some, self._nearest(*found), self.steps)
+            other = self.follow(step, some, aim, self.steps)
+            lost = np.flatnonzero(self._worth(other) > self._worth(tried))
+            if len(lost):
+                added = self._points(self.improved(step, other.some(lost), _SWEEPS), self.kept)
+                points, controls, gains = map(np.concatenate, zip(found, added, strict=True))
+                chosen = _thinned(points / self.scale)
+                found = points[chosen], controls[chosen], gains[chosen]
+        return found
+
+    def _points(self, paths: Paths, steps: int) -> tuple[Floats, Floats, Floats]:
+        """Points, controls and gains of the first steps, but for the last ones before an end."""
+        lasted = paths.going.sum(axis=1)
+        ended = lasted < paths.going.shape[1]
+        last = np.where(ended, np.maximum(lasted - _BEFORE_ENDS, 1), steps)
+        kept = np.arange(paths.going.shape[1]) < np.minimum(last, steps)[:, np.newaxis]
         # Early steps first: where two are as good as one place, the earlier one is kept.
-        kept = paths.going[:, : self.kept].T.ravel()
-        points = paths.states[:, : self.kept].swapaxes(0, 1).reshape(-1, D)[kept]
-        controls = paths.controls[:, : self.kept].swapaxes(0, 1).reshape(-1, k)[kept]
-        gains = paths.gains[:, : self.kept].swapaxes(0, 1).reshape(-1, k, D)[kept]
+        parts = (paths.states[:, :-1], paths.controls, paths.gains)
+        points, controls, gains = (part.swapaxes(0, 1)[kept.T] for part in parts)
         chosen = _thinned(points / self.scale)
         return points[chosen], controls[chosen], gains[chosen]
+
+    def _nearest(self, points: Floats, controls: Floats, gains: Floats) -> Aim:
+        """What the points aim at, each around itself."""
+        from tacit.continuous.model_loops import nearest
+
+        turns = self.turns.astype(np.int64)
+
+        def aim(_: int, here: Floats) -> Floats:
+            chosen = np.zeros(len(here), dtype=np.int64)
+            nearest(points, self.scale, turns, np.ascontiguousarray(here), chosen)
+            off = self._difference(here, points[chosen])
+            wanted: Floats = controls[chosen] + np.einsum("nij,nj->ni", gains[chosen], off)
+            return wanted
+
+        return aim
 
     def scattered(self, step: Step, starts: Floats, rng: np.random.Generator) -> Floats:
         """One state, (n, D), of an episode of random actions from each of these states."""
         n = len(starts)
-        tries = held(rng.random((self.steps, n)), self.box.size, 1.0, 0.0)
-        paths = self.follow(step, starts, lambda t, _: self.box.aims(tries[t]))
-        lasted = paths.going[:, : self.kept].sum(axis=1)
+        tries = held(rng.random((self.kept, n)), self.box.size, 1.0, 0.0)
+        paths = self.follow(step, starts, lambda t, _: self.box.aims(tries[t]), self.kept)
+        lasted = paths.going.sum(axis=1)
         found: Floats = paths.states[np.arange(n), (rng.random(n) * lasted).astype(np.int64)]
         return found
 
-    def follow(self, step: Step, starts: Floats, aim: Aim) -> Paths:
+    def follow(self, step: Step, starts: Floats, aim: Aim, steps: int) -> Paths:
         """Trajectories in the model from these states, (n, D)."""
-        n, D, k, T = len(starts), len(self.scale), self.box.dimension, self.steps
+        n, D, k, T = len(starts), len(self.scale), self.box.dimension, steps
         states, controls = np.empty((n, T + 1, D)), np.zeros((n, T, k))
         rewards, going = np.zeros((n, T)), np.zeros((n, T), dtype=np.bool_)
         states[:, 0], alive = starts, np.ones(n, dtype=np.bool_)
@@ -123,10 +178,10 @@ class PathPlanner:
             alive = alive & ~over
         return Paths(states, controls, rewards, going, np.zeros((n, T, k, D)))
 
-    def improved(self, step: Step, paths: Paths) -> Paths:
+    def improved(self, step: Step, paths: Paths, sweeps: int) -> Paths:
         """The trajectories that are left after some linearisations, and gains around them."""
         worth, damping = self._worth(paths), np.full(len(paths.states), _DAMPING)
-        for _ in range(_SWEEPS):
+        for _ in range(sweeps):
             found = self._expanded(step, paths)
             changes, paths.gains = self._backwards(*found, paths.controls, damping)
             waiting = np.ones(len(worth), dtype=np.bool_)
@@ -135,7 +190,8 @@ class PathPlanner:
                 if not len(who):
                     break
                 old, change = paths.some(who), line * changes[who]
-                new = self.follow(step, old.states[:, 0], self._around(old, change))
+                around = self._around(old, lambda _, here: np.zeros((len(here), 1)), change)
+                new = self.follow(step, old.states[:, 0], around, paths.going.shape[1])
                 earned = self._worth(new)
                 better = earned > worth[who]
                 paths.replace(who[better], new.some(np.flatnonzero(better)))
@@ -146,14 +202,20 @@ class PathPlanner:
         return paths
 
     def _worth(self, paths: Paths) -> Floats:
-        worth: Floats = paths.rewards @ self.discount ** np.arange(self.steps)
+        worth: Floats = paths.rewards @ self.discount ** np.arange(paths.rewards.shape[1])
         return worth
 
-    def _around(self, old: Paths, change: Floats) -> Aim:
+    def _around(self, old: Paths, beyond: Aim, change: Floats | None = None) -> Aim:
+        """Controls that follow trajectories, with a change, and by another plan after their end."""
+
         def aim(t: int, here: Floats) -> Floats:
+            if t >= old.going.shape[1]:
+                return beyond(t, here)
             off = self._difference(here, old.states[:, t])
-            followed: Floats = np.einsum("nij,nj->ni", old.gains[:, t], off)
-            return old.controls[:, t] + change[:, t] + followed
+            wanted: Floats = old.controls[:, t] + np.einsum("nij,nj->ni", old.gains[:, t], off)
+            wanted = wanted if change is None else wanted + change[:, t]
+            going = old.going[:, t, np.newaxis]
+            return wanted if going.all() else np.where(going, wanted, beyond(t, here))
 
         return aim
 
@@ -180,14 +242,15 @@ class PathPlanner:
 
         costs = at()[1]
         jacobian, gradient = np.empty((len(here), D, m)), np.empty((len(here), m))
-        hessian, sums = np.empty((len(here), m, m)), []
+        hessian, sums = np.zeros((len(here), m, m)), []
         for i in range(m):
             (up, above), (down, below) = at((i, 1.0)), at((i, -1.0))
             jacobian[:, :, i] = self._difference(up, down) / (2.0 * near[i])
             gradient[:, i] = (above - below) / (2.0 * near[i])
             hessian[:, i, i] = (above + below - 2.0 * costs) / near[i] ** 2
             sums.append(above + below)
-            for j in range(i):
+            # Most of the work is in what is mixed: beyond five numbers costs are taken as a sum.
+            for j in range(i if m <= _MIXED else 0):
                 both = at((i, 1.0), (j, 1.0))[1] + at((i, -1.0), (j, -1.0))[1]
                 mixed = (both - sums[i] - sums[j] + 2.0 * costs) / (2.0 * near[i] * near[j])
                 hessian[:, i, j] = hessian[:, j, i] = mixed

@@ -16,7 +16,8 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
 * ``"softmax"``: ``weights`` and ``features`` as for ``"q"``; actions are drawn in proportion to the
   exponentials of their values;
 * ``"gaussian"`` for actions that are vectors: the same with a row of weights for each coordinate,
-  ``sigma``, and the box ``action_lows`` to ``action_highs``, whose corners are -1 and 1 for both.
+  ``sigma``, and the box ``action_lows`` to ``action_highs``, whose corners are -1 and 1 for both;
+  perhaps ``epsilon``, the chance of any action.
 
     policy = published.load("policy.npz")
     action = policy.act(step, state)  # a label where the state is given by one, "idle"
@@ -47,6 +48,7 @@ from .policies import (
     drawing,
     features,
     kernel_features,
+    near_features,
     network,
 )
 from .reading import FORMAT, MOST_BYTES, about, digest, load
@@ -72,5 +74,6 @@ __all__ = [
     "features",
     "kernel_features",
     "load",
+    "near_features",
     "network",
 ]

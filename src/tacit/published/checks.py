@@ -104,6 +104,14 @@ def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
         )
     elif kind in ("quadrature", "nystroem"):
         size = _check_kernel(stored, kind, dimension, count)
+    elif kind == "nearest":
+        check_numbers("points", stored["points"], 2)
+        turns = stored["turns"]
+        if stored["points"].shape[1] != dimension or turns.shape != (dimension,):
+            raise ValueError("points and turns must have as many numbers as a state")
+        if turns.dtype.kind not in "iu" or not np.isin(turns, (0, 1)).all():
+            raise ValueError("turns must be 0 or 1")
+        size = len(stored["points"]) * (dimension + 1)
     else:
         raise ValueError(f"its features are {kind!r}; this loader does not know them")
     if kind == "polynomial":

@@ -142,6 +142,9 @@ class PublishedDraws:
             return draw(chances / chances.sum(), rng)
         low, high = self.stored["action_lows"], self.stored["action_highs"]
         aim, sigma = np.clip(outputs, -1.0, 1.0), float(self.stored["sigma"])
+        if "epsilon" in self.stored and drawing(rng).random() < float(self.stored["epsilon"]):
+            # Anything of a mesh twice as wide as the box, cut to it.
+            aim = np.clip(drawing(rng).uniform(-2.0, 2.0, len(aim)), -1.0, 1.0)
         if sigma > 0.0:
             aim = np.clip(aim + sigma * drawing(rng).standard_normal(len(aim)), -1.0, 1.0)
         action: NDArray[np.float64] = low + (aim + 1.0) / 2.0 * (high - low)
@@ -152,15 +155,19 @@ Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues 
 
 
 def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
-    """The features of a state by one of five maps; zeros where the state is not finite.
+    """The features of a state by one of six maps; zeros where the state is not finite.
 
     ``"grid"``: weights of multilinear interpolation on a regular grid from ``lows`` to ``highs``
     with ``shape`` points. ``"polynomial"``: all monomials up to ``degree`` of coordinates over
     ``scales``, clipped at ``clip``. ``"fourier"``: products of cosines up to ``degree``.
     ``"quadrature"`` and ``"nystroem"``: those of a kernel of ``lengthscale``, see
-    :func:`kernel_features`.
+    :func:`kernel_features`. ``"nearest"``: 1 and the distance to the nearest of ``points``, see
+    :func:`near_features`.
     """
     kind = str(stored["features"])
+    if kind == "nearest":
+        values = near_features(np.nan_to_num(state), stored)
+        return values if np.isfinite(state).all() else np.zeros_like(values)
     if kind in ("quadrature", "nystroem"):
         lows, highs = stored["lows"], stored["highs"]
         x = (np.clip(np.nan_to_num(state), lows, highs) - lows) / (highs - lows)
@@ -188,6 +195,21 @@ def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
                 along = np.maximum(0.0, 1.0 - np.abs(position * (points - 1) - np.arange(points)))
             values = (values[:, np.newaxis] * along).ravel()
     return values if np.isfinite(state).all() else np.zeros_like(values)
+
+
+def near_features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
+    """For every point 1 and how far the state is from it; zeros but for the nearest point.
+
+    Distances are in half widths of the box ``lows`` to ``highs``, to which coordinates are cut but
+    for angles, those with 1 in ``turns``.
+    """
+    lows, highs, turns = stored["lows"], stored["highs"], stored["turns"] == 1
+    off = np.where(turns, state, np.clip(state, lows, highs)) - stored["points"]
+    off = np.where(turns, (off + math.pi) % (2.0 * math.pi) - math.pi, off) / (highs - lows) * 2.0
+    chosen = int((off**2).sum(axis=1).argmin())
+    values = np.zeros((len(off), len(state) + 1))
+    values[chosen] = np.append(1.0, off[chosen])
+    return values.ravel()
 
 
 def kernel_features(x: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> NDArray[np.float64]:

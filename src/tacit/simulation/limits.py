@@ -90,6 +90,9 @@ def limits(world: Any, privacy: Privacy) -> Limits:
     if not privacy.joint:
         what = "local DP" if privacy.local else "what is not private"
         return Limits(None, None, f"no limit is known of {what}")
+    if hasattr(world.spec, "bounded"):
+        words = "two worlds of such vectors that call for different policies"
+        return Limits(fewest_users(privacy), None, words)
     model = getattr(world, "model", None)
     if not isinstance(world, FiniteWorld) or not isinstance(model, FiniteModel):
         return Limits(None, None, "no limit is known of worlds that are no tables")

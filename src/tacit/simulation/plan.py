@@ -23,6 +23,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
 from tacit.registry import AgentChoice
 from tacit.simulation.compare import check_world, privacy_dict, recipe
+from tacit.simulation.forecast import AGENTS, Forecast, forecast
 from tacit.simulation.limits import Limits, limits
 from tacit.simulation.progress import Progress
 from tacit.simulation.result import Result, median
@@ -84,6 +85,7 @@ class Plan:
     given: bool = False  # whether that many users were asked about
     chosen: str = ""  # why it is this agent, where none was named
     limits: Limits = Limits(None, None, "not asked for")  # noqa: RUF009  (frozen)
+    thumb: Forecast | None = None  # a rule of thumb, of worlds whose states are vectors
 
     @property
     def users_to_90(self) -> float | None:
@@ -140,6 +142,7 @@ class Plan:
             "least_users": self.limits.least,
             "oracle_users": self.limits.oracle,
             "limits": self.limits.why,
+            "rule_of_thumb": None if self.thumb is None else self.thumb.to_dict(),
             "runs": len(self.results),
             "why": self.why,
             "seconds": self.seconds,
@@ -215,6 +218,7 @@ def plan(
         given=users is not None,
         chosen=found.choice.why,
         limits=limits(first, privacy),
+        thumb=_thumb(first, found.choice, privacy),
     )
 
 
@@ -230,6 +234,14 @@ class _Tried:
     @property
     def settled(self) -> bool:
         return _settled(self.results, self.users, self.choice.batch)
+
+
+def _thumb(world: World, choice: AgentChoice, privacy: Privacy) -> Forecast | None:
+    """The rule of thumb where there is one."""
+    coordinates, name = getattr(world.spec, "dimension", None), choice.label.partition(":")[0]
+    if coordinates is None or name not in AGENTS or (privacy.private and privacy.pure):
+        return None
+    return forecast(coordinates, name, privacy)
 
 
 def _tries(most: int, batch: bool) -> list[int]:

@@ -99,9 +99,9 @@ class MoveScales(Statistic):
     Part ``moves`` (outputs, 36): for every coordinate, and for the reward if ``rewards``, one 1 at
     the power of two that is nearest to the root mean square of what changes in a step, from 2^-24
     on. Part ``sizes`` (D, 36): for every coordinate that the box leaves open, one 1 at the power of
-    two above the largest value. Part ``starts`` (D, 25), if asked for: for every coordinate one 1 at
-    the bin of the first of her states that count; of open coordinates x / (1 + |x|) is binned. A
-    user without any valid step has zeros.
+    two above the largest value. Part ``starts`` (D, 25), if asked for: for every coordinate one 1
+    at the bin of the first of her states that count; of open coordinates x / (1 + |x|) is binned.
+    A user without any valid step has zeros.
 
     Sensitivity. Each of g groups holds one 1 at most: two users differ by at most sqrt(2) in each,
     sqrt(2 g) together, as users do who are different everywhere; zero is sqrt(g) away.
