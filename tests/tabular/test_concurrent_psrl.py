@@ -12,7 +12,7 @@ import tacit
 from tacit import ConcurrentPSRL, InvalidArgument, JointDP, LocalDP, NonPrivate, check_agent
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import grid, riverswim
-from tacit.tabular.exploration import ExplorationConstants, Explorer
+from tacit.tabular.exploration import ExplorationConstants, Explorer, Greedy
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.sparse_posterior import SparseConstants, SparsePosterior
 from tacit.tabular.visit_evidence import VisitEvidence
@@ -247,17 +247,20 @@ def test_who_serves_is_replaced_with_care() -> None:
     constants = ExplorationConstants(certain=0.9, whole_worlds=200)
     explorer = Explorer(posterior, start, 4, constants, rng)
     before = np.zeros((4, 2), dtype=np.int64)
-    assert explorer.greedy(None)[0][0, 0] == 1
-    kept, earned, values = explorer.greedy(before)
-    assert np.array_equal(kept, before)
-    assert earned == pytest.approx(explorer.known_value(before))
-    assert values.shape == (2, 200)
-    assert (values[0] >= values[1] - 1e-9).all()
+    assert explorer.greedy(None).actions[0, 0] == 1
+    kept = explorer.greedy(before)
+    assert np.array_equal(kept.actions, before)
+    assert kept.earned == pytest.approx(explorer.known_value(before))
+    assert kept.values.shape == (2, 200)
+    assert (kept.values[0] >= kept.values[1] - 1e-9).all()
+    # What the best of these worlds would do instead is what matters.
+    assert kept.worth[0, 0].tolist() == pytest.approx([kept.worth[0, 0, 0], 1.0])
+    assert kept.worth[0, 0, 0] < 1.0
     posterior.evidence.paid = visits * [0.2, 0.9]
     for _ in range(3):
         posterior.see_moves()
         posterior.see_rewards()
-    assert explorer.greedy(before)[0][0, 0] == 1
+    assert explorer.greedy(before).actions[0, 0] == 1
 
 
 def test_strong_entries_are_real_and_noise_is_not() -> None:
@@ -334,10 +337,78 @@ def test_covering_policies_share_the_work() -> None:
     posterior = posterior_of(model.transitions[0], visits=400.0, noise=5.0)
     posterior.known = np.full(posterior.known.shape, 0.5)
     explorer = Explorer(posterior, model.start, 6, ExplorationConstants(), np.random.default_rng(0))
-    policies = explorer.covering(16, 100.0, 1.0)
+    policies = explorer.covering(16, 100.0, 1.0, None)
     came = sum(explorer._occupancy(posterior.transitions, p) for p in policies)
     one = explorer._occupancy(posterior.transitions, policies[0])
     assert (came > 0.05).sum() > 1.5 * (one > 0.05).sum()
+
+
+def test_what_may_improve_the_greedy_policy_is_covered_first() -> None:
+    """From the start two actions lead to states of which nothing is known; one of them matters."""
+    posterior = posterior_of(np.eye(3)[np.array([[1, 2], [1, 1], [2, 2]])], visits=400.0, noise=5.0)
+    posterior.known[:, 1:] = 0.0
+    posterior.visits[:, 1:] = 0.0
+    posterior.transitions[:, 1:] = 0.0
+    given = (np.eye(3)[0], 2, ExplorationConstants(doubting=0), np.random.default_rng(0))
+    explorer = Explorer(posterior, *given)
+    worth = np.zeros((1, 3, 2))
+    worth[0, 2] = 1.0
+    stays = np.zeros((2, 3), dtype=np.int64)
+    serving = Greedy(stays, 1.0, np.ones((2, 4)), worth)
+    focused = [actions[0, 0] for actions in explorer.covering(4, 1e-6, 1.0, serving)]
+    assert focused == [1, 1, 1, 1]
+    anywhere = [actions[0, 0] for actions in explorer.covering(40, 1e-6, 1.0, None)]
+    assert 5 < sum(anywhere) < 35
+
+
+def test_a_way_that_is_taken_not_to_exist_is_tried_again() -> None:
+    """One step is certain, the other may lead on to what is unknown; the third step earns it."""
+    posterior = posterior_of(np.eye(3)[np.array([[0, 1], [0, 0], [2, 2]])], visits=400.0, noise=5.0)
+    posterior.known[:] = 1.0
+    posterior.known[:, 2] = 0.0
+    posterior.entries[0, 1, :, 2], posterior.slab[0, 1, :, 2] = [0.0, 80.0], [0.0, 0.5]
+    went = {}
+    for doubting in (0, 4):
+        constants = ExplorationConstants(doubting=doubting)
+        explorer = Explorer(posterior, np.eye(3)[0], 3, constants, np.random.default_rng(0))
+        tried = explorer.covering(400, 1e-9, 1.0, None)
+        went[doubting] = sum(actions[0, 0] == 1 and actions[1, 1] == 1 for actions in tried)
+    # By chance one in four; half of the worlds have the way, and who knows it goes there.
+    assert 70 < went[0] < 130
+    assert 15 < went[4] - went[0] < 60
+
+
+def test_visits_overrule_where_first_rewards_seem_to_come_from() -> None:
+    """A hint of noise pays nothing where many visits paid nothing, and is a draw elsewhere."""
+    rows = np.eye(2)[np.array([[0, 1], [0, 1]])]
+    chances, worth = [], []
+    for visits in (5.0, 400.0):
+        posterior = posterior_of(rows, visits=visits, noise=1.0)
+        evidence = posterior.evidence
+        evidence.first_variance = np.ones(evidence.first_variance.shape)
+        evidence.at_risk = np.full(evidence.at_risk.shape, 6.0)
+        evidence.visits_at_risk = evidence.at_risk.copy()
+        evidence.first_paid[0, 0, 0] = 3.0
+        posterior.see_rewards()
+        assert 0.0 < posterior.hinted[0, 0, 0] < 1.0
+        chances.append(float(posterior.hint[0, 0, 0]))
+        worth.append(chances[-1] * float(posterior.hinted[0, 0, 0]))
+        drawn = [posterior.sample(np.random.default_rng(i))[1][0, 0, 0] > 1e-3 for i in range(300)]
+        chance = 1.0 - (1.0 - posterior.paying[0, 0, 0]) * (1.0 - posterior.hint[0, 0, 0])
+        assert abs(np.mean(drawn) - chance) < 0.12
+    alone = 1.0 / (1.0 + np.exp(np.log(4.0) + 0.5 - 3.0**2 / 2.0))
+    assert max(chances) < 0.8 < alone
+    assert worth[0] > 0.3
+    assert worth[1] < 0.02
+
+
+def test_exploring_costs_what_two_plans_expect_to_be_lost() -> None:
+    algorithm = learnt(JointDP(4.0, 1e-6)).algorithm
+    algorithm._learnt_at, algorithm._lost = algorithm.all_served, 0.2
+    value = algorithm._greedy_value
+    assert algorithm._spent(value, 0.1) == pytest.approx(0.1)
+    assert algorithm._spent(value, 0.15) == pytest.approx(0.1)
+    assert algorithm._spent(value, 0.05) == pytest.approx(0.05)
 
 
 @pytest.mark.slow
