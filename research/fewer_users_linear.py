@@ -92,7 +92,7 @@ LINEAR = (
         "linear",
         "simplex, 100 states, per step",
         _job("simplex:states=100", "LinearPosterior", stationary=False),
-        {1.0: 5_000, 10.0: 1_500, 0.1: 50_000, 0.0: 300},
+        {1.0: 5_000, 10.0: 1_500, 0.1: 50_000},
     ),
     Case("linear", "two_state, by LSVIUCB", _job("two_state", "LSVIUCB"), _FEW),
 )
