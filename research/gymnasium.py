@@ -187,15 +187,14 @@ def table(stored: dict[str, Any]) -> str:
     for row in ROWS:
         cells = [stored.get(key(row, column)) for column in COLUMNS]
         known = next((found for found in cells[:-1] if found), None)
-        if known is None:
-            continue
         best = f"{row.zoo} (zoo)" if row.zoo else ""
-        if known["optimum"] is not None:
+        if known and known["optimum"] is not None:
             best = f"{number(known['optimum'])} (optimum)"
+        users, random = (f"{known['users']:,}", number(known["random"])) if known else ("", "")
         peer = cell(cells[-1])
         if (found := cells[-1]) is not None:
             peer = f"{found['agent']}, {found['users']:,} episodes: {peer}"
-        shown = [f"{known['users']:,}", number(known["random"]), *map(cell, cells[:-1]), peer, best]
+        shown = [users, random, *map(cell, cells[:-1]), peer, best]
         lines.append(f"| {row.name} | {' | '.join(shown)} |")
     return "\n".join(lines)
 

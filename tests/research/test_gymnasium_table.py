@@ -19,11 +19,14 @@ def test_the_page_shows_what_is_stored():
 
 
 def test_ten_environments_at_three_budgets():
+    """All of those with numbered observations; a cell of the others may say that it was not run."""
     stored = gymnasium.load()
-    ours = {gymnasium.key(row, c) for row in gymnasium.ROWS for c in gymnasium.BUDGETS}
-    peers = {gymnasium.key(row, gymnasium.SB3) for row in gymnasium.ROWS}
-    assert ours <= stored.keys() <= ours | peers
+    cells = {gymnasium.key(row, c) for row in gymnasium.ROWS for c in gymnasium.COLUMNS}
     assert len(gymnasium.ROWS) == 10
+    assert stored.keys() <= cells
+    assert {gymnasium.key(row, c) for row in gymnasium.ROWS[:5] for c in gymnasium.BUDGETS} <= (
+        stored.keys()
+    )
     for row in gymnasium.ROWS:
         for column in gymnasium.COLUMNS:
             found = stored.get(gymnasium.key(row, column))
