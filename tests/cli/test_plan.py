@@ -119,8 +119,17 @@ def test_a_plan_chooses_its_agent_and_says_how_few_could_suffice():
 def test_a_plan_for_a_batch_chooses_it():
     given = ("--world", "line:horizon=10", *BUDGET, "--seeds", 1, "--users", 40)
     made = content(call("plan", *given, "--json"))
-    assert (made["agent"], made["batch"], made["least_users"]) == (
-        "fitted_functional_q",
-        True,
-        None,
-    )
+    assert (made["agent"], made["batch"]) == ("fitted_functional_q", True)
+    # Two worlds that call for different policies; and what the stored table says of a line.
+    assert (made["least_users"], made["rule_of_thumb"]["users"]) == (11, 43)
+
+
+def test_a_rule_of_thumb_for_vectors():
+    given = ("plan", "--agent", "model_posterior", "--delta", "1e-6", "--json")
+    few = content(call(*given, "--coordinates", 2, "--epsilon", 10))
+    many = content(call(*given, "--coordinates", 2, "--epsilon", 1))
+    assert (few["users"], many["users"]) == (1040, 8112)
+    assert "first blocks" in few["why"]
+    refused = call(*given, "--coordinates", 2, "--epsilon", 1, "--world", "line")
+    assert refused.exit_code == 2
+    assert "give either --coordinates or --world" in refused.stderr

@@ -28,7 +28,7 @@ def test_one_object_with_hand_computed_values():
             "assumed",
         ),
         *("guarantee", "runs", "users_to_90_median", "greedy_users_to_90_median"),
-        *("score_median", "greedy_score_median", "seconds"),
+        *("score_median", "greedy_score_median", "seconds", "why"),
     ]
     # Seed k serves (k + 1) blocks of 100 users at half of the value, and all others well.
     expected = [

@@ -54,14 +54,24 @@ def run_command(
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
     line = choice.label, choice, model
     made = simulate(world, [line], users, (seed, seeds), workers, plot, save, tensorboard)
+    why = _why(made, world)
     if as_json:
-        print_json(made.run_dict())
+        print_json(made.run_dict() | {"why": why})
     else:
-        _show(made)
+        _show(made, why)
         say_files(plot, save, tensorboard)
 
 
-def _show(made: Comparison) -> None:
+def _why(made: Comparison, world: str) -> str:
+    """What the agent chose and what it is told, in its own words."""
+    from tacit.registry import build_world
+
+    entry = made.entries[0]
+    agent = entry.agent.build(build_world(world).spec, made.users, entry.privacy)
+    return str(getattr(agent, "why", ""))
+
+
+def _show(made: Comparison, why: str) -> None:
     """A row per seed, the guarantee, and what it means for users."""
     from tacit.simulation.compare import rows
     from tacit.simulation.result import median, served_words
@@ -71,6 +81,8 @@ def _show(made: Comparison) -> None:
     headline = served_words(results, made.entries[0].label)
     say(f"{headline}: served users gained nothing" if batch else headline)
     say_chosen(made)
+    if why:
+        say(f"It chose: {why}.")
     say_assumed(made)
     titles, *_ = rows({"": results})
     table = [(str(result.seed), *rows({"": [result]})[1][1:-1]) for result in results]

@@ -133,7 +133,7 @@ class MoveModel:
             seen = gram @ prior @ gram + left * gram + (noise + 1e-9) * eye
             gain = np.linalg.solve(seen, gram @ prior).T
             d = gain @ cross
-            rest = (energy - 2.0 * d @ cross + d @ gram @ d) / users
+            rest = float(energy - 2.0 * d @ cross + d @ gram @ d) / users
             left = min(left, max(rest, 0.5 * std / users, 1e-12))
         return d, gain, left
 

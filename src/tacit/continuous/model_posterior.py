@@ -245,9 +245,12 @@ class ModelPosterior(BoxAlgorithm):
     @property
     def why(self) -> str:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
-        known = "known rewards and ends"
-        if self.learns_rewards:
-            known = f"learnt rewards, {'learnt' if self.learns_ends else 'known'} ends"
+        said = [
+            "learnt" if learns else "known" for learns in (self.learns_rewards, self.learns_ends)
+        ]
+        known = f"{said[0]} rewards, {said[1]} ends"
+        if said == ["known", "known"]:
+            known = "known rewards and ends"
         how = "" if self.gridded else ", plans by fitted values"
         how += "" if self.spec.action_box is None else ", LQ control around trajectories"
         return f"{known}{how}; {self.schedule.releases} blocks ({self.schedule.name})"

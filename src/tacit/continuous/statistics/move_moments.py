@@ -78,7 +78,8 @@ def placed(spec: BoxSpec, parts: Floats) -> Floats:
     low, high = np.where(closed, lows, -1.0), np.where(closed, highs, 1.0)
     x = low + np.clip(parts, 0.0, 1.0) * (high - low)
     x = np.where(closed, x, x / np.maximum(1.0 - np.abs(x), 1e-3))
-    return np.clip(x, lows, highs)
+    found: Floats = np.clip(x, lows, highs)
+    return found
 
 
 def _places(spec: BoxSpec, states: Floats) -> Floats:
@@ -89,7 +90,8 @@ def _places(spec: BoxSpec, states: Floats) -> Floats:
         x = np.clip(states, -1e100, 1e100)
         low, high = np.where(closed, lows, -1.0), np.where(closed, highs, 1.0)
         parts = (np.where(closed, x, x / (1.0 + np.abs(x))) - low) / (high - low)
-    return np.clip(np.floor(parts * PLACES), 0, PLACES - 1)
+    bins: Floats = np.clip(np.floor(parts * PLACES), 0, PLACES - 1)
+    return bins
 
 
 @dataclass(frozen=True, eq=False)
