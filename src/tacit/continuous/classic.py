@@ -109,7 +109,8 @@ def pendulum(horizon: int = 200, discount: float = 0.99, continuous: bool = Fals
     (2, 5)
     """
     box = ActionBox((-2.0,), (2.0,)) if flag("continuous", continuous) else None
-    torques = np.arange(5) - 2.0 if box is None else box.actions(np.arange(box.size))[:, 0]
+    torques: Floats = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
+    torques = torques if box is None else box.actions(np.arange(box.size))[:, 0]
     known: Any = {"pushes": tuple((torque / 2.0,) for torque in torques.tolist())}
     spec = SmoothSpec(
         (-math.pi, -8.0),
@@ -232,7 +233,7 @@ def poles(horizon: int = 200, discount: float = 0.98, continuous: bool = False) 
     (6, 3)
     """
     box = ActionBox((-10.0,), (10.0,)) if flag("continuous", continuous) else None
-    forces = 10.0 * (np.arange(3) - 1.0)
+    forces: Floats = np.array([-10.0, 0.0, 10.0])
     forces = forces if box is None else box.actions(np.arange(box.size))[:, 0]
     known: Any = {"pushes": tuple((force / 10.0,) for force in forces.tolist())}
     ends = (2.4, 6.0, _LEANS, _LEANS, 6.0, 6.0)

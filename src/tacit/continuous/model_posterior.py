@@ -164,7 +164,9 @@ class ModelPosterior(BoxAlgorithm):
         if box is not None:
             self.paths = PathPlanner(spec, box, lows, highs, self.discount)
             few: Any = {"actions": len(_coarse(box)), "action_box": None}
-            spec = replace(spec, **few, **({"pushes": None} if hasattr(spec, "pushes") else {}))
+            if hasattr(spec, "pushes"):
+                few["pushes"] = None
+            spec = replace(spec, **few)
         if self.gridded:
             self.planner = GridPlanner(spec, lows, highs, self.discount)
         else:

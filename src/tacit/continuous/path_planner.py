@@ -280,11 +280,11 @@ class PathPlanner:
             uu, ux, qu = Q[:, D:, D:] + ridge, Q[:, D:, :D], q[:, D:]
             d, free = _within(uu, qu, -1.0 - controls[:, t], 1.0 - controls[:, t])
             K = -np.linalg.solve(*_freed(uu, np.where(free[..., np.newaxis], ux, 0.0), free))
-            xu, turned = ux.swapaxes(1, 2), K.swapaxes(1, 2)
+            xu, followed = ux.swapaxes(1, 2), K.swapaxes(1, 2)
             changes[:, t], gains[:, t] = d, K
             slope = np.einsum("nij,nj->ni", uu, d) + qu
-            v = q[:, :D] + np.einsum("nij,nj->ni", turned, slope) + np.einsum("nij,nj->ni", xu, d)
-            V = Q[:, :D, :D] + turned @ uu @ K + turned @ ux + xu @ K
+            v = q[:, :D] + np.einsum("nij,nj->ni", followed, slope) + np.einsum("nij,nj->ni", xu, d)
+            V = Q[:, :D, :D] + followed @ uu @ K + followed @ ux + xu @ K
             V = 0.5 * (V + V.swapaxes(1, 2))
         return changes, gains
 
@@ -305,7 +305,7 @@ def _within(square: Floats, slope: Floats, low: Floats, high: Floats) -> tuple[F
         bound = np.where(free, 0.0, d)
         rest = -slope - np.einsum("nij,nj->ni", square, bound)
         solved = np.linalg.solve(*_freed(square, np.where(free, rest, bound)[..., None], free))
-        d = solved[..., 0]
+        d = np.array(solved[..., 0], dtype=np.float64)
         outside = free & ((d < low) | (d > high))
         d = np.clip(d, low, high)
         if not outside.any():
