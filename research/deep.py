@@ -64,7 +64,7 @@ class Row:
 
 
 ROWS = (
-    Row("deep_q", "gym:LunarLander-v3", 1500, seeds=5),
+    Row("deep_q", "gym:LunarLander-v3", 1000, seeds=5),
     Row("deep_q", "gym:CartPole-v1", 400),
     Row("deep_q", "gym:Acrobot-v1", 300, seeds=5),
     Row("deep_q", "line", 100),
