@@ -65,21 +65,18 @@ class Row:
 
 ROWS = (
     Row("deep_q", "gym:LunarLander-v3", 1000, seeds=5),
-    Row("deep_q", "gym:CartPole-v1", 400),
-    Row("deep_q", "gym:Acrobot-v1", 300, seeds=5),
+    Row("deep_q", "gym:CartPole-v1", 400, seeds=5),
+    Row("deep_q", "gym:Acrobot-v1", 200, seeds=3),
     Row("deep_q", "line", 100),
-    Row("deep_q", "plane", 400),
-    Row("deep_q", "trap", 400),
+    Row("deep_q", "plane", 400, seeds=5),
+    Row("deep_q", "trap", 400, seeds=5),
+    Row("deep_q", "gym:CartPole-v1", 4000, 10.0),
     Row("deep_q", "line", 1000, 1.0),
-    Row("deep_q", "plane", 10_000, 1.0),
-    Row("deep_q", "trap", 10_000, 1.0),
-    Row("deep_q", "gym:CartPole-v1", 10_000, 10.0, seeds=5),
-    Row("actor_critic", "gym:CartPole-v1", 4000, 10.0, seeds=5),
-    Row("actor_critic", "gym:CartPole-v1", 2000, seeds=5),
+    Row("deep_q", "plane", 4000, 1.0, seeds=5),
+    Row("deep_q", "trap", 4000, 1.0, seeds=5),
     Row("actor_critic", "trap", 3000, 10.0),
-    Row("actor_critic", "trap", 3000),
-    Row("actor_critic", PENDULUM, 10_000, 10.0, seeds=3),
-    Row("actor_critic", "glucose", 2000, seeds=3),
+    Row("actor_critic", "gym:CartPole-v1", 4000, 10.0, seeds=3),
+    Row("actor_critic", PENDULUM, 4000, 10.0, seeds=2),
 )
 
 

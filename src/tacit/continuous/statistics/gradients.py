@@ -94,7 +94,7 @@ class EpisodeGradients(Statistic):
         packed = np.empty((n, self.layout.size))
         vectors = packed[:, :-1]
         vectors[:] = np.asarray(gradients)[:n]
-        lengths = np.linalg.norm(vectors, axis=1) / self.radius
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) / self.radius
         good = np.isfinite(lengths) & (counted[:, 0] > 0)
         # The clip: nobody is longer than one.
         vectors /= self.radius * np.maximum(lengths, 1.0)[:, np.newaxis]
