@@ -84,7 +84,9 @@ def measured(row: Row, seed: int) -> dict[str, Any]:
     """One run."""
     began = time.process_time()
     world = tacit.world(row.world)
-    options = {"seed": seed} if row.epsilon is None else {"seed": seed, "noise_seed": noise_seed(seed)}
+    options = (
+        {"seed": seed} if row.epsilon is None else {"seed": seed, "noise_seed": noise_seed(seed)}
+    )
     agent = tacit.registry.agent_entry(row.agent).make(
         world.spec, users=row.users, privacy=row.privacy, **options
     )

@@ -135,7 +135,9 @@ class TestGradients:
             network.forward(asked.theta, sizes, units)
             best = units[-2:].argmax(axis=0)
             network.forward(asked.target, sizes, units)
-            goals = (rewards - 0.25) / 0.5 * (1.0 - 0.9) * 10.0 + 0.9 * units[-2:][best, np.arange(4)]
+            goals = (rewards - 0.25) / 0.5 * (1.0 - 0.9) * 10.0 + 0.9 * units[-2:][
+                best, np.arange(4)
+            ]
             units[0] = states[:-1, 0]
             network.forward(asked.theta, sizes, units)
             deltas, gradient = np.zeros_like(units), np.empty_like(asked.theta)

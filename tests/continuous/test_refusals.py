@@ -65,9 +65,9 @@ def test_options_are_refused_in_words(make, name, values, tmp_path: Path) -> Non
 
 
 def test_deep_options_are_refused_in_words() -> None:
-    pytest.importorskip("optax")
+    pytest.importorskip("jax")
     deep = pytest.importorskip("tacit.continuous")
-    for name in ("steps", "target_every", "rate", "radius", "users", "seed"):
+    for name in ("steps", "target_every", "ahead", "radius", "users", "seed"):
         for value in (*NO_NUMBER, -1):
             with pytest.raises(InvalidArgument, match=name):
                 deep.DeepQ(**{"spec": WORLD.spec, "users": 5, "privacy": JOINT} | {name: value})

@@ -58,7 +58,9 @@ class DeepQConstants:
     # With privacy.
     narrow: tuple[int, ...] = (16, 16)
     moved: float = 0.2  # how far noise may move a parameter
-    most_rate: float = 0.5  # of a step, in units of clipped gradients, however little noise there is
+    most_rate: float = (
+        0.5  # of a step, in units of clipped gradients, however little noise there is
+    )
     momentum: float = 0.9
     private_explored: float = 0.6  # to what exploration falls until the last user comes
     above: float = 0.1  # users of a block, in deviations of a sum's noise times sqrt(parameters)
