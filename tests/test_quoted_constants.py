@@ -100,7 +100,7 @@ QUOTED = {
         f"{DEEP.constants.wide[0]} and {DEEP.constants.wide[1]} units",
         f"{DEEP.constants.narrow[0]} and {DEEP.constants.narrow[1]} units",
         f"of {DEEP.ahead} steps",
-        f"every {DEEP.constants.every} steps of users",
+        f"for every {DEEP.constants.every} steps of users",
         f"batches of {DEEP.constants.batch}",
         f"newest {DEEP.constants.kept:,} steps",
         f"at most {DEEP.constants.most} blocks",

@@ -194,7 +194,7 @@ class TestAgent:
             DeepQ(SHORT.spec, 1000, JointDP(epsilon, 1e-6)).block_users
             for epsilon in (0.1, 1.0, 10.0)
         ]
-        assert sizes[0] == 50 > sizes[1] > sizes[2] == 10
+        assert sizes[0] == 17 > sizes[1] > sizes[2] == 10
 
     def test_forced_releases_make_the_same_network(self):
         """The network depends on users by what was released and by nothing else."""

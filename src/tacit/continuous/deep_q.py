@@ -52,7 +52,8 @@ class DeepQConstants:
     last_rate: float = 1e-4
     kept: int = 1 << 18  # steps that are kept
     batch: int = 128  # steps that a gradient is of
-    every: int = 4  # steps of users for one of these
+    every: int = 4  # steps of users for one of these, or fewer, for so many in all
+    least: int = 20_000
     follow: float = 0.005  # part of the way to the network that its target goes at each step
     keep: float = 0.999  # of the average of networks, at each step
     # With privacy.
@@ -65,7 +66,7 @@ class DeepQConstants:
     private_explored: float = 0.6  # to what exploration falls until the last user comes
     above: float = 0.1  # users of a block, in deviations of a sum's noise times sqrt(parameters)
     most: int = 100  # blocks
-    fewest: int = 20  # blocks, however loud the noise is
+    fewest: int = 60  # blocks, however loud the noise is
     short: float = 0.5  # the part of users who should be within the clip
     private_keep: float = 0.8  # of the average of networks, from block to block
 
@@ -159,7 +160,9 @@ class DeepQ(BoxAlgorithm):
         self.steps_made = 0
         self._clip = options.radius
         self._sum: Arrays = {}  # what a counter released last
-        self._replay = Replay(spec, self.sizes, options.ahead, constants)
+        few = constants.least / (setting.users * spec.horizon)
+        pace = min(max(1.0 / constants.every, few), float(constants.every))
+        self._replay = Replay(spec, self.sizes, options.ahead, constants, pace)
         super().__init__(setting, options)
 
     def _first(self, rng: np.random.Generator, start: NetworkPolicy | None) -> Any:
