@@ -2,7 +2,7 @@
 
 ``python -m research.deep`` runs what is missing and stores every seed as it is there, in
 ``research/deep.json``; with names only those rows, and ``--again`` also what is stored. ``--show``
-prints the tables of docs/algorithms/deep_q.md and actor_critic.md. A cell is the median of the
+prints the table of docs/continuous.md. A cell is the median of the
 greedy policy's value, with the least and the most, over seeds that no constant was chosen on, with
 all options as shipped. Steps are those of all users, as environments count them.
 """
@@ -26,6 +26,7 @@ from tacit.privacy.storage import write_atomic
 from tacit.simulation.seeds import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
+NAMES = {"deep_q": "DeepQ", "actor_critic": "ActorCritic"}
 
 
 @dataclass(frozen=True)
@@ -114,22 +115,29 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
 
 
-def table(stored: dict[str, dict[str, Any]], agent: str) -> str:
+def table(stored: dict[str, dict[str, Any]]) -> str:
     """As the documentation shows it."""
     lines = [
-        "| world | budget | users | steps | at random | greedy policy, median (range) | seeds |",
-        "|---|---|---|---|---|---|---|",
+        "| agent | world | budget | users | steps | at random | greedy policy | seeds |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     for row in ROWS:
         found = list(stored.get(row.key, {}).values())
-        if row.agent != agent or not found:
+        if not found:
             continue
         values = [one["value"] for one in found]
         ends = f"{number(min(values))} to {number(max(values))}"
         steps = statistics.median(one["steps"] for one in found)
         name = row.world.removeprefix("gym:").partition(",")[0]
         cells = (
-            *(name, row.budget, f"{row.users:,}", f"{steps:,.0f}", number(found[0]["random"])),
+            *(
+                NAMES[row.agent],
+                name,
+                row.budget,
+                f"{row.users:,}",
+                f"{steps:,.0f}",
+                number(found[0]["random"]),
+            ),
             *(f"{number(statistics.median(values))} ({ends})", str(len(found))),
         )
         lines.append(f"| {' | '.join(cells)} |")
@@ -157,8 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             now.setdefault(row.key, {})[str(seed)] = found
             write_atomic(STORED, f"{json.dumps(now, indent=1, sort_keys=True)}\n".encode(), 0o644)
             print(f"{row.key}, seed {seed}: {found}", flush=True)
-    for agent in ("deep_q", "actor_critic"):
-        print(table(load(), agent))
+    print(table(load()))
 
 
 if __name__ == "__main__":
