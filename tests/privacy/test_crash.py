@@ -141,7 +141,7 @@ def test_a_batch_ends_with_the_sweeps_that_it_has(tmp_path: Path, monkeypatch: A
     resumed = make().load(tmp_path / "state", **files)
     assert (resumed.served, resumed.releases, resumed.block_users) == (8, 1, 0)
     # Two releases before the kill and some after it: what was paid and lost is missing at the end.
-    assert 2 <= resumed._curator.releases < 4
+    assert 2 <= resumed._curator.releases < resumed.sweeps + 1
     ledger = tacit.Ledger.open(tmp_path / "ledger")
     assert 0.5 * ledger.limit < ledger.max_spent <= ledger.limit * (1.0 + 1e-9)
     assert resumed.policy.version == 1
