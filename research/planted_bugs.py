@@ -340,7 +340,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawMomentum, "policy gradients", ("data flow",)),
     Planted(PreTrainedOnUsers, "policy gradients", ("data flow",)),
     Planted(NetworkGradientsUnclipped, "deep Q", ("sensitivity",)),
-    Planted(NoiseDrawnOnce, "deep Q", ("noise", "transcript overlap")),
+    Planted(NoiseDrawnOnce, "deep Q", ("noise",)),
     Planted(RawOptimiser, "deep Q", ("data flow",)),
     Planted(NetworkPreTrainedOnUsers, "deep Q", ("data flow",)),
 )
