@@ -44,6 +44,7 @@ from research.planted.of_gradients import (
     PreTrainedOnUsers,
     RawMomentum,
     RawOptimiser,
+    StepNoiseReused,
 )
 from research.planted.of_leaks import (
     RawAttribute,
@@ -340,7 +341,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawMomentum, "policy gradients", ("data flow",)),
     Planted(PreTrainedOnUsers, "policy gradients", ("data flow",)),
     Planted(NetworkGradientsUnclipped, "deep Q", ("sensitivity",)),
-    Planted(NoiseDrawnOnce, "deep Q", ("noise",)),
+    Planted(StepNoiseReused, "deep Q", ("noise",)),
     Planted(RawOptimiser, "deep Q", ("data flow",)),
     Planted(NetworkPreTrainedOnUsers, "deep Q", ("data flow",)),
 )
