@@ -73,7 +73,7 @@ ROWS = (
 def measured(row: Row, seed: int) -> dict[str, Any]:
     """One run."""
     began = time.process_time()
-    world = tacit.world(row.world)
+    world: Any = tacit.world(row.world)
     options = (
         {"seed": seed} if row.epsilon is None else {"seed": seed, "noise_seed": noise_seed(seed)}
     )
@@ -83,7 +83,7 @@ def measured(row: Row, seed: int) -> dict[str, Any]:
     rng, steps = np.random.default_rng(np.random.SeedSequence([21, seed])), 0
     while agent.block_users:
         episodes = world.simulate(agent.policy, agent.block_users, rng)
-        steps += int(np.isfinite(episodes.rewards).sum())
+        steps += int(np.isfinite(np.asarray(episodes.rewards)).sum())
         agent.learn(episodes)
     return {
         "value": round(world.value(agent.greedy_policy), 3),

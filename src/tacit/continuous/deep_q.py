@@ -153,8 +153,8 @@ class DeepQ(BoxAlgorithm):
         self.discount = far if options.discount is None else discount_of(options.discount, spec)
         self.units = Units.of_spec(spec, self.discount)
         rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 9]))
+        check_bytes("theta", (parameters(self.sizes),))
         self.theta = self._first(rng, options.start)  # the network, flat
-        check_bytes("theta", self.theta.shape)
         self.average = self._target = self.theta
         self._means = np.zeros_like(self.theta), np.zeros_like(self.theta)  # Adam's
         self.steps_made = 0

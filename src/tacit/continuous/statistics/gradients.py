@@ -139,5 +139,5 @@ class OpenEpisodes(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         """1 for a user with a valid step."""
-        valid = steps_of(block, self.spec).valid
-        return valid.any(axis=1).astype(np.float64)[:, np.newaxis]
+        came = steps_of(block, self.spec).valid.any(axis=1, keepdims=True)
+        return np.asarray(came, dtype=np.float64)
