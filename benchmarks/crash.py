@@ -84,7 +84,6 @@ class Kind:
         steps_in: the part of a release whose entries add up to the steps of all users; "" for none.
         asks_once: whether a block is in one release only.
         counters: by which its blocks are summed.
-        scheduled: whether its blocks are given; otherwise it has one.
     """
 
     agent: str
@@ -95,7 +94,6 @@ class Kind:
     steps_in: str = ""
     asks_once: bool = True
     counters: tuple[str, ...] = ("auto",)
-    scheduled: bool = True
 
     @cached_property
     def world(self) -> Any:
@@ -106,8 +104,7 @@ class Kind:
         """A new agent."""
         module, name = self.agent.split(":")
         more: dict[str, Any] = dict(self.options)
-        if self.scheduled:
-            more["schedule"] = f"fixed:size={self.users}"
+        more["schedule"] = f"fixed:size={self.users}"
         if counter != "auto":
             more["counter"] = counter
         made = maker(getattr(importlib.import_module(module), name))
@@ -151,10 +148,8 @@ KINDS = {
     "deep_q": Kind(
         "tacit.continuous.deep_q:DeepQ",
         partial(line, horizon=6),
-        (("steps", 4), ("hidden", (4,))),
-        blocks=1,
-        asks_once=False,
-        scheduled=False,
+        (("hidden", (4,)),),
+        blocks=4,
     ),
 }
 
@@ -727,7 +722,7 @@ def _warm_up(name: str) -> None:
 
 def _shares(kills: int) -> dict[str, int]:
     """How many of the kills each agent gets; few for the slow one, which needs extra packages."""
-    slow = max(1, kills // 30) if importlib.util.find_spec("optax") else 0
+    slow = max(1, kills // 30) if importlib.util.find_spec("jax") else 0
     quick = [name for name in KINDS if name != "deep_q"]
     each = (kills - slow) // len(quick)
     shares = dict.fromkeys(quick, each)

@@ -44,6 +44,7 @@ from research.planted.of_gradients import (
     PreTrainedOnUsers,
     RawMomentum,
     RawOptimiser,
+    StepNoiseReused,
 )
 from research.planted.of_leaks import (
     RawAttribute,
@@ -344,7 +345,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawMomentum, "policy gradients", ("data flow",)),
     Planted(PreTrainedOnUsers, "policy gradients", ("data flow",)),
     Planted(NetworkGradientsUnclipped, "deep Q", ("sensitivity",)),
-    Planted(NoiseDrawnOnce, "deep Q", ("noise", "transcript overlap")),
+    Planted(StepNoiseReused, "deep Q", ("noise",)),
     Planted(RawOptimiser, "deep Q", ("data flow",)),
     Planted(NetworkPreTrainedOnUsers, "deep Q", ("data flow",)),
 )

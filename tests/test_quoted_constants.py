@@ -124,8 +124,17 @@ QUOTED = {
         f"they must beat zero control in {100 * LQ.confidence:.0f} % of them",
     ],
     "algorithms/deep_q.md": [
-        f"at each of {DEEP.steps} steps",
-        f"clipped to length {bare(DEEP.radius)}",
+        f"a tenth of an episode (`reach` = {DEEP.constants.reach:g})",
+        f"{DEEP.constants.wide[0]} and {DEEP.constants.wide[1]} units",
+        f"{DEEP.constants.narrow[0]} and {DEEP.constants.narrow[1]} units",
+        f"of {DEEP.ahead} steps",
+        f"for every {DEEP.constants.every} steps of users",
+        f"batches of {DEEP.constants.batch}",
+        f"newest {DEEP.constants.kept:,} steps",
+        f"at most {DEEP.constants.most} blocks",
+        f"at least {DEEP.constants.fewest}",
+        f"`moved` = {bare(DEEP.constants.moved)}",
+        f"at most {bare(DEEP.constants.most_rate)}",
     ],
     "algorithms/output_perturbation.md": [
         f"c is {bare(output_perturbation._RADIUS)} of the range of rewards"

@@ -320,7 +320,7 @@ def test_whole_numbers_can_be_scientific():
 
 
 def test_batch_agents_say_so() -> None:
-    batch = {"fitted_functional_q", "output_perturbation", "input_perturbation", "deep_q"}
+    batch = {"fitted_functional_q", "output_perturbation", "input_perturbation"}
     batch |= {"pessimistic_improvement", "pessimistic_lsvi", "pessimistic_vi"}
     assert {name for name in registry.agent_names() if registry.choose_agent(name).batch} == batch
 

@@ -157,3 +157,15 @@ def test_a_chosen_agent_learns():
     result = tacit.run(made, world, seed=1, progress=False)
     assert np.isfinite(result.score)
     assert result.score > 0.9
+
+
+def test_a_network_is_taken_where_it_is_installed(monkeypatch):
+    """For many coordinates without privacy; where jax is missing, the reason says so."""
+    box = tacit.continuous.BoxSpec((-1.0,) * 6, (1.0,) * 6, actions=3, horizon=10)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert choose(box, 100, NONE).agent == "deep_q"
+    assert choose(box, 100, JOINT).agent == "fitted_functional_q"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    without = choose(box, 100, NONE)
+    assert without.agent == "fitted_functional_q"
+    assert "deep_q would be taken, but needs jax" in without.why

@@ -44,7 +44,7 @@ class Served:
             return tacit.UCBVI(self.world.spec, self.users, _LOCAL, schedule=size)
         module, name = self._kind.agent.split(":")
         make = getattr(__import__(module, fromlist=[name]), name)
-        options = dict(self._kind.options) | ({"schedule": size} if self._kind.scheduled else {})
+        options = dict(self._kind.options) | {"schedule": size}
         privacy = tacit.JointDP(epsilon=3e5, delta=1e-6)
         return tacit.AgentKind(make)(self.world.spec, self.users, privacy, **options, **files)
 

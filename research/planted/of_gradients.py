@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from research.planted.base import Asking, Leaking
+from research.planted.base import Asking, Leaking, Tampered
 from tacit.continuous.statistics.gradients import EpisodeGradients
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.privacy.statistic import Block, Floats
@@ -80,6 +80,26 @@ class PreTrainedOnUsers(Leaking):
         if self.releases == 1:
             self.values = self.values + self._mean_reward
         return super().plan()  # type: ignore[misc]
+
+
+class StepNoiseReused(Tampered):
+    """A counter over steps draws its noise for the first one, and takes it again in all others.
+
+    Gain: what a step adds to the sum is told by two releases, with hardly any noise.
+    """
+
+    @classmethod
+    def tamper(cls, agent: Any, loaded: bool) -> None:
+        """Gives it a counter that keeps what it drew."""
+        counter = agent._stream.counter
+        true = type(counter)
+
+        def draw(self: Any) -> Any:
+            if "kept_noise" not in vars(self):
+                self.kept_noise = true._draw(self)
+            return self.kept_noise
+
+        counter.__class__ = type(true.__name__, (true,), {"_draw": draw})
 
 
 class RawOptimiser(Leaking):

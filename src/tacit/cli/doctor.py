@@ -29,7 +29,6 @@ OPTIONAL = {
     "dp-accounting": ("dp_accounting", "only for checking our accounting against another"),
     "opendp": ("opendp", "only for checking our noise against another"),
     "jax": ("jax", "the neural baseline: pip install 'tacit[deep]'"),
-    "optax": ("optax", "the neural baseline: pip install 'tacit[deep]'"),
 }
 
 

@@ -130,7 +130,8 @@ class ActorCritic(BoxAlgorithm):
     # What is made of the answers.
 
     def _take(self, release: Release) -> None:
-        constants, n = self.options.constants, release.users
+        # Of devices nobody may have reported.
+        constants, n = self.options.constants, max(release.users, 1)
         m = self.features.size
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         self._moments = self._moments + release["moments"]

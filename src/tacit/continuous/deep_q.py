@@ -52,18 +52,21 @@ class DeepQConstants:
     last_rate: float = 1e-4
     kept: int = 1 << 18  # steps that are kept
     batch: int = 128  # steps that a gradient is of
-    every: int = 4  # steps of users for one of these
+    every: int = 4  # steps of users for one of these, or fewer, for so many in all
+    least: int = 20_000
     follow: float = 0.005  # part of the way to the network that its target goes at each step
     keep: float = 0.999  # of the average of networks, at each step
     # With privacy.
     narrow: tuple[int, ...] = (16, 16)
     moved: float = 0.2  # how far noise may move a parameter
-    most_rate: float = 0.5  # of a step, in units of clipped gradients, however little noise there is
+    most_rate: float = (
+        0.5  # of a step, in units of clipped gradients, however little noise there is
+    )
     momentum: float = 0.9
     private_explored: float = 0.6  # to what exploration falls until the last user comes
     above: float = 0.1  # users of a block, in deviations of a sum's noise times sqrt(parameters)
     most: int = 100  # blocks
-    fewest: int = 20  # blocks, however loud the noise is
+    fewest: int = 60  # blocks, however loud the noise is
     short: float = 0.5  # the part of users who should be within the clip
     private_keep: float = 0.8  # of the average of networks, from block to block
 
@@ -150,14 +153,16 @@ class DeepQ(BoxAlgorithm):
         self.discount = far if options.discount is None else discount_of(options.discount, spec)
         self.units = Units.of_spec(spec, self.discount)
         rng = np.random.default_rng(np.random.SeedSequence([setting.seed, 9]))
+        check_bytes("theta", (parameters(self.sizes),))
         self.theta = self._first(rng, options.start)  # the network, flat
-        check_bytes("theta", self.theta.shape)
         self.average = self._target = self.theta
         self._means = np.zeros_like(self.theta), np.zeros_like(self.theta)  # Adam's
         self.steps_made = 0
         self._clip = options.radius
         self._sum: Arrays = {}  # what a counter released last
-        self._replay = Replay(spec, self.sizes, options.ahead, constants)
+        few = constants.least / (setting.users * spec.horizon)
+        pace = min(max(1.0 / constants.every, few), float(constants.every))
+        self._replay = Replay(spec, self.sizes, options.ahead, constants, pace)
         super().__init__(setting, options)
 
     def _first(self, rng: np.random.Generator, start: NetworkPolicy | None) -> Any:

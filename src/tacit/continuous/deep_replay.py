@@ -28,8 +28,14 @@ class Replay:
     """
 
     def __init__(
-        self, spec: BoxSpec, sizes: tuple[int, ...], ahead: int, constants: DeepQConstants
+        self,
+        spec: BoxSpec,
+        sizes: tuple[int, ...],
+        ahead: int,
+        constants: DeepQConstants,
+        pace: float,  # gradient steps for each step of a user
     ) -> None:
+        self._pace = pace
         self._spec, self._sizes, self._ahead, self._constants = spec, sizes, ahead, constants
         self._examples: Arrays = {}
         self.due = 0.0
@@ -58,7 +64,7 @@ class Replay:
         old = self._examples or {name: column[:0] for name, column in new.items()}
         kept = self._constants.kept
         self._examples = {n: np.concatenate([old[n], new[n]])[-kept:] for n in _NAMES}
-        self.due += len(who) / self._constants.every
+        self.due += self._pace * len(who)
         return units
 
     def practise(self, carry: tuple[Any, ...], rate: float, rng: np.random.Generator) -> Any:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 END = 3.0
 """Where a coordinate ends that has no end."""
 
+# How wide the range of values is, in units of a network that learns from public numbers alone.
+_VALUES = 10.0
+
 FIRST, SECOND, FLOOR = 0.9, 0.999, 1e-5
 """Adam's means of gradients and of their squares, and what is added to a deviation."""
 
@@ -62,12 +65,12 @@ class Units:
 
     @classmethod
     def of_spec(cls, spec: BoxSpec, discount: float) -> Units:
-        """From public numbers alone: the box fills -1 to 1, rewards a unit."""
+        """From public numbers alone: the box fills -1 to 1, and values -5 to 5."""
         lows = np.where(np.isfinite(spec.lows), spec.lows, -END)
         highs = np.where(np.isfinite(spec.highs), spec.highs, END)
         width = np.maximum(0.5 * (highs - lows), 1e-9)
         low, high = spec.reward_range
-        unit = high - low
+        unit = (high - low) / (1.0 - discount) / _VALUES
         return cls(0.5 * (lows + highs), width, 0.5 * (low + high), unit, discount)
 
     @classmethod
@@ -155,37 +158,49 @@ def adam(state: Any, gradient: Any, step: Any, rate: Any) -> Any:
     return theta - rate * first / (1.0 - FIRST**step) / size, first, second
 
 
-@lru_cache(maxsize=16)
-def loss_of(sizes: tuple[int, ...]) -> Callable[..., Any]:
-    """The loss of double Q-learning: the network chooses, its older self says what that is worth.
+def _outputs(sizes: tuple[int, ...], theta: Any, inputs: Any) -> Any:
+    """A network's outputs, by jax."""
+    relu, start = deep_modules().nn.relu, 0
+    for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
+        biases = start + fan_in * fan_out
+        matrix = theta[start:biases].reshape(fan_out, fan_in)
+        start = biases + fan_out
+        inputs = inputs @ matrix.T + theta[biases:start]
+        if layer < len(sizes) - 2:
+            inputs = relu(inputs)
+    return inputs
 
-    Of ``theta``, ``target``, and of examples: states, actions, earned, later states, factors and
-    weights. Errors beyond one count linearly (Huber).
+
+def _double_q(here: Any, there: Any, aim: Any, told: Any) -> Any:
+    """The loss: the network chooses what comes later, its older self says what that is worth.
+
+    Of the network's outputs at both states, the older one's at the later, and of actions, what was
+    earned, factors and weights. Errors beyond one count linearly (Huber).
     """
     jax = deep_modules()
-    jnp = jax.numpy
+    jnp, (actions, earned, factors, weights) = jax.numpy, told
 
-    def outputs(theta: Any, inputs: Any) -> Any:
-        start = 0
-        for layer, (fan_in, fan_out) in enumerate(pairwise(sizes)):
-            biases = start + fan_in * fan_out
-            matrix = theta[start:biases].reshape(fan_out, fan_in)
-            start = biases + fan_out
-            inputs = inputs @ matrix.T + theta[biases:start]
-            if layer < len(sizes) - 2:
-                inputs = jax.nn.relu(inputs)
-        return inputs
+    def at(values: Any, chosen: Any) -> Any:
+        return jnp.take_along_axis(values, chosen[:, None], axis=-1)[:, 0]
 
-    def at(values: Any, actions: Any) -> Any:
-        return jnp.take_along_axis(values, actions[:, None], axis=-1)[:, 0]
+    goal = jax.lax.stop_gradient(earned + factors * at(aim, there.argmax(axis=-1)))
+    errors = jnp.where(weights > 0.0, at(here, actions) - goal, 0.0)
+    size = jnp.abs(errors)
+    return (weights * jnp.where(size < 1.0, 0.5 * errors**2, size - 0.5)).sum()
+
+
+@lru_cache(maxsize=16)
+def loss_of(sizes: tuple[int, ...]) -> Callable[..., Any]:
+    """The loss of double Q-learning, of a network, its older self, and examples.
+
+    Examples are states, actions, what was earned, later states, factors and weights.
+    """
 
     def loss(theta: Any, target: Any, examples: Any) -> Any:
         states, actions, earned, later, factors, weights = examples
-        best = outputs(theta, later).argmax(axis=-1)
-        goal = jax.lax.stop_gradient(earned + factors * at(outputs(target, later), best))
-        errors = jnp.where(weights > 0.0, at(outputs(theta, states), actions) - goal, 0.0)
-        size = jnp.abs(errors)
-        return (weights * jnp.where(size < 1.0, 0.5 * errors**2, size - 0.5)).sum()
+        here, there = _outputs(sizes, theta, states), _outputs(sizes, theta, later)
+        aim = _outputs(sizes, target, later)
+        return _double_q(here, there, aim, (actions, earned, factors, weights))
 
     return loss
 
@@ -194,18 +209,17 @@ def loss_of(sizes: tuple[int, ...]) -> Callable[..., Any]:
 def gradients_of(sizes: tuple[int, ...]) -> Callable[..., Any]:
     """Gradients of many episodes at once, (users, parameters)."""
     jax = deep_modules()
-    loss = loss_of(sizes)
 
-    def of_user(theta: Any, target: Any, user: Any) -> Any:
+    def loss(theta: Any, target: Any, user: Any) -> Any:
         states, actions, earned, later, factors, weights = user
-        return jax.grad(loss)(
-            theta, target, (states[:-1], actions, earned, states[later], factors, weights)
-        )
+        values = _outputs(sizes, theta, states)
+        aim = _outputs(sizes, target, states)[later]
+        return _double_q(values[:-1], values[later], aim, (actions, earned, factors, weights))
 
     def gradients(theta: Any, target: Any, *users: Any) -> Any:
         # One by one, not as a batch: the order in which a batch is added up depends on its size,
         # and nobody's gradient may depend on anybody else, not even in its last digit.
-        return jax.lax.map(lambda user: of_user(theta, target, user), users)
+        return jax.lax.map(lambda user: jax.grad(loss)(theta, target, user), users)
 
     found: Callable[..., Any] = jax.jit(gradients)
     return found

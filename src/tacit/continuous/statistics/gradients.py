@@ -14,7 +14,7 @@ from tacit.continuous.deep_training import Units, gradients_of, returns_of
 from tacit.continuous.network_policy import parameters
 from tacit.continuous.statistics.steps import steps_of
 from tacit.privacy.arguments import positive
-from tacit.privacy.bounds.balls import ball, scaled_back
+from tacit.privacy.bounds.balls import ball
 from tacit.privacy.budget import Relation
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
@@ -91,15 +91,16 @@ class EpisodeGradients(Statistic):
             padded(factor, np.float32),
             padded(steps.valid / np.maximum(counted, 1), np.float32),
         )
-        vectors = np.asarray(gradients, dtype=np.float64)[:n]
-        good = np.isfinite(vectors).all(axis=1) & (counted[:, 0] > 0)
-        vectors = np.where(good[:, np.newaxis], vectors, 0.0)
-        short = np.where(np.linalg.norm(vectors, axis=1) <= self.radius, 1.0, -1.0)
-        parts = {
-            "gradient": scaled_back(vectors, self.radius) / self.radius,
-            "short": np.where(good, short, 0.0),
-        }
-        return self.layout.pack(parts, users=n)
+        packed = np.empty((n, self.layout.size))
+        vectors = packed[:, :-1]
+        vectors[:] = np.asarray(gradients)[:n]
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) / self.radius
+        good = np.isfinite(lengths) & (counted[:, 0] > 0)
+        # The clip: nobody is longer than one.
+        vectors /= self.radius * np.maximum(lengths, 1.0)[:, np.newaxis]
+        packed[:, -1] = SHORT * np.where(lengths <= 1.0, 1.0, -1.0)
+        packed[~good] = 0.0
+        return packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,5 +139,5 @@ class OpenEpisodes(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         """1 for a user with a valid step."""
-        valid = steps_of(block, self.spec).valid
-        return valid.any(axis=1).astype(np.float64)[:, np.newaxis]
+        came = steps_of(block, self.spec).valid.any(axis=1, keepdims=True)
+        return np.asarray(came, dtype=np.float64)
