@@ -309,9 +309,10 @@ def _shrunk(block: Block) -> Block:
     arrays = dict(block.arrays)
     for name, array in arrays.items():
         if array.dtype.kind == "f":
-            arrays[name] = array * small.reshape((-1,) + (1,) * (array.ndim - 1))
+            factors = np.ones(array.shape) * small.reshape((-1,) + (1,) * (array.ndim - 1))
             if array.ndim > 1:
-                arrays[name][::2, :1] = array[::2, :1]
+                factors[::2, :1] = 1.0
+            arrays[name] = np.multiply(array, factors).astype(array.dtype)
     return Block(block.users, arrays)
 
 

@@ -149,14 +149,17 @@ def _run(trial: real.RealTrial, folder: Path) -> list[str]:
         agent.save(folder / "saved")
     found += disk.wrong + [f"a real run says {words[:60]!r}" for words in said]
     left = sorted(p.name for p in folder.iterdir())
-    if left != ["ledger", "saved", "state"] or not charges[0]:
+    # Many people lie in a file of their own beside the state, one at most.
+    beside = [folder / name for name in left if name.startswith("state.") and name.endswith(".ids")]
+    expected = sorted(["ledger", "saved", "state", *(path.name for path in beside[:1])])
+    if left != expected or not charges[0]:
         found.append(f"after {charges[0]} charges the files are {left}")
     agent.publish(trial.trial.folder / "files-policy")
     for path in (ledger, trial.trial.folder / "files-policy"):
         if any(trace in path.read_bytes() for trace in traces):
             found.append(f"a user's own number, or id, is in {path.name}")
     rows = [*_rows(pool, agent.served, agent.statistic.private_columns)]
-    for path in (state, folder / "saved"):
+    for path in (state, folder / "saved", *beside):
         data = path.read_bytes()
         if any(who.encode() in data for who in ids):
             found.append("a user's id is in the state")
