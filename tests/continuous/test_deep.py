@@ -261,6 +261,12 @@ class TestAgent:
         assert agent.greedy_policy.greedy(states).tolist() == (
             first.greedy_policy.greedy(states).tolist()
         )
+        # A save of one start is no save of another, wherever they differ.
+        moved = first.greedy_policy.theta.copy()
+        moved[-1] += 1.0
+        second = NetworkPolicy.of(moved, first.greedy_policy.sizes)
+        others = self.make(SHORT.spec, 20, JOINT, start=second, noise_seed=1)
+        assert others.algorithm.identity() != agent.algorithm.identity()
         other = NetworkPolicy.of(first_network(np.random.default_rng(0), (3, 4, 2)), (3, 4, 2))
         with pytest.raises(InvalidArgument, match="start must be a network from 1"):
             self.make(SHORT.spec, 20, JOINT, start=other)

@@ -10,6 +10,7 @@ It needs jax: ``pip install 'tacit[deep]'``.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -313,7 +314,7 @@ class DeepQ(BoxAlgorithm):
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
         start = self.options.start
-        told = None if start is None else start.theta.tobytes().hex()[:64]
+        told = None if start is None else hashlib.sha256(start.theta.tobytes()).hexdigest()
         return super().identity() | {"discount": self.discount, "start": told}
 
     def state(self) -> State:
