@@ -6,7 +6,7 @@ from pathlib import Path
 
 from research.continuous_actions import ROWS, load, table
 
-PAGE = Path(__file__).parents[2] / "docs/algorithms/model_posterior.md"
+PAGE = Path(__file__).parents[2] / "docs/continuous.md"
 
 
 def test_the_page_shows_what_is_stored() -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from research import (
     command_lines,
+    continuous_actions,
+    deep,
     default_features,
     exact_learning,
     fewer_users,
@@ -91,6 +93,8 @@ def stored_tables() -> Iterator[str]:
     yield "\n".join(exact_learning.Row(**row).line for row in found)
     yield gymnasium.table(gymnasium.load())
     yield default_features.table(default_features.load())
+    yield deep.table(deep.load())
+    yield continuous_actions.table(continuous_actions.load())
     yield from (smooth_control.table(smooth_control.load(), learnt) for learnt in (False, True))
     yield "\n".join(row.line for row in glucose.stored().values())
     yield "\n".join(offline.line(name, row) for name, row in offline.stored().items())
