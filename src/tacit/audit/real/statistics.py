@@ -136,6 +136,8 @@ def _projected(runs: Sequence[Floats], coins: Sequence[NDArray[np.int8]], law: L
             tally = Tally("normal" if exact else "sum of laplace")
             for row in some:
                 w = weights[: row.size]
+                if not w.any():  # half of very few may be none of them
+                    continue
                 tally.add(np.array([w @ row / math.sqrt(max(float(w @ w), 1.0))]))
             # Sums of many, and of squares of many, are nearly normal; of few they are not.
             enough = tally.values >= (8 if exact else 40) and (exact or longest >= 20)

@@ -54,7 +54,8 @@ class TargetedMoves(Statistic):
         shape = np.shape(self.inputs)
         wanted = {"inputs": (A, m, shape[-1]), "means": (A, m), "values": (m,)}
         for name, size in wanted.items():
-            array = np.array(getattr(self, name), dtype=np.float64)
+            # In one order: how products are rounded depends on it, and a save keeps one only.
+            array = np.array(getattr(self, name), dtype=np.float64, order="C")
             if array.shape != size or not np.isfinite(array).all():
                 raise InvalidArgument(f"{name} must be finite, of shape {size}, got {array.shape}")
             array.setflags(write=False)
