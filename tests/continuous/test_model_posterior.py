@@ -294,10 +294,11 @@ def test_a_plan_solves_bellmans_equation() -> None:
 
     planner = GridPlanner(spec, np.array(spec.lows), np.array(spec.highs), 0.95)
     Q = planner.plan(step, np.random.default_rng(0))
+    held = planner._choose_held(step, np.random.default_rng(0))
     some = np.random.default_rng(1).integers(planner.grid.size, size=300)
     for action in range(3):
         here, kept, paid = planner.grid.points[some], np.ones(300), np.zeros(300)
-        for _ in range(planner.held):
+        for _ in range(held):
             here, rewards, over = step(here, np.full(300, action))
             paid, kept = paid + kept * rewards, np.where(over, 0.0, 0.95 * kept)
         expected = paid + kept * (planner.grid(here) @ Q.max(axis=0))

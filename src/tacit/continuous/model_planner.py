@@ -43,7 +43,6 @@ class GridPlanner:
         known = self.grid.for_loops()
         self._box, self._table = known.numbers, known.table
         self._points = self.grid.points
-        self.held = 1
         self.values = np.zeros(self.grid.size, dtype=np.float32)
 
     @property
@@ -56,28 +55,28 @@ class GridPlanner:
         from tacit.continuous.model_loops import iterate, locate
 
         A, m, D = self.spec.actions, self.grid.size, self.spec.dimension
-        self.held = self._choose_held(step, rng)
+        held = self._choose_held(step, rng)
         paid, kept = np.empty((2, m, A), dtype=np.float32)
         cells, parts = np.empty((m, A), dtype=np.int32), np.empty((m, A, D), dtype=np.float32)
         one_cell, one_part = np.empty(m, dtype=np.int32), np.empty((m, D), dtype=np.float32)
         for action in range(A):
-            ends, paid[:, action], kept[:, action] = self._hold(step, action)
+            ends, paid[:, action], kept[:, action] = self._hold(step, action, held)
             locate(ends, self._box, self._table, one_cell, one_part)
             cells[:, action], parts[:, action] = one_cell, one_part
         best = np.empty((m, A), dtype=np.float32)
-        precision = _PRECISION * (self.spec.reward_range[1] - self.spec.reward_range[0]) * self.held
+        precision = _PRECISION * (self.spec.reward_range[1] - self.spec.reward_range[0]) * held
         strides = np.ascontiguousarray(self._table[:, 1])
         iterate(paid, kept, cells, parts, strides, _SWEEPS, precision, self.values, best)
         return best.T.astype(np.float64)
 
-    def _hold(self, step: Step, action: int) -> tuple[Floats, Floats, Floats]:
+    def _hold(self, step: Step, action: int, held: int) -> tuple[Floats, Floats, Floats]:
         """An action held: where it leads, what it pays, and how much the values there count."""
         m = len(self._points)
         reached, paid, kept = np.empty_like(self._points), np.zeros(m), np.ones(m)
         for first in range(0, m, _ROWS):
             some = slice(first, first + _ROWS)
             here = self._points[some]
-            for _ in range(self.held):
+            for _ in range(held):
                 here, rewards, over = step(here, np.full(len(here), action))
                 paid[some] += kept[some] * rewards
                 kept[some] = np.where(over, 0.0, self.discount * kept[some])
