@@ -10,7 +10,7 @@ most 500 steps, and writes
 
 Settings of the classic environments and of LunarLander are RL Zoo's
 (github.com/DLR-RM/rl-baselines3-zoo, hyperparams/dqn.yml at ce95481 and ppo.yml at 00128b5), of an
-agent that learns from few steps there; in CartPole PPO, which is steadier than its DQN. It has none
+agent that learns from few steps there; in CartPole PPO, after its DQN ended at 19.3. It has none
 for tables and Blackjack: these have PPO with the library's own defaults and :data:`STEPS` steps.
 What is numbered is one-hot, as the library does it.
 """
