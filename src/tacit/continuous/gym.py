@@ -5,6 +5,7 @@ and for vectors by these:
 
 - **observations** that are neither numbered nor a Box are flattened as Gymnasium flattens them.
 - **the box of states**: that of the observations; an end that is infinite is :data:`END`.
+- **actions** that are points of a box push along its coordinates.
 - **features**: the agents' own rule, a grid up to two coordinates and monomials beyond.
 """
 
@@ -29,7 +30,15 @@ from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.finite.env import EpisodeEnv, env_maker
-from tacit.finite.imported import Env, horizon_of, name_of, numbered, opened, rewards_of
+from tacit.finite.imported import (
+    Env,
+    NumberedActions,
+    horizon_of,
+    name_of,
+    numbered,
+    opened,
+    rewards_of,
+)
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 
@@ -78,7 +87,8 @@ class GymnasiumWorld(VectorWorld):
         self.evaluation_users = check_size("evaluation_users", evaluation_users)
         self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
         # Vectors have an order, which their numbers on a mesh keep.
-        self.exchangeable_actions = discrete = spec.action_box is None
+        discrete = spec.action_box is None
+        self.exchangeable_actions = discrete and getattr(spec, "pushes", None) is None
         self._first_action = int(env.action_space.start) if discrete else 0  # type: ignore[attr-defined]
         self._envs = [env]
 
@@ -225,6 +235,7 @@ def from_gymnasium(
         features,
         may_end=True,
         action_box=within,
+        pushes=_pushes(env),
     )
     steps = spec.horizon if evaluation_steps is None else evaluation_steps
     steps = check_size("evaluation_steps", steps)
@@ -269,6 +280,16 @@ def _corners(
         of = f"{unbounded} coordinate{'s' if unbounded > 1 else ''} without ends"
         assumed.append(f"states in {-end:g}:{end:g} along {of}")
     return found[0], found[1]
+
+
+def _pushes(env: Env) -> tuple[tuple[float, ...], ...] | None:
+    """Vectors of actions that are the points of a box, from -1 to 1 along each coordinate."""
+    if not isinstance(env, NumberedActions) or not isinstance(env.env.action_space, spaces.Box):
+        return None
+    rows = np.array([np.ravel(choice) for choice in env.choices], dtype=np.float64)
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    half = np.where(high > low, 0.5 * (high - low), 1.0)
+    return tuple(map(tuple, ((rows - 0.5 * (low + high)) / half).tolist()))
 
 
 def _action_box(space: Any, levels: int) -> ActionBox | None:

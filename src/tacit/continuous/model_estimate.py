@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.continuous.monomials import Monomials
-from tacit.privacy.statistic import Bools, Floats
+from tacit.privacy.statistic import Floats
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ModelConstants:
     weight: float = 8.0  # squared length of residuals in a step, beside features of length p
     least_energy: float = 0.3  # by which a prior is scaled down at most, as residuals say,
     most_energy: float = 4.0  # and up
-    ends: float = 0.2  # part of mu^2 that is spent on ends, where they have to be learnt
+    ends: float = 0.3  # part of mu^2 that is spent on ends, where they have to be learnt
     # Part of users who try held actions all the time, at most, at least, and over what is unknown:
     explorers: float = 0.5
     fewest: float = 0.02
@@ -156,42 +156,3 @@ class MoveModel:
         if high > 1.0:
             high = max(1.0, min((energy - std) / expected, self.constants.most_energy))
         return max(high, self.constants.least_energy)
-
-
-# States count as an end from this value of the regression of signs on.
-_SURE = 0.25
-
-
-class EndModel:
-    """Where episodes end, by regression of signs on features of states.
-
-    Attributes:
-        features: what the boundary is linear in.
-        moments: released, summed over blocks.
-        variance: of their noise.
-    """
-
-    def __init__(self, features: Monomials) -> None:
-        self.features = features
-        self.moments: Floats = np.zeros((features.size + 1,) * 2)
-        self.variance = 0.0
-
-    def update(self, moments: Floats, std: float) -> None:
-        """Takes in one more release."""
-        self.moments, self.variance = self.moments + moments, self.variance + std**2
-
-    def __call__(self, states: Floats) -> Bools:
-        """Whether episodes are over at states (n, D)."""
-        z = self.features(states, np.zeros(len(states), dtype=np.int64))
-        over: Bools = z @ self._weights > _SURE
-        return over
-
-    @property
-    def _weights(self) -> Floats:
-        p = self.features.size
-        values, vectors = np.linalg.eigh(self.moments[:p, :p])
-        # A random symmetric matrix has eigenvalues up to sqrt(2 p) times its off-diagonal entries'.
-        ridge = math.sqrt(self.variance * p) + 1e-3 * max(float(np.trace(self.moments)), 0.0)
-        rotated = vectors.T @ self.moments[:p, p]
-        weights: Floats = vectors @ (rotated / (np.maximum(values, 0.0) + ridge + 1e-9))
-        return weights

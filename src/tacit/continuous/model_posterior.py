@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
+from tacit.continuous.end_estimate import EndModel
 from tacit.continuous.fitted_planner import FittedPlanner, draw_starts
 from tacit.continuous.held_policy import HeldPolicy
-from tacit.continuous.model_estimate import MODEL, EndModel, ModelConstants, MoveModel
+from tacit.continuous.model_estimate import MODEL, ModelConstants, MoveModel
 from tacit.continuous.model_planner import MOST_COORDINATES, GridPlanner
 from tacit.continuous.monomials import Monomials
 from tacit.continuous.path_planner import PathPlanner
 from tacit.continuous.path_policy import Nearest, PathPolicy
 from tacit.continuous.policy import QPolicy, chooser
+from tacit.continuous.statistics.end_places import EndPlaces
 from tacit.continuous.statistics.move_moments import (
     FIRST_POWER,
     EndMoments,
@@ -33,6 +35,7 @@ from tacit.privacy.statistic import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from tacit.continuous.action_box import ActionBox
+    from tacit.continuous.feature_map import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
 
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 _IN_MEMORY = 4096
 # States at which it is looked how far the box of states before an end reaches.
 _LOOKED_AT = 1 << 16
+# A grid reaches so much of the box beyond where episodes go on.
+_MARGIN = 0.02
 # Actions that are vectors: values along each coordinate in a first plan, by how many there are; and
 # trajectories from where users start, and as many from where random actions lead; fewer beyond four
 # coordinates. They are tried from twice as many states again.
@@ -75,7 +80,10 @@ class ModelPosterior(BoxAlgorithm):
     states move, with a fifth of its budget; of every block, once, the
     :class:`~.statistics.move_moments.MoveMoments` of steps, in a metric in which a step is as long
     as what it could tell. Each step has length one, so that no user is clipped and none is farther
-    than sqrt(2) from another, however long episodes are.
+    than sqrt(2) from another, however long episodes are. Where ends have to be learnt, a part of
+    every block's budget asks for them: :class:`~.statistics.end_places.EndPlaces`, histograms along
+    coordinates, as long as a box explains where episodes end, or else
+    :class:`~.statistics.move_moments.EndMoments`, for a regression.
 
     Plans: value iteration on a grid, up to four coordinates; beyond, values that are fitted at
     states of episodes in the model. Actions that are vectors (``spec.action_box``) are planned with
@@ -129,10 +137,16 @@ class ModelPosterior(BoxAlgorithm):
         if self.ends is None:
             moments = yield Ask(self._moments(believed))
         else:
-            part = self.constants.ends * left
-            found = yield Ask(EndMoments(self.spec, self.ends.features), share=part)
-            moments = yield Ask(self._moments(believed))
-            self.ends.update(found["moments"], float(np.max(found.std["moments"])))
+            part, ends = self.constants.ends * left, self.ends
+            if ends.boxed:
+                places = yield Ask(ends.box.asked, share=part)
+                moments = yield Ask(self._moments(believed))
+                ends.box.update(places.parts, float(np.max(places.std["ends"])))
+            else:
+                signs = yield Ask(EndMoments(self.spec, ends.signs.features), share=part)
+                moments = yield Ask(self._moments(believed))
+                ends.signs.update(signs["moments"], float(np.max(signs.std["moments"])))
+            self._move_grid()
         self.believed = believed
         std = float(np.max(moments.std["moments"]))
         believed.update(moments["moments"], std, self.block_users)
@@ -158,7 +172,8 @@ class ModelPosterior(BoxAlgorithm):
             half = np.append(half, 0.5 * (high - low))
         far = self.constants.widest * 2.0 ** (scales["moves"].argmax(axis=1) + FIRST_POWER)
         if self.learns_ends:
-            self.ends = EndModel(replace(features, pushes=np.zeros((self.spec.actions, 0))))
+            alone = replace(features, pushes=np.zeros((self.spec.actions, 0)))
+            self.ends = EndModel(EndPlaces(self.spec, lows, highs), alone)
         lows, highs = _before_ends(self.spec, lows, highs)
         spec, box = self.spec, self.spec.action_box
         if box is not None:
@@ -171,8 +186,25 @@ class ModelPosterior(BoxAlgorithm):
             self.planner = GridPlanner(spec, lows, highs, self.discount)
         else:
             self.planner = FittedPlanner(spec, scales["starts"], self.discount)
-        chance = box is not None or not self.gridded
+        # Without noise, what features miss of rewards is the largest error.
+        misfit = self.learns_rewards and not self.privacy.private
+        chance = box is not None or not self.gridded or misfit
         return MoveModel(features, np.minimum(far, half), self.constants, chance)
+
+    def _move_grid(self) -> None:
+        """A grid is laid where episodes go on, as far as is known."""
+        if self.ends is None or not self.ends.boxed or not isinstance(self.planner, GridPlanner):
+            return
+        box, grid = self.ends.box, self.planner.grid
+        lows, highs = self._with_margin(box.lows, box.highs)
+        if (*lows.tolist(), *highs.tolist()) != (*grid.lows, *grid.highs):
+            self.planner = GridPlanner(self.planner.spec, lows, highs, self.discount)
+
+    def _with_margin(self, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
+        assert self.ends is not None  # noqa: S101
+        asked = self.ends.box.asked
+        margin = _MARGIN * (asked.highs - asked.lows)
+        return np.maximum(asked.lows, lows - margin), np.minimum(asked.highs, highs + margin)
 
     def step(self, states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
         """What the model says: next states, rewards, and which episodes are over then."""
@@ -204,12 +236,31 @@ class ModelPosterior(BoxAlgorithm):
         if box is not None:
             around = self._around_paths(box)
             return around.exploring_with(*exploring), around
+        hoping = self._hoping()
         self.weights = self.planner.plan(self.step, self.rng)
         assert self.planner.features is not None  # noqa: S101
         known = self.planner.features, self.weights
         greedy = QPolicy.draw(*known, self.rng, version=self.releases)
-        known = greedy.features, greedy.weights
+        known = hoping or (greedy.features, greedy.weights)
         return HeldPolicy.of(*known, *exploring, self.releases, greedy.preference), greedy
+
+    def _hoping(self) -> tuple[FeatureMap, Floats] | None:
+        """The plan of who hopes for ends that nobody has seen yet, if there is hope."""
+        if self.ends is None or not self.ends.boxed or (hope := self.ends.box.hope) is None:
+            return None
+        lows, highs = hope
+
+        def step(states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
+            nexts, rewards, over = self.step(states, actions)
+            return nexts, rewards, over | ((nexts < lows) | (nexts > highs)).any(axis=1)
+
+        planner = self.planner
+        assert planner is not None  # noqa: S101
+        if isinstance(planner, GridPlanner):
+            planner = GridPlanner(planner.spec, *self._with_margin(lows, highs), self.discount)
+        weights = planner.plan(step, self.rng)
+        assert planner.features is not None  # noqa: S101
+        return planner.features, weights
 
     def _around_paths(self, box: ActionBox) -> PathPolicy:
         """LQ control around trajectories in the model, from those of a plan with a few actions."""
@@ -292,7 +343,7 @@ class ModelPosterior(BoxAlgorithm):
         if self.believed.chance:
             arrays["rest"] = self.believed.rest
         if self.ends is not None:
-            arrays |= {"ends": self.ends.moments, "end_noise": np.array(self.ends.variance)}
+            arrays |= {f"ends/{name}": part for name, part in self.ends.arrays().items()}
         if self.weights is not None:
             arrays["weights"] = self.weights
         if isinstance(self.planner, GridPlanner):
@@ -308,7 +359,8 @@ class ModelPosterior(BoxAlgorithm):
         self.believed.model, self.believed.spread = arrays["model"], arrays["spread"]
         self.believed.rest = arrays.get("rest", self.believed.rest)
         if self.ends is not None:
-            self.ends.moments, self.ends.variance = arrays["ends"], float(arrays["end_noise"])
+            self.ends.restore(below(arrays, "ends/"))
+            self._move_grid()
         if isinstance(self.planner, GridPlanner):
             self.planner.values = np.array(arrays["values"], dtype=np.float32)
         self.weights = arrays.get("weights")
@@ -342,6 +394,6 @@ def _before_ends(spec: Any, lows: Floats, highs: Floats) -> tuple[Floats, Floats
     going = states[~spec.ended(states)]
     if not len(going):
         return lows, highs
-    margin = 0.02 * (highs - lows)
+    margin = _MARGIN * (highs - lows)
     least, most = going.min(axis=0) - margin, going.max(axis=0) + margin
     return np.maximum(lows, least), np.minimum(highs, most)
