@@ -29,7 +29,7 @@ from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.finite.env import EpisodeEnv, env_maker
-from tacit.finite.imported import Env, horizon_of, name_of, numbered, opened, rewards_of
+from tacit.finite.imported import Env, horizon_of, limit_of, name_of, numbered, opened, rewards_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 
@@ -228,7 +228,7 @@ def from_gymnasium(
     )
     steps = spec.horizon if evaluation_steps is None else evaluation_steps
     steps = check_size("evaluation_steps", steps)
-    limit = None if env.spec is None else env.spec.max_episode_steps
+    limit = limit_of(env)
     if limit is not None and max(spec.horizon, steps) > limit:
         raise InvalidArgument(
             f"horizon and evaluation_steps must be at most {limit}, the environment's time limit, "
