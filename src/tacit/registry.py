@@ -258,10 +258,10 @@ def _world_of(what: Any, mistake: str, options: Mapping[str, Any]) -> World:
         family = _family_of(what)
         if unknown := options.keys() - family.options.keys():
             raise InvalidArgument(f"{', '.join(sorted(unknown))} means nothing to {what}")
-        return (None if options else own_world(what)) or family.make(what, **options)
-    if not hasattr(made, "simulate"):
+        made = (None if options else own_world(what)) or family.make(what, **options)
+    elif not hasattr(made, "simulate"):
         raise InvalidArgument(mistake)
-    if options:
+    elif options:
         raise InvalidArgument(f"{', '.join(options)} is for environments, and {made.name} is none")
     return made
 
