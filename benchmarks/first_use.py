@@ -24,6 +24,8 @@ RUNS = {
     "simplex": "--world simplex --epsilon 1 --delta 1e-6 --users 1e4",
     "dosing": "--world dosing --epsilon 1 --delta 1e-6 --users 1e5",
     "line": "--world line --epsilon 0.9 --delta 1e-4 --users 100",
+    "CartPole": "--world gym:CartPole-v1 --epsilon 1 --delta 1e-6 --users 60",
+    "Blackjack": "--world gym:Blackjack-v1 --epsilon 1 --delta 1e-6 --users 3000",
 }
 MOST = 5.0
 """Seconds that a first run may take longer than the second, where loops were compiled ahead."""

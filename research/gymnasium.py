@@ -166,13 +166,14 @@ def cell(found: dict[str, Any] | None) -> str:
 
     >>> cell({"served": [0.5, 0.25, 1.0], "greedy": [1.0, 3.0, 2.0]})
     '0.5; greedy 2 (1 to 3); 3 runs'
-    >>> cell({"served": [1.0], "greedy": [2.0]}), cell(None)
-    ('1; greedy 2; 1 run', 'not run')
+    >>> cell({"served": [1.0, 1.0], "greedy": [2.0, 2.0]}), cell(None)
+    ('1; greedy 2; 2 runs', 'not run')
     """
     if found is None:
         return "not run"
     greedy, runs = found["greedy"], len(found["greedy"])
-    ends = f" ({number(min(greedy))} to {number(max(greedy))})" if runs > 1 else ""
+    least, most = number(min(greedy)), number(max(greedy))
+    ends = f" ({least} to {most})" if least != most else ""
     middle = [number(statistics.median(found[name])) for name in ("served", "greedy")]
     return f"{middle[0]}; greedy {middle[1]}{ends}; {runs} run{'s' if runs > 1 else ''}"
 

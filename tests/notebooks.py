@@ -1,10 +1,12 @@
 """Runs the notebooks of the docs. ``python -m tests.notebooks`` writes their outputs down anew.
 
-What is kept of an output is text: pictures, counts of executions and warnings of notebooks are not.
+What notebooks keep of an output is text: counts of executions and warnings are not kept, and the
+picture of a notebook is ``docs/img/NAME.png``, which the site shows below its cell.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 import sys
 import tempfile
@@ -47,11 +49,20 @@ def _text(output: Any) -> str:
     return "" if "image/png" in data else _ADDRESS.sub("", data.get("text/plain", "")) + "\n"
 
 
+def pictures(notebook: Any) -> list[bytes]:
+    """The pictures that it shows."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    shown = [output.get("data", {}).get("image/png") for output in outputs]
+    return [base64.b64decode(picture) for picture in shown if picture is not None]
+
+
 def main(names: list[str]) -> None:
     """Writes outputs down."""
     for name in names or NAMES:
         with tempfile.TemporaryDirectory() as folder:
             notebook = run(name, Path(folder))
+        for picture in pictures(notebook):
+            (FOLDER.parent / "img" / f"{name}.png").write_bytes(picture)
         for cell, text in zip(
             [cell for cell in notebook.cells if "outputs" in cell], texts(notebook), strict=True
         ):

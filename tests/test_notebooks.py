@@ -39,4 +39,8 @@ def test_a_notebook_says_who_it_is_for_and_holds_text_alone(name):
     ],
 )
 def test_a_notebook_prints_what_it_says(name, tmp_path):
-    assert notebooks.texts(notebooks.run(name, tmp_path)) == notebooks.texts(notebooks.read(name))
+    made = notebooks.run(name, tmp_path)
+    assert notebooks.texts(made) == notebooks.texts(notebooks.read(name))
+    # The site has the picture of a notebook, one of each at most.
+    shown = len(notebooks.pictures(made))
+    assert shown == (notebooks.FOLDER.parent / "img" / f"{name}.png").exists()

@@ -121,7 +121,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _notebook(name: str) -> str:
-    """A notebook as a page: what it says, its code, and what that prints."""
+    """A notebook as a page: what it says, its code, and what that prints or shows."""
     cells = json.loads((ROOT / "docs" / "notebooks" / f"{name}.ipynb").read_text())["cells"]
     parts = []
     for cell in cells:
@@ -129,6 +129,7 @@ def _notebook(name: str) -> str:
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
         printed = "".join("".join(output["text"]) for output in cell.get("outputs", ()))
         parts += [f"```text\n{printed.rstrip()}\n```"] if printed else []
+        parts += [f"![What it shows](../img/{name}.png)"] if source.endswith(".plot()") else []
     parts.insert(1, f"[The notebook]({name}.ipynb){{ download }} runs as it is.")
     return "\n\n".join(parts) + "\n"
 

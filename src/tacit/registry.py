@@ -229,10 +229,14 @@ horizon=20
     entry = world_entry(kind)
     if imported:
         return _imported(entry, options)
-    given = entry.read(options)
-    with _refused(f"world {name!r}", own=_world_target(kind) is not None):
+    own = _world_target(kind) is not None
+    # What makes an environment takes, besides its own options, those of any environment.
+    more = {} if own or not options else _environment_options(entry)
+    given = entry.read(options, more)
+    later = {key: given.pop(key) for key in more if key in given}
+    with _refused(f"world {name!r}", own=own):
         made = entry.make(**given)
-    return _world_of(made, f"world is {name!r}, which makes no world, but {made!r}")
+    return _world_of(made, f"world is {name!r}, which makes no world, but {made!r}", later)
 
 
 def world(what: Any) -> World:
@@ -243,18 +247,31 @@ def world(what: Any) -> World:
     """
     if isinstance(what, str):
         return build_world(what)
-    return _world_of(what, f"world must be a world, an environment or a text, got {what!r}")
+    return _world_of(what, f"world must be a world, an environment or a text, got {what!r}", {})
 
 
-def _world_of(what: Any, mistake: str) -> World:
+def _world_of(what: Any, mistake: str, options: Mapping[str, Any]) -> World:
     made: World = what
     if hasattr(what, "reset") and hasattr(what, "unwrapped"):
         from tacit.finite.imported import own_world
 
-        made = own_world(what) or _family_of(what).make(what)
-    if not hasattr(made, "simulate"):
+        family = _family_of(what)
+        if unknown := options.keys() - family.options.keys():
+            raise InvalidArgument(f"{', '.join(sorted(unknown))} means nothing to {what}")
+        made = (None if options else own_world(what)) or family.make(what, **options)
+    elif not hasattr(made, "simulate"):
         raise InvalidArgument(mistake)
+    elif options:
+        raise InvalidArgument(f"{', '.join(options)} is for environments, and {made.name} is none")
     return made
+
+
+def _environment_options(maker: NamedMaker) -> dict[str, Option]:
+    """What an environment's world takes besides what its maker does, unless that takes all."""
+    if maker.takes_more:
+        return {}
+    every = _gym_entry("tabular").options | _gym_entry("continuous").options
+    return {name: option for name, option in every.items() if name not in maker.options}
 
 
 @contextlib.contextmanager

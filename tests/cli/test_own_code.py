@@ -60,6 +60,19 @@ def test_an_environment_of_a_file_is_a_world(here):
     assert shown["summary"].startswith("A corridor: action 1 goes on")
 
 
+def test_an_environment_of_a_file_takes_the_options_of_environments(here):
+    world = tacit.world(f"{CORRIDOR}:Corridor:length=3,horizon=20")
+    assert (world.spec.states, world.spec.horizon) == (4, 20)
+    assert world.assumed == ("rewards in -1:10 (declared)",)
+    for options, mistake in (
+        ("Corridor:horzon=3", "did you mean 'horizon'"),
+        ("Corridor:discount=0.9", "discount means nothing to <Corridor"),
+        ("corridor:horizon=3", "horizon is for environments, and corridor of 4 is none"),
+    ):
+        with pytest.raises(tacit.InvalidArgument, match=mistake):
+            tacit.world(f"{CORRIDOR}:{options}")
+
+
 def test_the_current_folder_is_on_the_path(here):
     (here / "beside_it.py").write_text("HORIZON = 1\n")
     (here / "mine_of_this_test.py").write_text(

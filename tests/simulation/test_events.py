@@ -165,3 +165,10 @@ def test_an_unknown_optimum_is_null_and_drawn_as_such(tmp_path):
     drawn = tmp_path / "r.svg"
     assert call("plot", tmp_path / "r.json", "--output", drawn).exit_code == 0
     assert drawn.read_text().startswith("<?xml")
+
+
+def test_a_plot_needs_nothing_but_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tacit.Result(**_named("a")).save("r.json")
+    assert "The picture is plot.png" in call("plot", "r.json").output
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

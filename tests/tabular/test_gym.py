@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
+from gymnasium.wrappers import TimeLimit
 
 import tacit.tabular
 from tacit import InvalidArgument
@@ -131,6 +132,14 @@ def test_a_state_that_is_passed_and_ended_in_gets_a_copy():
     episodes = world.simulate(uniform(world), 200, np.random.default_rng(0))
     raw = np.round(world.reward_offset + world.reward_scale * episodes.rewards, 9)
     assert set(map(tuple, raw.tolist())) == {(4.0, 0.0), (-1.0, 3.0)}
+
+
+def test_a_time_limit_may_be_a_wrapper():
+    world = from_gymnasium(TimeLimit(Corridor(), 7))
+    assert (world.spec.horizon, world.assumed[0]) == (7, "horizon 7 (the time limit)")
+    # The shorter one is what an episode has.
+    assert from_gymnasium(TimeLimit(gymnasium.make("FrozenLake-v1"), 9)).spec.horizon == 9
+    assert from_gymnasium(TimeLimit(gymnasium.make("FrozenLake-v1"), 999)).spec.horizon == 100
 
 
 def test_names_rebuild_imported_worlds():

@@ -18,6 +18,7 @@ _RUNS: dict[str, tuple[tuple[str, str, int, str], ...]] = {
         ("riverswim", "ucbvi", 3000, "none"),
         ("riverswim", "psrl", 1000, "local"),
         ("riverswim", "ucbpo", 1000, "joint"),
+        ("gym:Blackjack-v1", "auto", 1000, "joint"),
     ),
     "linear MDPs": (
         ("simplex", "auto", 400, "joint"),
@@ -34,6 +35,8 @@ _RUNS: dict[str, tuple[tuple[str, str, int, str], ...]] = {
         ("line", "auto", 20, "joint"),
         ("plane", "fitted_functional_q", 20, "joint"),
         ("line", "functional_q", 20, "joint"),
+        ("gym:CartPole-v1", "auto", 60, "joint"),
+        ("gym:Acrobot-v1", "auto", 10, "joint"),
     ),
 }
 

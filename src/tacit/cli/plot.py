@@ -21,7 +21,9 @@ HELP = (
 
 def plot_command(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Saved runs.")],
-    output: Annotated[str, asked("FILE", "The picture, as PNG, PDF or SVG by its end.")],
+    output: Annotated[
+        str, asked("FILE", "The picture, as PNG, PDF or SVG by its end.")
+    ] = "plot.png",
     style: Annotated[str | None, asked("NAME", "A style of Matplotlib's, instead of ours.")] = None,
     band: Annotated[
         str, asked("NAME", "deciles of runs, or the 95 % interval of their middle half's mean.")

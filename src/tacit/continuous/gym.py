@@ -34,6 +34,7 @@ from tacit.finite.imported import (
     Env,
     NumberedActions,
     horizon_of,
+    limit_of,
     name_of,
     numbered,
     opened,
@@ -239,7 +240,7 @@ def from_gymnasium(
     )
     steps = spec.horizon if evaluation_steps is None else evaluation_steps
     steps = check_size("evaluation_steps", steps)
-    limit = None if env.spec is None else env.spec.max_episode_steps
+    limit = limit_of(env)
     if limit is not None and max(spec.horizon, steps) > limit:
         raise InvalidArgument(
             f"horizon and evaluation_steps must be at most {limit}, the environment's time limit, "

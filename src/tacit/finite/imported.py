@@ -107,11 +107,21 @@ def own_world(env: Env) -> Any:
     return inner.world if isinstance(inner, EpisodeEnv) and transparent(env) else None
 
 
+def limit_of(env: Env) -> int | None:
+    """The time limit: that of the id, or of a wrapper; the shortest where there are several."""
+    limits = [] if env.spec is None else [env.spec.max_episode_steps]
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            limits.append(env._max_episode_steps)
+        env = env.env
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 def horizon_of(env: Env, given: int | None, assumed: list[str]) -> int:
     """Steps of an episode, by the rule; ``assumed`` gets a sentence where nobody said it."""
     if given is not None:
         return check_size("horizon", given)
-    limit = None if env.spec is None else env.spec.max_episode_steps
+    limit = limit_of(env)
     if limit is None and isinstance(env.unwrapped, EpisodeEnv):
         limit = int(env.unwrapped.world.spec.horizon)
     why = "no time limit" if limit is None else "the time limit"
