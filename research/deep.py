@@ -69,6 +69,8 @@ ROWS = (
     Row("deep_q", "plane", 400, seeds=5),
     Row("deep_q", "gym:CartPole-v1", 400, seeds=5),
     Row("deep_q", "gym:Acrobot-v1", 200, seeds=3),
+    Row("deep_q", "gym:LunarLander-v3", 20_000, 10.0, seeds=2),
+    Row("deep_q", "gym:LunarLander-v3", 20_000, 1.0, seeds=2),
     Row("deep_q", "gym:CartPole-v1", 4000, 10.0, seeds=5),
     Row("deep_q", "line", 1000, 1.0),
     Row("deep_q", "plane", 4000, 1.0, seeds=5),
