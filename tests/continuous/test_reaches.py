@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -81,6 +82,30 @@ def test_features_are_scaled_by_what_was_released(make: Any, privacy: Any, tmp_p
     assert again.algorithm.features == agent.algorithm.features
     assert again.algorithm.units == agent.algorithm.units
     np.testing.assert_array_equal(again.q_mean, agent.q_mean)
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 3])
+def test_interrupted_after_a_release_it_goes_on(stop_at: int, tmp_path: Any) -> None:
+    """What was released is told again: features that are scaled already must not change that."""
+    options: Any = {"scales": "asked", "releases": 3, "noise_seed": 0}
+    make = partial(FittedFunctionalQ, SPEC, 200, JointDP(40.0, 1e-6), **options)
+    block, path = users(np.random.default_rng(0), 200), tmp_path / "save"
+    whole, agent = make(), cast(Any, make(autosave=path))
+    whole.learn(block)
+    publish = agent._curator._publish
+
+    def killed(release: Any) -> Any:
+        out = publish(release)
+        if release.index == stop_at:
+            raise KeyboardInterrupt
+        return out
+
+    agent._curator._publish = killed
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(block)
+    resumed = make().load(path)
+    assert resumed.greedy_policy.features.scales == whole.greedy_policy.features.scales
+    np.testing.assert_array_equal(resumed.q_mean, whole.q_mean)
 
 
 def test_it_costs_a_part_of_the_budget_and_no_more() -> None:

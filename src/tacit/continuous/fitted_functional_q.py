@@ -245,11 +245,18 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         asked = self.spec.features is None and not self.basis.on_grid
         return asked and self.options.scales == "asked"
 
-    def _standardise(self, scales: tuple[float, ...], rewards: tuple[float, float]) -> None:
-        """Features whose coordinates, and units of rewards, are divided by what was released."""
+    def _standardise(self, scales: tuple[float, ...] | None, rewards: tuple[float, float]) -> None:
+        """Features whose coordinates, and units of rewards, are divided by what was released.
+
+        Or again by what the box says, for ``None``: whoever goes on from before the first block
+        was told is told again.
+        """
         self._scales, self.paid = scales, replace(self.spec, reward_range=rewards)
         self.units = Units.of(self.paid, self.discount, self.ends)
-        self.features = way(WAYS["polynomial"])(tuple(-s for s in scales), scales)
+        lows, highs = self.spec.lows, self.spec.highs
+        if scales is not None:
+            lows, highs = tuple(-s for s in scales), scales
+        self.features = way(WAYS["polynomial"])(lows, highs)
         self._set_basis()
         self.belief = Belief(self.basis, self.constants, len(self.weights), self.discount)
 
@@ -336,8 +343,9 @@ class FittedFunctionalQ(FunctionalAlgorithm):
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
-        if "scales" in meta:
-            self._standardise(tuple(meta["scales"]), (meta["paid"][0], meta["paid"][1]))
+        if self.asks_scales:
+            scales, (low, high) = meta.get("scales"), meta.get("paid", self.spec.reward_range)
+            self._standardise(None if scales is None else tuple(scales), (low, high))
         belief = self.belief = self.belief.copy()
         belief.gram_users = meta["gram_users"]
         self.weights, self._last, belief.gram = arrays["weights"], arrays["last"], arrays["gram"]
