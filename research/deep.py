@@ -76,6 +76,9 @@ ROWS = (
     Row("deep_q", "plane", 4000, 1.0, seeds=5),
     Row("deep_q", "trap", 4000, 1.0, seeds=5),
     Row("actor_critic", "trap", 3000, 10.0),
+    Row("actor_critic", "pendulum:continuous=true", 10_000, seeds=5),
+    Row("actor_critic", "pendulum:continuous=true", 10_000, 10.0, seeds=5),
+    Row("actor_critic", "pendulum:continuous=true", 10_000, 1.0, seeds=5),
 )
 
 
@@ -133,6 +136,7 @@ def table(stored: dict[str, dict[str, Any]]) -> str:
         ends = f"{number(min(values))} to {number(max(values))}"
         steps = statistics.median(one["steps"] for one in found)
         name = row.world.removeprefix("gym:").partition(",")[0]
+        name = name.replace(":continuous=true", ", any torque")
         cells = (
             *(
                 NAMES[row.agent],
