@@ -1012,6 +1012,14 @@ def test_the_shortest_function_is_no_longer_than_any_with_its_values() -> None:
         assert found > 0.85 * whole
 
 
+@pytest.mark.parametrize("rate", [0.1, 2.0])
+def test_how_large_a_function_can_be_is_its_norm(rate: float) -> None:
+    """f(x)^2 <= <f, f>, which a section attains; what Lemma 6's proof says fails for constants."""
+    square = ou_norm(rate, np.ones_like, np.zeros_like) ** 2
+    assert square == pytest.approx(1.0 + rate / 2.0)
+    assert (2.0 * rate * square < 1.0) == (rate < 0.4)
+
+
 def test_the_longest_function_is_almost_attained() -> None:
     """By a zigzag below the height; two of them, of opposite signs, are twice that apart."""
     rate, height, slope, teeth = 3.0, 2.0, 7.0, 200
