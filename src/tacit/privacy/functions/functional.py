@@ -109,8 +109,7 @@ def through(kernel: Kernel, points: ArrayLike, values: ArrayLike) -> Floats:
     if y.shape != x.shape[:1]:
         raise InvalidArgument(f"values must have shape {x.shape[:1]}, got {y.shape}")
     known = np.where(np.isfinite(y), y, 0.0)
-    coefficients: Floats = np.linalg.solve(kernel(x, x), known)
-    return coefficients
+    return np.asarray(np.linalg.solve(kernel(x, x), known), dtype=np.float64)
 
 
 def longest_function(kernel: OU, height: float, slope: float, width: float = 1.0) -> float:
