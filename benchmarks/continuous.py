@@ -31,7 +31,7 @@ from tacit.simulation.result import Result
 from tacit.simulation.run import run
 
 NAME, SERVED = "fitted functional q, (0.9, 1e-4)", "served functional q, (0.9, 1e-4)"
-USERS, TURNS = 10_000, 3
+USERS, TURNS = 10_000, 10
 FEW, MANY, NEW, PATHS = 10**3, 10**5, 500, 10
 QUERIES, AT_ONCE = 10**5, 100
 

@@ -23,42 +23,42 @@ from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 
 NAME = "deep q"
-PRIVATE, OPEN, TURNS = 4000, 500, 3
+OPEN, TURNS = 500, 3
+FEW, MANY = 1000, 4000
 
 
 def rows() -> Iterator[Row]:
     """Every row of this benchmark."""
     if find_spec("jax") is None:
         return
-    for words, privacy in (("private", JointDP(1.0, 1e-6)), ("not private", NonPrivate())):
-        agent, plain = _step(privacy), _plain(privacy)
-        mine, theirs = processor(agent, plain, turns=TURNS)
-        what = f"a {words} step of {_users(privacy):,} users on line"
+    private = JointDP(1.0, 1e-6)
+    for users, privacy in ((FEW, private), (MANY, private), (OPEN, NonPrivate())):
+        # Of few users a step takes milliseconds: more turns, for a least time that is steady.
+        turns = TURNS * max(1, MANY // users) if privacy.private else TURNS
+        mine, theirs = processor(_step(users, privacy, turns), _plain(users, privacy), turns=turns)
+        words = "private" if privacy.private else "not private"
+        what = f"a {words} step of {users:,} users on line"
         yield noted(NAME, what, 1e3 * mine, " ms")
         yield noted("plain jax", f"the same, {words}", 1e3 * theirs, " ms")
         yield at_most(NAME, f"{what} / plain", mine / theirs, 3.0, "x")
 
 
-def _users(privacy: Privacy) -> int:
-    """Without privacy there are hundreds of small steps for each block."""
-    return PRIVATE if privacy.private else OPEN
-
-
-def _episodes(privacy: Privacy) -> VectorEpisodes:
+def _episodes(users: int) -> VectorEpisodes:
     world = line()
-    episodes = world.simulate(QPolicy.uniform(1, 2), _users(privacy), np.random.default_rng(0))
+    episodes = world.simulate(QPolicy.uniform(1, 2), users, np.random.default_rng(0))
     assert isinstance(episodes, VectorEpisodes)  # noqa: S101
     return episodes
 
 
-def _step(privacy: Privacy) -> Callable[[], object]:
-    blocks = TURNS + 2
-    agent = DeepQ(line().spec, blocks * _users(privacy), privacy, steps=blocks)
-    episodes = _episodes(privacy)
+def _step(users: int, privacy: Privacy, turns: int) -> Callable[[], object]:
+    """All that happens to a block of users; without privacy, hundreds of small steps."""
+    blocks = turns + 2
+    agent = DeepQ(line().spec, blocks * users, privacy, steps=blocks)
+    episodes = _episodes(users)
     return lambda: agent.learn(episodes)
 
 
-def _plain(privacy: Privacy) -> Callable[[], object]:
+def _plain(users: int, privacy: Privacy) -> Callable[[], object]:
     """What one would write without an agent."""
     import jax
 
@@ -70,7 +70,7 @@ def _plain(privacy: Privacy) -> Callable[[], object]:
     sizes = (1, *(constants.narrow if privacy.private else constants.wide), 2)
     theta = first_network(np.random.default_rng(0), sizes).astype(np.float32)
     slope, batch = jax.grad(loss_of(sizes)), constants.batch
-    steps = _users(privacy) * line().spec.horizon
+    steps = users * line().spec.horizon
 
     def step(carry: Any, examples: Any) -> Any:
         theta, mean, square = carry
@@ -88,7 +88,7 @@ def _plain(privacy: Privacy) -> Callable[[], object]:
             lambda now, rows: step(now, tuple(column[rows] for column in examples)), carry, chosen
         )[0]
 
-    block, rng = _episodes(privacy), np.random.default_rng(1)
+    block, rng = _episodes(users), np.random.default_rng(1)
 
     def work() -> object:
         states = block.states.astype(np.float32)

@@ -69,11 +69,19 @@ ROWS = (
     Row("deep_q", "plane", 400, seeds=5),
     Row("deep_q", "gym:CartPole-v1", 400, seeds=5),
     Row("deep_q", "gym:Acrobot-v1", 200, seeds=3),
+    Row("deep_q", "gym:LunarLander-v3", 20_000, 10.0, seeds=2),
+    Row("deep_q", "gym:LunarLander-v3", 20_000, 1.0, seeds=2),
     Row("deep_q", "gym:CartPole-v1", 4000, 10.0, seeds=5),
     Row("deep_q", "line", 1000, 1.0),
     Row("deep_q", "plane", 4000, 1.0, seeds=5),
     Row("deep_q", "trap", 4000, 1.0, seeds=5),
     Row("actor_critic", "trap", 3000, 10.0),
+    Row("actor_critic", "gym:Pendulum-v1,horizon=200,reward_range=-16.3:0", 10_000, 10.0, seeds=3),
+    Row("actor_critic", "gym:Pendulum-v1,horizon=200,reward_range=-16.3:0", 10_000, 1.0, seeds=3),
+    Row("actor_critic", "glucose:continuous=true", 4000, 10.0, seeds=3),
+    Row("actor_critic", "pendulum:continuous=true", 10_000, seeds=5),
+    Row("actor_critic", "pendulum:continuous=true", 10_000, 10.0, seeds=5),
+    Row("actor_critic", "pendulum:continuous=true", 10_000, 1.0, seeds=5),
 )
 
 
@@ -131,6 +139,7 @@ def table(stored: dict[str, dict[str, Any]]) -> str:
         ends = f"{number(min(values))} to {number(max(values))}"
         steps = statistics.median(one["steps"] for one in found)
         name = row.world.removeprefix("gym:").partition(",")[0]
+        name = name.replace(":continuous=true", ", any action")
         cells = (
             *(
                 NAMES[row.agent],

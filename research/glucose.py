@@ -56,10 +56,10 @@ class Case:
 
 CASES = (
     Case("fitted_functional_q", None, 500, 3),
-    Case("actor_critic", None, 2_000, 3),
+    Case("actor_critic", None, 2_000, 5),
     Case("fitted_functional_q", 10.0, 4_000, 3),
-    Case("actor_critic", 10.0, 4_000, 3),
-    Case("actor_critic", 1.0, 20_000, 1),
+    Case("actor_critic", 10.0, 4_000, 5),
+    Case("actor_critic", 1.0, 20_000, 3),
     Case("fitted_functional_q", 1.0, 20_000, 1),
 )
 

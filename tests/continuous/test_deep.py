@@ -146,6 +146,14 @@ class TestGradients:
             network.backward(asked.theta, sizes, units, deltas, gradient)
             np.testing.assert_allclose(vectors[user], gradient, atol=1e-5)
 
+    def test_a_gradient_is_the_same_whoever_else_is_there(self):
+        """To the bit: among any number of others, and at any place among them."""
+        asked, block = statistic(radius=1e6, scale=3.0), users(np.random.default_rng(2), 37)
+        together = asked.vectors(block)
+        for first, last in ((0, 1), (5, 6), (3, 10), (20, 37)):
+            some = asked.vectors(block.take(slice(first, last)))
+            np.testing.assert_array_equal(some, together[first:last])
+
     def test_attacked(self):
         check_statistic(statistic(radius=0.1), users, users=60, rounds=20, attained=0.9)
         bound = statistic(radius=0.1).l2(Relation.REPLACE_ONE)

@@ -13,6 +13,7 @@ from tacit import check_statistic
 from tacit.continuous import BoxSpec, Grid, Polynomial
 from tacit.continuous.statistics.clipped_sums import ResidualSums, RewardSums, VisitSums
 from tacit.continuous.statistics.steps import REWARDS_ONLY, steps_of
+from tacit.continuous.sum_loops import FINE
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.functional import RBF, GridFunctions
@@ -58,6 +59,12 @@ def residuals(kind: type[ResidualSums] = ResidualSums, **changes: Any) -> Residu
     return kind(**given | changes)
 
 
+def rounded(states: Floats) -> Floats:
+    """The nearest of the places that a grid of one coordinate tells apart, within a cell."""
+    cells, each = len(GRID.points) - 1, FINE - 1
+    return np.rint(np.clip(states, 0.0, 1.0) * cells * each) / (cells * each)
+
+
 def by_hand(statistic: ResidualSums, block: Block) -> Floats:
     """Step by step, as the class says it."""
     rows = []
@@ -65,7 +72,7 @@ def by_hand(statistic: ResidualSums, block: Block) -> Floats:
         total = np.zeros((SPEC.actions, statistic.root.shape[1]))
         length = int(block["lengths"][u])
         for t in range(min(length, SPEC.horizon)):
-            s, ahead = (statistic.features(block["states"][u, k]) for k in (t, t + 1))
+            s, ahead = (statistic.features(rounded(block["states"][u, k])) for k in (t, t + 1))
             a = int(block["actions"][u, t])
             low, high = statistic.value_range
             value = min(high, max(low, float((statistic.values @ ahead).max()) - statistic.offset))
@@ -104,7 +111,8 @@ def test_visits_are_what_they_are_by_hand() -> None:
     for features in (GRID, QUADRATIC):
         statistic = VisitSums(SPEC, features, clip=1e6)
         found = statistic.layout.unpack(statistic.total(block))["visits"]
-        phi = features(steps.states[:, :-1])[steps.valid]
+        states = steps.states[:, :-1][steps.valid]
+        phi = features(rounded(states) if features is GRID else states)
         wanted = phi.sum(axis=0) if features is GRID else phi.T @ phi
         np.testing.assert_allclose(found, wanted, rtol=1e-9)
 

@@ -15,6 +15,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +49,8 @@ from tacit.privacy.functions.functional import (
     bridge,
     clip_function,
     function_norm,
+    longest_function,
+    through,
 )
 from tacit.privacy.noise import Noise, NoiseSource
 from tacit.privacy.statistic import Block, Statistic, StreamedBlock
@@ -981,3 +984,71 @@ def test_published_functions_say_nothing_of_their_users() -> None:
     assert "0.123" not in repr(published)
     assert "0.456" not in repr(published)
     assert np.isnan(published([np.nan])).all()
+
+
+# Any function, as the output of a network: values at public points.
+
+
+def test_the_shortest_function_is_no_longer_than_any_with_its_values() -> None:
+    """Lemma 6 and Corollary 7: a network of one input, its slope bounded by its matrices."""
+    rng = np.random.default_rng(4)
+    for rate in (0.5, 5.0, 40.0):
+        first, second = rng.normal(size=(8, 1)), rng.normal(size=(1, 8))
+        biases = rng.normal(size=(8, 1))
+
+        def network(x: np.ndarray, W: Any = first, V: Any = second, b: Any = biases) -> np.ndarray:
+            return np.asarray(V @ np.tanh(W @ x[np.newaxis] + b))[0]
+
+        def slope(x: np.ndarray, W: Any = first, V: Any = second, b: Any = biases) -> np.ndarray:
+            return np.asarray(V @ (W * (1.0 - np.tanh(W @ x[np.newaxis] + b) ** 2)))[0]
+
+        points = np.linspace(0.0, 1.0, 21)
+        found = function_norm(OU(rate), points, through(OU(rate), points, network(points)))
+        whole = ou_norm(rate, network, slope)
+        steepest = float(np.linalg.norm(first) * np.linalg.norm(second))
+        height = float(np.abs(network(np.linspace(0.0, 1.0, 5001))).max())
+        bound = longest_function(OU(rate), height, steepest)
+        assert found <= whole * (1.0 + 1e-9) <= bound * (1.0 + 2e-9)
+        assert found > 0.85 * whole
+
+
+@pytest.mark.parametrize("rate", [0.1, 2.0])
+def test_how_large_a_function_can_be_is_its_norm(rate: float) -> None:
+    """f(x)^2 <= <f, f>, which a section attains; what Lemma 6's proof says fails for constants."""
+    square = ou_norm(rate, np.ones_like, np.zeros_like) ** 2
+    assert square == pytest.approx(1.0 + rate / 2.0)
+    assert (2.0 * rate * square < 1.0) == (rate < 0.4)
+
+
+def test_the_longest_function_is_almost_attained() -> None:
+    """By a zigzag below the height; two of them, of opposite signs, are twice that apart."""
+    rate, height, slope, teeth = 3.0, 2.0, 7.0, 200
+    corners = np.linspace(0.0, 1.0, 2 * teeth + 1)
+
+    def zigzag(x: np.ndarray) -> np.ndarray:
+        inside = np.abs((x * teeth + 0.5) % 1.0 - 0.5) / teeth
+        return np.asarray(height - slope * inside)
+
+    def steps(x: np.ndarray) -> np.ndarray:
+        return np.where((x * teeth) % 1.0 < 0.5, -slope, slope)
+
+    norm = ou_norm(rate, zigzag, steps, breaks=corners[1:-1].tolist())
+    bound = longest_function(OU(rate), height, slope)
+    assert 0.99 * bound < norm <= bound
+    apart = ou_norm(
+        rate, lambda x: 2.0 * zigzag(x), lambda x: 2.0 * steps(x), breaks=corners[1:-1].tolist()
+    )
+    # What the paper prints after Corollary 7, with values within ``height``.
+    printed = math.sqrt(2.0 * height**2 * (1.0 + rate / 2.0) + slope**2 / rate)
+    assert apart > 1.39 * printed
+    assert bound == pytest.approx(printed / math.sqrt(2.0))
+
+
+def test_a_function_that_is_no_number_anywhere_counts_zero_there() -> None:
+    coefficients = through(OU(2.0), [0.0, 1.0], [math.nan, 0.0])
+    assert not coefficients.any()
+    with pytest.raises(InvalidArgument, match="values"):
+        through(OU(2.0), [0.0, 1.0], [1.0])
+    for slope in (-1.0, math.inf):
+        with pytest.raises(InvalidArgument, match="slope"):
+            longest_function(OU(2.0), 1.0, slope)

@@ -30,6 +30,7 @@ from research import (
     offline,
     paper_orders,
     paper_switching,
+    plan_check,
     policy_optimisation,
     public_prior,
     smooth_control,
@@ -94,6 +95,7 @@ def stored_tables() -> Iterator[str]:
     yield gymnasium.table(gymnasium.load())
     yield default_features.table(default_features.load())
     yield deep.table(deep.load())
+    yield plan_check.table(plan_check.load())
     yield continuous_actions.table(continuous_actions.load())
     yield from (smooth_control.table(smooth_control.load(), learnt) for learnt in (False, True))
     yield "\n".join(row.line for row in glucose.stored().values())

@@ -34,6 +34,9 @@ _VALUES = 10.0
 FIRST, SECOND, FLOOR = 0.9, 0.999, 1e-5
 """Adam's means of gradients and of their squares, and what is added to a deviation."""
 
+TOGETHER = 4
+"""Users whose gradients are computed at once, always so many."""
+
 
 def deep_modules() -> Any:
     """The module jax, or how to install it."""
@@ -207,7 +210,7 @@ def loss_of(sizes: tuple[int, ...]) -> Callable[..., Any]:
 
 @lru_cache(maxsize=16)
 def gradients_of(sizes: tuple[int, ...]) -> Callable[..., Any]:
-    """Gradients of many episodes at once, (users, parameters)."""
+    """Gradients of many episodes, (users, parameters); of so many that ``TOGETHER`` divides it."""
     jax = deep_modules()
 
     def loss(theta: Any, target: Any, user: Any) -> Any:
@@ -217,9 +220,12 @@ def gradients_of(sizes: tuple[int, ...]) -> Callable[..., Any]:
         return _double_q(values[:-1], values[later], aim, (actions, earned, factors, weights))
 
     def gradients(theta: Any, target: Any, *users: Any) -> Any:
-        # One by one, not as a batch: the order in which a batch is added up depends on its size,
-        # and nobody's gradient may depend on anybody else, not even in its last digit.
-        return jax.lax.map(lambda user: jax.grad(loss)(theta, target, user), users)
+        # Not all at once: the order in which a batch is added up depends on its size, and nobody's
+        # gradient may depend on how many others there are, not even in its last digit.
+        def one(user: Any) -> Any:
+            return jax.grad(loss)(theta, target, user)
+
+        return jax.lax.map(one, users, batch_size=TOGETHER)
 
     found: Callable[..., Any] = jax.jit(gradients)
     return found

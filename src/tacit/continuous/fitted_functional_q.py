@@ -16,7 +16,7 @@ over users and their steps with action a, plus a fresh path of a Gaussian proces
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,6 +29,7 @@ from tacit.continuous.functional_base import (
     WAYS,
     FunctionalAlgorithm,
     FunctionalOptions,
+    Units,
 )
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.clipped_sums import VisitSums
@@ -68,9 +69,10 @@ class FittedFunctionalQOptions(FunctionalOptions):
     Attributes:
         releases: sweeps per block; by default from public numbers.
         clip: the longest function of a user, in units of reward; by default from public numbers.
-        scales: of the default features beyond two coordinates: as far as the ``"box"`` of states
-            reaches, or ``"asked"`` of the first block's users, with a part of their budget, for
-            boxes that are much wider than where users are.
+        scales: of the default features beyond two coordinates, and of rewards: as far as the
+            ``"box"`` of states and the range of rewards reach, or ``"asked"`` of the first block's
+            users, with a part of their budget, for boxes and ranges that are much wider than where
+            users are.
     """
 
     releases: int | Literal["auto"] = "auto"
@@ -141,7 +143,7 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         if self.asks_scales and self._scales is None:
             reaches, left = Reaches(self.spec), 1.0 - self.constants.reaches
             release = yield Ask(reaches, mu=math.sqrt(self.constants.reaches) * self.mu)
-            self._standardise(reaches.scales(release))
+            self._standardise(reaches.scales(release), reaches.reward_range(release))
         mu_visits, mu_sweeps = self._split_of_budget(left)
         belief, Q = self.belief.copy(), self._last
         visits = yield Ask(self._visits(), mu=mu_visits)
@@ -205,8 +207,14 @@ class FittedFunctionalQ(FunctionalAlgorithm):
             return f"states and actions are public, so users are asked once; {served}"
         return (
             f"{self.sweeps} sweeps and a discount of {self.discount:.3g}, which is how far plans "
-            f"can look ahead of the noise; {served}"
+            f"can look ahead of the noise{self._price_of_scales}; {served}"
         )
+
+    @property
+    def _price_of_scales(self) -> str:
+        """What was spent on how far users get."""
+        part = f"{self.constants.reaches:.0%}"
+        return f", {part} of mu^2 for how far states and rewards reach" if self.asks_scales else ""
 
     @property
     def q_std(self) -> Floats:
@@ -237,10 +245,18 @@ class FittedFunctionalQ(FunctionalAlgorithm):
         asked = self.spec.features is None and not self.basis.on_grid
         return asked and self.options.scales == "asked"
 
-    def _standardise(self, scales: tuple[float, ...]) -> None:
-        """Features whose coordinates are divided by what was released."""
-        self._scales = scales
-        self.features = way(WAYS["polynomial"])(tuple(-s for s in scales), scales)
+    def _standardise(self, scales: tuple[float, ...] | None, rewards: tuple[float, float]) -> None:
+        """Features whose coordinates, and units of rewards, are divided by what was released.
+
+        Or again by what the box says, for ``None``: whoever goes on from before the first block
+        was told is told again.
+        """
+        self._scales, self.paid = scales, replace(self.spec, reward_range=rewards)
+        self.units = Units.of(self.paid, self.discount, self.ends)
+        lows, highs = self.spec.lows, self.spec.highs
+        if scales is not None:
+            lows, highs = tuple(-s for s in scales), scales
+        self.features = way(WAYS["polynomial"])(lows, highs)
         self._set_basis()
         self.belief = Belief(self.basis, self.constants, len(self.weights), self.discount)
 
@@ -318,7 +334,7 @@ class FittedFunctionalQ(FunctionalAlgorithm):
             "told": [[answer.std, answer.users] for answer in belief.answers],
         }
         if self._scales is not None:
-            meta["scales"] = list(self._scales)
+            meta["scales"], meta["paid"] = list(self._scales), list(self.paid.reward_range)
         arrays: Arrays = {"weights": self.weights, "last": self._last, "gram": belief.gram}
         for i, told in enumerate(belief.answers):
             for name in ("sums", "predictions", "value"):
@@ -327,8 +343,9 @@ class FittedFunctionalQ(FunctionalAlgorithm):
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
-        if "scales" in meta:
-            self._standardise(tuple(meta["scales"]))
+        if self.asks_scales:
+            scales, (low, high) = meta.get("scales"), meta.get("paid", self.spec.reward_range)
+            self._standardise(None if scales is None else tuple(scales), (low, high))
         belief = self.belief = self.belief.copy()
         belief.gram_users = meta["gram_users"]
         self.weights, self._last, belief.gram = arrays["weights"], arrays["last"], arrays["gram"]

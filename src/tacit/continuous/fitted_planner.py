@@ -38,6 +38,11 @@ class FittedPlanner:
     random actions, then of the plan so far. Their centres and the box that they fill make the
     features of a Matern kernel; values are regressed on them, cut to what is possible. The best
     plan of all rounds is kept, by its returns in the model.
+
+    A plan begins anew, with nothing of the one before: there is nothing to save.
+
+    Attributes:
+        features: of the last plan; ``None`` before the first one, also after a load.
     """
 
     def __init__(self, spec: BoxSpec, places: Floats, discount: float) -> None:

@@ -119,13 +119,14 @@ class FunctionalAlgorithm(BoxAlgorithm):
         ends: whether episodes may end early.
         weights: Q, in these units: (actions, m).
         depth: how many sweeps of values there are.
+        paid: the spec with the range that rewards are cut to, which may be narrower.
     """
 
     options: FunctionalOptions
     features: FeatureMap
 
     def __init__(self, setting: Setting, options: FunctionalOptions) -> None:
-        self.spec = spec = box_spec(setting)
+        self.spec = self.paid = spec = box_spec(setting)
         self.users, self.options = setting.users, options
         self.features = spec.features or _default_features(spec)
         on_grid = is_grid(self.features)
@@ -138,7 +139,9 @@ class FunctionalAlgorithm(BoxAlgorithm):
         farthest = discount_of(options.discount, spec)
         self.depth = self._choose_depth(options, max(1, round(1.0 / (1.0 - farthest))))
         self.discount = min(farthest, 1.0 - 1.0 / self.depth)
-        self.units = Units.of(spec, self.discount, self.ends)  # how rewards and values are measured
+        self.units = Units.of(
+            self.paid, self.discount, self.ends
+        )  # how rewards and values are measured
         self.weights: Floats = np.zeros((spec.actions, self.features.size))
         super().__init__(setting, options)
 
@@ -167,7 +170,7 @@ class FunctionalAlgorithm(BoxAlgorithm):
         tables = self.basis.root, values, predictions
         rewards = clip, self.discount, units.centre, units.unit
         ends = offset, units.value_range, units.ending
-        return ResidualSums(self.spec, self.features, *tables, *rewards, *ends)
+        return ResidualSums(self.paid, self.features, *tables, *rewards, *ends)
 
     def carried(self, value: Floats) -> Floats:
         """What of values is carried over to all actions, as weights (m,)."""

@@ -90,7 +90,7 @@ class ServedFunctionalQ(FittedFunctionalQ):
         most = max(1, round(1.0 / (1.0 - discount_of(self.options.discount, self.spec))))
         self.depth = self._choose_depth(self.options, most)
         self.discount = min(1.0 - 1.0 / most, 1.0 - 1.0 / self.depth)
-        self.units = Units.of(self.spec, self.discount, self.ends)
+        self.units = Units.of(self.paid, self.discount, self.ends)
         self.belief = Belief(self.basis, self.constants, len(self.weights), self.discount)
         self._last = np.zeros_like(self.weights)
 
@@ -114,7 +114,7 @@ class ServedFunctionalQ(FittedFunctionalQ):
         explore = sum(blocks[::2])
         return (
             f"{explore:,} of {self.users:,} users explore, {blocks[0]:,} of them first; "
-            f"{self.sweeps} sweeps and a discount of {self.discount:.3g}"
+            f"{self.sweeps} sweeps and a discount of {self.discount:.3g}{self._price_of_scales}"
         )
 
     # Save and resume.

@@ -23,6 +23,18 @@ in. Parts (users, H + 1, D) of the way to the upper corner. Taken (users, H): ac
 cell, -1 for a step that does not count. Rewards (users, H), cut to their range.
 """
 
+OnLine: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], Floats]
+"""The same where states have one coordinate, which is rounded, so that tables have its values.
+
+Places (users, H + 1): cell x ``FINE`` + how many of ``FINE`` - 1 parts of the way to the upper
+point, -1 for the state that an episode ended in. Taken (users, H): action x points x ``FINE`` +
+place. Rewards as above.
+"""
+
+_BITS = 6
+FINE = 1 << _BITS
+"""Places in a cell of a line; the first and the last are its two points."""
+
 
 @compiled
 def placed(
@@ -97,67 +109,114 @@ def add_clipped(vectors: Floats, clip: float, out: Floats) -> None:
         square = 0.0
         for x in vectors[user]:
             square += x * x
-        norm = math.sqrt(square)
-        if math.isfinite(norm):
-            scale = clip / max(norm, clip)
+        if math.isfinite(square):
+            scale = clip / math.sqrt(square) if square > clip * clip else 1.0
             for i in range(len(out)):
                 out[i] += scale * vectors[user, i]
 
 
-def lines_of(values: Floats, predictions: Floats) -> tuple[Floats, Floats]:
-    """Values and slopes between points, of values (m - 1, A, 2) and of predictions (A m, 2).
-
-    There are at least two actions: a second one that is the same changes no maximum.
-    """
-    known = (values if len(values) > 1 else np.repeat(values, 2, axis=0)).T
-    lines = np.stack([known[:-1], np.diff(known, axis=0)], axis=-1)
+def tables_of(
+    values: Floats, predictions: Floats, discount: float, offset: float, low: float, high: float
+) -> tuple[Floats, Floats]:
+    """Discounted values (m - 1, FINE) and predictions (A m, FINE) at all places of a line, flat."""
+    part = np.arange(FINE) / (FINE - 1)
+    ahead = values[:, :-1, np.newaxis] + np.diff(values, axis=1)[..., np.newaxis] * part
     slopes = np.diff(predictions, axis=1, append=0.0)
-    return lines, np.stack([predictions, slopes], axis=-1).reshape(-1, 2)
+    predicted = predictions[..., np.newaxis] + slopes[..., np.newaxis] * part
+    return discount * np.clip(ahead.max(axis=0) - offset, low, high).ravel(), predicted.ravel()
+
+
+@compiled
+def placed_on_line(
+    steps: Steps, actions_there: int, grid: GridNumbers, least: float, most: float
+) -> OnLine:
+    """Looks up all steps, as :func:`placed`."""
+    (states, actions, rewards, lengths), (box, table) = steps, grid
+    users, H = actions.shape
+    low, high, per, points = box[0, 0], box[1, 0], box[2, 0], table[0, 0]
+    places = np.empty((users, H + 1), dtype=np.int32)
+    taken = np.empty((users, H), dtype=np.int32)
+    paid = np.empty((users, H))
+    for user in range(users):
+        length, good_here = lengths[user], False
+        for t in range(H + 1):
+            x = states[user, t, 0]
+            good, place = t <= length and math.isfinite(x), 0
+            if good:
+                position = (min(max(x, low), high) - low) * per
+                cell = min(int(position), points - 2)
+                part = min(position - cell, 1.0)
+                place = (cell << _BITS) + int(part * (FINE - 1) + 0.5)
+            places[user, t] = place
+            if t > 0:
+                action, reward = actions[user, t - 1], rewards[user, t - 1]
+                taken[user, t - 1], paid[user, t - 1] = -1, 0.0
+                if good and good_here and math.isfinite(reward) and 0 <= action < actions_there:
+                    start = (action * points) << _BITS
+                    taken[user, t - 1] = start + places[user, t - 1]
+                    paid[user, t - 1] = min(max(reward, least), most)
+            good_here = good
+        if 0 < length <= H:
+            places[user, length] = -1
+    return places, taken, paid
+
+
+@compiled
+def visits_on_line(where: OnLine, sums: Floats) -> None:
+    """Users' visits of the points, (users, m)."""
+    places, taken, _ = where
+    part = np.arange(FINE) / (FINE - 1)
+    for user in range(len(places)):
+        sums[user] = 0.0
+        for t in range(taken.shape[1]):
+            if taken[user, t] >= 0:
+                place = places[user, t]
+                i, p = place >> _BITS, part[place & (FINE - 1)]
+                sums[user, i] += 1.0 - p
+                sums[user, i + 1] += p
 
 
 @fused
 def residuals_on_line(
-    where: Placed, lines: Floats, predicted: Floats, about: Floats, sums: Floats
+    where: OnLine, ahead: Floats, predicted: Floats, about: Floats, sums: Floats
 ) -> None:
-    """Adds users' residuals by action and point to ``sums``, (users, A m); see ``ResidualSums``.
+    """Users' residuals by action and point, (users, A m); see ``ResidualSums``, :func:`tables_of`.
 
-    States have one coordinate, so that between two points all is linear: see :func:`lines_of`.
-    ``about`` is discount, centre, unit, offset, the range of values, and the value of an end, not a
-    number where steps into an end are dropped.
+    ``about`` is the unit of rewards, what they are measured from, and the discounted value of an
+    end, not a number where steps into an end are dropped.
     """
-    cells, parts, taken, rewards = where
-    discount, centre, per, offset = about[0], about[1], 1.0 / about[2], about[3]
-    low, high, ending = about[4], about[5], about[6]
-    A, skips = lines.shape[1], math.isnan(ending)
-    for user in range(len(cells)):
+    places, taken, rewards = where
+    per, ending = 1.0 / about[0], about[2]
+    centre, skips = about[1] * per, math.isnan(ending)
+    part = np.arange(FINE) / (FINE - 1)
+    for user in range(len(places)):
+        mine = sums[user]
+        mine[:] = 0.0
         for t in range(taken.shape[1]):
-            i, c = taken[user, t], cells[user, t + 1]
-            if i < 0 or (skips and c < 0):
+            now, then = taken[user, t], places[user, t + 1]
+            if now < 0 or (skips and then < 0):
                 continue
-            ahead = ending
-            if c >= 0:
-                p = parts[user, t + 1, 0]
-                ahead = max(
-                    lines[c, 0, 0] + p * lines[c, 0, 1], lines[c, 1, 0] + p * lines[c, 1, 1]
-                )
-                for b in range(2, A):
-                    ahead = max(ahead, lines[c, b, 0] + p * lines[c, b, 1])
-                ahead = min(max(ahead - offset, low), high)
-            p = parts[user, t, 0]
-            e = (rewards[user, t] - centre) * per + discount * ahead
-            e -= predicted[i, 0] + p * predicted[i, 1]
-            sums[user, i] += e - e * p
-            sums[user, i + 1] += e * p
+            value = ending
+            if then >= 0:
+                value = ahead[then]
+            e = rewards[user, t] * per - centre + value - predicted[now]
+            i, later = now >> _BITS, e * part[now & (FINE - 1)]
+            mine[i] += e - later
+            mine[i + 1] += later
 
 
 @compiled
 def residuals_on_grid(
     where: Placed, values: Floats, predictions: Floats, about: Floats, corners: Ints, sums: Floats
 ) -> None:
-    """The same in any number of coordinates, for values (m, A) and predictions (A m,)."""
+    """Adds the same in any number of coordinates, for values (m, A) and predictions (A m,).
+
+    ``about`` is unit and centre of rewards, the value of an end, the discount, what values are
+    measured from, and their range.
+    """
     cells, parts, taken, rewards = where
-    discount, centre, per, offset = about[0], about[1], 1.0 / about[2], about[3]
-    low, high, ending = about[4], about[5], about[6]
+    per, centre, ending, discount = 1.0 / about[0], about[1], about[2], about[3]
+    offset, low, high = about[4], about[5], about[6]
     A, size, skips = values.shape[1], len(corners), math.isnan(ending)
     here, there, best = np.empty(size), np.empty(size), np.empty(A)
     for user in range(len(cells)):

@@ -90,5 +90,7 @@ class PermutedWorld:
     def _relabel(self, actions: NDArray[Any]) -> NDArray[Any]:
         """The world's labels as these; what is no action stays as it is."""
         inverse = np.argsort(self.permutation)
+        if actions.size and actions.min() >= 0 and actions.max() < len(inverse):
+            return np.take(inverse, actions)
         valid = (actions >= 0) & (actions < len(inverse))
         return np.where(valid, inverse[np.where(valid, actions, 0)], actions)

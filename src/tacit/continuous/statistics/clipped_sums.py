@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tacit.continuous.feature_map import FeatureMap
     from tacit.continuous.grid import Grid
     from tacit.continuous.spec import BoxSpec
-    from tacit.continuous.sum_loops import Placed
+    from tacit.continuous.sum_loops import OnLine, Placed
 
 
 # Users of a block on a grid that are summed at a time.
@@ -31,7 +31,12 @@ _AT_ONCE = 1024
 
 
 class ClippedSums(InBall):
-    """What statistics of steps on features share; their own fields have these and ``clip``."""
+    """What statistics of steps on features share; their own fields have these and ``clip``.
+
+    On a grid of one coordinate a state is first rounded to the nearest of 64 places in its cell, of
+    which the points are two, so that values are looked up in a table. It is of that user alone and
+    before the clip, so no sensitivity changes.
+    """
 
     spec: BoxSpec
     features: FeatureMap
@@ -67,10 +72,8 @@ class ClippedSums(InBall):
         sums = np.empty((some, self.layout.size))
         for start in range(0, block.users, _AT_ONCE):
             rows = slice(start, min(block.users, start + _AT_ONCE))
-            cells, parts, taken, rewards = where
-            of_them = cells[rows], parts[rows], taken[rows], rewards[rows]
             users = rows.stop - rows.start
-            self._add(of_them, by_point[:users], sums[:users])
+            self._add(tuple(column[rows] for column in where), by_point[:users], sums[:users])
             yield rows, sums[:users]
 
     @property
@@ -83,17 +86,19 @@ class ClippedSums(InBall):
         """Users' sums, not scaled back."""
 
     @abstractmethod
-    def _add(self, where: Placed, by_point: Floats, sums: Floats) -> None:
+    def _add(self, where: Any, by_point: Floats, sums: Floats) -> None:
         """Writes the same to ``sums`` on a grid, compiled, by way of (users, actions x points)."""
 
 
-def places(block: Block, spec: BoxSpec, grid: Grid) -> Placed:
+def places(block: Block, spec: BoxSpec, grid: Grid) -> Placed | OnLine:
     """Where users' steps are on a grid: all that is asked about them begins with it."""
-    from tacit.continuous.sum_loops import placed
+    from tacit.continuous.sum_loops import placed, placed_on_line
 
     loops = grid.for_loops()
     steps, tables = raw_steps(block, spec), (loops.numbers, loops.table)
-    return placed(steps, spec.actions, tables, *spec.reward_range)
+    # Two loops, of which a world needs one: what is not called is not compiled.
+    look_up = placed_on_line if spec.dimension == 1 else placed
+    return look_up(steps, spec.actions, tables, *spec.reward_range)
 
 
 def raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
@@ -154,10 +159,13 @@ class VisitSums(ClippedSums):
         here = self.features(steps.states[:, :-1]) * steps.valid[..., np.newaxis]
         return pack(here.swapaxes(1, 2) @ here)
 
-    def _add(self, where: Placed, by_point: Floats, sums: Floats) -> None:
-        from tacit.continuous.sum_loops import add_visits
+    def _add(self, where: Any, by_point: Floats, sums: Floats) -> None:
+        from tacit.continuous.sum_loops import add_visits, visits_on_line
 
         assert is_grid(self.features)  # noqa: S101
+        if self.spec.dimension == 1:
+            visits_on_line(where, sums)
+            return
         sums[:] = 0.0
         add_visits(where, self.features.corners, sums)
 
@@ -217,23 +225,24 @@ class ResidualSums(ClippedSums):
     @cached_property
     def _tables(self) -> tuple[Floats, Floats, Floats]:
         """Values, predictions and numbers as the compiled loops take them."""
-        from tacit.continuous.sum_loops import lines_of
+        from tacit.continuous.sum_loops import tables_of
 
         ending = math.nan if self.ending is None else self.ending
-        about = [self.discount, self.centre, self.unit, self.offset, *self.value_range, ending]
+        rewards, values = (self.unit, self.centre), (self.offset, *self.value_range)
         if self.spec.dimension == 1:
-            return *lines_of(self.values, self.predictions), np.array(about)
-        return self.values.T.copy(), self.predictions.reshape(-1), np.array(about)
+            tables = tables_of(self.values, self.predictions, self.discount, *values)
+            return *tables, np.array([*rewards, self.discount * ending])
+        about = np.array([*rewards, ending, self.discount, *values])
+        return self.values.T.copy(), self.predictions.reshape(-1), about
 
-    def _add(self, where: Placed, by_point: Floats, sums: Floats) -> None:
+    def _add(self, where: Any, by_point: Floats, sums: Floats) -> None:
         from tacit.continuous.sum_loops import residuals_on_grid, residuals_on_line
 
         assert is_grid(self.features)  # noqa: S101
-        by_point[:] = 0.0
-        # Two loops, of which a world needs one: what is not called is not compiled.
         if self.spec.dimension == 1:
             residuals_on_line(where, *self._tables, by_point)
         else:
+            by_point[:] = 0.0
             residuals_on_grid(where, *self._tables, self.features.corners, by_point)
         m, k = self.root.shape
         np.matmul(by_point.reshape(-1, m), self.root, out=sums.reshape(-1, k))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.deep_training import Units, gradients_of, returns_of
+from tacit.continuous.deep_training import TOGETHER, Units, gradients_of, returns_of
 from tacit.continuous.network_policy import parameters
 from tacit.continuous.statistics.steps import steps_of
 from tacit.privacy.arguments import positive
@@ -74,7 +74,7 @@ class EpisodeGradients(Statistic):
         earned, later, factor = returns_of(steps, units, self.ahead)
         counted = steps.valid.sum(axis=1, keepdims=True)
         # Few different shapes, since each is compiled.
-        room = max(1, 1 << (n - 1).bit_length()) if n else 1
+        room = max(TOGETHER, 1 << max(n - 1, 0).bit_length())
 
         def padded(array: NDArray[Any], dtype: type) -> NDArray[Any]:
             larger = np.zeros((room, *array.shape[1:]), dtype=dtype)

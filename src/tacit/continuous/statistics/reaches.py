@@ -1,4 +1,4 @@
-"""How far users' coordinates reach: what features are scaled with, where nobody knows it."""
+"""How far users' coordinates and rewards reach: what both are scaled with, if nobody knows it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ _SEEN = 3.0
 
 @dataclass(frozen=True)
 class Reaches(Statistic):
-    """How far users' coordinates get from zero, as parts of how far the box lets them.
+    """How far users' coordinates and rewards get, as parts of how far they can.
 
-    One part, ``reaches`` (D, 12): for every coordinate one 1, at the k-th place if the largest
-    absolute value in the user's valid steps is within 2^-k of the box's, and no less than half of
-    that; the last place is for all that is nearer to zero. A user without valid steps has zeros.
+    Parts are ``reaches`` (D, 12) and ``rewards`` (12,). For every coordinate there is one 1, at the
+    k-th place if the largest absolute value in the user's valid steps is within 2^-k of the box's,
+    and no less than half of that; the last place is for all that is nearer to zero. Rewards
+    likewise, by how far the farthest one is from zero, or from what is nearest to zero in their
+    range. A user without valid steps has zeros.
 
-    Sensitivity. Each of D groups holds one 1 at most: two users differ by at most sqrt(2) in each,
-    sqrt(2 D) together, as users do who differ in all of them; zero is sqrt(D) away.
+    Sensitivity. Each of D + 1 groups holds one 1 at most: two users differ by at most sqrt(2) in
+    each, sqrt(2 (D + 1)) together, as users do who differ in all of them; zero is sqrt(D + 1) away.
     """
 
     spec: BoxSpec
@@ -43,12 +45,14 @@ class Reaches(Statistic):
 
     @cached_property
     def layout(self) -> Layout:
-        """``reaches``."""
-        return Layout((Part("reaches", (self.spec.dimension, _POWERS)),))
+        """``reaches`` and ``rewards``."""
+        return Layout(
+            (Part("reaches", (self.spec.dimension, _POWERS)), Part("rewards", (_POWERS,)))
+        )
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        return ball(math.sqrt(self.spec.dimension), relation, ACUTE)
+        return ball(math.sqrt(self.spec.dimension + 1), relation, ACUTE)
 
     @property
     def most(self) -> Floats:
@@ -58,15 +62,17 @@ class Reaches(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         """One-hot rows."""
-        D = self.spec.dimension
-        hot = np.zeros((block.users, D, _POWERS))
-        for rows, part in parts_of(block, (self.spec.horizon + 1) * D):
+        D, (centre, most) = self.spec.dimension, self._rewards
+        hot = np.zeros((block.users, D + 1, _POWERS))
+        for rows, part in parts_of(block, (self.spec.horizon + 1) * (D + 1)):
             steps = steps_of(part, self.spec, inside=True)
-            sizes = np.where(steps.valid[..., np.newaxis], np.abs(steps.states[:, :-1]), 0.0)
-            parts = np.maximum(sizes.max(axis=1) / self.most, 2.0**-_POWERS)
-            places = np.clip(np.floor(-np.log2(parts)), 0, _POWERS - 1)
+            paid = np.abs(steps.rewards - centre) / most
+            parts = np.append(np.abs(steps.states[:, :-1]) / self.most, paid[..., np.newaxis], -1)
+            largest = np.where(steps.valid[..., np.newaxis], parts, 0.0).max(axis=1)
+            places = np.floor(-np.log2(np.maximum(largest, 2.0**-_POWERS)))
             known = np.asarray(steps.valid.any(axis=1))[:, np.newaxis, np.newaxis]
-            hot[rows] = (places[..., np.newaxis] == np.arange(_POWERS)) & known
+            places = np.clip(places, 0, _POWERS - 1)[..., np.newaxis]
+            hot[rows] = (places == np.arange(_POWERS)) & known
         return hot.reshape(block.users, self.layout.size)
 
     def scales(self, release: Release) -> tuple[float, ...]:
@@ -74,3 +80,21 @@ class Reaches(Statistic):
         counts, noise = release["reaches"], float(np.max(release.std["reaches"]))
         places = np.where(counts.max(axis=1) > _SEEN * noise, counts.argmax(axis=1), 0)
         return tuple((self.most * 2.0**-places).tolist())
+
+    @property
+    def _rewards(self) -> tuple[float, float]:
+        """What is nearest to zero in the range of rewards, and how far from it they can be."""
+        low, high = self.spec.reward_range
+        centre = min(max(0.0, low), high)
+        return centre, max(high - centre, centre - low)
+
+    def reward_range(self, release: Release) -> tuple[float, float]:
+        """The part of the range of rewards in which any users are seen; all of it if none is.
+
+        Not as far as most get, as for coordinates: a rare reward may be what all is about.
+        """
+        counts, noise = release["rewards"], float(np.max(release.std["rewards"]))
+        seen = np.flatnonzero(counts > _SEEN * noise)
+        (low, high), (centre, most) = self.spec.reward_range, self._rewards
+        far = most * 2.0 ** -float(seen[0] if len(seen) else 0)
+        return max(low, centre - far), min(high, centre + far)

@@ -92,6 +92,43 @@ def clip_function(
     return e if size * norm <= clip else unit * (clip / norm)
 
 
+def through(kernel: Kernel, points: ArrayLike, values: ArrayLike) -> Floats:
+    """Coefficients at points (m, D) of the shortest function with values (m,) there.
+
+    So any function, the output of a network for one, can be published: what is looked at are its
+    values at public points, and :meth:`FunctionMechanism.release` takes the coefficients as those
+    of one user. The shortest function is K_X a with a = K_XX^-1 f_X, and its squared norm
+    f_X' K_XX^-1 f_X is at most that of every function with these values (see the module).
+
+    >>> a = through(OU(2.0), [0.0, 0.5, 1.0], [1.0, -1.0, 0.5])
+    >>> (a @ OU(2.0)([0.0, 0.5, 1.0], [0.0, 0.5, 1.0])).round(9).tolist()
+    [1.0, -1.0, 0.5]
+    """
+    x = kernel.checked(points)
+    y = np.asarray(values, dtype=np.float64)
+    if y.shape != x.shape[:1]:
+        raise InvalidArgument(f"values must have shape {x.shape[:1]}, got {y.shape}")
+    known = np.where(np.isfinite(y), y, 0.0)
+    return np.asarray(np.linalg.solve(kernel(x, x), known), dtype=np.float64)
+
+
+def longest_function(kernel: OU, height: float, slope: float, width: float = 1.0) -> float:
+    """The largest norm of functions within +-height, with slopes within +-slope, on an interval.
+
+    By the norm of :class:`OU` it is sqrt(h^2 (1 + rate width / 2) + s^2 width / (2 rate)): the ends
+    count h^2 at most, f^2 under the integral h^2, f'^2 s^2. In the limit it is attained, by a fine
+    zigzag of slope s just below the height. A network of one input whose activations have slopes in
+    [-1, 1] has a slope of at most the product of its matrices' norms.
+
+    >>> round(longest_function(OU(2.0), height=1.0, slope=3.0), 6) == round(math.sqrt(4.25), 6)
+    True
+    """
+    h, s, w = positive("height", height), float(slope), positive("width", width)
+    if not (0.0 <= s < math.inf):
+        raise InvalidArgument(f"slope must be >= 0 and finite, got {slope!r}")
+    return math.sqrt(h * h * (1.0 + 0.5 * kernel.rate * w) + 0.5 * s * s * w / kernel.rate)
+
+
 def _measured(
     kernel: Kernel, points: ArrayLike, coefficients: ArrayLike
 ) -> tuple[Floats, Floats, float, float]:
