@@ -78,9 +78,13 @@ MORE_OPTIONS = (
     "policy_improvement:statistic=counts",
     "pessimistic_improvement:behaviour=unknown",
     "fitted_functional_q:scales=asked",
+    "model_posterior on gym:MountainCar-v0:horizon=8",
+    "model_posterior on gym:Acrobot-v1:horizon=3",
+    "model_posterior on pendulum:horizon=4,continuous=true",
 )
 OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)
-"""Options that change what is asked of users, how noise is added, or what is planned with."""
+"""Options that change what is asked of users, how noise is added, or what is planned with; on
+worlds that do the same: ends and rewards to learn, six coordinates, actions that are vectors."""
 
 # A network takes many steps by default, each of which is a release.
 _FEWER = {"deep_q": "deep_q:steps=6"}
@@ -122,16 +126,28 @@ def agents() -> list[str]:
 
 def family(agent: str) -> str:
     """Which family an agent is of."""
-    return agent_entry(agent.partition(":")[0]).target.split(".")[1]
+    return agent_entry(agent.partition(" on ")[0].partition(":")[0]).target.split(".")[1]
+
+
+def split(row: str) -> tuple[str, str]:
+    """The agent of a row, and its world.
+
+    >>> split("ucbvi"), split("model_posterior on plane")
+    (('ucbvi', 'riverswim:states=3,horizon=4'), ('model_posterior', 'plane'))
+    """
+    agent, _, own = row.partition(" on ")
+    name = agent.partition(":")[0]
+    usual = OWN_WORLDS.get(name, "") or WORLDS[family(name)]
+    return agent, own or OWN_WORLDS.get(agent, usual)
 
 
 def audited(agent: str, model: str, runs: int = _RUNS, **options: Any) -> Row:
     """An audit, unless the agent refuses the model."""
     from tacit.cli.audit import audit_choice, maker
 
-    usual = OWN_WORLDS.get(agent.partition(":")[0], WORLDS[family(agent)])
-    world = build_world(OWN_WORLDS.get(agent, usual))
-    choice, privacy = choose_agent(agent), MODELS[model]
+    own, place = split(agent)
+    world = build_world(place)
+    choice, privacy = choose_agent(own), MODELS[model]
     try:
         maker(choice, world, privacy)
     except InvalidArgument as error:
@@ -149,7 +165,7 @@ def rows(chosen: Sequence[str], runs: int = _RUNS) -> Iterator[list[Row]]:
 
 def line_of(row: Sequence[Row]) -> str:
     """An agent's row of the table, with after whom it is rebuilt."""
-    after = choose_agent(row[0].agent).after
+    after = choose_agent(split(row[0].agent)[0]).after
     name = f"`{row[0].agent}`{f' (after {after})' if after else ''}"
     return f"| {name} | {' | '.join(one.cell for one in row)} |"
 

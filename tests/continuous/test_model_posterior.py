@@ -25,7 +25,8 @@ from tacit.continuous import (
     mountain_car,
     pendulum,
 )
-from tacit.continuous.model_estimate import MODEL, EndModel, MoveModel
+from tacit.continuous.end_estimate import EndSigns
+from tacit.continuous.model_estimate import MODEL, MoveModel
 from tacit.continuous.model_planner import GridPlanner
 from tacit.continuous.monomials import Monomials
 from tacit.continuous.statistics.move_moments import (
@@ -356,7 +357,7 @@ def test_finds_where_episodes_end() -> None:
     arrays = {"states": states, "actions": np.zeros((rows, 30), dtype=np.int64)}
     arrays |= {"rewards": np.zeros((rows, 30)), "lengths": lengths}
     asked = EndMoments(spec, features)
-    ends = EndModel(features)
+    ends = EndSigns(features)
     ends.update(asked.layout.unpack(asked.total(Block(rows, arrays)))["moments"], 1.0)
     at = rng.uniform(-1.0, 1.0, (1000, 2))
     assert (ends(at) == (at[:, 0] + 0.5 * at[:, 1] > 0.6)).mean() > 0.9

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from research import audit_table, command_lines
-from research.audit_table import MODELS, OPTIONS, Row, agents, audited, family
+from research.audit_table import MODELS, OPTIONS, Row, agents, audited, family, split
 from research.command_lines import stored_file
 from tacit.cli.audit import maker
 from tacit.registry import agent_names, build_world, choose_agent
@@ -26,7 +26,7 @@ def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_agent_is_asked() -> None:
-    names = {agent.partition(":")[0] for agent in agents()}
+    names = {split(agent)[0].partition(":")[0] for agent in agents()}
     assert names == set(agent_names())
     assert {family(agent) for agent in agents()} == set(audit_table.WORLDS)
 
@@ -40,7 +40,7 @@ def test_the_page_has_every_agent_and_counts_its_audits() -> None:
     )
     rows = [row[0].split("`")[1] for row in table]
     for name, row in zip(rows, table, strict=True):
-        after = choose_agent(name).after
+        after = choose_agent(split(name)[0]).after
         assert row[0].endswith(f"(after {after})" if after else "`")
     assert rows == [agent for agent in agents() if agent in rows]
     assert sorted(rows + missing) == sorted(agents())

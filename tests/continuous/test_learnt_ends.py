@@ -1,0 +1,257 @@
+"""Where episodes end, learnt from users: histograms along coordinates, bounds, caution and hope."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit import JointDP, ModelPosterior, NonPrivate, check_statistic
+from tacit.continuous import SmoothSpec, cartpole, mountain_car
+from tacit.continuous.end_estimate import EndBox, EndModel
+from tacit.continuous.monomials import Monomials
+from tacit.continuous.statistics.end_places import BINS, GOING, EndPlaces
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block
+
+SQUARE = SmoothSpec((-1.0, -1.0), (1.0, 1.0), 2, 100, (0.0, 1.0), may_end=True)
+_STRIDE = 0.06
+
+
+@pytest.fixture(autouse=True)
+def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def asked(spec: Any = SQUARE) -> EndPlaces:
+    return EndPlaces(spec, np.array(spec.lows), np.array(spec.highs))
+
+
+def block(states: Any, lengths: Any, spec: Any = SQUARE) -> Block:
+    states, n = np.asarray(states, dtype=float), len(states)
+    return Block(
+        n,
+        {
+            "states": states,
+            "actions": np.zeros((n, spec.horizon), dtype=np.int64),
+            "rewards": np.zeros((n, spec.horizon)),
+            "lengths": np.asarray(lengths),
+            "versions": np.zeros(n, dtype=np.int64),
+        },
+    )
+
+
+def users(rng: np.random.Generator, count: int, spec: Any = SQUARE) -> Block:
+    states = rng.uniform(-1.3, 1.3, (count, spec.horizon + 1, spec.dimension))
+    return block(states, rng.integers(1, spec.horizon + 2, count), spec)
+
+
+def walk(rng: np.random.Generator, count: int, over: Any, spec: Any = SQUARE) -> Block:
+    """Users who walk about at random from the middle, until ``over`` says so."""
+    steps = rng.normal(size=(count, spec.horizon + 1, spec.dimension)) * _STRIDE
+    states = np.clip(np.cumsum(steps, axis=1), -1.0, 1.0)
+    ended = over(states[:, 1:])
+    lengths = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, spec.horizon + 1)
+    return block(states, lengths, spec)
+
+
+def nowhere(states: Any) -> Any:
+    return np.zeros(states.shape[:-1], dtype=np.bool_)
+
+
+def told(statistic: EndPlaces, data: Block, rng: np.random.Generator, std: float) -> Any:
+    sums = statistic.layout.unpack(statistic.total(data))
+    noise = {"ends": std, "going": std / GOING, "lengths": std}
+    return {name: part + noise[name] * rng.normal(size=part.shape) for name, part in sums.items()}
+
+
+# What is asked.
+
+
+def test_histograms_are_what_they_say() -> None:
+    states = np.full((1, 101, 2), 0.01)
+    states[0, 3] = 0.99, -0.99  # where the third step leads is where it ends
+    found = asked().layout.unpack(asked().vectors(block(states, [3]))[0])
+    ends, going = np.zeros((2, BINS)), np.zeros((2, BINS))
+    ends[0, BINS - 1] = ends[1, 0] = 1.0
+    going[:, BINS // 2] = 1.0
+    np.testing.assert_array_equal(found["ends"], ends)
+    np.testing.assert_allclose(found["going"], going)
+    np.testing.assert_array_equal(found["lengths"], [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+
+
+def test_who_does_not_end_has_no_end() -> None:
+    found = asked().layout.unpack(asked().vectors(block(np.zeros((1, 101, 2)), [101]))[0])
+    assert not found["ends"].any()
+    assert not found["lengths"].any()
+    assert found["going"].sum() == pytest.approx(2.0)
+
+
+def test_two_users_are_as_far_apart_as_declared() -> None:
+    here, there = np.full((1, 101, 2), -0.5), np.full((1, 101, 2), 0.5)
+    here[0, 2], there[0, 9] = -0.9, 0.9
+    one, other = (asked().vectors(block(s, [n])) for s, n in ((here, 2), (there, 9)))
+    apart = float(np.linalg.norm(one - other))
+    assert apart == pytest.approx(asked().l2(Relation.REPLACE_ONE), rel=1e-12)
+    assert apart == pytest.approx(math.sqrt(2.0 * (1.25 * 2 + 1.0)))
+    assert np.linalg.norm(one) == pytest.approx(asked().l2(Relation.ZERO_OUT), rel=1e-12)
+
+
+def test_no_user_is_worse_than_declared() -> None:
+    few: Any = {"users": 60, "rounds": 12}
+    check_statistic(asked(), users, attained=0.6, **few)
+    turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
+    check_statistic(asked(turning), partial(users, spec=turning), attained=0.6, **few)
+
+
+def test_angles_have_no_ends() -> None:
+    turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
+    assert asked(turning).coordinates.tolist() == [1]
+    assert asked(turning).l2(Relation.ZERO_OUT) == 1.5
+
+
+def test_values_that_are_no_numbers_count_as_nobody() -> None:
+    states = np.zeros((2, 101, 2))
+    states[0], states[1, 5:] = np.nan, 1e300
+    found = asked().vectors(block(states, [101, 101]))
+    assert not found[0].any()
+    assert np.isfinite(found[1]).all()
+
+
+def test_refuses_a_box_that_is_none() -> None:
+    with pytest.raises(InvalidArgument, match="finite"):
+        EndPlaces(SQUARE, np.array([-np.inf, 0.0]), np.ones(2))
+    with pytest.raises(InvalidArgument, match="below"):
+        EndPlaces(SQUARE, np.ones(2), np.ones(2))
+
+
+# What is made of it.
+
+
+@pytest.mark.parametrize("std", [0.0, 10.0])
+def test_finds_the_box_that_episodes_end_beyond(std: float) -> None:
+    """Ends above .75 along one coordinate and outside of -.5 and .5 along the other."""
+    rng, ends = np.random.default_rng(0), EndBox(asked())
+    data = walk(rng, 3000, lambda s: (s[..., 0] > 0.75) | (np.abs(s[..., 1]) > 0.5))
+    ends.update(told(ends.asked, data, rng, std), std)
+    # Along both, bins of 1/16 begin at these places.
+    np.testing.assert_allclose(ends.highs, [0.75, 0.5])
+    np.testing.assert_allclose(ends.lows[1], -0.5)
+    assert ends.explained > 0.9
+    at = rng.uniform(-0.5, 0.9, (1000, 2))
+    true = (at[:, 0] > 0.75) | (np.abs(at[:, 1]) > 0.5)
+    assert (ends(at) == true).mean() > 0.97
+
+
+def test_noise_alone_is_no_end() -> None:
+    rng = np.random.default_rng(1)
+    free = replace(SQUARE, reward_range=(-1.0, 1.0))
+    for _ in range(50):
+        ends = EndBox(asked(free))
+        nobody = walk(rng, 20, nowhere)
+        ends.update(told(ends.asked, nobody, rng, 30.0), 30.0)
+        np.testing.assert_array_equal(ends.lows, free.lows)
+        np.testing.assert_array_equal(ends.highs, free.highs)
+        assert ends.explained == 1.0
+
+
+def test_ends_that_are_no_box_are_left_to_regression() -> None:
+    rng, corners = np.random.default_rng(2), (np.array(SQUARE.lows), np.array(SQUARE.highs))
+    features = Monomials(*corners, (), np.zeros((2, 0)))
+    ends = EndModel(asked(), features)
+    assert ends.boxed
+    data = walk(rng, 2000, lambda s: s.sum(axis=-1) > 0.6)
+    ends.box.update(told(ends.box.asked, data, rng, 0.0), 0.0)
+    assert not ends.boxed
+
+
+def test_where_rewards_are_good_nobody_is_led_to_where_nobody_was() -> None:
+    """Users stay within a quarter of a coordinate that has no ends."""
+    rng = np.random.default_rng(3)
+    data = walk(rng, 500, lambda s: s[..., 1] > 0.75)
+    states: Any = np.array(data.arrays["states"])
+    states[..., 0] = 0.249 * np.sin(states[..., 0] * 30.0)
+    data = block(states, data.arrays["lengths"])
+    for rewards, high in (((0.0, 1.0), 0.25), ((-1.0, 1.0), 1.0)):
+        ends = EndBox(asked(replace(SQUARE, reward_range=rewards)))
+        ends.update(told(ends.asked, data, rng, 0.0), 0.0)
+        np.testing.assert_allclose(ends.highs, [high, 0.75])
+
+
+def test_hope_ends_where_nobody_gets_farther() -> None:
+    rng = np.random.default_rng(4)
+    costs = replace(SQUARE, reward_range=(-1.0, 0.0))
+    ends = EndBox(asked(costs))
+    assert ends.hope is None
+    for reach, hoped in ((0.25, True), (0.5, True), (0.5, True), (0.5, False)):
+        nobody = walk(rng, 500, nowhere)
+        states: Any = np.array(nobody.arrays["states"]) * reach * 0.999
+        ends.update(told(ends.asked, block(states, np.full(500, 101)), rng, 0.0), 0.0)
+        assert (ends.hope is not None) is hoped
+        if ends.hope is not None:
+            np.testing.assert_allclose(ends.hope[1], reach)
+        # Whoever is greedy does not hope.
+        np.testing.assert_array_equal(ends.highs, costs.highs)
+    found = walk(rng, 500, lambda s: s[..., 0] > 0.75)
+    ends.update(told(ends.asked, found, rng, 0.0), 0.0)
+    assert ends.hope is None
+    assert ends.highs[0] == pytest.approx(0.75)
+
+
+# Agents.
+
+
+def learnt(world: Any, users: int, privacy: Any, seed: int = 0, **options: Any) -> Any:
+    spec = replace(world.spec, reward=None, ends=None)
+    return ModelPosterior(spec, users, privacy, seed=seed, **options)
+
+
+def served(agent: Any, world: Any, rng: np.random.Generator) -> Any:
+    while agent.block_users:
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+    return agent
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_goal_that_random_actions_never_reach_is_found(seed: int) -> None:
+    world = mountain_car()
+    agent = served(learnt(world, 256, NonPrivate(), seed), world, np.random.default_rng(seed))
+    assert world.value(agent.greedy_policy) > -110.0
+
+
+def test_a_pole_is_kept_up_whose_ends_are_learnt() -> None:
+    world = cartpole(steps=500, horizon=500, discount=0.99)
+    agent = served(learnt(world, 32, NonPrivate()), world, np.random.default_rng(0))
+    box = agent.algorithm.ends.box
+    # The pole is over at .2095, and a bin is .026 wide.
+    np.testing.assert_allclose([box.lows[2], box.highs[2]], [-0.209, 0.209], atol=0.027)
+    assert world.value(agent.greedy_policy) > 475.0
+
+
+@pytest.mark.parametrize("hopes", [True, False])
+def test_goes_on_from_a_save(hopes: bool, tmp_path: Any) -> None:
+    """In the middle of hope, and after ends were found."""
+    world = mountain_car(horizon=40 if hopes else 200)
+
+    def make() -> Any:
+        return learnt(world, 400, JointDP(100.0, 1e-6), schedule="fixed:size=100", noise_seed=0)
+
+    rng, agent = np.random.default_rng(0), make()
+    for _ in range(2):
+        agent.learn(world.simulate(agent.policy, 100, rng, "episodes"))
+    agent.save(tmp_path / "state")
+    resumed = make().load(tmp_path / "state")
+    for _ in range(2):
+        data = world.simulate(agent.policy, 100, rng, "episodes")
+        for each in (agent, resumed):
+            each.learn(data)
+    for name in ("policy", "greedy_policy"):
+        one, other = (getattr(each, name).arrays() for each in (agent, resumed))
+        for part, array in one.items():
+            np.testing.assert_array_equal(array, other[part])
