@@ -48,6 +48,7 @@ class Row:
         peer_runs: the same of Stable-Baselines3.
         zoo: what Stable-Baselines3's RL Zoo publishes of its best agent of those we know, if any.
         users: how many; as many as the command takes by itself if not given.
+        options: of our world.
     """
 
     name: str
@@ -55,6 +56,12 @@ class Row:
     peer_runs: int = 1
     zoo: str = ""
     users: int | None = None
+    options: str = ""
+
+    @property
+    def world(self) -> str:
+        """What ours is run on."""
+        return f"gym:{self.name}{self.options and f',{self.options}'}"
 
     def command(self, column: str) -> str:
         """What a cell is run by; ``--seeds 10`` gives ten of its runs."""
@@ -65,7 +72,7 @@ class Row:
         if epsilon is not None:
             budget = f"--epsilon {epsilon:g} --delta {DELTA:g}"
         users = "" if self.users is None else f" --users {self.users}"
-        return f"tacit run --world gym:{self.name} {budget}{users}"
+        return f"tacit run --world {self.world} {budget}{users}"
 
 
 ROWS = (
@@ -75,8 +82,8 @@ ROWS = (
     Row("CliffWalking-v1", 10),
     Row("Blackjack-v1", 3),
     Row("CartPole-v1", 3, zoo="500"),
-    Row("Acrobot-v1", 3, zoo="-77"),
-    Row("MountainCar-v0", 3, zoo="-101"),
+    Row("Acrobot-v1", 3, zoo="-77", options="angles=true"),
+    Row("MountainCar-v0", 3, zoo="-101", users=20_000),
     Row("Pendulum-v1", 3, zoo="-172"),
     Row("LunarLander-v3", 3, zoo="154"),
 )
@@ -97,7 +104,7 @@ def measured(row: Row, column: str, seeds: range) -> dict[str, Any]:
     """The runs of a cell; run k is what the command prints with ``--seed k``."""
     if column == SB3:
         return beside(row, [played(row, seed) for seed in seeds])
-    world, privacy, began = tacit.world(f"gym:{row.name}"), budget(column), time.process_time()
+    world, privacy, began = tacit.world(row.world), budget(column), time.process_time()
     users = usual_users(world) if row.users is None else row.users
     results = [
         tacit.run("auto", world, seed, progress=False, users=users, privacy=privacy)
@@ -196,7 +203,7 @@ def table(stored: dict[str, Any]) -> str:
         if (found := cells[-1]) is not None:
             peer = f"{found['agent']}, {found['users']:,} episodes: {peer}"
         shown = [users, random, *map(cell, cells[:-1]), peer, best]
-        lines.append(f"| {row.name} | {' | '.join(shown)} |")
+        lines.append(f"| {row.world.removeprefix('gym:')} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from gymnasium.utils.env_checker import check_env
 
 import tacit.continuous
 from tacit import FittedFunctionalQ, FunctionalQ, InvalidArgument, JointDP, run
-from tacit.continuous import Polynomial, QPolicy, cartpole, line, plane
+from tacit.continuous import Polynomial, QPolicy, acrobot, cartpole, line, plane
 from tacit.continuous.gym import BoxEnv, from_gymnasium
 from tacit.envs import register_envs
 from tacit.registry import build_world
@@ -142,6 +142,29 @@ def test_acrobot():
     world = from_gymnasium("Acrobot-v1", 9, (-1.0, 0.0), features=Polynomial((1.0,) * 6, 1.0, 1))
     agent = FittedFunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0)
     assert agent.weights.shape == (3, 7)
+
+
+def test_cosines_and_sines_may_be_angles():
+    plain, turned = (from_gymnasium("Acrobot-v1", 30, angles=flag) for flag in (False, True))
+    assert turned.spec.angles == (0, 1)
+    assert turned.spec.lows == pytest.approx(acrobot().spec.lows)
+    assert turned.spec.highs == pytest.approx(acrobot().spec.highs)
+    assert "angles for cosines and sines (documented)" in turned.assumed
+    one = plain.simulate(QPolicy.uniform(6, 3), 2, RNG(0)).states
+    other = turned.simulate(QPolicy.uniform(4, 3), 2, RNG(0)).states
+    expected = np.arctan2(one[..., 1], one[..., 0]), np.arctan2(one[..., 3], one[..., 2])
+    np.testing.assert_allclose(other[..., :2], np.stack(expected, axis=-1), atol=1e-6)
+    np.testing.assert_allclose(other[..., 2:], one[..., 4:], atol=1e-6)
+    with pytest.raises(InvalidArgument, match="known of Acrobot, Pendulum, and not of CartPole"):
+        from_gymnasium("CartPole-v1", 30, angles=True)
+
+
+def test_points_of_a_box_push_along_it():
+    world = from_gymnasium("Pendulum-v1", 9)
+    assert world.spec.pushes == ((-1.0,), (-0.5,), (0.0,), (0.5,), (1.0,))
+    assert not world.exchangeable_actions
+    assert from_gymnasium("Acrobot-v1", 9).spec.pushes is None
+    assert from_gymnasium("Acrobot-v1", 9).exchangeable_actions
 
 
 def test_states_and_rewards_are_clipped_and_labels_shifted():

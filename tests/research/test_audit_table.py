@@ -91,8 +91,9 @@ def test_some_pass(agent: str) -> None:
 def test_options_are_known() -> None:
     for agent in OPTIONS:
         model = "local" if agent.startswith("ldpob") else "joint"
-        world = build_world(audit_table.WORLDS[family(agent)])
-        make, users = maker(choose_agent(agent), world, MODELS[model])
+        own, place = split(agent)
+        world = build_world(place)
+        make, users = maker(choose_agent(own), world, MODELS[model])
         assert make(world.spec, users=users, seed=0, noise_seed=0).guarantee is not None
 
 

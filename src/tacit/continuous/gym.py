@@ -49,10 +49,33 @@ END = 3.0
 # What counts as infinite: some spaces have the largest float for it.
 _INFINITE = 1e9
 _DISCOUNT = 0.95
+# Coordinates that are the cosine and the sine of an angle, by name without version.
+_CIRCLES = {"Acrobot": ((0, 1), (2, 3)), "Pendulum": ((0, 1),)}
 # Episodes that a value is the mean of.
 _EVALUATED = 100
 # Environments that are stepped side by side, so that a policy is asked once for all of them.
 _SIDE_BY_SIDE = 64
+
+
+class AsAngles(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """An environment whose states have angles for cosines and sines; the others as they are."""
+
+    def __init__(self, env: Env, circles: tuple[tuple[int, int], ...]) -> None:
+        super().__init__(env)
+        self._cosines, self._sines = np.array(circles).T
+        space: Any = env.observation_space
+        low, high = (np.array(end, dtype=np.float64) for end in (space.low, space.high))
+        low[self._cosines], high[self._cosines] = -math.pi, math.pi
+        self.observation_space = spaces.Box(
+            np.delete(low, self._sines), np.delete(high, self._sines), dtype=np.float64
+        )
+
+    def observation(self, observation: Any) -> Floats:
+        """With angles."""
+        state = np.array(observation, dtype=np.float64)
+        state[self._cosines] = np.arctan2(state[self._sines], state[self._cosines])
+        found: Floats = np.delete(state, self._sines)
+        return found
 
 
 class GymnasiumWorld(VectorWorld):
@@ -176,6 +199,7 @@ def from_gymnasium(
     levels: int | None = None,
     optimal_value: float | None = None,
     action_levels: int | None = None,
+    angles: bool = False,
     **kwargs: Any,
 ) -> GymnasiumWorld:
     """An environment whose observations are vectors, as a world.
@@ -197,6 +221,8 @@ def from_gymnasium(
         optimal_value: the best value that is known. Without it nobody can say how good a policy
             is: losses and scores are NaN, and values are what is left.
         action_levels: values along each coordinate of a continuous action.
+        angles: states have an angle for every cosine and sine that Gymnasium documents, which
+            :class:`~tacit.ModelPosterior` knows how to plan with; of Acrobot and Pendulum.
         **kwargs: for ``gymnasium.make``.
 
     >>> world = from_gymnasium("MountainCar-v0")
@@ -218,8 +244,12 @@ def from_gymnasium(
         "optimal_value": optimal_value,
         "levels": levels,
         "action_levels": action_levels,
+        "angles": angles or None,
     }
     name, env = name_of(env, options), _flat(env, assumed)
+    circles = _circles_of(env, assumed) if angles else ()
+    if circles:
+        env = AsAngles(env, circles)
     if levels is None:
         env = numbered(env, action_levels, assumed)
     space = env.observation_space
@@ -237,6 +267,7 @@ def from_gymnasium(
         may_end=True,
         action_box=within,
         pushes=_pushes(env),
+        angles=tuple(cosine - number for number, (cosine, _) in enumerate(circles)),
     )
     steps = spec.horizon if evaluation_steps is None else evaluation_steps
     steps = check_size("evaluation_steps", steps)
@@ -281,6 +312,16 @@ def _corners(
         of = f"{unbounded} coordinate{'s' if unbounded > 1 else ''} without ends"
         assumed.append(f"states in {-end:g}:{end:g} along {of}")
     return found[0], found[1]
+
+
+def _circles_of(env: Env, assumed: list[str]) -> tuple[tuple[int, int], ...]:
+    """Which coordinates are a cosine and a sine, as Gymnasium's pages have it."""
+    found = _CIRCLES.get("" if env.spec is None else env.spec.name)
+    if found is None:
+        known = ", ".join(sorted(_CIRCLES))
+        raise InvalidArgument(f"angles are known of {known}, and not of {env.spec and env.spec.id}")
+    assumed.append("angles for cosines and sines (documented)")
+    return found
 
 
 def _pushes(env: Env) -> tuple[tuple[float, ...], ...] | None:
