@@ -82,7 +82,7 @@ ROWS = (
     Row("CliffWalking-v1", 10),
     Row("Blackjack-v1", 3),
     Row("CartPole-v1", 3, zoo="500"),
-    Row("Acrobot-v1", 3, zoo="-77", options="angles=true"),
+    Row("Acrobot-v1", 3, zoo="-77", users=10_000, options="angles=true"),
     Row("MountainCar-v0", 3, zoo="-101", users=20_000),
     Row("Pendulum-v1", 3, zoo="-172"),
     Row("LunarLander-v3", 3, zoo="154"),
