@@ -79,8 +79,8 @@ MORE_OPTIONS = (
     "pessimistic_improvement:behaviour=unknown",
     "fitted_functional_q:scales=asked",
     "model_posterior on gym:MountainCar-v0:horizon=8",
-    "model_posterior on gym:Acrobot-v1:horizon=3",
-    "model_posterior on pendulum:horizon=4,continuous=true",
+    "model_posterior:discount=0.5 on gym:Acrobot-v1:horizon=3",
+    "model_posterior:discount=0.5 on pendulum:horizon=4,continuous=true",
 )
 OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)
 """Options that change what is asked of users, how noise is added, or what is planned with; on

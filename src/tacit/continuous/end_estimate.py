@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,7 +62,7 @@ class EndBox:
         self.seen: Ints = np.full((len(asked.coordinates), 2), -1)
         self.stalled: Ints = np.zeros_like(self.seen)
 
-    def update(self, parts: Arrays, std: float) -> None:
+    def update(self, parts: Mapping[str, Floats], std: float) -> None:
         """Takes in one more release."""
         before = self.seen
         self.ends, self.going = self.ends + parts["ends"], self.going + parts["going"]
@@ -174,8 +175,8 @@ class EndBox:
 
     def __call__(self, states: Floats) -> Bools:
         """Whether episodes are over at states (n, D)."""
-        over: Bools = ((states < self.lows) | (states > self.highs)).any(axis=1)
-        return over
+        beyond: Bools = (states < self.lows) | (states > self.highs)
+        return np.asarray(beyond.any(axis=1))
 
 
 class EndSigns:
