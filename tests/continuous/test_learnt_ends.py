@@ -129,6 +129,8 @@ def test_refuses_a_box_that_is_none() -> None:
         EndPlaces(SQUARE, np.array([-np.inf, 0.0]), np.ones(2))
     with pytest.raises(InvalidArgument, match="below"):
         EndPlaces(SQUARE, np.ones(2), np.ones(2))
+    with pytest.raises(InvalidArgument, match="infinity"):
+        EndPlaces(SQUARE, np.full(2, -1e308), np.full(2, 1e308))
 
 
 # What is made of it.
@@ -204,6 +206,30 @@ def test_hope_ends_where_nobody_gets_farther() -> None:
     assert ends.highs[0] == pytest.approx(0.75)
 
 
+@pytest.mark.parametrize("side", [1, -1])
+def test_bounds_do_not_cross(side: int) -> None:
+    """Users are surely beyond an end only, and noise on the other side: the end counts."""
+    parts = {part.name: np.zeros(part.shape) for part in asked().layout.parts}
+    parts["lengths"][3] = parts["ends"][0, 13] = 500.0
+    parts["going"][0, :4], parts["going"][0, 25:] = 100.0, 55.0
+    parts |= {name: parts[name][:, ::side] for name in ("ends", "going")}
+    ends = EndBox(asked())
+    ends.update(parts, 10.0)
+    np.testing.assert_allclose((ends.lows[0], ends.highs[0])[::side], (-0.125 * side, side))
+
+
+def test_an_open_box_has_no_ends_where_it_was_closed() -> None:
+    """Where episodes cost, whoever leaves what is asked about is not done with them."""
+    beyond = np.array([[0.0, 1.5], [-1.5, 0.0]])
+    for rewards in ((-1.0, 0.0), (-1.0, 1.0)):
+        ends = EndBox(asked(replace(SQUARE, reward_range=rewards)))
+        assert not ends(beyond).any()
+        rng = np.random.default_rng(6)
+        data = walk(rng, 500, lambda s: s[..., 1] > 0.75)
+        ends.update(told(ends.asked, data, rng, 0.0), 0.0)
+        np.testing.assert_array_equal(ends(beyond), [True, False])
+
+
 # Agents.
 
 
@@ -255,3 +281,43 @@ def test_goes_on_from_a_save(hopes: bool, tmp_path: Any) -> None:
         one, other = (getattr(each, name).arrays() for each in (agent, resumed))
         for part, array in one.items():
             np.testing.assert_array_equal(array, other[part])
+
+
+def crossing(rng: np.random.Generator, agent: Any, count: int, over: Any, spec: Any) -> Block:
+    data = walk(rng, count, over, spec)
+    return replace(data, arrays={**data.arrays, "versions": np.full(count, agent.policy.version)})
+
+
+def test_goes_on_from_a_save_after_a_box_was_given_up(tmp_path: Any) -> None:
+    """The grid is the last box's, as it was."""
+    spec = replace(SQUARE, horizon=60)
+
+    def make() -> Any:
+        return ModelPosterior(spec, 400, NonPrivate(), seed=0, schedule="fixed:size=100")
+
+    rng, agent = np.random.default_rng(0), make()
+    agent.learn(crossing(rng, agent, 100, lambda s: s[..., 0] > 0.3, spec))
+    assert agent.algorithm.ends.boxed
+    for _ in range(2):
+        agent.learn(crossing(rng, agent, 100, lambda s: np.hypot(*s.T).T > 0.45, spec))
+    assert not agent.algorithm.ends.boxed
+    agent.save(tmp_path / "state")
+    resumed = make().load(tmp_path / "state")
+    assert resumed.algorithm.planner.grid.highs == agent.algorithm.planner.grid.highs
+    data = crossing(rng, agent, 100, lambda s: np.hypot(*s.T).T > 0.45, spec)
+    for each in (agent, resumed):
+        each.learn(data)
+    for part, array in agent.policy.arrays().items():
+        np.testing.assert_array_equal(array, resumed.policy.arrays()[part])
+
+
+def test_ends_of_angles_alone_are_left_to_regression() -> None:
+    spec = SmoothSpec((-math.pi,), (math.pi,), 2, 20, angles=(0,), may_end=True)
+    agent = ModelPosterior(spec, 60, JointDP(10.0, 1e-6), schedule="fixed:size=20", noise_seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        agent.learn(crossing(rng, agent, 20, lambda s: s[..., 0] > 0.3, spec))
+    ends = agent.algorithm.ends
+    assert not ends.boxed
+    assert ends.signs.variance > 0.0
+    assert not ends.box.variance
