@@ -13,9 +13,10 @@ import pytest
 
 from tacit import JointDP, ModelPosterior, NonPrivate, check_statistic
 from tacit.continuous import SmoothSpec, cartpole, mountain_car
-from tacit.continuous.end_estimate import EndBox, EndModel
+from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
 from tacit.continuous.monomials import Monomials
 from tacit.continuous.statistics.end_places import BINS, GOING, EndPlaces
+from tacit.continuous.statistics.move_moments import EndMoments
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -91,6 +92,13 @@ def test_who_does_not_end_has_no_end() -> None:
     assert not found["ends"].any()
     assert not found["lengths"].any()
     assert found["going"].sum() == pytest.approx(2.0)
+
+
+def test_lengths_are_told_apart_by_powers_of_two() -> None:
+    lengths = [1, 2, 3, 4, 7, 8, 63, 64, 100]
+    found = asked().vectors(block(np.zeros((9, 101, 2)), lengths))[:, -7:]
+    assert found.argmax(axis=1).tolist() == [n.bit_length() - 1 for n in lengths]
+    np.testing.assert_array_equal(found.sum(axis=1), 1.0)
 
 
 def test_two_users_are_as_far_apart_as_declared() -> None:
@@ -206,12 +214,77 @@ def test_hope_ends_where_nobody_gets_farther() -> None:
     assert ends.highs[0] == pytest.approx(0.75)
 
 
+def sums(**cells: Any) -> Any:
+    """A release with these values at these places, and zeros elsewhere."""
+    parts = {part.name: np.zeros(part.shape) for part in asked().layout.parts}
+    for name, places in cells.items():
+        for at, value in places:
+            parts[name][at] = value
+    return parts
+
+
+def test_an_end_is_looked_for_beside_angles() -> None:
+    rng = np.random.default_rng(7)
+    turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
+    ends = EndBox(asked(replace(turning, reward_range=(-1.0, 1.0))))
+    ends.update(told(ends.asked, walk(rng, 500, lambda s: s[..., 1] > 0.5), rng, 0.0), 0.0)
+    np.testing.assert_allclose(ends.highs, [math.pi, 0.5])
+
+
+def test_noise_of_shares_is_that_of_what_they_weigh() -> None:
+    """Of noise 10 a share has 20: one of 45 may be noise, and of 55 at most 15 are sure."""
+    ends = EndBox(asked(replace(SQUARE, reward_range=(-1.0, 1.0))))
+    going = [((0, slice(10, 21)), 100.0), ((0, 24), 45.0), ((0, 28), 55.0)]
+    # A second one has too much elsewhere for anything to be sure.
+    going += [((1, slice(10, 12)), 100.0), ((1, slice(12, 32)), 55.0)]
+    ends.update(sums(ends=[((0, 28), 120.0)], lengths=[(2, 120.0)], going=going), 10.0)
+    assert ends.seen.tolist() == [[10, 21], [-1, -1]]
+    np.testing.assert_allclose(ends.highs, [0.75, 1.0])
+
+
+def test_bounds_do_not_explain_more_ends_than_are_left() -> None:
+    """Behind the one bin in which few go on there are others' ends: no bound is there."""
+    ends = EndBox(asked(replace(SQUARE, reward_range=(-1.0, 1.0))))
+    over = [((0, 31), 400.0), ((1, 20), 60.0), ((1, slice(21, 32)), 40.0)]
+    going = [((0, slice(10, 20)), 60.0), ((1, slice(0, 10)), 30.0), ((1, slice(21, 32)), 30.0)]
+    ends.update(sums(ends=over, going=going, lengths=[(3, 500.0)]), 0.0)
+    np.testing.assert_allclose(ends.highs, [1.0 - 1.0 / 16.0, 1.0])
+    assert ends.explained == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("std", [0.0, 0.5])
+def test_regression_finds_ends_that_are_no_box(std: float) -> None:
+    rng, corners = np.random.default_rng(8), (np.array(SQUARE.lows), np.array(SQUARE.highs))
+    signs = EndSigns(Monomials(*corners, (), np.zeros((2, 0))))
+    question = EndMoments(SQUARE, signs.features)
+    data = walk(rng, 2000, lambda s: s.sum(axis=-1) > 0.6)
+    noise = std * rng.normal(size=question.layout.size)
+    signs.update(question.layout.unpack(question.total(data) + noise)["moments"], std)
+    at = rng.uniform(-0.4, 0.6, (1000, 2))
+    assert (signs(at) == (at.sum(axis=1) > 0.6)).mean() > 0.9
+
+
+def test_what_is_saved_is_all() -> None:
+    rng, corners = np.random.default_rng(9), (np.array(SQUARE.lows), np.array(SQUARE.highs))
+    costs = replace(SQUARE, reward_range=(-1.0, 0.0))
+    features = Monomials(*corners, (), np.zeros((2, 0)))
+    ends, again = EndModel(asked(costs), features), EndModel(asked(costs), features)
+    data = walk(rng, 500, nowhere)
+    for _ in range(3):
+        ends.box.update(told(asked(costs), data, rng, 0.0), 0.0)
+        again.restore(ends.arrays())
+        for name in ("seen", "stalled", "lows", "highs", "explained", "total"):
+            one, other = (getattr(each.box, name) for each in (ends, again))
+            np.testing.assert_array_equal(one, other)
+        assert (ends.box.hope is None) is (again.box.hope is None)
+    assert ends.box.stalled.tolist() == [[2, 2], [2, 2]]
+
+
 @pytest.mark.parametrize("side", [1, -1])
 def test_bounds_do_not_cross(side: int) -> None:
     """Users are surely beyond an end only, and noise on the other side: the end counts."""
-    parts = {part.name: np.zeros(part.shape) for part in asked().layout.parts}
-    parts["lengths"][3] = parts["ends"][0, 13] = 500.0
-    parts["going"][0, :4], parts["going"][0, 25:] = 100.0, 55.0
+    going = [((0, slice(4)), 100.0), ((0, slice(25, 32)), 55.0)]
+    parts = sums(ends=[((0, 13), 500.0)], lengths=[(3, 500.0)], going=going)
     parts |= {name: parts[name][:, ::side] for name in ("ends", "going")}
     ends = EndBox(asked())
     ends.update(parts, 10.0)
@@ -258,6 +331,19 @@ def test_a_pole_is_kept_up_whose_ends_are_learnt() -> None:
     # The pole is over at .2095, and a bin is .026 wide.
     np.testing.assert_allclose([box.lows[2], box.highs[2]], [-0.209, 0.209], atol=0.027)
     assert world.value(agent.greedy_policy) > 475.0
+
+
+def test_whoever_is_greedy_does_not_hope() -> None:
+    world = mountain_car(horizon=40)
+    agent = learnt(world, 200, NonPrivate(), schedule="fixed:size=100")
+    agent.learn(world.simulate(agent.policy, 100, np.random.default_rng(0), "episodes"))
+    hope = agent.algorithm.ends.box.hope
+    assert hope is not None
+    grid, greedy = (policy.features for policy in (agent.policy, agent.greedy_policy))
+    margin = 0.02 * (np.array(world.spec.highs) - world.spec.lows)
+    np.testing.assert_allclose(grid.highs, np.minimum(world.spec.highs, hope[1] + margin))
+    assert grid.highs[0] < world.spec.highs[0]
+    assert (greedy.lows, greedy.highs) == (world.spec.lows, world.spec.highs)
 
 
 @pytest.mark.parametrize("hopes", [True, False])
