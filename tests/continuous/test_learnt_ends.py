@@ -384,6 +384,7 @@ def test_goes_on_from_a_save_after_a_box_was_given_up(tmp_path: Any) -> None:
     rng, agent = np.random.default_rng(0), make()
     agent.learn(crossing(rng, agent, 100, lambda s: s[..., 0] > 0.3, spec))
     assert agent.algorithm.ends.boxed
+    assert agent.algorithm.planner.grid.highs[0] < 0.5
     for _ in range(2):
         agent.learn(crossing(rng, agent, 100, lambda s: np.hypot(*s.T).T > 0.45, spec))
     assert not agent.algorithm.ends.boxed
@@ -407,3 +408,15 @@ def test_ends_of_angles_alone_are_left_to_regression() -> None:
     assert not ends.boxed
     assert ends.signs.variance > 0.0
     assert not ends.box.variance
+
+
+def test_ends_cost_their_part_of_what_is_left_and_their_noise_is_known() -> None:
+    spec = replace(SQUARE, horizon=20)
+    agent = ModelPosterior(spec, 40, JointDP(10.0, 1e-6), schedule="fixed:size=20", noise_seed=0)
+    algorithm, rng, variance = agent.algorithm, np.random.default_rng(0), 0.0
+    constants, mu = algorithm.constants, algorithm.privacy.episode_mu
+    for left in (1.0 - constants.scales, 1.0):
+        agent.learn(crossing(rng, agent, 20, nowhere, spec))
+        noise = asked(spec).l2(Relation.REPLACE_ONE) / (mu * math.sqrt(constants.ends * left))
+        variance += noise**2
+        assert algorithm.ends.box.variance == pytest.approx(variance, rel=1e-4)
