@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,7 +63,7 @@ class EndBox:
         self.seen: Ints = np.full((len(asked.coordinates), 2), -1)
         self.stalled: Ints = np.zeros_like(self.seen)
 
-    def update(self, parts: Arrays, std: float) -> None:
+    def update(self, parts: Mapping[str, Floats], std: float) -> None:
         """Takes in one more release."""
         before = self.seen
         self.ends, self.going = self.ends + parts["ends"], self.going + parts["going"]
@@ -184,7 +185,7 @@ class EndBox:
             # Where the box that is asked about ends, nothing else does: states may be open there.
             lows = np.where(lows > self.asked.lows, lows, -np.inf)
             highs = np.where(highs < self.asked.highs, highs, np.inf)
-        over: Bools = ((states < lows) | (states > highs)).any(axis=1)
+        over: Bools = np.any((states < lows) | (states > highs), axis=1)
         return over
 
 

@@ -365,7 +365,8 @@ class ModelPosterior(BoxAlgorithm):
         if isinstance(self.planner, GridPlanner):
             # Where a box was given up, the grid is still the one of that box.
             if "grid" in arrays:
-                self.planner = GridPlanner(self.planner.spec, *arrays["grid"], self.discount)
+                lows, highs = arrays["grid"]
+                self.planner = GridPlanner(self.planner.spec, lows, highs, self.discount)
             self.planner.values = np.array(arrays["values"], dtype=np.float32)
         self.weights = arrays.get("weights")
 
