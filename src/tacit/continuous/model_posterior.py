@@ -362,6 +362,7 @@ class ModelPosterior(BoxAlgorithm):
         self.believed.rest = arrays.get("rest", self.believed.rest)
         if self.ends is not None:
             self.ends.restore(below(arrays, "ends/"))
+            self._move_grid()
         if isinstance(self.planner, GridPlanner):
             # Where a box was given up, the grid is still the one of that box.
             if "grid" in arrays:
