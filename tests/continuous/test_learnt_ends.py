@@ -13,9 +13,10 @@ import pytest
 
 from tacit import JointDP, ModelPosterior, NonPrivate, check_statistic
 from tacit.continuous import SmoothSpec, cartpole, mountain_car
-from tacit.continuous.end_estimate import EndBox, EndModel
+from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
 from tacit.continuous.monomials import Monomials
 from tacit.continuous.statistics.end_places import BINS, GOING, EndPlaces
+from tacit.continuous.statistics.move_moments import EndMoments
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -93,6 +94,13 @@ def test_who_does_not_end_has_no_end() -> None:
     assert found["going"].sum() == pytest.approx(2.0)
 
 
+def test_lengths_are_told_apart_by_powers_of_two() -> None:
+    lengths = [1, 2, 3, 4, 7, 8, 63, 64, 100]
+    found = asked().vectors(block(np.zeros((9, 101, 2)), lengths))[:, -7:]
+    assert found.argmax(axis=1).tolist() == [n.bit_length() - 1 for n in lengths]
+    np.testing.assert_array_equal(found.sum(axis=1), 1.0)
+
+
 def test_two_users_are_as_far_apart_as_declared() -> None:
     here, there = np.full((1, 101, 2), -0.5), np.full((1, 101, 2), 0.5)
     here[0, 2], there[0, 9] = -0.9, 0.9
@@ -129,6 +137,8 @@ def test_refuses_a_box_that_is_none() -> None:
         EndPlaces(SQUARE, np.array([-np.inf, 0.0]), np.ones(2))
     with pytest.raises(InvalidArgument, match="below"):
         EndPlaces(SQUARE, np.ones(2), np.ones(2))
+    with pytest.raises(InvalidArgument, match="infinity"):
+        EndPlaces(SQUARE, np.full(2, -1e308), np.full(2, 1e308))
 
 
 # What is made of it.
@@ -204,6 +214,95 @@ def test_hope_ends_where_nobody_gets_farther() -> None:
     assert ends.highs[0] == pytest.approx(0.75)
 
 
+def sums(**cells: Any) -> Any:
+    """A release with these values at these places, and zeros elsewhere."""
+    parts = {part.name: np.zeros(part.shape) for part in asked().layout.parts}
+    for name, places in cells.items():
+        for at, value in places:
+            parts[name][at] = value
+    return parts
+
+
+def test_an_end_is_looked_for_beside_angles() -> None:
+    rng = np.random.default_rng(7)
+    turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
+    ends = EndBox(asked(replace(turning, reward_range=(-1.0, 1.0))))
+    ends.update(told(ends.asked, walk(rng, 500, lambda s: s[..., 1] > 0.5), rng, 0.0), 0.0)
+    np.testing.assert_allclose(ends.highs, [math.pi, 0.5])
+
+
+def test_noise_of_shares_is_that_of_what_they_weigh() -> None:
+    """Of noise 10 a share has 20: one of 45 may be noise, and of 55 at most 15 are sure."""
+    ends = EndBox(asked(replace(SQUARE, reward_range=(-1.0, 1.0))))
+    going = [((0, slice(10, 21)), 100.0), ((0, 24), 45.0), ((0, 28), 55.0)]
+    # A second one has too much elsewhere for anything to be sure.
+    going += [((1, slice(10, 12)), 100.0), ((1, slice(12, 32)), 55.0)]
+    ends.update(sums(ends=[((0, 28), 120.0)], lengths=[(2, 120.0)], going=going), 10.0)
+    assert ends.seen.tolist() == [[10, 21], [-1, -1]]
+    np.testing.assert_allclose(ends.highs, [0.75, 1.0])
+
+
+def test_bounds_do_not_explain_more_ends_than_are_left() -> None:
+    """Behind the one bin in which few go on there are others' ends: no bound is there."""
+    ends = EndBox(asked(replace(SQUARE, reward_range=(-1.0, 1.0))))
+    over = [((0, 31), 400.0), ((1, 20), 60.0), ((1, slice(21, 32)), 40.0)]
+    going = [((0, slice(10, 20)), 60.0), ((1, slice(0, 10)), 30.0), ((1, slice(21, 32)), 30.0)]
+    ends.update(sums(ends=over, going=going, lengths=[(3, 500.0)]), 0.0)
+    np.testing.assert_allclose(ends.highs, [1.0 - 1.0 / 16.0, 1.0])
+    assert ends.explained == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("std", [0.0, 0.5])
+def test_regression_finds_ends_that_are_no_box(std: float) -> None:
+    rng, corners = np.random.default_rng(8), (np.array(SQUARE.lows), np.array(SQUARE.highs))
+    signs = EndSigns(Monomials(*corners, (), np.zeros((2, 0))))
+    question = EndMoments(SQUARE, signs.features)
+    data = walk(rng, 2000, lambda s: s.sum(axis=-1) > 0.6)
+    noise = std * rng.normal(size=question.layout.size)
+    signs.update(question.layout.unpack(question.total(data) + noise)["moments"], std)
+    at = rng.uniform(-0.4, 0.6, (1000, 2))
+    assert (signs(at) == (at.sum(axis=1) > 0.6)).mean() > 0.9
+
+
+def test_what_is_saved_is_all() -> None:
+    rng, corners = np.random.default_rng(9), (np.array(SQUARE.lows), np.array(SQUARE.highs))
+    costs = replace(SQUARE, reward_range=(-1.0, 0.0))
+    features = Monomials(*corners, (), np.zeros((2, 0)))
+    ends, again = EndModel(asked(costs), features), EndModel(asked(costs), features)
+    data = walk(rng, 500, nowhere)
+    for _ in range(3):
+        ends.box.update(told(asked(costs), data, rng, 0.0), 0.0)
+        again.restore(ends.arrays())
+        for name in ("seen", "stalled", "lows", "highs", "explained", "total"):
+            one, other = (getattr(each.box, name) for each in (ends, again))
+            np.testing.assert_array_equal(one, other)
+        assert (ends.box.hope is None) is (again.box.hope is None)
+    assert ends.box.stalled.tolist() == [[2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_bounds_do_not_cross(side: int) -> None:
+    """Users are surely beyond an end only, and noise on the other side: the end counts."""
+    going = [((0, slice(4)), 100.0), ((0, slice(25, 32)), 55.0)]
+    parts = sums(ends=[((0, 13), 500.0)], lengths=[(3, 500.0)], going=going)
+    parts |= {name: parts[name][:, ::side] for name in ("ends", "going")}
+    ends = EndBox(asked())
+    ends.update(parts, 10.0)
+    np.testing.assert_allclose((ends.lows[0], ends.highs[0])[::side], (-0.125 * side, side))
+
+
+def test_an_open_box_has_no_ends_where_it_was_closed() -> None:
+    """Where episodes cost, whoever leaves what is asked about is not done with them."""
+    beyond = np.array([[0.0, 1.5], [-1.5, 0.0]])
+    for rewards in ((-1.0, 0.0), (-1.0, 1.0)):
+        ends = EndBox(asked(replace(SQUARE, reward_range=rewards)))
+        assert not ends(beyond).any()
+        rng = np.random.default_rng(6)
+        data = walk(rng, 500, lambda s: s[..., 1] > 0.75)
+        ends.update(told(ends.asked, data, rng, 0.0), 0.0)
+        np.testing.assert_array_equal(ends(beyond), [True, False])
+
+
 # Agents.
 
 
@@ -234,6 +333,19 @@ def test_a_pole_is_kept_up_whose_ends_are_learnt() -> None:
     assert world.value(agent.greedy_policy) > 475.0
 
 
+def test_whoever_is_greedy_does_not_hope() -> None:
+    world = mountain_car(horizon=40)
+    agent = learnt(world, 200, NonPrivate(), schedule="fixed:size=100")
+    agent.learn(world.simulate(agent.policy, 100, np.random.default_rng(0), "episodes"))
+    hope = agent.algorithm.ends.box.hope
+    assert hope is not None
+    grid, greedy = (policy.features for policy in (agent.policy, agent.greedy_policy))
+    margin = 0.02 * (np.array(world.spec.highs) - world.spec.lows)
+    np.testing.assert_allclose(grid.highs, np.minimum(world.spec.highs, hope[1] + margin))
+    assert grid.highs[0] < world.spec.highs[0]
+    assert (greedy.lows, greedy.highs) == (world.spec.lows, world.spec.highs)
+
+
 @pytest.mark.parametrize("hopes", [True, False])
 def test_goes_on_from_a_save(hopes: bool, tmp_path: Any) -> None:
     """In the middle of hope, and after ends were found."""
@@ -255,3 +367,56 @@ def test_goes_on_from_a_save(hopes: bool, tmp_path: Any) -> None:
         one, other = (getattr(each, name).arrays() for each in (agent, resumed))
         for part, array in one.items():
             np.testing.assert_array_equal(array, other[part])
+
+
+def crossing(rng: np.random.Generator, agent: Any, count: int, over: Any, spec: Any) -> Block:
+    data = walk(rng, count, over, spec)
+    return replace(data, arrays={**data.arrays, "versions": np.full(count, agent.policy.version)})
+
+
+def test_goes_on_from_a_save_after_a_box_was_given_up(tmp_path: Any) -> None:
+    """The grid is the last box's, as it was."""
+    spec = replace(SQUARE, horizon=60)
+
+    def make() -> Any:
+        return ModelPosterior(spec, 400, NonPrivate(), seed=0, schedule="fixed:size=100")
+
+    rng, agent = np.random.default_rng(0), make()
+    agent.learn(crossing(rng, agent, 100, lambda s: s[..., 0] > 0.3, spec))
+    assert agent.algorithm.ends.boxed
+    assert agent.algorithm.planner.grid.highs[0] < 0.5
+    for _ in range(2):
+        agent.learn(crossing(rng, agent, 100, lambda s: np.hypot(*s.T).T > 0.45, spec))
+    assert not agent.algorithm.ends.boxed
+    agent.save(tmp_path / "state")
+    resumed = make().load(tmp_path / "state")
+    assert resumed.algorithm.planner.grid.highs == agent.algorithm.planner.grid.highs
+    data = crossing(rng, agent, 100, lambda s: np.hypot(*s.T).T > 0.45, spec)
+    for each in (agent, resumed):
+        each.learn(data)
+    for part, array in agent.policy.arrays().items():
+        np.testing.assert_array_equal(array, resumed.policy.arrays()[part])
+
+
+def test_ends_of_angles_alone_are_left_to_regression() -> None:
+    spec = SmoothSpec((-math.pi,), (math.pi,), 2, 20, angles=(0,), may_end=True)
+    agent = ModelPosterior(spec, 60, JointDP(10.0, 1e-6), schedule="fixed:size=20", noise_seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        agent.learn(crossing(rng, agent, 20, lambda s: s[..., 0] > 0.3, spec))
+    ends = agent.algorithm.ends
+    assert not ends.boxed
+    assert ends.signs.variance > 0.0
+    assert not ends.box.variance
+
+
+def test_ends_cost_their_part_of_what_is_left_and_their_noise_is_known() -> None:
+    spec = replace(SQUARE, horizon=20)
+    agent = ModelPosterior(spec, 40, JointDP(10.0, 1e-6), schedule="fixed:size=20", noise_seed=0)
+    algorithm, rng, variance = agent.algorithm, np.random.default_rng(0), 0.0
+    constants, mu = algorithm.constants, algorithm.privacy.episode_mu
+    for left in (1.0 - constants.scales, 1.0):
+        agent.learn(crossing(rng, agent, 20, nowhere, spec))
+        noise = asked(spec).l2(Relation.REPLACE_ONE) / (mu * math.sqrt(constants.ends * left))
+        variance += noise**2
+        assert algorithm.ends.box.variance == pytest.approx(variance, rel=1e-4)

@@ -56,7 +56,8 @@ class EndBox:
         self.asked = asked
         low, high = asked.spec.reward_range
         self._cautious, self._hopeful = low >= 0.0, high <= 0.0
-        self.ends, self.going, self.lengths = (np.zeros(part.shape) for part in asked.layout.parts)
+        self.ends, self.going = np.zeros((2, len(asked.coordinates), BINS))
+        self.lengths = np.zeros(asked.spec.horizon.bit_length())
         self.variance = 0.0
         self.lows, self.highs, self.explained = asked.lows, asked.highs, 1.0
         self.seen: Ints = np.full((len(asked.coordinates), 2), -1)
@@ -104,7 +105,11 @@ class EndBox:
         self._look_around()
         if self._cautious and total:
             lows, highs = self._around_seen(self.seen >= 0)
-            free = self.lows == self.asked.lows, self.highs == self.asked.highs
+            # Noise may say that users have been beyond an end only; then that end counts.
+            free = (
+                (self.lows == self.asked.lows) & (lows < self.highs),
+                (self.highs == self.asked.highs) & (highs > self.lows),
+            )
             self.lows, self.highs = (
                 np.where(free[0], lows, self.lows),
                 np.where(free[1], highs, self.highs),
@@ -175,8 +180,13 @@ class EndBox:
 
     def __call__(self, states: Floats) -> Bools:
         """Whether episodes are over at states (n, D)."""
-        beyond: Bools = (states < self.lows) | (states > self.highs)
-        return np.asarray(beyond.any(axis=1))
+        lows, highs = self.lows, self.highs
+        if not self._cautious:
+            # Where the box that is asked about ends, nothing else does: states may be open there.
+            lows = np.where(lows > self.asked.lows, lows, -np.inf)
+            highs = np.where(highs < self.asked.highs, highs, np.inf)
+        over: Bools = np.any((states < lows) | (states > highs), axis=1)
+        return over
 
 
 class EndSigns:

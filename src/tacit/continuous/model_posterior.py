@@ -344,6 +344,8 @@ class ModelPosterior(BoxAlgorithm):
             arrays["rest"] = self.believed.rest
         if self.ends is not None:
             arrays |= {f"ends/{name}": part for name, part in self.ends.arrays().items()}
+            if isinstance(self.planner, GridPlanner):
+                arrays["grid"] = np.array([self.planner.grid.lows, self.planner.grid.highs])
         if self.weights is not None:
             arrays["weights"] = self.weights
         if isinstance(self.planner, GridPlanner):
@@ -362,6 +364,10 @@ class ModelPosterior(BoxAlgorithm):
             self.ends.restore(below(arrays, "ends/"))
             self._move_grid()
         if isinstance(self.planner, GridPlanner):
+            # Where a box was given up, the grid is still the one of that box.
+            if "grid" in arrays:
+                lows, highs = arrays["grid"]
+                self.planner = GridPlanner(self.planner.spec, lows, highs, self.discount)
             self.planner.values = np.array(arrays["values"], dtype=np.float32)
         self.weights = arrays.get("weights")
 

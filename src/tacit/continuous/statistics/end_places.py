@@ -55,8 +55,12 @@ class EndPlaces(Statistic):
                 )
             array.setflags(write=False)
             object.__setattr__(self, name, array)
-        if not (self.lows < self.highs).all():
-            raise InvalidArgument(f"lows must be below highs, got {self.lows} and {self.highs}")
+        with np.errstate(over="ignore"):
+            sizes = self.highs - self.lows
+        if not ((sizes > 0.0) & np.isfinite(sizes)).all():
+            raise InvalidArgument(
+                f"lows must be below highs, by less than infinity, got {self.lows} and {self.highs}"
+            )
         object.__setattr__(self, "name", "places of ends")
 
     @cached_property
