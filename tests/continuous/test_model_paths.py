@@ -216,9 +216,7 @@ def test_fitted_values_find_their_way_in_five_coordinates(monkeypatch: pytest.Mo
         return nexts, -(nexts[:, :2] ** 2).sum(axis=1), np.zeros(len(states), dtype=np.bool_)
 
     planner = FittedPlanner(spec, np.ones((5, PLACES)), 0.9)
-    weights = planner.plan(step, np.random.default_rng(0))
-    assert planner.features is not None
-    policy = QPolicy(planner.features, weights)
+    policy = QPolicy(*planner.plan(step, np.random.default_rng(0)))
     at = np.array(
         [[0.8, 0.0, 0.0, 0.0, 0.0], [-0.8, 0.1, 0.3, 0.0, 0.0], [0.0, 0.8, 0.0, 0.0, 0.0]]
     )

@@ -294,7 +294,7 @@ def test_a_plan_solves_bellmans_equation() -> None:
         return there, spec.rewards(states, actions, there), spec.ended(there)
 
     planner = GridPlanner(spec, np.array(spec.lows), np.array(spec.highs), 0.95)
-    Q = planner.plan(step, np.random.default_rng(0))
+    _, Q = planner.plan(step, np.random.default_rng(0))
     held = planner._choose_held(step, np.random.default_rng(0))
     some = np.random.default_rng(1).integers(planner.grid.size, size=300)
     for action in range(3):

@@ -40,21 +40,17 @@ class FittedPlanner:
     plan of all rounds is kept, by its returns in the model.
 
     A plan begins anew, with nothing of the one before: there is nothing to save.
-
-    Attributes:
-        features: of the last plan; ``None`` before the first one, also after a load.
     """
 
     def __init__(self, spec: BoxSpec, places: Floats, discount: float) -> None:
         self.spec, self.discount = spec, discount
         self._places = places
-        self.features: FeatureMap | None = None
 
     def _starts(self, rng: np.random.Generator) -> Floats:
         return draw_starts(self.spec, self._places, rng, _EPISODES)
 
-    def plan(self, step: Step, rng: np.random.Generator) -> Floats:
-        """The values of actions, (A, m), on new ``features``."""
+    def plan(self, step: Step, rng: np.random.Generator) -> tuple[FeatureMap, Floats]:
+        """New features, and the values of actions on them, (A, m)."""
         A, steps = self.spec.actions, min(self.spec.horizon, _STEPS)
         tries = held(rng.random((steps, _EPISODES)), A, 1.0, 0.0)
         visited = self._visited(step, self._starts(rng), tries, None)[0]
@@ -73,8 +69,7 @@ class FittedPlanner:
                 old = visited[rng.permutation(len(visited))[: max(len(new), _STATES // 2)]]
                 visited = np.concatenate([old, new])
         assert kept is not None  # noqa: S101
-        self.features, weights = kept
-        return weights
+        return kept
 
     def _visited(
         self, step: Step, starts: Floats, tries: Ints, plan: tuple[Nystroem, Floats] | None

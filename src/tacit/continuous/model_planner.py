@@ -13,6 +13,7 @@ from tacit.continuous.statistics.move_moments import angles_of
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 if TYPE_CHECKING:
+    from tacit.continuous.feature_map import FeatureMap
     from tacit.continuous.spec import BoxSpec
 
 Step = Callable[[Floats, Ints], tuple[Floats, Floats, Bools]]
@@ -45,13 +46,8 @@ class GridPlanner:
         self._points = self.grid.points
         self.values = np.zeros(self.grid.size, dtype=np.float32)
 
-    @property
-    def features(self) -> Grid:
-        """What the values of actions are linear on."""
-        return self.grid
-
-    def plan(self, step: Step, rng: np.random.Generator) -> Floats:
-        """The values of actions, (A, m); those before are where iterations begin."""
+    def plan(self, step: Step, rng: np.random.Generator) -> tuple[FeatureMap, Floats]:
+        """The grid, and the values of actions, (A, m); those before are where iterations begin."""
         from tacit.continuous.model_loops import iterate, locate
 
         A, m, D = self.spec.actions, self.grid.size, self.spec.dimension
@@ -67,7 +63,7 @@ class GridPlanner:
         precision = _PRECISION * (self.spec.reward_range[1] - self.spec.reward_range[0]) * held
         strides = np.ascontiguousarray(self._table[:, 1])
         iterate(paid, kept, cells, parts, strides, _SWEEPS, precision, self.values, best)
-        return best.T.astype(np.float64)
+        return self.grid, best.T.astype(np.float64)
 
     def _hold(self, step: Step, action: int, held: int) -> tuple[Floats, Floats, Floats]:
         """An action held: where it leads, what it pays, and how much the values there count."""

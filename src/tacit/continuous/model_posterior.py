@@ -237,10 +237,8 @@ class ModelPosterior(BoxAlgorithm):
             around = self._around_paths(box)
             return around.exploring_with(*exploring), around
         hoping = self._hoping()
-        self.weights = self.planner.plan(self.step, self.rng)
-        assert self.planner.features is not None  # noqa: S101
-        known = self.planner.features, self.weights
-        greedy = QPolicy.draw(*known, self.rng, version=self.releases)
+        features, self.weights = self.planner.plan(self.step, self.rng)
+        greedy = QPolicy.draw(features, self.weights, self.rng, version=self.releases)
         known = hoping or (greedy.features, greedy.weights)
         return HeldPolicy.of(*known, *exploring, self.releases, greedy.preference), greedy
 
@@ -258,18 +256,15 @@ class ModelPosterior(BoxAlgorithm):
         assert planner is not None  # noqa: S101
         if isinstance(planner, GridPlanner):
             planner = GridPlanner(planner.spec, *self._with_margin(lows, highs), self.discount)
-        weights = planner.plan(step, self.rng)
-        assert planner.features is not None  # noqa: S101
-        return planner.features, weights
+        return planner.plan(step, self.rng)
 
     def _around_paths(self, box: ActionBox) -> PathPolicy:
         """LQ control around trajectories in the model, from those of a plan with a few actions."""
         assert self.planner is not None  # noqa: S101
         assert self.paths is not None  # noqa: S101
         few = _coarse(box)
-        weights = self.planner.plan(lambda here, taken: self.step(here, few[taken]), self.rng)
-        assert self.planner.features is not None  # noqa: S101
-        best = chooser(QPolicy(self.planner.features, weights))
+        known = self.planner.plan(lambda here, taken: self.step(here, few[taken]), self.rng)
+        best = chooser(QPolicy(*known))
         n = _PATHS if self.gridded else _PATHS_BEYOND
         starts = draw_starts(self.spec, self._scales["starts"], self.rng, 4 * n)
         starts[: 2 * n] = self.paths.scattered(self.step, starts[: 2 * n], self.rng)
