@@ -79,7 +79,7 @@ def audit_service(
     port = _free_port()
     file = folder / "app.toml"
     file.write_text(_app(agent, world, privacy, port, blocks))
-    app = read_app(os.fspath(file), logs=False)
+    app = read_app(os.fspath(file), logs=False, allow_code=True)  # as whoever audits named it
     statistic = app.agent(files=False).statistic
     if not isinstance(statistic, VisitCounts):
         raise InvalidArgument(f"--service is for agents that count visits, and {agent} does not")
@@ -129,7 +129,9 @@ def _running(file: Path, before: str) -> Iterator[None]:
     code = f"{before}\n{_MAIN}"
     with (file.parent / "log.txt").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", code, "serve", os.fspath(file)], stdout=log, stderr=log
+            [sys.executable, "-c", code, "serve", os.fspath(file), "--allow-code"],
+            stdout=log,
+            stderr=log,
         )
         try:
             yield
