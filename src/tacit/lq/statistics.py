@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import GramCross
-from tacit.privacy.statistic import Block, Floats, Layout, Statistic, StreamedBlock
+from tacit.privacy.statistic import Block, Floats, Layout, Statistic
 
 Clip = Literal["predictable", "trajectory", "step"]
 
@@ -123,15 +123,18 @@ class TrajectorySums(Statistic):
         """Weighted outer products, user by user."""
         if self.clip != "predictable":
             return self._moments.vectors(self._steps(block))
-        grams, crosses = self._sum(block, separate=True)
-        return self.layout.pack({"gram": grams, "cross": crosses}, users=block.users)
+        from tacit.lq.sum_loops import add_predictable
 
-    def total(self, block: Block) -> Floats:
-        """The sum over users, compiled, where it is predictable."""
-        if self.clip != "predictable" or block.aggregate or isinstance(block, StreamedBlock):
-            return super().total(block)
-        grams, crosses = self._sum(block, separate=False)
-        return self.layout.pack({"gram": grams[0], "cross": crosses[0]})
+        assert self.tau is not None  # noqa: S101
+        p, users = self.rows, block.users
+        grams, crosses = np.zeros((users, p, p)), np.zeros((users, p, self.states))
+        public = self.centre, self.inputs, self.spread
+        bounds = self.floor, 0.5 * self.weight**2, self.tau
+        with np.errstate(all="ignore"):
+            add_predictable(*self._raw(block), *public, *bounds, grams, crosses)
+        lower = np.tril_indices(p, -1)
+        grams[:, lower[0], lower[1]] = grams[:, lower[1], lower[0]]
+        return self.layout.pack({"gram": grams, "cross": crosses}, users=users)
 
     @cached_property
     def _moments(self) -> GramCross:
@@ -139,20 +142,6 @@ class TrajectorySums(Statistic):
         clip: Literal["trajectory", "step"] = "step" if self.clip == "step" else "trajectory"
         sizes, bounds = (self.rows, self.states, self.steps), (self.p_bound, self.r_bound)
         return GramCross(*sizes, *bounds, self.weight, pooled=True, clip=clip, tau=self.tau)
-
-    def _sum(self, block: Block, separate: bool) -> tuple[Floats, Floats]:
-        from tacit.lq.sum_loops import add_predictable
-
-        assert self.tau is not None  # noqa: S101
-        p, lead = self.rows, block.users if separate else 1
-        grams, crosses = np.zeros((lead, p, p)), np.zeros((lead, p, self.states))
-        public = self.centre, self.inputs, self.spread
-        bounds = self.floor, 0.5 * self.weight**2, self.tau
-        with np.errstate(all="ignore"):
-            add_predictable(*self._raw(block), *public, *bounds, separate, grams, crosses)
-        lower = np.tril_indices(p, -1)
-        grams[:, lower[0], lower[1]] = grams[:, lower[1], lower[0]]
-        return grams, crosses
 
     def _steps(self, block: Block) -> Block:
         """Inputs and residuals, not finite where a step does not count."""

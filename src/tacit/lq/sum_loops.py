@@ -20,22 +20,17 @@ def add_predictable(
     floor: float,
     half_weight: float,
     tau: float,
-    separate: bool,
     grams: Floats,
     crosses: Floats,
 ) -> None:
-    """Adds weighted outer products of users' steps to ``grams`` and ``crosses``.
+    """Adds weighted outer products of users' steps to their rows of ``grams`` and ``crosses``.
 
-    To row ``user`` if ``separate``, else all to row 0. A user's sums are made on their own first,
-    so that nobody's rounding depends on who came before. Upper triangles only, of the Gram.
+    Upper triangles only, of the Gram.
     """
     users, steps, d = actions.shape
     p, n = centre.shape
     z, moved, r = np.empty(p), np.empty(p), np.empty(n)
-    gram, cross = np.empty((p, p)), np.empty((p, n))
     for user in range(users):
-        gram[:] = 0.0
-        cross[:] = 0.0
         left = tau
         for h in range(min(steps, max(lengths[user], 0))):
             if left <= 0.0:
@@ -81,15 +76,9 @@ def add_predictable(
             for i in range(p):
                 a = s * moved[i]
                 for j in range(i, p):
-                    gram[i, j] += a * moved[j]
+                    grams[user, i, j] += a * moved[j]
                 for j in range(n):
-                    cross[i, j] += a * r[j]
-        row = user if separate else 0
-        for i in range(p):
-            for j in range(i, p):
-                grams[row, i, j] += gram[i, j]
-            for j in range(n):
-                crosses[row, i, j] += cross[i, j]
+                    crosses[user, i, j] += a * r[j]
 
 
 @compiled
