@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import GramCross
-from tacit.privacy.statistic import Block, Floats, Layout, Statistic
+from tacit.privacy.statistic import Block, Floats, Layout, Statistic, StreamedBlock
 
 Clip = Literal["predictable", "trajectory", "step"]
 
@@ -56,6 +56,8 @@ class TrajectorySums(Statistic):
     ``floor`` is 0 and the spread does not reach some p. The other two: see
     :class:`tacit.privacy.standard.GramCross`, which does them.
     """
+
+    adds_bounded = True  # its loop brings each user within tau before it adds her
 
     states: int  # n
     controls: int  # d
@@ -123,18 +125,15 @@ class TrajectorySums(Statistic):
         """Weighted outer products, user by user."""
         if self.clip != "predictable":
             return self._moments.vectors(self._steps(block))
-        from tacit.lq.sum_loops import add_predictable
+        grams, crosses = self._sum(block, separate=True)
+        return self.layout.pack({"gram": grams, "cross": crosses}, users=block.users)
 
-        assert self.tau is not None  # noqa: S101
-        p, users = self.rows, block.users
-        grams, crosses = np.zeros((users, p, p)), np.zeros((users, p, self.states))
-        public = self.centre, self.inputs, self.spread
-        bounds = self.floor, 0.5 * self.weight**2, self.tau
-        with np.errstate(all="ignore"):
-            add_predictable(*self._raw(block), *public, *bounds, grams, crosses)
-        lower = np.tril_indices(p, -1)
-        grams[:, lower[0], lower[1]] = grams[:, lower[1], lower[0]]
-        return self.layout.pack({"gram": grams, "cross": crosses}, users=users)
+    def total(self, block: Block) -> Floats:
+        """The sum over users, compiled, where it is predictable."""
+        if self.clip != "predictable" or block.aggregate or isinstance(block, StreamedBlock):
+            return super().total(block)
+        grams, crosses = self._sum(block, separate=False)
+        return self.layout.pack({"gram": grams[0], "cross": crosses[0]})
 
     @cached_property
     def _moments(self) -> GramCross:
@@ -142,6 +141,20 @@ class TrajectorySums(Statistic):
         clip: Literal["trajectory", "step"] = "step" if self.clip == "step" else "trajectory"
         sizes, bounds = (self.rows, self.states, self.steps), (self.p_bound, self.r_bound)
         return GramCross(*sizes, *bounds, self.weight, pooled=True, clip=clip, tau=self.tau)
+
+    def _sum(self, block: Block, separate: bool) -> tuple[Floats, Floats]:
+        from tacit.lq.sum_loops import add_predictable
+
+        assert self.tau is not None  # noqa: S101
+        p, lead = self.rows, block.users if separate else 1
+        grams, crosses = np.zeros((lead, p, p)), np.zeros((lead, p, self.states))
+        public = self.centre, self.inputs, self.spread
+        bounds = self.floor, 0.5 * self.weight**2, self.tau
+        with np.errstate(all="ignore"):
+            add_predictable(*self._raw(block), *public, *bounds, separate, grams, crosses)
+        lower = np.tril_indices(p, -1)
+        grams[:, lower[0], lower[1]] = grams[:, lower[1], lower[0]]
+        return grams, crosses
 
     def _steps(self, block: Block) -> Block:
         """Inputs and residuals, not finite where a step does not count."""

@@ -20,17 +20,23 @@ def add_predictable(
     floor: float,
     half_weight: float,
     tau: float,
+    separate: bool,
     grams: Floats,
     crosses: Floats,
 ) -> None:
-    """Adds weighted outer products of users' steps to their rows of ``grams`` and ``crosses``.
+    """Adds weighted outer products of users' steps to ``grams`` and ``crosses``.
 
-    Upper triangles only, of the Gram.
+    To row ``user`` if ``separate``, else all to row 0. A user's sums are made on their own first,
+    so that nobody's rounding depends on who came before, and are of length tau at most when they
+    are added; nothing is added of one whose are not finite. Upper triangles only, of the Gram.
     """
     users, steps, d = actions.shape
     p, n = centre.shape
     z, moved, r = np.empty(p), np.empty(p), np.empty(n)
+    gram, cross = np.empty((p, p)), np.empty((p, n))
     for user in range(users):
+        gram[:] = 0.0
+        cross[:] = 0.0
         left = tau
         for h in range(min(steps, max(lengths[user], 0))):
             if left <= 0.0:
@@ -76,9 +82,24 @@ def add_predictable(
             for i in range(p):
                 a = s * moved[i]
                 for j in range(i, p):
-                    grams[user, i, j] += a * moved[j]
+                    gram[i, j] += a * moved[j]
                 for j in range(n):
-                    crosses[user, i, j] += a * r[j]
+                    cross[i, j] += a * r[j]
+        square = 0.0
+        for i in range(p):
+            for j in range(i, p):
+                square += (1.0 if i == j else 2.0) * gram[i, j] * gram[i, j]
+            for j in range(n):
+                square += 2.0 * half_weight * cross[i, j] * cross[i, j]
+        if not math.isfinite(square):
+            continue
+        scale = tau / math.sqrt(square) if square > tau * tau else 1.0
+        row = user if separate else 0
+        for i in range(p):
+            for j in range(i, p):
+                grams[row, i, j] += scale * gram[i, j]
+            for j in range(n):
+                crosses[row, i, j] += scale * cross[i, j]
 
 
 @compiled

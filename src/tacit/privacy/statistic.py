@@ -518,10 +518,10 @@ def gate_total(statistic: Statistic, block: Block) -> Floats:
         return statistic.total(block)
     own = type(statistic).__module__.partition(".")[0] == __name__.partition(".")[0]
     if own and statistic.adds_bounded:
-        total = statistic.total(block)
         most = block.users * statistic.sensitivity(Relation.ZERO_OUT, "l2") * (1.0 + 1e-9)
-        # False also for what is not a number.
+        # A floating-point warning would be raw output; what is not a number is not <= anything.
         with np.errstate(all="ignore"):
+            total = statistic.total(block)
             if np.linalg.norm(total) <= most:
                 return total
     return Statistic.total(statistic, block)
