@@ -506,7 +506,7 @@ class FloatsOnly(ClippedSum):
 @pytest.mark.parametrize("seed", range(20))
 def test_hostile_values_do_not_depend_on_the_seed(seed: int) -> None:
     check_statistic(FloatsOnly(3), values, users=50, rounds=1, seed=seed)
-    with pytest.raises(CheckFailed, match="total of .* users is off by nan"):
+    with pytest.raises(CheckFailed, match=r"total of .* users is off by nan"):
         check_statistic(TinyTotal(3), values, users=50, rounds=0, seed=seed)
     with pytest.raises(CheckFailed, match="OverflowError"):
         check_statistic(SmallestInteger(3), values, users=50, rounds=0, seed=seed)

@@ -100,6 +100,6 @@ class WeightedReturns(Statistic):
         if self.logged:
             chances = read_rewards(block, "propensities", steps[1].shape)
         sums, spreads = np.zeros((2, block.users, self.policies, 2))
-        public = self.logged, self.ratios, self.most, self.largest
-        weigh_returns(*steps, chances, *public, sums, spreads)
+        K, R = self.logged, self.largest
+        weigh_returns(*steps, chances, K, self.ratios, self.most, R, sums, spreads)
         return self.layout.pack({"sums": sums, "spreads": spreads}, users=block.users)

@@ -57,7 +57,7 @@ class TrajectorySums(Statistic):
     :class:`tacit.privacy.standard.GramCross`, which does them.
     """
 
-    adds_bounded = True  # its loop brings each user within tau before it adds her
+    _adds_bounded = True  # its loop brings each user within tau before it adds her
 
     states: int  # n
     controls: int  # d

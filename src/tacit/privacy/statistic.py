@@ -324,7 +324,7 @@ class Statistic(ABC):
     """A bounded map from a user's raw data to a vector; see the module for the contract."""
 
     name: str = field(init=False, default="statistic")
-    adds_bounded: ClassVar[bool] = False
+    _adds_bounded: ClassVar[bool] = False
     """Whether each user is within the declared bound before its own :meth:`total` adds her."""
 
     @property
@@ -509,7 +509,7 @@ def gate_total(statistic: Statistic, block: Block) -> Floats:
 
     Users are summed one by one, nobody for more than was declared. A sum that a statistic computes
     by itself cannot be checked user by user, so it is taken from the package's own alone, and of
-    those where each user is within bounds before she is added (``adds_bounded``, which says why).
+    those where each user is within bounds before she is added (``_adds_bounded``, which says why).
     A sum that is none of bounded vectors all the same is not believed.
     """
     if isinstance(block, StreamedBlock):
@@ -517,7 +517,7 @@ def gate_total(statistic: Statistic, block: Block) -> Floats:
     if block.aggregate:
         return statistic.total(block)
     own = type(statistic).__module__.partition(".")[0] == __name__.partition(".")[0]
-    if own and statistic.adds_bounded:
+    if own and statistic._adds_bounded:
         most = block.users * statistic.sensitivity(Relation.ZERO_OUT, "l2") * (1.0 + 1e-9)
         # A floating-point warning would be raw output; what is not a number is not <= anything.
         with np.errstate(all="ignore"):
@@ -537,7 +537,7 @@ class LoopSums(Statistic):
     divides by anything else of a user is none of these: its users come one by one.
     """
 
-    adds_bounded = True
+    _adds_bounded = True
 
     @abstractmethod
     def _sums(self, block: Block, separate: bool) -> Floats:

@@ -41,7 +41,7 @@ class ClippedSums(InBall):
     adds her, and adds nothing of one who is not finite.
     """
 
-    adds_bounded = True
+    _adds_bounded = True
     spec: BoxSpec
     features: FeatureMap
 
