@@ -453,6 +453,10 @@ class Statistic(ABC):
         return total
 
     @cached_property
+    def _one_user(self) -> float:
+        return self.l2(Relation.ZERO_OUT)
+
+    @cached_property
     def _l1_bounds(self) -> tuple[float | None, float | None]:
         return self.l1(Relation.ZERO_OUT), self.l1(Relation.REPLACE_ONE)
 
@@ -518,7 +522,7 @@ def gate_total(statistic: Statistic, block: Block) -> Floats:
         return statistic.total(block)
     own = type(statistic).__module__.partition(".")[0] == __name__.partition(".")[0]
     if own and statistic._adds_bounded:
-        most = block.users * statistic.sensitivity(Relation.ZERO_OUT, "l2") * (1.0 + 1e-9)
+        most = block.users * statistic._one_user * (1.0 + 1e-9)
         # A floating-point warning would be raw output; what is not a number is not <= anything.
         with np.errstate(all="ignore"):
             total = statistic.total(block)
