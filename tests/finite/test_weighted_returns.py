@@ -11,10 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from tacit import Block, InvalidArgument, JointCurator, JointDP, Relation, Release, check_statistic
+from tacit import (
+    Block,
+    CheckFailed,
+    InvalidArgument,
+    JointCurator,
+    JointDP,
+    Relation,
+    Release,
+    check_statistic,
+)
 from tacit.finite.action_counts import ActionCounts, propensities
 from tacit.finite.value_interval import mean_bounds, value_intervals
 from tacit.finite.weighted_returns import SPREAD_WEIGHT, WeightedReturns
+from tacit.privacy.reading import read_rewards, read_steps
 from tests.finite.samples import users_of
 
 H, S, A = 3, 4, 2
@@ -110,6 +120,56 @@ def test_means_are_values_and_what_they_miss(seed: int) -> None:
         mean += moves * b[s, a] * b[t, c] * sums
         value += moves * pi[s, a] * pi[t, c] * rewards.sum()
     assert mean == pytest.approx([value, 2.0 - value], rel=1e-6)
+
+
+def with_one_tiny_propensity(users: int = 1000) -> tuple[WeightedReturns, Block]:
+    """Users who all got 1 with weight 1; the last has a weight of 0, and then an infinite ratio."""
+    table = np.ones((1, 1, S, A))
+    table[0, 0, 0, 1] = 0.0
+    statistic = WeightedReturns(0.5 * table, [1.0], 1.0, H, logged=1)
+    arrays = {
+        "states": np.zeros((users, H + 1), dtype=np.int64),
+        "actions": np.zeros((users, H), dtype=np.int64),
+        "rewards": np.tile([0.7, 0.0, 0.0], (users, 1)),
+        "propensities": np.full((users, H), 0.5),
+    }
+    arrays["actions"][-1, 0] = 1
+    arrays["propensities"][-1, 1] = 5e-324
+    return statistic, Block(users, arrays)
+
+
+def test_a_tiny_propensity_does_not_make_a_weight_of_zero_something_else() -> None:
+    statistic, block = with_one_tiny_propensity()
+    assert not statistic.vectors(block)[-1].any()
+    assert statistic.layout.unpack(statistic.total(block))["sums"][0, 0] == pytest.approx(699.3)
+    curator = JointCurator(JointDP(8.0, 1e-6), users=1000)
+    curator.add(block)
+    release = curator.release(statistic)
+    # Ten standard deviations of the noise.
+    assert np.abs(release["sums"] - [[699.3, 299.7]]).max() < 10 * float(release.std["sums"])
+
+
+class OldWeights(WeightedReturns):
+    """Multiplies before it cuts."""
+
+    def vectors(self, block: Block) -> np.ndarray:
+        states, actions, _ = read_steps(block, H)
+        chances = read_rewards(block, "propensities", actions.shape)
+        known = (states[:, :-1] >= 0) & (states[:, :-1] < S) & (actions >= 0) & (actions < A)
+        at = np.where(known, states[:, :-1], 0), np.where(known, actions, 0)
+        weights = np.where(known & (chances > 0.0), self.ratios[0, 0][at] / chances, 1.0)
+        vectors = super().vectors(block)
+        vectors[np.isnan(weights.prod(axis=1))] = np.nan
+        return vectors
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_attack_finds_a_ratio_that_overflows_on_every_seed(seed: int) -> None:
+    statistic, _ = with_one_tiny_propensity()
+    check_statistic(statistic, with_propensities, users=100, rounds=1, seed=seed)
+    broken = OldWeights(statistic.ratios, statistic.most, 1.0, H, logged=1)
+    with pytest.raises(CheckFailed, match="not finite"):
+        check_statistic(broken, with_propensities, users=100, rounds=0, seed=seed)
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -239,6 +239,27 @@ def test_they_serve_nobody_and_say_so() -> None:
     assert dataclasses.is_dataclass(tacit.Recommendation)
 
 
+@pytest.mark.parametrize("method", ["returns", "counts"])
+def test_one_record_with_a_tiny_propensity_changes_no_interval(method: str) -> None:
+    """Hers says that she did what no policy may, and then something that was all but impossible."""
+    world = random_mdp(states=5, actions=3, horizon=3, seed=1)
+    spec = dataclasses.replace(world.spec, admissible=((0, 1),) * 5)
+    served = Policy.stochastic(np.tile([0.5, 0.5, 0.0], (3, 5, 1)))
+    log = world.simulate(served, 4000, np.random.default_rng(0))
+    chances = np.full(log.actions.shape, 0.5)
+    _, judges = _split(log, 0.5, np.random.default_rng([0, 5]))
+    actions, strange = log.actions.copy(), chances.copy()
+    actions[judges[0], 0], strange[judges[0], 1] = 2, 5e-324
+    other = tacit.Episodes(log.states, actions, log.rewards)
+    call = partial(tacit.learn_offline, spec=spec, privacy=JointDP(20.0, 1e-6), method=method)
+    plain = call(log, behaviour=chances, noise_seed=0)
+    found = call(other, behaviour=strange, noise_seed=0)
+    for one, two in zip(plain.candidates, found.candidates, strict=True):
+        assert (two.low, two.high) == pytest.approx((one.low, one.high), abs=0.05)
+    # Real noise, of which the most careful policy's interval, up to 0.45, has a thirtieth.
+    assert call(other, behaviour=strange).candidates[0].high < 1.5
+
+
 def test_logged_propensities_are_as_good_as_the_policy() -> None:
     """What was served depended on a coin that no state shows; the log has the probabilities."""
     world, n = bandit(), 40_000

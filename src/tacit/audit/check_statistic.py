@@ -5,19 +5,24 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.made_up_users import Sample, some_rows
+from tacit.audit.made_up_users import HOSTILE_FLOATS, Sample, some_rows
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed, require
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 # Block sizes at which a statistic's total is compared; a fast path may begin anywhere.
 _TOTALS = (0, 1, 300, 3001)
+# How many users have each hostile value of a column in each of four ways.
+_EACH = 8
+# Types that a column may come as, and how many users have it so.
+_TYPES, _TYPED = ("f8", "f4", "i8", "u8", "i1", "b1"), 160
 # Budgets at which randomised response is played through.
 _EPSILONS = (0.5, 4.0)
 
@@ -52,7 +57,9 @@ def check_statistic(
     """Attacks a statistic's declared sensitivity and its treatment of hostile values.
 
     Random users, users with values that are not finite, huge, tiny or just out of range, the zero
-    element, and a search that keeps changing the best pair found. Also: nothing raises or warns
+    element, and a search that keeps changing the best pair found. Every column has every hostile
+    value in turn, whatever the seed: at one step and at all, alone and beside zeros; and comes in
+    other types, which may be refused, but not for what they hold. Also: nothing raises or warns
     on values, or changes them; a user without a single valid value contributes zero; nobody's
     vector depends on anybody else, present, equal or seen before; the total is the sum of the
     vectors for few and for thousands of users; zero-out and replace-one sensitivities fit
@@ -133,6 +140,12 @@ class _Attack:
         for candidate in (block, *hostile):
             self._measure(candidate)
             self._check_independence(candidate)
+        best = self.best
+        for candidate in self._with_hostile_columns():
+            self._measure(candidate)
+            self._check_total(candidate)
+        # Users of other types would be a poor begin of a search.
+        self.best = best
         self._check_memory(block)
         for candidate in (block, *hostile):
             self._check_totals(candidate)
@@ -143,6 +156,26 @@ class _Attack:
             self.statistic.fingerprint == fingerprint,
             f"{self.statistic.name}: its fields changed; it keeps something of the users it saw",
         )
+
+    def _with_hostile_columns(self) -> Iterator[Block]:
+        """Every column that may change with every hostile value, and as every type."""
+        block = self.sample(self.rng, 4 * _EACH * len(HOSTILE_FLOATS))
+        private = self.statistic.private_columns
+        names = [n for n in block.arrays if private is None or n in private]
+        floats = [n for n in names if block[n].dtype.kind == "f"]
+        for name in names:
+            others = [other for other in floats if other != name]
+            yield _with_hostile_column(block, [name], others)
+            for kind in _TYPES:
+                plain = _as_type(block.take(slice(0, _TYPED)), name, np.dtype(kind))
+                try:
+                    self._vectors(plain)
+                except CheckFailed:
+                    raise
+                except Exception:  # noqa: S112 - types are public, and may be refused
+                    continue
+                yield _with_hostile_column(plain, [name], others)
+        yield _with_hostile_column(block, floats, [])
 
     def _measure(self, block: Block) -> None:
         """Distances between all users of the block, the zero element included."""
@@ -287,17 +320,67 @@ class _Attack:
     def _check_totals(self, block: Block) -> None:
         """What passes the gate is the sum of vectors that are within bounds already."""
         for users in _TOTALS:
-            many = some_rows(block, self.rng.integers(0, block.users, users))
-            expected, scale = np.zeros(self.statistic.layout.size), self.length
-            for start in range(0, max(users, 1), 300):
-                vectors = self._vectors(many.take(slice(start, start + 300)))
-                expected += vectors.sum(axis=0)
-                scale += float(np.abs(vectors).sum(axis=0).max(initial=0.0))
-            gap = float(np.abs(self.statistic.total(many) - expected).max())
-            require(
-                gap < 1e-9 * scale,
-                f"{self.statistic.name}: the total of {users} users is off by {gap:.3g}",
+            self._check_total(some_rows(block, self.rng.integers(0, block.users, users)))
+
+    def _check_total(self, block: Block) -> None:
+        expected, scale = np.zeros(self.statistic.layout.size), self.length
+        for start in range(0, max(block.users, 1), 300):
+            vectors = self._vectors(block.take(slice(start, start + 300)))
+            expected += vectors.sum(axis=0)
+            scale += float(np.abs(vectors).sum(axis=0).max(initial=0.0))
+        gap = float(np.abs(self.statistic.total(block) - expected).max())
+        require(
+            gap < 1e-9 * scale,
+            f"{self.statistic.name}: the total of {block.users} users is off by {gap:.3g}",
+        )
+
+
+def _as_type(block: Block, name: str, dtype: np.dtype[Any]) -> Block:
+    """The block with one column of another type, cut to small numbers that every type has."""
+    with np.errstate(all="ignore"):
+        numbers = np.nan_to_num(block[name].astype(np.float64), posinf=0.0, neginf=0.0)
+        array = np.clip(numbers, 0.0, 100.0).astype(dtype)
+    return Block(block.users, {**block.arrays, name: array})
+
+
+def _with_hostile_column(block: Block, names: list[str], others: list[str]) -> Block:
+    """Columns with hostile values: at all steps or at one, and the others' as they are or zero."""
+    arrays = {name: np.array(array) for name, array in block.arrays.items()}
+    row = np.arange(block.users)
+    for name in names:
+        array = arrays[name]
+        values = hostile_values(array)
+        which, way = row % len(values), row // len(values)
+        chosen = np.ones(array.shape, dtype=bool)
+        if array.ndim > 1:
+            steps = np.arange(array.shape[1]) == (way // 4 % array.shape[1])[:, np.newaxis]
+            chosen &= ((way % 2 == 0)[:, np.newaxis] | steps).reshape(
+                steps.shape + (1,) * (array.ndim - 2)
             )
+        filled = values[which].reshape((-1,) + (1,) * (array.ndim - 1))
+        arrays[name] = np.where(chosen, filled, array)
+        for other in others:
+            arrays[other][way % 4 >= 2] = 0.0
+    return Block(block.users, arrays)
+
+
+def hostile_values(array: NDArray[Any]) -> NDArray[Any]:
+    """Values that nobody expects in an array of this type, or just outside of its range."""
+    ends = [array.min(), array.max()] if array.size else [0, 0]
+    values: list[Any]
+    if array.dtype.kind == "f":
+        near = [float(ends[0]) - 1.0, float(ends[1]) + 1.0, float(ends[1]) + 2.0]
+        values = [*HOSTILE_FLOATS, *(value for value in near if math.isfinite(value))]
+    elif array.dtype.kind == "b":
+        values = [True, False]
+    else:
+        limits = np.iinfo(array.dtype)
+        values = [limits.min, limits.max, 0, 1, limits.max - 1, -1]
+        # One too many, and one too few, are the mistakes that are made.
+        values += [int(ends[0]) - 1, int(ends[1]) + 1, int(ends[1]) + 2]
+        values = [value for value in values if limits.min <= value <= limits.max]
+    with np.errstate(all="ignore"):
+        return np.array(values, dtype=array.dtype)
 
 
 def _shrunk(block: Block) -> Block:
@@ -385,22 +468,6 @@ class _ChangedUsers:
             chosen = self.rng.random(array.shape) < 0.3
             if whole_rows:
                 chosen = self.rng.random(array.shape[:1] + (1,) * (array.ndim - 1)) < 0.5
-            arrays[name] = np.where(chosen, self._hostile(array), array)
+            values = self.rng.choice(hostile_values(array), array.shape)
+            arrays[name] = np.where(chosen, values, array)
         return Block(block.users, arrays)
-
-    def _hostile(self, array: NDArray[Any]) -> NDArray[Any]:
-        values: list[Any]
-        ends = [array.min(), array.max()] if array.size else [0, 0]
-        if array.dtype.kind == "f":
-            values = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -1.0, 2.0, 0.5, 1e9]
-            near = [float(ends[0]) - 1.0, float(ends[1]) + 1.0, float(ends[1]) + 2.0]
-            values += [value for value in near if math.isfinite(value)]
-        elif array.dtype.kind == "b":
-            values = [True, False]
-        else:
-            limits = np.iinfo(array.dtype)
-            values = [limits.min, limits.max, 0, 1, limits.max - 1, -1]
-            # One too many, and one too few, are the mistakes that are made.
-            values += [int(ends[0]) - 1, int(ends[1]) + 1, int(ends[1]) + 2]
-            values = [value for value in values if limits.min <= value <= limits.max]
-        return self.rng.choice(np.array(values, dtype=array.dtype), array.shape)

@@ -15,6 +15,12 @@ from tacit.privacy.statistic import Block
 
 Sample: TypeAlias = Callable[[np.random.Generator, int], Block]
 
+HOSTILE_FLOATS = (
+    *(math.nan, math.inf, -math.inf, 1e308, -1e308, 1e160, 1e9),
+    *(5e-324, -5e-324, 2.3e-308, 1e-160, 0.0, -0.0, 0.5, -1.0, 2.0),
+)
+"""Values of a float that nobody expects: sums, squares, products or ratios of them go wrong."""
+
 
 def raw_block(data: Episodes | VectorEpisodes | Block) -> Block:
     """Episodes as a block."""
@@ -102,6 +108,8 @@ def hostile_blocks(block: Block, rng: np.random.Generator) -> dict[str, Block]:
     return {
         "not a number": with_floats(block, math.nan),
         "infinite": with_floats(block, math.inf, -math.inf),
+        "tiny": with_floats(block, 0.5, 5e-324, -0.0, 1e-160, -5e-324, 0.0),
+        "of all kinds": with_floats(block, *HOSTILE_FLOATS),
         "huge": with_integers(
             with_floats(block, 1e308, -1e308), lambda a: int(np.iinfo(a.dtype).max)
         ),

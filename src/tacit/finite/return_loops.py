@@ -79,11 +79,13 @@ def weigh_returns(
     ratios: Floats,
     most: Floats,
     largest: float,
-    separate: bool,
     sums: Floats,
     spreads: Floats,
 ) -> None:
-    """Adds users to ``sums`` and ``spreads``, (rows, K, 2); see :class:`WeightedReturns`."""
+    """Adds users to their rows of ``sums`` and ``spreads``, (users, K, 2).
+
+    See :class:`WeightedReturns`.
+    """
     users, horizon = actions.shape
     policies, last, n_states, n_actions = ratios.shape
     last -= 1
@@ -109,18 +111,17 @@ def weigh_returns(
                 ratio = ratios[k, min(step, last), state, action]
                 if k < logged:
                     ratio /= chance
-                # Finite: a product that overflows is cut all the same, and 0 stays 0.
-                weights[k] = min(weights[k] * ratio, 1e200)
+                # Cut before it is multiplied: 0 times an infinite ratio is no number.
+                weights[k] = min(weights[k] * min(ratio, 1e200), 1e200)
                 gained[k] += weights[k] * reward
         if steps == 0:
             continue
-        row = user if separate else 0
         for k in range(policies):
             for side in range(2):
                 got = gained[k] if side == 0 else weights[k] * left
                 x = min(got / most[k], 1.0)
-                sums[row, k, side] += x
-                spreads[row, k, side] += x * (1.0 - x)
+                sums[user, k, side] = x
+                spreads[user, k, side] = x * (1.0 - x)
 
 
 @compiled

@@ -12,14 +12,14 @@ from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.reading import read_rewards, read_steps
-from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
+from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 SPREAD_WEIGHT = 3.3
 """W: up to 3.33 a spread costs nothing beside the number that it is about; see the class."""
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedReturns(LoopSums):
+class WeightedReturns(Statistic):
     """Weighted returns of K policies and what they miss, cut, with how much both vary.
 
     Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). ``ratios`` (K, 1 or H,
@@ -91,25 +91,15 @@ class WeightedReturns(LoopSums):
         checked_relation(relation)
         return math.sqrt(2.0 * self.policies)
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
+    def vectors(self, block: Block) -> Floats:
+        """One row per user; her propensities divide, so users are summed one by one."""
         from tacit.finite.return_loops import weigh_returns
 
         steps = read_steps(block, self.horizon)
         chances = np.ones((1, 1))
         if self.logged:
             chances = read_rewards(block, "propensities", steps[1].shape)
-        rows = block.users if separate else 1
-        sums, spreads = np.zeros((rows, self.policies, 2)), np.zeros((rows, self.policies, 2))
-        with np.errstate(all="ignore"):
-            weigh_returns(
-                *steps,
-                chances,
-                self.logged,
-                self.ratios,
-                self.most,
-                self.largest,
-                separate,
-                sums,
-                spreads,
-            )
-        return self.layout.pack({"sums": sums, "spreads": spreads}, users=rows)
+        sums, spreads = np.zeros((2, block.users, self.policies, 2))
+        K, R = self.logged, self.largest
+        weigh_returns(*steps, chances, K, self.ratios, self.most, R, sums, spreads)
+        return self.layout.pack({"sums": sums, "spreads": spreads}, users=block.users)

@@ -57,6 +57,8 @@ class TrajectorySums(Statistic):
     :class:`tacit.privacy.standard.GramCross`, which does them.
     """
 
+    _adds_bounded = True  # its loop brings each user within tau before it adds her
+
     states: int  # n
     controls: int  # d
     steps: int  # H

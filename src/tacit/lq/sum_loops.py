@@ -27,7 +27,8 @@ def add_predictable(
     """Adds weighted outer products of users' steps to ``grams`` and ``crosses``.
 
     To row ``user`` if ``separate``, else all to row 0. A user's sums are made on their own first,
-    so that nobody's rounding depends on who came before. Upper triangles only, of the Gram.
+    so that nobody's rounding depends on who came before, and are of length tau at most when they
+    are added; nothing is added of one whose are not finite. Upper triangles only, of the Gram.
     """
     users, steps, d = actions.shape
     p, n = centre.shape
@@ -84,12 +85,21 @@ def add_predictable(
                     gram[i, j] += a * moved[j]
                 for j in range(n):
                     cross[i, j] += a * r[j]
+        square = 0.0
+        for i in range(p):
+            for j in range(i, p):
+                square += (1.0 if i == j else 2.0) * gram[i, j] * gram[i, j]
+            for j in range(n):
+                square += 2.0 * half_weight * cross[i, j] * cross[i, j]
+        if not math.isfinite(square):
+            continue
+        scale = tau / math.sqrt(square) if square > tau * tau else 1.0
         row = user if separate else 0
         for i in range(p):
             for j in range(i, p):
-                grams[row, i, j] += gram[i, j]
+                grams[row, i, j] += scale * gram[i, j]
             for j in range(n):
-                crosses[row, i, j] += cross[i, j]
+                crosses[row, i, j] += scale * cross[i, j]
 
 
 @compiled

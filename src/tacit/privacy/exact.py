@@ -182,7 +182,9 @@ def chunk_users(block: Block) -> int:
 
 
 def _rounded(steps: NDArray[np.float64]) -> Ints:
-    # A sum is finite: what users hold that is not is dropped before.
+    # Users are finite and bounded before; a sum that is not would become any whole number.
+    if not (steps.min() > -2.0 * LARGEST_SUM and steps.max() < 2.0 * LARGEST_SUM):
+        raise InvalidArgument("a sum that is not finite or too large has no whole number of steps")
     return np.rint(steps).astype(np.int64)
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -324,6 +324,8 @@ class Statistic(ABC):
     """A bounded map from a user's raw data to a vector; see the module for the contract."""
 
     name: str = field(init=False, default="statistic")
+    _adds_bounded: ClassVar[bool] = False
+    """Whether each user is within the declared bound before its own :meth:`total` adds her."""
 
     @property
     @abstractmethod
@@ -394,7 +396,12 @@ class Statistic(ABC):
     # The gate. A faster total of the package's own must be equal; check_statistic compares.
 
     def contributions(self, block: Block) -> Floats:
-        """:meth:`vectors`, with the declared bound enforced once more."""
+        """:meth:`vectors`, with the declared bound enforced, whatever they are.
+
+        A user's vector that is not finite is zero, a longer one is scaled to the bound; nobody
+        else's matters. The bound holds but for rounding, which the grid allows for
+        (:mod:`tacit.privacy.exact`).
+        """
         if block.aggregate:
             raise InvalidArgument("an aggregate block has no single users")
         # A floating-point warning would be raw output.
@@ -405,13 +412,30 @@ class Statistic(ABC):
                     f"{self.name} must give vectors of shape {(block.users, self.layout.size)}, "
                     f"got {vectors.shape}"
                 )
-            excess = np.linalg.norm(vectors, axis=1) / self.l2(Relation.ZERO_OUT)
-            most = self.l1(Relation.ZERO_OUT)
-            if most is not None:
-                excess = np.maximum(excess, np.abs(vectors).sum(axis=1) / most)
-            bad = ~np.isfinite(excess)
-            vectors = np.where(bad[:, np.newaxis], 0.0, vectors)
-            return vectors / np.maximum(np.where(bad, 1.0, excess), 1.0)[:, np.newaxis]
+            return self._bounded(vectors)
+
+    def _bounded(self, vectors: Floats) -> Floats:
+        """Rows that are finite and within the declared bound."""
+        longest, most = self.l2(Relation.ZERO_OUT), self.l1(Relation.ZERO_OUT)
+        # What is not a number fails every comparison.
+        good = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) <= longest
+        if most is not None:
+            good &= np.abs(vectors).sum(axis=1) <= most
+        if good.all():
+            return vectors
+        rows = vectors[~good]
+        largest = np.abs(rows).max(axis=1, keepdims=True)
+        heard = np.isfinite(largest) & (largest > 0.0)
+        # Entries of at most 1, so that no length overflows.
+        rows = np.where(heard, rows, 0.0) / np.where(heard, largest, 1.0)
+        lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+        factors = np.minimum(np.where(heard, largest, 0.0), longest / lengths)
+        if most is not None:
+            sums = np.maximum(np.abs(rows).sum(axis=1, keepdims=True), 1.0)
+            factors = np.minimum(factors, most / sums)
+        bounded = vectors.copy()
+        bounded[~good] = rows * factors
+        return bounded
 
     def total(self, block: Block) -> Floats:
         """The sum over a block's users: raw, and only ever seen by the curator."""
@@ -427,6 +451,10 @@ class Statistic(ABC):
         for start in range(0, block.users, step):
             total += self.contributions(block.take(slice(start, start + step))).sum(axis=0)
         return total
+
+    @cached_property
+    def _one_user(self) -> float:
+        return self.l2(Relation.ZERO_OUT)
 
     @cached_property
     def _l1_bounds(self) -> tuple[float | None, float | None]:
@@ -483,18 +511,37 @@ class Statistic(ABC):
 def gate_total(statistic: Statistic, block: Block) -> Floats:
     """The sum over a block's users that a curator publishes with noise.
 
-    A sum that a statistic computes by itself cannot be checked user by user, so it is taken from
-    the package's own compiled sums only, which tests compare with their vectors. For a statistic
-    of anybody else users are summed one by one, and nobody counts for more than was declared.
+    Users are summed one by one, nobody for more than was declared. A sum that a statistic computes
+    by itself cannot be checked user by user, so it is taken from the package's own alone, and of
+    those where each user is within bounds before she is added (``_adds_bounded``, which says why).
+    A sum that is none of bounded vectors all the same is not believed.
     """
-    own = type(statistic).__module__.partition(".")[0] == __name__.partition(".")[0]
-    if own or block.aggregate:
+    if isinstance(block, StreamedBlock):
+        return Statistic.total(statistic, block)
+    if block.aggregate:
         return statistic.total(block)
+    own = type(statistic).__module__.partition(".")[0] == __name__.partition(".")[0]
+    if own and statistic._adds_bounded:
+        most = block.users * statistic._one_user * (1.0 + 1e-9)
+        # A floating-point warning would be raw output; what is not a number is not <= anything.
+        with np.errstate(all="ignore"):
+            total = statistic.total(block)
+            if np.linalg.norm(total) <= most:
+                return total
     return Statistic.total(statistic, block)
 
 
 class LoopSums(Statistic):
-    """A statistic whose users a compiled loop sums."""
+    """A statistic whose users a compiled loop sums at once, because none of them can be out of it.
+
+    All that its loop takes from a user are codes, which are refused unless they are places in
+    public tables of finite numbers, and rewards, which are in [0, 1] or refused. It adds finitely
+    many products of these, and divides by nothing of hers. So what she adds is finite whatever she
+    holds, and the class that declares the bound proves it for all of it. A loop that multiplies or
+    divides by anything else of a user is none of these: its users come one by one.
+    """
+
+    _adds_bounded = True
 
     @abstractmethod
     def _sums(self, block: Block, separate: bool) -> Floats:

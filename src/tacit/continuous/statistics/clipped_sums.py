@@ -36,8 +36,12 @@ class ClippedSums(InBall):
     On a grid of one coordinate a state is first rounded to the nearest of 64 places in its cell, of
     which the points are two, so that values are looked up in a table. It is of that user alone and
     before the clip, so no sensitivity changes.
+
+    The compiled total scales each user back to ``clip``, which is the declared bound, before it
+    adds her, and adds nothing of one who is not finite.
     """
 
+    _adds_bounded = True
     spec: BoxSpec
     features: FeatureMap
 

@@ -229,17 +229,6 @@ class MoveMoments(Statistic):
             found[rows] = pack(y.swapaxes(1, 2) @ y)
         return found
 
-    def total(self, block: Block) -> Floats:
-        """The sum over users, at once."""
-        if block.aggregate:
-            return super().total(block)
-        m = self.layout.parts[0].shape[0]
-        sums = np.zeros((m, m))
-        for _, y in self._steps(block):
-            flat = y.reshape(-1, m)
-            sums += flat.T @ flat
-        return pack(sums)
-
     def _steps(self, block: Block) -> Iterator[tuple[slice, Floats]]:
         """Users' steps, (users, 64, m), with lengths whose squares add up to one for each user.
 
