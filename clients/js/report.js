@@ -35,8 +35,11 @@ export function readQuestion(text) {
   return Object.freeze(question);
 }
 
-/** One user's report. `bytes` is for tests. */
+/** One user's report. `bytes` is for tests. Throws if an episode under a mixed policy has no component. */
 export function report(question, episode, bytes = systemBytes) {
+  if (question.policy !== null && Array.isArray(question.policy[0][0]) && episode.component === undefined) {
+    throw new Error("the policy is mixed: give the component that the episode followed");
+  }
   const steps = counted(question, episode).map((x) => BigInt(evenRound(x / question.step)));
   const draw = question.mechanism === "laplace" ? laplace : normal;
   const noise = draw(question.scale, steps.length, bytes);

@@ -5,11 +5,16 @@ from __future__ import annotations
 import csv
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from tacit.core.columns import as_numbers
 from tacit.core.logs import Entries, LogFormat, missing_column
 from tacit.core.parquet import joined, neighbours, whole_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import open_regular
+
+# Everything in a CSV file is text, so what has no vocabulary must be numbers.
+_NUMBERED = {"state": "states", "next_state": "states", "action": "actions"}
 
 
 def csv_batches(
@@ -43,5 +48,8 @@ def _entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
             }
             users = table[log.user]
             # Somebody without an id is nobody: her rows are all of one person.
-            table[log.user] = [user or "" for user in users]
-            yield log.read(table)
+            read: dict[str, Any] = table | {log.user: [user or "" for user in users]}
+            for kind, named in _NUMBERED.items():
+                if (column := log.columns.get(kind)) and getattr(log, named) is None:
+                    read[column] = as_numbers(column, table[column])
+            yield log.read(read)
