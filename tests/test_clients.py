@@ -177,7 +177,7 @@ def test_a_mixed_policy_is_drawn_once_for_an_episode_in_every_reader(tmp_path: P
     policy = policies()["mixed"]
     text, u = text_of(policy, tmp_path), 0.6
     read = published.load(tmp_path / "policy.json")
-    with pytest.raises(ValueError, match="component must be in 0..2"):
+    with pytest.raises(ValueError, match=r"component must be in 0\.\.2"):
         read.act(0, 0)
     for one, given in ((read, Given([u])), (plain().parse(text), Given([u]).random)):
         mine = one.drawn(given)

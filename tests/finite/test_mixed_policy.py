@@ -308,9 +308,9 @@ def test_a_batch_that_does_not_say_what_was_drawn_is_refused_before_anybody_is_t
     w, agent = world(), agent_of(Mixes)
     data = w.simulate(agent.policy, 40, np.random.default_rng(0))
     agent.learn(data.take(slice(0, 5)))
-    for given in (silent(data), silent(data).block(), silent(data).take(slice(0, 1))):
-        with pytest.raises(InvalidArgument, match="policy 0 is mixed.*component=") as raised:
-            agent.learn(given)
+    for batch in (silent(data), silent(data).block(), silent(data).take(slice(0, 1))):
+        with pytest.raises(InvalidArgument, match=r"policy 0 is mixed.*component=") as raised:
+            agent.learn(batch)
         assert "\n" not in str(raised.value)
         assert raised.value.users_taken == 0
         assert (agent.taken, agent.served) == (5, 0)

@@ -72,6 +72,6 @@ def test_the_example_of_the_page_is_counted(tmp_path: Path) -> None:
         with running(make_app(folder, agent=agent, size=12)) as run:
             names = {"token": run.tokens["device"], "horizon": 3}
             names["serve"] = lambda action: (str(rng.choice(["idle", "busy"])), 1.0)
-            exec(code.replace("https://learn.example.org", run.address), names)
+            exec(code.replace("https://learn.example.org", run.address), names)  # noqa: S102
             assert names["receipt"]["status"] == "waiting"
             names["device"].close()
