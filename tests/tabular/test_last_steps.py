@@ -61,7 +61,7 @@ def test_the_last_step_is_learnt(kind: str, stationary: bool) -> None:
 
 
 def test_counts_of_a_log_that_was_collected_elsewhere_have_the_last_step() -> None:
-    agent, policies = learnt(tacit.PolicyImprovement, statistic="counts")
+    agent, _ = learnt(tacit.PolicyImprovement, statistic="counts")
     assert agent.greedy_policy.act(H - 1, 0) == 1
     assert tacit.monitor(agent).steps[-1] > 2.0
     world = garden()

@@ -43,13 +43,13 @@ def _entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
         while rows := list(itertools.islice(reader, batch)):
             width = len(header)
             full = [row + [""] * (width - len(row)) for row in rows if row]
-            table = {
+            table: dict[str, Any] = {
                 column: [row[place] or None for row in full] for column, place in places.items()
             }
-            users = table[log.user]
             # Somebody without an id is nobody: her rows are all of one person.
-            read: dict[str, Any] = table | {log.user: [user or "" for user in users]}
+            table[log.user] = [user or "" for user in table[log.user]]
             for kind, named in _NUMBERED.items():
-                if (column := log.columns.get(kind)) and getattr(log, named) is None:
-                    read[column] = as_numbers(column, table[column])
-            yield log.read(read)
+                if kind in log.columns and getattr(log, named) is None:
+                    column = log.columns[kind]
+                    table[column] = as_numbers(column, table[column])
+            yield log.read(table)

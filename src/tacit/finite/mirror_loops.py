@@ -24,7 +24,8 @@ def mirror_steps(
     eta is multiplied by ``growth`` from step to step.
     Q is that of the policy so far in the world of ``transitions`` (L, S, A, S), of the last L
     steps, the first of which stands for all before it. It pays ``paid`` (H, S, A), and Q is cut to
-    [0, steps left]; what a policy is worth is the mean over ``start`` of its value. The policy is left as the last evaluation saw it, with its ``q_values``.
+    [0, steps left]; what a policy is worth is the mean over ``start`` of its value. The policy is
+    left as the last evaluation saw it, with its ``q_values``.
     """
     horizon, n_states, n_actions = policy.shape
     first = horizon - len(transitions)

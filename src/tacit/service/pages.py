@@ -135,7 +135,7 @@ class Pages:
         rows = store.ask("SELECT version, SUM(users) FROM blocks GROUP BY version ORDER BY version")
         cells = []
         for version, users in rows:
-            mean, error, counted = told.get(version, (None, None, None))
+            mean, error, counted = told.get(version) or (None, 0.0, None)
             value = "not known" if mean is None else f"{mean:.4g} ± {2 * error:.2g}"
             of = "not known" if counted is None else f"{counted:.2f}"
             cells.append((str(version), f"{int(users):,}", value, of))
