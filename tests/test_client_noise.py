@@ -210,3 +210,16 @@ def test_a_question_with_too_little_noise_is_refused() -> None:
 def test_what_other_languages_cannot_report_is_refused(statistic, model, words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         question(statistic, model)
+
+
+def test_a_report_under_a_mixed_policy_needs_its_component() -> None:
+    """It is schema: a device that never says what it drew would report noise alone."""
+    statistic, model = asked()[-1], LocalDP(1.0, 1e-6)
+    episode = episodes(1)[0]
+    del episode["component"]
+    case = {"question": question(statistic, model), "episode": episode, "bytes": ""}
+    (answer,) = node("check_report.mjs", [case])
+    assert "the policy is mixed" in answer["error"]
+    arrays = {k: v for k, v in block(episodes(1)[0]).arrays.items() if k != "components"}
+    with pytest.raises(InvalidArgument, match="components"):
+        statistic.contributions(Block(1, arrays))

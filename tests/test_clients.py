@@ -172,6 +172,33 @@ def test_python_without_numpy_acts_alike_on_ten_thousand_states(tmp_path: Path) 
         assert found == answers(published.load(tmp_path / "policy.json"), questions), name
 
 
+def test_a_mixed_policy_is_drawn_once_for_an_episode_in_every_reader(tmp_path: Path) -> None:
+    """With the same uniform number all readers draw the same, and act by it without being told."""
+    policy = policies()["mixed"]
+    text, u = text_of(policy, tmp_path), 0.6
+    read = published.load(tmp_path / "policy.json")
+    with pytest.raises(ValueError, match=r"component must be in 0\.\.2"):
+        read.act(0, 0)
+    for one, given in ((read, Given([u])), (plain().parse(text), Given([u]).random)):
+        mine = one.drawn(given)
+        assert mine.component == 1
+        assert mine.act(1, 2) == one.act(1, 2, None, 1) == policy.act(1, 2, None, 1)
+        assert mine.act(1, 2, None, 0) == policy.act(1, 2, None, 0)
+        assert one.component is None
+    program = shutil.which("node")
+    if program is None:
+        pytest.skip("there is no node: the reader in JavaScript was NOT tested")
+    code = (
+        f"import {{ parse }} from {json.dumps((CLIENTS / 'js' / 'policy.js').as_uri())};"
+        f"const mine = parse({json.dumps(text)}).drawn(() => {u});"
+        "console.log(JSON.stringify([mine.component, mine.act(1, 2), mine.version]));"
+    )
+    done = subprocess.run(
+        [program, "--input-type=module", "-e", code], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [1, policy.act(1, 2, None, 1), 5]
+
+
 def test_both_forms_hold_the_same(tmp_path: Path) -> None:
     for name, policy in policies().items():
         policy.publish(tmp_path / "policy.npz")

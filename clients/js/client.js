@@ -3,10 +3,11 @@
 //
 //   import { Client } from "./client.js";
 //   const device = new Client("https://app.example", token);
-//   const policy = await device.policy();             // read again only if it changed
+//   const policy = await device.policy();             // for one episode; sent only if it changed
 //   const action = policy.act(step, "idle");
 //   await device.send("ann", states, actions, rewards);
 //
+// Of a mixed policy `policy` draws the component that the episode follows, and `send` says which.
 // Under local DP the report is made here, with exact noise, and only that leaves the device. An
 // answer that does not come is asked for again under the same event id: nobody is counted twice.
 
@@ -28,7 +29,8 @@ export class Client {
   #address;
   #token;
   #tries;
-  #policy = null;
+  #read = null;
+  #policy = null; // the same for one episode
   #etag = "";
   #ticket = "";
 
@@ -38,18 +40,19 @@ export class Client {
     this.#tries = tries;
   }
 
-  /** The policy that serves now; throws if its hash is not that of what it holds. */
+  /** The policy that serves now, for one episode; throws if its hash is not that of what it holds. */
   async policy() {
     const answer = await this.#request("/v1/policy", this.#etag ? { "If-None-Match": this.#etag } : {});
     if (answer.status === 200) {
       const read = parse(await answer.text());
       if (!(await read.verify())) throw new Error("the policy was changed on its way");
-      this.#policy = read;
+      this.#read = read;
       this.#etag = answer.headers.get("ETag") ?? "";
     } else if (answer.status !== 304) {
       throw new Refused(answer.status, await content(answer));
     }
     this.#ticket = answer.headers.get("Tacit-Ticket") ?? "";
+    this.#policy = this.#read.drawn ? this.#read.drawn(Math.random) : this.#read;
     return this.#policy;
   }
 
@@ -65,6 +68,7 @@ export class Client {
   async send(user, states, actions, rewards, { component, event = crypto.randomUUID() } = {}) {
     if (this.#policy === null) throw new Error("read the policy first: an episode says which it followed");
     const version = this.#policy.version;
+    component ??= this.#policy.component;
     const about = { user, event, version, ticket: this.#ticket };
     const task = await this.task();
     if (task.model === "local") {

@@ -15,6 +15,10 @@ export interface Policy {
   ): number | string | number[];
   /** Which part of a mixed policy an episode follows. */
   draw?(random: Random): number;
+  /** A mixed policy for one episode: its component is drawn, and `act` needs none. */
+  drawn?(random: Random): Policy;
+  /** The part that was drawn. */
+  readonly component?: number;
   /** Whether the hash is that of what the file holds. */
   verify(): Promise<boolean>;
 }

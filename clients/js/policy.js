@@ -5,8 +5,11 @@
 //   policy.act(step, "idle");                 // or a number, or a vector of numbers
 //   await policy.verify();                    // whether the hash is that of what the file holds
 //
-// A policy that draws takes a function like Math.random as its last argument. A mixed policy is
-// drawn from once per episode: act(step, state, random, policy.draw(random)).
+// A policy that draws takes a function like Math.random as its last argument. Of a mixed policy every
+// episode follows one component, and says which:
+//
+//   const mine = policy.drawn(Math.random);   // once per episode
+//   mine.act(step, "idle", Math.random);      // mine.component is part of the episode
 
 /** A policy of any kind from the text of its file; throws an Error that says what is wrong. */
 export function parse(text) {
@@ -107,11 +110,14 @@ function mixed(arrays) {
     components,
     weights,
     draw: (random) => draw(weights, random),
+    drawn(random) {
+      return { ...this, component: draw(weights, random) };
+    },
     componentOf(slot) {
       if (!slots) throw new Error("users draw their components: this policy has no slots");
       return slots[slot % slots.length];
     },
-    act(step, state, random, component) {
+    act(step, state, random, component = this.component) {
       inside("component", component, count);
       return components[component].act(step, state, random);
     },

@@ -35,8 +35,11 @@ export function readQuestion(text) {
   return Object.freeze(question);
 }
 
-/** One user's report. `bytes` is for tests. */
+/** One user's report. `bytes` is for tests. Throws if an episode under a mixed policy has no component. */
 export function report(question, episode, bytes = systemBytes) {
+  if (question.policy !== null && Array.isArray(question.policy[0][0]) && episode.component === undefined) {
+    throw new Error("the policy is mixed: give the component that the episode followed");
+  }
   const steps = counted(question, episode).map((x) => BigInt(evenRound(x / question.step)));
   const draw = question.mechanism === "laplace" ? laplace : normal;
   const noise = draw(question.scale, steps.length, bytes);
@@ -94,9 +97,11 @@ function counted(question, episode) {
   }
   for (let h = 0; h < horizon; h += 1) {
     const state = at(episode.states, h);
-    const after = at(episode.states, h + 1);
     const action = at(episode.actions, h);
     const reward = at(episode.rewards, h);
+    let after = at(episode.states, h + 1);
+    // What follows a last step that has cells of its own makes no difference.
+    if (h === horizon - 1 && (h === 0 || !question.pooled) && !within(after, states)) after = 0;
     if (!within(state, states) || !within(after, states) || !within(action, actions)) continue;
     if (typeof reward !== "number" || !Number.isFinite(reward)) continue;
     if (table !== null && table[h][state] !== action) continue;

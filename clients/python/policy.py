@@ -3,7 +3,13 @@
     policy = load("policy.json")
     policy.act(step, "idle")                      # or the number of a state
     policy.act(step, state, random.random)        # where actions are drawn
-    policy.act(step, state, random.random, policy.draw(random.random))  # of a mixed policy
+
+Of a mixed policy every episode follows one component, which is drawn first. Log it with the
+episode, or send it: what does not say which component it followed is not counted.
+
+    policy = load("policy.json").drawn(random.random)  # once per episode, of any policy
+    policy.act(step, "idle", random.random)
+    policy.component
 
 For other kinds of policies (values of vectors, gains, networks) take the package
 ``tacit-policies`` (``pyproject.toml`` here), which needs NumPy, or ``clients/js/policy.js``.
@@ -11,6 +17,7 @@ For other kinds of policies (values of vectors, gains, networks) take the packag
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -36,6 +43,7 @@ class Policy:
         self.horizon, self.states = shape[0], shape[1]
         self.n_actions = _first(arrays, "n_actions")
         self.components = stored["shape"][0] if self.mixed else 1
+        self.component: int | None = None if self.mixed else 0
         self.version = _first(arrays, "version")
         self.about = json.loads(_first(arrays, "about", "{}"))
         self.hash = _first(arrays, "hash", None)
@@ -51,6 +59,12 @@ class Policy:
         """The component to follow, drawn once per episode; the episode must say which it is."""
         return _draw(self.weights or [1.0], random)
 
+    def drawn(self, random: Random) -> Policy:
+        """The same for one episode: ``component`` is drawn, and ``act`` needs none."""
+        found = copy.copy(self)
+        found.component = self.draw(random)
+        return found
+
     def act(
         self,
         step: int,
@@ -60,7 +74,7 @@ class Policy:
     ) -> int | str:
         """The action at a step (from 0) in a state: its label where the state is given by one."""
         code = _code(state, self.state_labels) if isinstance(state, str) else state
-        part = 0 if not self.mixed else component
+        part = self.component if component is None or not self.mixed else component
         limits = (("step", step, self.horizon), ("state", code, self.states))
         for name, value, size in (*limits, ("component", part, self.components)):
             if value is None or not 0 <= value < size:

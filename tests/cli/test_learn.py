@@ -106,6 +106,41 @@ def test_nights_go_on_where_they_were(app: Path) -> None:
     assert len(tacit.Ledger.open(folder / "budget.ledger").head) == 64
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_mixed_policy_needs_the_component_that_was_followed(tmp_path: Path, kind: str) -> None:
+    """Refused before anything is touched; with the column, everybody counts."""
+    path, rows = tmp_path / "app.toml", []
+    mixed = APP.replace('"ucbvi"', '"concurrent_psrl"')
+    mixed = mixed.replace('["new", "idle", "busy"]', "2").replace('["wait", "ask"]', "2")
+    path.write_text(mixed)
+    spec = tacit.tabular.base.FiniteSpec(2, 2, H, stationary=True)
+    policy = tacit.ConcurrentPSRL(
+        spec, 100_000, tacit.JointDP(1.0, 1e-7), schedule="fixed:size=50"
+    ).policy
+    rng = np.random.default_rng(0)
+    for user in range(60):
+        component, state = policy.draw(rng), 0
+        for step in range(H):
+            action = policy.act(step, state, rng, component)
+            rows.append((user, step, state, action, 1, 0, component))
+            state = int(rng.integers(2))
+    names = ("user", "step", "state", "action", "reward", "version", "drawn")
+    (tmp_path / "logs").mkdir()
+    if kind == "csv":
+        lines = [",".join(names), *(",".join(map(str, row)) for row in rows)]
+        (tmp_path / "logs" / "day.csv").write_text("\n".join(lines) + "\n")
+    else:
+        table = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        pq.write_table(pa.table(table), tmp_path / "logs" / "day.parquet")
+    for more in (["--dry-run"], []):
+        assert "[log] component is missing" in one_line(call("learn", path, *more))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["app.toml", "logs"], "nothing was touched"
+    path.write_text(mixed.replace("[log]", '[log]\ncomponent = "drawn"'))
+    told = content(call("learn", path, "--json"))
+    assert (told["files"][0]["counted"], told["version"]) == (60, 1)
+    assert tacit.Ledger.open(tmp_path / "budget.ledger").max_spent > 0.0
+
+
 def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
     """All declared users have come: the next app reads what is new, knows people and versions."""
     folder = app.parent

@@ -296,6 +296,20 @@ def test_a_wrong_table_says_what_to_do(tmp_path: Path) -> None:
     assert found.users == 5
 
 
+def test_lists_of_text_need_a_vocabulary_as_frames_do() -> None:
+    """A list whose entries are all texts is text; one text among numbers is somebody's slip."""
+    log: dict[str, Any] = {"user": [1, 1, 2], "step": [0, 1, 0], "reward": [0, 1, 0]}
+    log |= {"state": ["idle", None, "busy"], "action": [0, 1, 0], "next_state": [0, 1, 1]}
+    for given in (log, log | {"state": [0, 1, 0], "action": ("wait", "ask", "wait")}):
+        with pytest.raises(InvalidArgument, match=r"is no number by its type .a list of texts"):
+            Episodes.from_frame(given, horizon=2)
+        with pytest.raises(InvalidArgument, match="is no number by its type"):
+            Episodes.from_records(**given, horizon=2)
+    odd = Episodes.from_frame(log | {"state": [0, "idle", 1]}, horizon=2)
+    assert odd.states[:, 0].tolist() == [0, 1]
+    assert Episodes.from_frame(log | {"state": [None] * 3}, horizon=2).states[0, 0] == -3
+
+
 # Blocks that nobody holds.
 
 

@@ -118,7 +118,7 @@ def test_frame_and_plot(tmp_path) -> None:
     assert list(frame["version"]) == [0, 1, 2, 3]
     found.plot(str(tmp_path / "monitor.png"))
     assert (tmp_path / "monitor.png").read_bytes()[:4] == b"\x89PNG"
-    assert len(str(found).splitlines()) == 5
+    assert len(str(found).splitlines()) == 6
     with pytest.raises(InvalidArgument, match="agent must be"):
         tacit.monitor("agent")
 

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import chdtrc
 
-from tacit import CorruptFile, Episodes, InvalidArgument, NonPrivate, published, tabular
+from tacit import (
+    CorruptFile,
+    Episodes,
+    InvalidArgument,
+    NonPrivate,
+    TacitWarning,
+    published,
+    tabular,
+)
 from tacit.core.agent import Agent
 from tacit.core.algorithm import NoOptions, Pace
 from tacit.core.asks import Ask
@@ -291,13 +299,60 @@ def test_save_and_resume(tmp_path):
     assert np.array_equal(first.algorithm.seen, second.algorithm.seen)
 
 
-def test_who_does_not_say_what_she_drew_is_not_counted():
+def silent(data):
+    """The same episodes without the components that were drawn."""
+    return Episodes(data.states, data.actions, data.rewards, data.versions)
+
+
+def test_a_batch_that_does_not_say_what_was_drawn_is_refused_before_anybody_is_taken():
     w, agent = world(), agent_of(Mixes)
     data = w.simulate(agent.policy, 40, np.random.default_rng(0))
-    silent = Episodes(data.states, data.actions, data.rewards, data.versions)
-    agent.learn(silent.take(slice(0, 10)))
-    agent.learn(data.take(slice(10, 40)))
-    assert agent.algorithm.seen.sum() == 3 * 30
+    agent.learn(data.take(slice(0, 5)))
+    for batch in (silent(data), silent(data).block(), silent(data).take(slice(0, 1))):
+        with pytest.raises(InvalidArgument, match=r"policy 0 is mixed.*component=") as raised:
+            agent.learn(batch)
+        assert "\n" not in str(raised.value)
+        assert raised.value.users_taken == 0
+        assert (agent.taken, agent.served) == (5, 0)
+    # What one user says is hers: it raises nothing, and what is no component counts as nothing.
+    drawn = np.where(np.arange(40) < 10, -1, data.components)
+    agent.learn(Episodes(data.states, data.actions, data.rewards, data.versions, None, drawn))
+    assert agent.algorithm.seen.sum() == 3 * 35
+
+
+class One(Mixes):
+    """A mixed policy of one component."""
+
+    def plan(self):
+        return MixedPolicy(parts()[:1], [1.0], self.releases), parts(1)[0]
+
+
+class Alike(Mixes):
+    """Whose sums do not depend on what anybody followed."""
+
+    masked = False
+
+    def asks(self):
+        release = yield Ask(VisitCounts(4, 3, 3))
+        self.seen = release["transitions"]
+
+
+@pytest.mark.parametrize("kind", [Slotted, One, Alike])
+def test_nobody_is_asked_for_a_component_that_decides_nothing(kind):
+    w, agent = world(), agent_of(kind)
+    data = w.simulate(agent.policy, 40, np.random.default_rng(0))
+    agent.learn(silent(data).take(slice(0, 10)))
+    agent.learn(data.take(slice(10, 20)))
+    agent.learn(silent(data).take(slice(20, 40)))
+    assert agent.algorithm.seen.sum() == 3 * 40
+
+
+def test_users_of_retired_versions_need_no_component():
+    w, agent = world(), agent_of(Mixes)
+    first = w.simulate(agent.policy, 40, np.random.default_rng(0))
+    agent.learn(first)
+    with pytest.warns(TacitWarning, match="did not follow"):
+        assert agent.learn(silent(first)).retired == 40
 
 
 def test_slots_are_places_whatever_users_claim():

@@ -108,6 +108,11 @@ def test_an_episode_ends_at_its_first_invalid_step() -> None:
     assert found == pytest.approx([-0.2, -0.2, 0, 0, 0, 1, 1, 0, 0, 0])
     late = block_of([[0, 7, 0, 1, 1]], [[0, 0, 0, 0]], [[1.0] * 4])
     assert not ReturnSums(STATES, HALF, weight=1.0).vectors(late).any()
+    # What follows the last step makes no difference, known or not.
+    both = block_of([[0, 1, 2, 1, 1], [0, 1, 2, 1, -1]], [[0] * 4] * 2, [[0.1, 0.2, 0.3, 0.9]] * 2)
+    one, two = ReturnSums(STATES, HALF, weight=1.0).vectors(both)
+    assert one.any()
+    assert (one == two).all()
 
 
 def slow(statistic: ReturnSums, states, actions, rewards) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit import Block, Relation, check_statistic
-from tacit.finite.visits import VisitCounts
+from tacit.finite.visits import LastApart, VisitCounts
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.reading import read_codes, read_rewards
 
@@ -57,12 +57,21 @@ DESIGNS = [
     {"pooled": True, "cap": 1},
     {"pooled": True, "cap": 2, "weight": 0.5},
     {"pooled": True, "cap": 3, "policy": POLICY},
+    {"apart": True, "pooled": True},
+    {"apart": True, "pooled": True, "cap": 2, "weight": 0.5},
+    {"apart": True, "pooled": True, "visits": True, "policy": POLICY},
 ]
+
+
+def made(options: dict) -> VisitCounts:
+    """The statistic of a design; some have the last step apart."""
+    given = {name: value for name, value in options.items() if name != "apart"}
+    return (LastApart if "apart" in options else VisitCounts)(S, A, H, **given)
 
 
 @pytest.mark.parametrize("options", DESIGNS, ids=str)
 def test_sensitivities_hold_and_are_attained(options: dict) -> None:
-    statistic = VisitCounts(S, A, H, **options)
+    statistic = made(options)
     report = check_statistic(statistic, sample_of(H, S, A), users=400, rounds=80)
     masked = "policy" in options
     assert report.tightness["replace-one l2"] > (0.85 if masked else 0.95), report.tightness
@@ -82,6 +91,26 @@ def test_the_papers_numbers() -> None:
     assert once.l2(Relation.REPLACE_ONE) ** 2 == pytest.approx(4 * 20)
 
 
+@pytest.mark.parametrize("users", [VisitCounts(S, A, H), made({"apart": 1, "pooled": True})])
+def test_the_reward_of_the_last_step_counts_whatever_follows(users: VisitCounts) -> None:
+    """One user whose log ends with her last step; a gap before it is a gap."""
+    block = Block(
+        2,
+        {
+            "states": np.array([[0, 1, 2, 1, -1], [0, 1, -1, 1, -1]]),
+            "actions": np.zeros((2, H), dtype=np.int64),
+            "rewards": np.ones((2, H)),
+            "versions": np.zeros(2, dtype=np.int64),
+        },
+    )
+    for row, steps in zip(users.vectors(block), (4, 2), strict=True):
+        parts = users.layout.unpack(row)
+        assert parts["rewards"].sum() == parts["transitions"].sum() == steps
+    alone = VisitCounts(S, A, 1)
+    last = Block(1, {name: a[:1, 3:] for name, a in block.arrays.items() if name != "versions"})
+    assert alone.layout.unpack(alone.total(last))["rewards"].sum() == 1.0
+
+
 def slow(statistic: VisitCounts, block: Block) -> Counter:
     """Transitions by (row, s, a, s'), obviously."""
     counts: Counter = Counter()
@@ -92,11 +121,13 @@ def slow(statistic: VisitCounts, block: Block) -> Counter:
         for h in range(statistic.horizon):
             s, t = block["states"][user, h], block["states"][user, h + 1]
             a, r = block["actions"][user, h], block["rewards"][user, h]
+            last = h == statistic.horizon - 1 and (statistic.apart or not statistic.pooled)
+            t = 0 if last and not 0 <= t < S else t
             if not (0 <= s < S and 0 <= t < S and 0 <= a < A and np.isfinite(r)):
                 continue
             if statistic.policy is not None and statistic.policy[h, s] != a:
                 continue
-            row = 0 if statistic.pooled else h
+            row = int(last) if statistic.pooled else h
             seen[row, s, a] += 1
             if statistic.cap is None or seen[row, s, a] <= statistic.cap:
                 counts[row, s, a, t] += 1
@@ -106,11 +137,14 @@ def slow(statistic: VisitCounts, block: Block) -> Counter:
 
 @pytest.mark.parametrize("options", DESIGNS, ids=str)
 def test_totals_equal_the_slow_definition(options: dict) -> None:
-    statistic = VisitCounts(S, A, H, **options)
+    """Also of users whose state after the last step is not known."""
+    statistic = made(options)
     rng = np.random.default_rng(1)
     block = sample_of(H, S, A)(rng, 200)
     arrays = {name: np.array(array) for name, array in block.arrays.items()}
     arrays["states"][::7, 2] = 99
+    arrays["states"][::3, H] = -1
+    arrays["states"][1::9, H] = S
     arrays["actions"][::5, 1] = -1
     arrays["rewards"][::3, 0] = np.nan
     arrays["rewards"][1::3, 1] = 7.0
@@ -125,9 +159,12 @@ def test_totals_equal_the_slow_definition(options: dict) -> None:
     assert parts["transitions"].sum() == sum(v for k, v in expected.items() if k[3] != "reward")
 
 
-@pytest.mark.parametrize("options", [{}, {"pooled": True}, {"policy": POLICY}], ids=str)
+AGGREGATES = [{}, {"pooled": True}, {"policy": POLICY}, {"apart": True, "pooled": True}]
+
+
+@pytest.mark.parametrize("options", AGGREGATES, ids=str)
 def test_aggregates_equal_episodes(options: dict) -> None:
-    statistic = VisitCounts(S, A, H, **options)
+    statistic = made(options)
     block = sample_of(H, S, A)(np.random.default_rng(2), 100)
     arrays = {name: np.array(array) for name, array in block.arrays.items()}
     if statistic.policy is not None:
@@ -174,11 +211,12 @@ def followed(policy: np.ndarray, users: int = 100) -> tuple[Block, Block]:
         {"policy": POLICY},
         {"pooled": True, "policy": POLICY},
         {"pooled": True, "cap": H},
+        {"apart": True, "pooled": True, "policy": POLICY},
     ],
     ids=str,
 )
 def test_sums_of_a_policys_own_actions_equal_episodes(options: dict, policy: np.ndarray) -> None:
-    statistic = VisitCounts(S, A, H, **options)
+    statistic = made(options)
     episodes, summed = followed(policy)
     total = statistic.total(summed)
     assert np.allclose(total, statistic.total(episodes))

@@ -85,7 +85,8 @@ def test_returns_by_hand() -> None:
         3,
         {
             # w = 3, 1.5, 1.5 and rewards 1, 0, 1, the last beyond R = 2 by nothing
-            "states": np.array([[0, 1, 2, 2], [0, 1, 2, 2], [0, 1, -1, 0]]),
+            # and nothing follows the last step, so that it need not be known
+            "states": np.array([[0, 1, 2, -1], [0, 1, 2, 2], [0, 1, -1, 0]]),
             "actions": np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0]]),
             # the second user's rewards are cut to 1 each, and to 2 together; the third's ends
             "rewards": np.array([[1.0, 0.0, 1.0], [7.0, 1.0, 1.0], [0.5, np.nan, 1.0]]),

@@ -26,12 +26,14 @@ JS = Path(__file__).parents[2] / "clients" / "js"
 LOCAL = 'model = "local"'
 
 
-@pytest.mark.parametrize("privacy", ["", LOCAL])
-def test_a_device_under_node_is_counted_once(tmp_path: Path, privacy: str) -> None:
+@pytest.mark.parametrize(
+    ("agent", "privacy"), [("ucbvi", ""), ("ucbvi", LOCAL), ("concurrent_psrl", "")]
+)
+def test_a_device_under_node_is_counted_once(tmp_path: Path, agent: str, privacy: str) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("there is no node: the client in JavaScript was NOT tested")
-    with running(make_app(tmp_path, size=3, privacy=privacy)) as run:
+    with running(make_app(tmp_path, agent=agent, size=3, privacy=privacy)) as run:
         done = subprocess.run(
             [node, JS / "check_client.mjs", run.address, run.tokens["device"], "3"],
             capture_output=True,

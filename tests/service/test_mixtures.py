@@ -2,31 +2,76 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from tacit.service.client import Refused
 from tests.service.running import running
-from tests.service.world import make_app
+from tests.service.world import episode, make_app
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_devices_draw_and_what_they_drew_counts(tmp_path: Path) -> None:
+    """By themselves, or as whoever calls them says; nobody's values decide anything."""
     rng = np.random.default_rng(4)
     with running(make_app(tmp_path, agent="concurrent_psrl", size=12)) as run:
-        device = run.client()
-        policy = device.policy()
+        device, other = run.client(), run.client()
+        whole = other.policy()
         drawn = set()
         for user in range(12):
-            component = policy.draw(rng)
-            drawn.add(component)
+            policy = device.policy()
+            mine = whole.draw(rng) if user % 2 else policy.component
+            drawn.add(mine)
             states, actions = ["new"], []
             for step in range(3):
-                actions.append(policy.act(step, states[-1], rng, component))
+                given = {"component": mine} if user % 2 else {}
+                actions.append(policy.act(step, states[-1], rng, **given))
+                assert actions[-1] == whole.components[mine].act(step, states[-1])
                 states.append(str(rng.choice(["idle", "busy"])))
-            sent = device.send(f"user {user}", states, actions, [0, 1, 0], component=component)
+            sent = device.send(f"user {user}", states, actions, [0, 1, 0], **given)
             assert sent["accepted"], sent
+            body = run.service.store.ask("SELECT body FROM episodes ORDER BY id DESC LIMIT 1")
+            if body[0][0] is not None:  # unless its block was released meanwhile
+                found = run.service.form.episodes([bytes(body[0][0])], [0], ["x"])
+                assert found.components is not None
+                assert found.components.tolist() == [mine]
         state = run.wait(lambda state: state["served"] >= 12)
         after = device.policy()
     assert len(drawn) > 1
     assert state["served"] == 12
     assert after.version == policy.version + 1
+
+
+def test_an_episode_without_its_component_is_refused(tmp_path: Path) -> None:
+    """A whole number must be there: which one it is decides nothing."""
+    with running(make_app(tmp_path, agent="concurrent_psrl", size=12)) as run:
+        device = run.client()
+        policy = device.policy()
+        good = episode(policy, device._ticket)
+        for more in ({}, {"component": None}, {"component": "0"}, {"component": True}):
+            with pytest.raises(Refused, match="component must be a whole number") as raised:
+                device.post("/v1/episodes", good | more)
+            assert raised.value.code == 422
+        assert run.wait(lambda state: True)["waiting"] == 0
+        for user, odd in enumerate((-1, 10**30, policy.component)):
+            sent = good | {"user": str(user), "event": "1", "component": odd}
+            assert device.post("/v1/episodes", sent)["status"] == "waiting"
+        assert run.wait(lambda state: True)["waiting"] == 3
+
+
+def test_the_example_of_the_page_is_counted(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "service.md").read_text()
+    (code,) = re.findall(r"^```\n(from numpy.random.*?)^```$", page, re.M | re.S)
+    rng = np.random.default_rng(0)
+    for agent in ("ucbvi", "concurrent_psrl"):
+        (folder := tmp_path / agent).mkdir()
+        with running(make_app(folder, agent=agent, size=12)) as run:
+            names = {"token": run.tokens["device"], "horizon": 3}
+            names["serve"] = lambda action: (str(rng.choice(["idle", "busy"])), 1.0)
+            exec(code.replace("https://learn.example.org", run.address), names)  # noqa: S102
+            assert names["receipt"]["status"] == "waiting"
+            names["device"].close()

@@ -30,6 +30,8 @@ DESIGNS = [
     FirstVisits(STEPS, 1, TABLES, whole=True),
     FirstVisits(OF_EACH, 2, TABLES, 1, 0.5, 0.6),
     FirstVisits(np.stack([STEPS, ~STEPS, STEPS]), 3, TABLES),
+    FirstVisits(STEPS[:2], 2, TABLES, 1),
+    FirstVisits(STEPS[:2], 1, TABLES, whole=True),
 ]
 
 
@@ -77,9 +79,11 @@ def slow(statistic: FirstVisits, block: Block, user: int) -> dict[str, np.ndarra
             block[name][user, h + later]
             for name, later in (("states", 0), ("actions", 0), ("states", 1), ("rewards", 0))
         )
-        if a != statistic.policy[component, h, s]:
+        last = h == H - 1 and len(wanted) > 1
+        t = 0 if last and t < 0 else t
+        if a != statistic.policy[component, h, s] or t < 0:
             continue
-        cell = (h if len(wanted) > 1 else 0, s, a)
+        cell = (h if len(wanted) == H else int(last), s, a)
         if r > 0 and not paid and not statistic.whole:
             parts["first_paid"][cell], paid = statistic.unit, True
         new = statistic.whole or (cell not in seen and len(seen) < statistic.most)
@@ -93,6 +97,9 @@ def slow(statistic: FirstVisits, block: Block, user: int) -> dict[str, np.ndarra
 @pytest.mark.parametrize("statistic", DESIGNS, ids=range(len(DESIGNS)))
 def test_equals_its_definition(statistic: FirstVisits) -> None:
     block = sample_of(statistic)(np.random.default_rng(7), 60)
+    states = np.array(block["states"])
+    states[::3, H] = -1  # what follows the last step is needed where other steps share its cells
+    block = Block(60, dict(block.arrays) | {"states": states})
     rows = statistic.vectors(block)
     for user, row in enumerate(rows):
         expected = statistic.layout.pack(slow(statistic, block, user))
@@ -100,7 +107,9 @@ def test_equals_its_definition(statistic: FirstVisits) -> None:
     np.testing.assert_allclose(statistic.total(block), rows.sum(axis=0), atol=1e-9)
 
 
-@pytest.mark.parametrize("statistic", [d for d in DESIGNS if d.whole], ids=["pooled", "per step"])
+@pytest.mark.parametrize(
+    "statistic", [d for d in DESIGNS if d.whole], ids=["pooled", "per step", "last"]
+)
 def test_sums_of_a_simulation_are_those_of_its_users(statistic: FirstVisits) -> None:
     block = sample_of(statistic)(np.random.default_rng(3), 50)
     told = statistic.policy[0][np.arange(H), block["states"][:, :H]]
@@ -108,7 +117,7 @@ def test_sums_of_a_simulation_are_those_of_its_users(statistic: FirstVisits) -> 
     block = Block(50, dict(block.arrays) | obedient)
     L = len(statistic.wanted)
     counts, sums = np.zeros((L, S, A, S)), np.zeros((L, S, A))
-    at = np.minimum(np.arange(H), L - 1)
+    at = np.maximum(np.arange(H) - (H - L), 0)
     where = (np.broadcast_to(at, told.shape), block["states"][:, :H], told)
     np.add.at(counts, (*where, block["states"][:, 1:]), 1)
     np.add.at(sums, where, block["rewards"])
@@ -157,7 +166,7 @@ def test_nobody_is_longer_or_farther_than_declared(seed: int) -> None:
     ("change", "message"),
     [
         ({"norm": "l3"}, "norm"),
-        ({"wanted": np.ones((2, S, A), dtype=bool)}, "each of them"),
+        ({"wanted": np.ones((3, S, A), dtype=bool)}, "each of them"),
         ({"wanted": np.ones((S, A), dtype=bool)}, "wanted must be"),
         ({"wanted": OF_EACH[:2]}, "one for each component"),
         ({"wanted": OF_EACH, "whole": True}, "one for each component"),

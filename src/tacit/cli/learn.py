@@ -29,7 +29,9 @@ HELP = (
     "and a report out.\n\n"
     "Run it every night: it goes on from where it was, reads the files that are new, and says "
     "where everybody went. --dry-run says what it would do, and touches nothing. The page "
-    "docs/production.md has the file, key by key.\n\n"
+    "docs/production.md has the file, key by key. Where policies are mixed, as those of "
+    "concurrent_psrl, the log must have a column of the component that was drawn for each episode: "
+    '[log] component = "...".\n\n'
     "\b\nExamples:\n  tacit learn app.toml --dry-run\n  tacit learn app.toml\n"
     "  tacit learn app.toml --roll-back policy-12.npz --pin\n"
     "  tacit learn next.toml --after app.toml    # all users have come"
@@ -71,6 +73,7 @@ def learn_command(
         options.check_writable(f"[files] {kind}", os.fspath(path))
     known = _known(app) | (set() if old is None else _known_to(old, app))
     new = [name for name in app.log_files() if _name(app, name) not in known]
+    _check_component(app)
     if dry_run:
         _show_plan(app, known, new, as_json)
         return
@@ -103,6 +106,22 @@ def learn_command(
         f"{content['waiting']:,} wait for their block, {content['left']:,} may still come."
     )
     say(str(agent.guarantee))
+
+
+def _check_component(app: App) -> None:
+    """Refuses a log that does not say what its agent needs to know, before anything is touched."""
+    from tacit.core.session import users_draw
+
+    if app.log is None or app.log.component is not None:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TacitWarning)  # they are said when it is opened
+        draws = users_draw(app.agent(files=False).algorithm)
+    if draws:
+        raise InvalidArgument(
+            f"[log] component is missing: policies of {app.choice.text} are mixed, and an episode "
+            "counts if it says which component was drawn for it"
+        )
 
 
 def _reinstate(app: App, agent: Agent, path: str, pin: bool | None) -> None:

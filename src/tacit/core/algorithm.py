@@ -213,6 +213,7 @@ class Algorithm(ABC, Generic[Plan]):
             "class": type(self).__name__,
             "spec": steady_repr(self.spec),
             **{name: list(texts) for name, texts in labels.items() if texts is not None},
+            **({} if getattr(self.spec, "last_state", True) else {"last_state": False}),
             "users": self.users,
             "privacy": steady_repr(self.privacy),
             **{name: steady_repr(value) for name, value in vars(self.options).items()},

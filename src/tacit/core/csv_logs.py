@@ -5,11 +5,16 @@ from __future__ import annotations
 import csv
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from tacit.core.columns import as_numbers
 from tacit.core.logs import Entries, LogFormat, missing_column
 from tacit.core.parquet import joined, neighbours, whole_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import open_regular
+
+# Everything in a CSV file is text, so what has no vocabulary must be numbers.
+_NUMBERED = {"state": "states", "next_state": "states", "action": "actions"}
 
 
 def csv_batches(
@@ -38,10 +43,13 @@ def _entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
         while rows := list(itertools.islice(reader, batch)):
             width = len(header)
             full = [row + [""] * (width - len(row)) for row in rows if row]
-            table = {
+            table: dict[str, Any] = {
                 column: [row[place] or None for row in full] for column, place in places.items()
             }
-            users = table[log.user]
             # Somebody without an id is nobody: her rows are all of one person.
-            table[log.user] = [user or "" for user in users]
+            table[log.user] = [user or "" for user in table[log.user]]
+            for kind, named in _NUMBERED.items():
+                if kind in log.columns and getattr(log, named) is None:
+                    column = log.columns[kind]
+                    table[column] = as_numbers(column, table[column])
             yield log.read(table)

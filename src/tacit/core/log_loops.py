@@ -25,7 +25,7 @@ def lay_out(
     """Fills ``states`` (n, H + 1), ``actions`` and ``rewards`` (n, H) row by row.
 
     The entries of a row are neighbours. A step that is given twice says nothing. ``next_state`` is
-    empty where it is that of the next step.
+    empty where it is that of the next step, also after the last one.
     """
     horizon, total = actions.shape[1], len(rows)
     given = np.zeros(horizon, dtype=np.uint8)
@@ -55,6 +55,12 @@ def lay_out(
             states[row, step] = state[i]
             actions[row, step] = action[i]
             rewards[row, step] = reward[i]
+        if not len(next_state) and ends[row] >= horizon:
+            beyond = 0
+            for i in range(start, stop):
+                if steps[i] == horizon:
+                    beyond += 1
+                    states[row, horizon] = state[i] if beyond == 1 else missing
         if len(next_state):
             for i in range(start, stop):
                 step = steps[i]

@@ -306,6 +306,11 @@ def _tables(
     known = once.reshape(n, horizon)
     seen_before = np.pad(known, ((0, 0), (0, 1)))
     if "next_state" not in log:
+        # The entry after the last step says what followed it.
+        beyond = (steps == horizon) & (ends[rows] >= horizon)
+        alone = np.bincount(rows[beyond], minlength=n) == 1
+        beyond[beyond] = alone[rows[beyond]]
+        before[rows[beyond], horizon] = log["state"][beyond]
         return before, actions, rewards
     # A state is seen by the entry before it and by the one after it; -1 says nothing.
     after[at[0], at[1] + 1] = log["next_state"][within]

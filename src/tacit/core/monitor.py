@@ -162,8 +162,11 @@ class Monitoring:
     Attributes:
         versions: numbers of the versions, oldest first.
         users: how many followed each.
-        returns: mean return of a user; NaN where no release tells.
+        returns: what the steps that count paid, over all users; NaN where no release tells. That is
+            the mean return if all steps count.
         return_errors: their standard errors: noise, and at most so much by sampling.
+        steps: how many steps of a user counted, by the releases; NaN where none tells. Fewer than
+            the horizon, where sessions ended early, steps were not valid, or only some were asked.
         partial: whether only some of a user's steps are asked for (a cap), so that this is no
             more than a part of the return, and occupancies are of those steps.
         occupancy: visits of each state by a user, (versions, S); or energies, see :func:`monitor`.
@@ -177,6 +180,7 @@ class Monitoring:
     users: tuple[int, ...]
     returns: Floats
     return_errors: Floats
+    steps: Floats
     partial: tuple[bool, ...]
     occupancy: Floats
     occupancy_errors: Floats
@@ -190,6 +194,7 @@ class Monitoring:
             "users": list(self.users),
             "return": self.returns.tolist(),
             "return_error": self.return_errors.tolist(),
+            "steps": self.steps.tolist(),
             "partial": list(self.partial),
             "return_drift": self.return_drift.tolist(),
             "occupancy_drift": self.occupancy_drift.tolist(),
@@ -215,9 +220,9 @@ class Monitoring:
         figure = Figure(figsize=(8.0, 5.0), layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True)
         above.errorbar(served, self.returns, 2.0 * self.return_errors, fmt="o-", capsize=3)
-        above.set_ylabel("return of a user")
+        above.set_ylabel("paid to a user")
         above.set_title(
-            "From releases that were paid for; bars are two standard errors", fontsize=9
+            "By the steps that count, from releases; bars are two standard errors", fontsize=9
         )
         shown: Any = np.argsort(-self.occupancy.mean(axis=0))[:8] if len(served) else []
         for state in shown:
@@ -229,15 +234,17 @@ class Monitoring:
         figure.savefig(path, dpi=150)
 
     def __str__(self) -> str:
-        lines = ["version    users     return +- error   drift   moved"]
+        lines = ["version    users     return +- error   steps   drift   moved"]
         for i, version in enumerate(self.versions):
             lines.append(
                 f"{version:7} {self.users[i]:8,} {self.returns[i]:10.4g} +- "
-                f"{self.return_errors[i]:<7.3g} {self.return_drift[i]:6.1f}  "
+                f"{self.return_errors[i]:<7.3g} {self.steps[i]:6.2f}  {self.return_drift[i]:6.1f}  "
                 f"{self.occupancy_drift[i]:6.1f}"
             )
         if len(self.versions) and np.isnan(self.returns).all():
             lines.append("No release tells returns; where people are is all that is known.")
+        elif len(self.versions):
+            lines.append("Returns are of the steps that count: so many of a user, by the releases.")
         return "\n".join(lines)
 
 
@@ -308,6 +315,8 @@ def _monitoring(rows: Sequence[Mapping[str, Any]]) -> Monitoring:
     visits = np.array([row["visits"] for row in rows], dtype=np.float64).reshape(shape)
     spread = np.array([row["visits_noise"] for row in rows], dtype=np.float64).reshape(shape)
     occupancy, limits = visits / n[:, np.newaxis], reach[:, np.newaxis]
+    # What can be negative are costs, beside energies.
+    steps = np.where((least >= 0.0) & (size > 0), occupancy.sum(axis=1), np.nan)
     within = np.clip(occupancy, 0.0, limits)
     wide = np.sqrt((spread / n[:, np.newaxis]) ** 2 + within * (limits - within) / n[:, np.newaxis])
     drift, moved = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
@@ -323,4 +332,5 @@ def _monitoring(rows: Sequence[Mapping[str, Any]]) -> Monitoring:
     versions = tuple(int(row["version"]) for row in rows)
     people = tuple(int(u) for u in users)
     some = tuple(bool(row["partial"]) for row in rows)
-    return Monitoring(versions, people, returns, errors, some, occupancy, wide, drift, moved)
+    told = (returns, errors, steps, some, occupancy, wide, drift, moved)
+    return Monitoring(versions, people, *told)

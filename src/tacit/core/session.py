@@ -259,13 +259,19 @@ class Session:
         """Users with the components that they followed, as a mixed policy needs them.
 
         By slot they are the places in the block, in the order in which users are given. Otherwise
-        each user says what she drew: -1, a component that no policy has, where she does not.
+        each user says what she drew. Where nobody does, nothing of them would count: that is
+        refused, if only those count who followed the policy.
         """
         policy = self.algorithm.policy
-        mixed = hasattr(policy, "components")
-        right = mixed == ("components" in part.arrays) and getattr(policy, "slots", None) is None
+        mixed, given = hasattr(policy, "components"), "components" in part.arrays
+        right = mixed == given and getattr(policy, "slots", None) is None
         if right or part.aggregate:
             return part
+        if part.users and not given and users_draw(self.algorithm):
+            raise InvalidArgument(
+                f"policy {policy.version} is mixed, and these episodes do not say which of its "
+                "components each user drew: give components=..., of a log component=..."
+            )
         arrays = {name: array for name, array in part.arrays.items() if name != "components"}
         if mixed:
             arrays["components"] = policy.placed(self.waiting.users, part.users)
@@ -331,6 +337,13 @@ class Session:
         self.succeeded = bool(meta.get("succeeded", False))
         self.record.restore(below(arrays, "monitor/"))
         self.waiting.restore(waiting, meta["pending_names"], arrays)
+
+
+def users_draw(algorithm: Algorithm[Any]) -> bool:
+    """Whether an episode counts only if it says which component of the policy it followed."""
+    policy = algorithm.policy
+    mixed = len(getattr(policy, "components", ())) > 1 and policy.slots is None
+    return mixed and algorithm.masked
 
 
 def _count(value: object, most: int) -> int:

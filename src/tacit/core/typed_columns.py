@@ -53,7 +53,7 @@ def kind_of(column: Any) -> str:
 
 
 def _type_words(column: Any) -> str:
-    return str(getattr(column, "type", getattr(column, "dtype", "no type")))
+    return str(getattr(column, "type", getattr(column, "dtype", "a list of texts")))
 
 
 def values_of(column: Any) -> Any:
@@ -90,6 +90,10 @@ def code_column(name: str, column: Any, labels: Labels, option: str) -> Ints:
     """States or actions as numbers, by their labels if there are any."""
     kind = kind_of(column)
     if labels is None:
+        if isinstance(column, (list, tuple)):
+            # One odd entry is somebody's; a list that holds nothing but texts is one of texts.
+            held = [entry for entry in column if entry is not None]
+            kind = "text" if held and all(isinstance(x, str) for x in held) else kind
         if kind not in ("number", "untyped"):
             raise InvalidArgument(
                 f"the column {name!r} is no number by its type ({_type_words(column)}): say which "

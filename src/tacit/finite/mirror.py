@@ -28,6 +28,7 @@ from tacit.core.options import OptimismOptions
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import AnyPolicy
 from tacit.finite.policy import Policy
+from tacit.finite.visits import row_of
 from tacit.privacy.arguments import positive, whole_number
 
 # No action is less likely than this before the steps of a release: nothing that was learnt from
@@ -48,7 +49,7 @@ class Optimistic(NamedTuple):
         """Values (S,) of the best policy at the first step, and what it expects of bonuses."""
         value, width = np.zeros((2, self.rewards.shape[1]))
         for h in range(horizon - 1, -1, -1):
-            P, r = (array[min(h, len(array) - 1)] for array in self[:2])
+            P, r = (array[row_of(h, horizon, len(array))] for array in self[:2])
             left = horizon - h
             q = np.clip(r + P @ value + self.bonus[h], 0.0, left)
             chosen = q.argmax(axis=1)[:, np.newaxis]
@@ -122,7 +123,7 @@ class MirrorAlgorithm(FiniteAlgorithm):
         allowed = options.error * float(start @ width) + 1e-9 * H
         table = np.maximum(self.table, _FLOOR)
         self.table = table / table.sum(axis=-1, keepdims=True)
-        rows = np.minimum(np.arange(H), len(world.rewards) - 1)
+        rows = row_of(np.arange(H), H, len(world.rewards))
         self.steps_taken = mirror_steps(
             np.ascontiguousarray(world.transitions),
             world.rewards[rows] + world.bonus,

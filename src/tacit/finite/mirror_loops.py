@@ -22,18 +22,19 @@ def mirror_steps(
     """Multiplies ``policy`` (H, S, A) by exp(eta Q) until it is worth ``enough``; counts steps.
 
     eta is multiplied by ``growth`` from step to step.
-    Q is that of the policy so far in the world of ``transitions`` (L, S, A, S) with L = 1 or H,
-    which pays ``paid`` (H, S, A), cut to [0, steps left]; what a policy is worth is the mean over
-    ``start`` of its value. The policy is left as the last evaluation saw it, with its ``q_values``.
+    Q is that of the policy so far in the world of ``transitions`` (L, S, A, S), of the last L
+    steps, the first of which stands for all before it. It pays ``paid`` (H, S, A), and Q is cut to
+    [0, steps left]; what a policy is worth is the mean over ``start`` of its value. The policy is
+    left as the last evaluation saw it, with its ``q_values``.
     """
     horizon, n_states, n_actions = policy.shape
-    last = len(transitions) - 1
+    first = horizon - len(transitions)
     logits = np.log(policy)
     value, before = np.zeros(n_states), np.zeros(n_states)
     for step in range(most + 1):
         before[:] = 0.0
         for h in range(horizon - 1, -1, -1):
-            at = min(h, last)
+            at = max(h - first, 0)
             left = float(horizon - h)
             for state in range(n_states):
                 value[state] = 0.0

@@ -137,9 +137,12 @@ class MixedPolicy:
         return int(self.slots[slot % len(self.slots)])
 
     def placed(self, first: int, users: int) -> Ints:
-        """The components of so many users, of whom the first has place ``first`` in the block."""
+        """The components of so many users, of whom the first has place ``first`` in the block.
+
+        -1, which is none, where users draw them, unless there is one for all.
+        """
         if self.slots is None:
-            return np.full(users, -1, dtype=np.int64)
+            return np.full(users, 0 if len(self.components) == 1 else -1, dtype=np.int64)
         return np.asarray(self.slots[(first + np.arange(users)) % len(self.slots)], dtype=np.int64)
 
     def as_version(self, version: int) -> MixedPolicy:

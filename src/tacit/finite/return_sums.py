@@ -149,7 +149,7 @@ class ReturnSums(LoopSums):
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.finite.return_loops import sum_returns
 
-        steps = read_steps(block, self.horizon)
+        steps = read_steps(block, self.horizon, np.zeros(self.cells.shape[1:], dtype=np.int64))
         rows = block.users if separate else 1
         sums, visits = np.zeros((rows, self.size)), np.zeros((rows, self.size))
         sum_returns(

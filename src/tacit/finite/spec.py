@@ -36,6 +36,8 @@ class FiniteSpec:
             less than the horizon times the largest reward. Nobody counts for more.
         state_labels: the public names of states, in the order of their numbers, if they have any.
         action_labels: the same of actions.
+        last_state: whether users' data has the state after their last step. Without, a stationary
+            world is learnt from all steps but the last, which is counted on its own.
 
     >>> FiniteSpec(states=6, actions=2, horizon=20, stationary=True).reward_values
     (0.0, 1.0)
@@ -55,11 +57,13 @@ class FiniteSpec:
     largest_return: float | None = None
     state_labels: Labels = field(default=None, repr=False)
     action_labels: Labels = field(default=None, repr=False)
+    last_state: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("states", "actions", "horizon"):
             object.__setattr__(self, name, check_size(name, getattr(self, name)))
-        object.__setattr__(self, "stationary", flag("stationary", self.stationary))
+        for name in ("stationary", "last_state"):
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
         values = tuple(check_reward_values(self.reward_values).tolist())
         object.__setattr__(self, "reward_values", values)
         if self.start is not None:
@@ -93,6 +97,10 @@ class FiniteSpec:
             table[state, list(actions)] = True
         table.setflags(write=False)
         return table
+
+    def rows(self, stationary: bool) -> int:
+        """L: steps that are told apart, of which the first stands for all before the others."""
+        return min(2 - self.last_state, self.horizon) if stationary else self.horizon
 
     @property
     def most_return(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,9 @@ class VisitCounts(LoopSums):
     components of a mixed policy: then ``components`` (users,) say which of them each user drew, an
     action must be that one's, and nothing counts of a user whose component is none.
 
-    A *cell* is what a step is counted under: (step, s, a), or (s, a) when ``pooled``. With a
+    A *cell* is what a step is counted under: (step, s, a), or (s, a) when ``pooled``. What follows
+    the last step makes no difference where it has cells of its own: if that is no state, it counts
+    as state 0. With a
     deterministic ``policy`` there are only the cells it can reach, so no noise is spent on others.
     ``cap`` (pooled only) counts a user's first ``cap`` steps in a cell. Whether a step is among
     the first depends on the past only, so what follows it is still an unbiased sample.
@@ -61,6 +63,7 @@ class VisitCounts(LoopSums):
     visits: bool = False
     policy: Ints | None = None
     version: int = 0
+    apart: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         sizes = (self.states, self.actions, self.horizon)
@@ -82,20 +85,22 @@ class VisitCounts(LoopSums):
             object.__setattr__(self, "policy", table)
         object.__setattr__(self, "name", "visit counts")
 
+    @property
+    def rows(self) -> int:
+        """L: steps that are told apart, of which the first stands for all before the others."""
+        return min(1 + self.apart, self.horizon) if self.pooled else self.horizon
+
     @cached_property
     def cells(self) -> Ints:
         """The cell of (step, state, action), -1 where the step is dropped."""
-        H, S, A = self.horizon, self.states, self.actions
+        H, S, A, L = self.horizon, self.states, self.actions, self.rows
         taken = np.ones((H, S, A), dtype=bool)
         if self.policy is not None:
             tables = self.policy.reshape(-1, H, S)
             taken = (np.arange(A) == tables[..., np.newaxis]).any(axis=0)
-        if not self.pooled:
-            numbers = np.cumsum(taken.reshape(-1)).reshape(H, S, A) - 1
-        else:
-            some = taken.any(axis=0)
-            numbers = np.broadcast_to(np.cumsum(some.reshape(-1)).reshape(S, A) - 1, (H, S, A))
-        return np.where(taken, numbers, -1)
+        some = by_row(taken, L) > 0
+        numbers = np.cumsum(some.reshape(-1)).reshape(L, S, A) - 1
+        return np.where(taken, numbers[row_of(np.arange(H), H, L)], -1)
 
     @cached_property
     def size(self) -> int:
@@ -104,11 +109,8 @@ class VisitCounts(LoopSums):
 
     @cached_property
     def where(self) -> tuple[Ints, Ints, Ints]:
-        """Row (step, or 0 when pooled), state and action of every cell."""
-        cells = self.cells
-        if self.pooled:
-            cells = cells.max(axis=0, keepdims=True)
-        rows, states, actions = np.nonzero(cells >= 0)
+        """Row, state and action of every cell; see :attr:`rows`."""
+        rows, states, actions = np.nonzero(by_row(self.cells >= 0, self.rows))
         return rows, states, actions
 
     @cached_property
@@ -130,7 +132,7 @@ class VisitCounts(LoopSums):
     def l2(self, relation: Relation) -> float:
         """See the class."""
         extra = self.weight**2 + self.visits
-        once, twice = self._most(self.horizon, 2), self._most(2 * self.horizon, 2)
+        once, twice = self._most(1, 2), self._most(2, 2)
         if checked_relation(relation) is Relation.ZERO_OUT:
             return math.sqrt((1.0 + extra) * once)
         return math.sqrt(2.0 * once + extra * twice)
@@ -138,20 +140,21 @@ class VisitCounts(LoopSums):
     def l1(self, relation: Relation) -> float:
         """See the class."""
         extra = self.weight + self.visits
-        once, twice = self._most(self.horizon, 1), self._most(2 * self.horizon, 1)
+        once, twice = self._most(1, 1), self._most(2, 1)
         if checked_relation(relation) is Relation.ZERO_OUT:
             return (1.0 + extra) * once
         return 2.0 * once + extra * twice
 
-    def _most(self, steps: int, power: int) -> float:
-        """The largest sum of n_i^power when ``steps`` steps fall into cells."""
+    def _most(self, users: int, power: int) -> float:
+        """The largest sum of n_i^power when the steps of so many users fall into cells."""
         if not self.pooled:
-            return float(steps)
-        cap = min(self.horizon, self.cap or self.horizon)
-        full, rest = divmod(steps, cap)
-        if full >= self.size:
-            return float(self.size * cap**power)
-        return float(full * cap**power + rest**power)
+            return float(users * self.horizon)
+        last = self.rows - 1  # steps that are apart: none or one
+        steps, size = self.horizon - last, int((self.where[0] == 0).sum())
+        cap = min(steps, self.cap or steps)
+        full, rest = divmod(users * steps, cap)
+        found = full * cap**power + rest**power if full < size else size * cap**power
+        return float(found + min(users * last, self.size - size))
 
     @property
     def one_hots(self) -> int | None:
@@ -181,15 +184,13 @@ class VisitCounts(LoopSums):
     def _of_counts(self, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
         steps = counts.shape[0] if counts.ndim == 4 else 0
         shape = (steps, self.states, self.actions, self.states)
-        allowed = (1, self.horizon) if self.pooled else (self.horizon,)
+        allowed = (1, self.horizon) if self.rows == 1 else (self.horizon,)
         if steps not in allowed or counts.shape != shape or sums.shape != shape[:3]:
             raise InvalidArgument(
                 f"transitions must be (steps, S, A, S) with steps in {allowed} and rewards "
                 f"(steps, S, A), got {counts.shape} and {sums.shape}"
             )
-        if self.pooled:
-            counts, sums = counts.sum(axis=0, keepdims=True), sums.sum(axis=0, keepdims=True)
-        return counts[self.where], sums[self.where]
+        return by_row(counts, self.rows)[self.where], by_row(sums, self.rows)[self.where]
 
     def _of_occupancy(
         self, actions: NDArray[np.generic], counts: Floats, sums: Floats
@@ -222,7 +223,8 @@ class VisitCounts(LoopSums):
         from tacit.finite.visit_loops import count_visits
 
         users, H = block.users, self.horizon
-        steps = read_steps(block, H)
+        free = self.rows > 1 or H == 1
+        steps = read_steps(block, H, np.zeros(self.cells.shape[1:], int) if free else None)
         admitted = np.ones(users, dtype=bool)
         if self.policy is not None:
             states, taken, rewards = steps
@@ -235,6 +237,34 @@ class VisitCounts(LoopSums):
         count_visits(*steps, admitted, self.cells, cap, separate, transitions, sums, visits)
         values = {"transitions": transitions, "rewards": sums, "visits": visits}
         return self.layout.pack(values, users=rows)
+
+
+class LastApart(VisitCounts):
+    """The same where a ``pooled`` last step has cells of its own: those of logs that end with it.
+
+    Sensitivity: of a user's n steps one is apart, so that F(n) is that of n - 1 steps, plus 1, and
+    F(2 n) that of 2 n - 2, plus 2.
+    """
+
+    apart = True
+
+
+def counts_of(spec: Any) -> type[VisitCounts]:
+    """The counts of a world: of one without a last state, the last step is apart."""
+    return VisitCounts if spec.last_state else LastApart
+
+
+def row_of(step: Any, horizon: int, rows: int) -> Any:
+    """The row of a step, where the first of ``rows`` stands for all steps before the others."""
+    return np.maximum(step - (horizon - rows), 0)
+
+
+def by_row(of_steps: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Sums over the steps (first axis) that each row stands for; see :func:`row_of`."""
+    if len(of_steps) <= rows:
+        return of_steps
+    head = len(of_steps) - rows + 1
+    return np.concatenate([of_steps[:head].sum(axis=0, keepdims=True), of_steps[head:]])
 
 
 def check_occupancy(shape: tuple[int, int], *given: NDArray[Any]) -> None:

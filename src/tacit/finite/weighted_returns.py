@@ -95,7 +95,7 @@ class WeightedReturns(Statistic):
         """One row per user; her propensities divide, so users are summed one by one."""
         from tacit.finite.return_loops import weigh_returns
 
-        steps = read_steps(block, self.horizon)
+        steps = read_steps(block, self.horizon, np.zeros(self.ratios.shape[2:], dtype=np.int64))
         chances = np.ones((1, 1))
         if self.logged:
             chances = read_rewards(block, "propensities", steps[1].shape)

@@ -156,7 +156,8 @@ class OutcomeSums(LoopSums):
         )
         tables = self.features, self.weights, self._lengths
         sums = following, paid, visits, paying
-        steps = read_steps(block, self.horizon)
+        free = len(self.weights) == self.horizon
+        steps = read_steps(block, self.horizon, np.zeros((S, A), dtype=np.int64) if free else None)
         sum_outcomes(*steps, *tables, limit, reward_limit, separate, *sums)
         values = {"next": following, "rewards": paid}
         return self.layout.pack(values, users=rows), visits, paying

@@ -178,7 +178,9 @@ class FeatureSums(LoopSums, BoundedSteps):
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.linear.sum_loops import sum_features
 
-        steps = read_steps(block, self.horizon)
+        free = self.rows > 1 or self.horizon == 1 or not self.following
+        follows = np.zeros(self.features.shape[:2], dtype=np.int64) if free else None
+        steps = read_steps(block, self.horizon, follows)
         rows, L, d = block.users if separate else 1, self.rows, self.dimension
         visits = np.zeros((rows, L, *self.features.shape[:2]))
         following = np.zeros((rows, L, d, self.states if self.following else 1))

@@ -279,6 +279,7 @@ class ModelSums(LoopSums, RegressionSums):
         limit = self.bound**2 * (1.0 - ROUNDING) if self.clips else math.inf
         tables = self.support, self._grams, self.features, self._offsets, self._paid
         how = limit, self.pooled, self.last, separate
-        given: Any = (*read_steps(block, self.horizon), *tables, *how, sums, crosses, paid)
+        steps = read_steps(block, self.horizon, self.follows)
+        given: Any = (*steps, *tables, *how, sums, crosses, paid)
         sum_steps(*given)
         return self._joined(sums, crosses, paid)

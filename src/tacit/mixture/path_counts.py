@@ -248,7 +248,8 @@ class PathCounts(LoopSums):
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.mixture.sum_loops import count_paths
 
-        users, steps = block.users, read_steps(block, self.horizon)
+        users, follows = block.users, self.support.argmax(axis=2) if self.horizon > 1 else None
+        steps = read_steps(block, self.horizon, follows)
         admitted = read_codes(block, "versions", (users,)) == self.version
         first = self.layout.parts[0].shape[0]
         places = np.full(self.counted.shape, -1, dtype=np.int64)

@@ -163,7 +163,8 @@ class SlotSums(LoopSums):
 
     def _sums(self, block: Block, separate: bool) -> Floats:
         S, _, _, k = self.table.shape
-        states, actions, _ = read_steps(block, self.horizon)
+        follows = self.support.argmax(axis=2) if self.counted < self.horizon else None
+        states, actions, _ = read_steps(block, self.horizon, follows)
         admitted, actions = followed(block, states, actions, self.policies, self.version)
         admitted = admitted & (actions >= 0).all(axis=1)
         inside = ((states >= 0) & (states < S)).all(axis=1)

@@ -75,6 +75,11 @@ class RegressionSums(Statistic):
         return self.horizon if self.pooled else self.horizon - 1
 
     @property
+    def follows(self) -> Any:
+        """A possible next state (S, A) for the last step, if its transition does not count."""
+        return None if self.last == self.horizon else self.support.argmax(axis=2)
+
+    @property
     def _paying(self) -> int:
         return 0 if self.reward_features is None else int(self.reward_features.shape[2])
 

@@ -162,7 +162,7 @@ class ValueSums(RegressionSums):
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
         users, H = block.users, self.horizon
-        states, actions, rewards = read_steps(block, H)
+        states, actions, rewards = read_steps(block, H, self.follows)
         S, A = self.inputs.shape[1:3]
         now, after = states[:, :-1], states[:, 1:]
         valid = (now >= 0) & (now < S) & (after >= 0) & (after < S)

@@ -11,14 +11,25 @@ from tacit.privacy.statistic import Block, Floats
 Ints = NDArray[np.int64]
 
 
-def read_steps(block: Block, horizon: int) -> tuple[Ints, Ints, Floats]:
-    """States (users, H + 1), actions and rewards (users, H) of a block, whatever they hold."""
+def read_steps(
+    block: Block, horizon: int, follows: Ints | None = None
+) -> tuple[Ints, Ints, Floats]:
+    """States (users, H + 1), actions and rewards (users, H) of a block, whatever they hold.
+
+    Nothing is earned after the last step. Where what follows it makes no difference, ``follows``
+    (S, A) has a state for whoever's log has none there, so that her last reward counts.
+    """
     users = block.users
-    return (
-        read_codes(block, "states", (users, horizon + 1)),
-        read_codes(block, "actions", (users, horizon)),
-        read_rewards(block, "rewards", (users, horizon)),
-    )
+    states = read_codes(block, "states", (users, horizon + 1))
+    actions = read_codes(block, "actions", (users, horizon))
+    if follows is not None:
+        now, taken, after = states[:, -2], actions[:, -1], states[:, -1]
+        (S, A), missing = follows.shape, (after < 0) | (after >= len(follows))
+        missing &= (now >= 0) & (now < S) & (taken >= 0) & (taken < A)
+        if missing.any():
+            states = states.copy()
+            states[missing, -1] = follows[now[missing], taken[missing]]
+    return states, actions, read_rewards(block, "rewards", (users, horizon))
 
 
 def read_rewards(block: Block, name: str, shape: tuple[int, ...]) -> Floats:

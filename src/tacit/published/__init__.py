@@ -23,7 +23,8 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
     action = policy.act(step, state)  # a label where the state is given by one, "idle"
 
 Those that draw need a generator as well, ``numpy.random.default_rng()``. A mixed one is drawn from
-once per episode, ``component = policy.draw(rng)``, and the episode says what was drawn.
+once per episode, ``policy = policy.drawn(rng)``, and the episode says ``policy.component``: what
+does not is not counted.
 
 Facts that acting does not need are read by :func:`about`: ``about``, a JSON object with guarantee,
 spec, date and maker; ``ledger_line`` and ``ledger_head``, the number and hash of the last line that

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,15 @@ class PublishedMixed:
     weights: NDArray[np.float64]  # with which chance each is drawn
     slots: NDArray[np.int64] | None  # the component of every place in a block, if not drawn
     version: int  # which policy of its agent it is
+    component: int | None = None  # the one that an episode follows, once it was drawn
 
     def draw(self, rng: Rng) -> int:
         """The component to follow, drawn once per episode; the episode must say which it is."""
         return draw(self.weights, rng)
+
+    def drawn(self, rng: Rng) -> PublishedMixed:
+        """The same for one episode: ``component`` is drawn, and ``act`` needs none."""
+        return replace(self, component=self.draw(rng))
 
     def component_of(self, slot: int) -> int:
         """The component that belongs to a place in the block, from 0."""
@@ -58,7 +63,8 @@ class PublishedMixed:
     def act(
         self, step: int, state: int | str, rng: Rng = None, component: int | None = None
     ) -> int | str:
-        """The action of a component at a step (from 0) in a state."""
+        """The action of a component at a step (from 0) in a state; of its own if it has one."""
+        component = self.component if component is None else component
         if component is None or not 0 <= component < len(self.components):
             raise ValueError(
                 f"component must be in 0..{len(self.components) - 1}, got {component!r}"

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 _BATCH = 1 << 18
 _TABLES = {
-    "world": ("states", "actions", "horizon", "stationary", "reward_values", "start", "admissible"),
+    "world": (
+        *("states", "actions", "horizon", "stationary", "reward_values", "start", "admissible"),
+        "last_state",
+    ),
     "agent": ("name", "users", "schedule"),
     "privacy": ("epsilon", "delta", "episodes_per_user", "model"),
     "files": ("state", "ledger", "policy", "report"),
@@ -143,7 +146,9 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     folder = Path(path).resolve().parent
     needed = (*_TABLES, "log") if logs or "log" in held else tuple(_TABLES)
     tables = {name: _table(held, name) for name in needed}
-    spec = _spec(tables["world"])
+    # A log that has no column of next states has none after the last step.
+    unseen = tables.get("log", {}).get("next_state") == ""
+    spec = _spec({"last_state": not unseen} | tables["world"])
     with names_of(path, allow_code):
         choice, users, schedule = _agent(tables["agent"])
     made = _log(tables["log"], spec) if "log" in tables else (None, "", False)

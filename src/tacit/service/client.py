@@ -1,10 +1,11 @@
 """A device's side of a service: reads the policy, acts, and sends what came of it, once.
 
     device = Client("http://127.0.0.1:8321", token)
-    policy = device.policy()                      # read again only if it changed
+    policy = device.policy()                      # for one episode; sent again only if it changed
     action = policy.act(step, "idle", rng)        # see tacit.published
     device.send("ann", states, actions, rewards)  # {"status": "waiting", "accepted": True, ...}
 
+Of a mixed policy ``policy`` draws the component that the episode follows, and ``send`` says which.
 Under local DP ``send`` makes the report here, with exact noise, and only that leaves the device.
 An answer that does not come is asked for again under the same event id: nobody is counted twice.
 """
@@ -21,6 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from numpy.random import default_rng
 
 from tacit import published
 from tacit.privacy.errors import InvalidArgument, TacitError
@@ -56,22 +59,28 @@ class Client:
         self._tls, self._context, self._tries = parts.scheme == "https", context, tries
         self._headers = {"Authorization": f"Bearer {token}"}
         self._connection: http.client.HTTPConnection | None = None
+        self._read: Any = None  # and for one episode:
         self._policy: Any = None
         self._etag, self._ticket, self._task = "", "", dict[str, Any]()
 
     def policy(self) -> Any:
-        """The policy that serves now, as :mod:`tacit.published` reads it; its hash is checked."""
+        """The policy that serves now, as :mod:`tacit.published` reads it; its hash is checked.
+
+        Call it once per episode: a component of a mixed policy is drawn anew each time.
+        """
         code, headers, body = self.request("GET", "/v1/policy", {"If-None-Match": self._etag})
         if code == 200:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "policy.json"
                 path.write_bytes(body)
                 published.about(path)
-                self._policy = published.load(path)
+                self._read = published.load(path)
             self._etag = headers["ETag"]
         elif code != 304:
             raise Refused(code, _content(body))
-        self._ticket = headers["Tacit-Ticket"]
+        self._ticket, read = headers["Tacit-Ticket"], self._read
+        mixed = isinstance(read, published.PublishedMixed)
+        self._policy = read.drawn(default_rng()) if mixed else read
         return self._policy
 
     def task(self) -> dict[str, Any]:
@@ -91,10 +100,12 @@ class Client:
     ) -> dict[str, Any]:
         """An episode under the policy that was read last; the service's receipt.
 
-        ``event`` is its id: give one if it may be sent again by another process.
+        ``event`` is its id: give one if it may be sent again by another process. ``component`` is
+        for whoever drew it otherwise: by default it is that of the policy.
         """
         if self._policy is None:
             raise InvalidArgument("read the policy first: an episode says which it followed")
+        component = getattr(self._policy, "component", None) if component is None else component
         body: dict[str, Any] = {
             "user": user,
             "event": event or secrets.token_hex(16),

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.core.monitor import monitor
+from tacit.core.session import users_draw
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError, TacitWarning
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.ledger import witness_of
@@ -61,7 +62,7 @@ def form_of(agent: Agent) -> Form:
     spec = agent.spec
     size = agent.statistic.layout.size if agent.privacy.local else 0
     states, actions = (spec.states, spec.state_labels), (spec.actions, spec.action_labels)
-    return Form(spec.horizon, states, actions, size)
+    return Form(spec.horizon, states, actions, size, not size and users_draw(agent.algorithm))
 
 
 class Curator:

@@ -34,6 +34,7 @@ class Form:
         states: how many there are, and the names of them.
         actions: the same of actions.
         size: of a local report, in numbers; 0 where episodes come.
+        drawn: whether an episode must say which component of a mixed policy it followed.
     """
 
     def __init__(
@@ -42,19 +43,22 @@ class Form:
         states: tuple[int, Sequence[str] | None],
         actions: tuple[int, Sequence[str] | None],
         size: int = 0,
+        drawn: bool = False,
     ) -> None:
-        self.horizon, self.size = horizon, size
+        self.horizon, self.size, self._drawn = horizon, size, drawn
         self._codes = [_codes(*states), _codes(*actions)]
         layout = f"<{size}d" if size else f"<{2 * horizon + 2}i{horizon}d"
         self._struct = struct.Struct(layout)
 
     def fits(self, body: Mapping[str, Any]) -> str:
-        """What is wrong with the shape of an episode or a report; lengths are public."""
+        """What is wrong with the shape of an episode or a report; lengths and types are public."""
         lengths = {"states": self.horizon + 1, "actions": self.horizon, "rewards": self.horizon}
         for name, length in ({"report": self.size} if self.size else lengths).items():
             found = body.get(name)
             if not isinstance(found, list) or len(found) != length:
                 return f"{name} must be a list of {length}"
+        if self._drawn and type(body.get("component")) is not int:
+            return "component must be a whole number: policies are mixed, and one was drawn"
         return ""
 
     def pack(self, body: Mapping[str, Any]) -> bytes:
@@ -85,7 +89,7 @@ class Form:
             rewards=table["rewards"].copy(),
             versions=list(versions),
             user_ids=names,
-            components=codes[:, -1],  # an agent drops them where nothing is drawn
+            components=codes[:, -1] if self._drawn else None,
         )
 
     def reports(self, rows: Sequence[bytes]) -> np.ndarray[Any, Any]:

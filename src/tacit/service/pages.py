@@ -128,16 +128,18 @@ class Pages:
         monitoring = facts.get("monitoring") or {}
         versions = monitoring.get("version", [])
         means, errors = monitoring.get("return", []), monitoring.get("return_error", [])
-        title = "Private value of each version, with two standard errors"
+        title = "What steps that count paid a user, by version, with two standard errors"
         body += f"<h2>{title}</h2>" + views.chart(title, versions, means, errors)
-        told = {v: (x, e) for v, x, e in zip(versions, means, errors, strict=True)}
+        steps = monitoring.get("steps") or [None] * len(versions)
+        told = {v: row for v, *row in zip(versions, means, errors, steps, strict=True)}
         rows = store.ask("SELECT version, SUM(users) FROM blocks GROUP BY version ORDER BY version")
         cells = []
         for version, users in rows:
-            mean, error = told.get(version, (None, None))
+            mean, error, counted = told.get(version) or (None, 0.0, None)
             value = "not known" if mean is None else f"{mean:.4g} ± {2 * error:.2g}"
-            cells.append((str(version), f"{int(users):,}", value))
-        heads = ("version", "users", "value")
+            of = "not known" if counted is None else f"{counted:.2f}"
+            cells.append((str(version), f"{int(users):,}", value, of))
+        heads = ("version", "users", "value", "of so many steps")
         body += views.table("Users and value of each version", heads, cells[::-1])
         return views.page("Overview", body, role=who.role, here="/", csrf=who.csrf)
 

@@ -33,17 +33,16 @@ class People:
         self._values = min(spec.reward_values), max(spec.reward_values)
 
     def episode(self, policy: Any, rng: np.random.Generator) -> dict[str, Any]:
-        """One user's, who follows a published policy."""
-        spec, mixed = self._spec, hasattr(policy, "components")
-        drawn = {"component": policy.draw(rng)} if mixed else {}
+        """One user's, who follows a published policy; of a mixed one the component it has."""
+        spec = self._spec
         state, states, actions, rewards = 0, [0], [], []
         for step in range(spec.horizon):
-            action = int(policy.act(step, state, rng, **drawn))
+            action = int(policy.act(step, state, rng))
             rewards.append(float(self._values[int(rng.random() < self._pays[state, action])]))
             state = int(rng.choice(spec.states, p=self._next[state, action]))
             actions.append(action)
             states.append(state)
-        return {"states": states, "actions": actions, "rewards": rewards} | drawn
+        return {"states": states, "actions": actions, "rewards": rewards}
 
 
 class Sandbox:

@@ -49,7 +49,7 @@ EPISODE = _body(
     states=_VALUES | {"description": "horizon + 1 numbers or labels"},
     actions=_VALUES | {"description": "horizon numbers or labels"},
     rewards=_VALUES | {"description": "horizon numbers"},
-    component={"description": "which policy of a mixed one was drawn"},
+    component={"description": "which policy of a mixed one was drawn; needed where one is"},
 )
 REPORT = _body(
     ["user", "event", "version", "report"],

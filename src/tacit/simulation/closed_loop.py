@@ -102,6 +102,7 @@ def play(agent: AnyAgent, world: World, rng: np.random.Generator) -> Iterator[Se
         algorithm.privacy.private
         or algorithm.schedule.blocks != every_episode(algorithm.users)
         or agent._session.with_ids
+        or not algorithm.spec.last_state
         or not isinstance(world, TabularWorld)
         or type(world).simulate is not TabularWorld.simulate
         or type(world).value is not TabularWorld.value

@@ -218,7 +218,8 @@ def _check_match(agent: AnyAgent, world: World) -> None:
     for field in fields(mine):
         known, true = getattr(mine, field.name), getattr(theirs, field.name)
         # An agent may know less: an unknown is None, and what is stationary is also step-dependent.
-        if known is None or (field.name.startswith("stationary") and not known):
+        flags = field.name.startswith("stationary") or field.name == "last_state"
+        if known is None or (flags and not known):
             continue
         # NumPy compares no lists of different lengths.
         differ = known != true if isinstance(known, tuple) else not np.array_equal(known, true)

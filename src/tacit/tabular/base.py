@@ -20,7 +20,7 @@ from tacit.finite.evidence import Evidence
 from tacit.finite.flow import conserved
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
-from tacit.finite.visits import VisitCounts
+from tacit.finite.visits import VisitCounts, counts_of
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
@@ -83,7 +83,7 @@ class TabularAlgorithm(FiniteAlgorithm):
         instance_of("spec", setting.spec, FiniteSpec)
         spec: FiniteSpec = setting.spec
         self.stationary = spec.stationary if options.stationary is None else options.stationary
-        shape = (1 if self.stationary else spec.horizon, spec.states, spec.actions)
+        shape = (spec.rows(self.stationary), spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*shape, spec.states))
         self.evidence = Evidence(shape, plain=not setting.privacy.joint)
         self._expected: Floats | None = None
@@ -102,7 +102,7 @@ class TabularAlgorithm(FiniteAlgorithm):
         fractions = not set(self.spec.reward_values) <= {0.0, 1.0}
         if self.cap is not None or (self.privacy.reports_bits and fractions):
             return "episodes"
-        return "pooled" if self.stationary else "counts"
+        return "pooled" if self.stationary and self.spec.last_state else "counts"
 
     @property
     def why(self) -> str:
@@ -138,7 +138,7 @@ class TabularAlgorithm(FiniteAlgorithm):
     def statistic(self, cap: int | None = None) -> VisitCounts:
         """What is asked of the current block."""
         weight = math.sqrt(self.options.constants.reward_weight)
-        return VisitCounts(
+        return counts_of(self.spec)(
             self.spec.states,
             self.spec.actions,
             self.spec.horizon,

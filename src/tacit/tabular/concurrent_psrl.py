@@ -109,10 +109,10 @@ class ConcurrentPSRL(FiniteAlgorithm):
                 "other statistics; use UCBVI"
             )
         self.stationary = spec.stationary if options.stationary is None else options.stationary
-        shape = (1 if self.stationary else spec.horizon, spec.states, spec.actions)
+        shape = (spec.rows(self.stationary), spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*shape, spec.states))
         evidence = VisitEvidence(shape, noisy=setting.privacy.private)
-        self.posterior = SparsePosterior(evidence, options.sparse)
+        self.posterior = SparsePosterior(evidence, options.sparse, apart=not spec.last_state)
         # Laplace noise has other counters, whose sums cannot be told apart again.
         # And opened sums of devices are blocks.
         self._running = setting.privacy.joint and setting.privacy.norm == "l2"
@@ -249,7 +249,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
         """Users one by one while a clip matters, then sums."""
         if self._one_by_one:
             return "episodes"
-        return "pooled" if self.stationary else "counts"
+        return "pooled" if self.stationary and self.spec.last_state else "counts"
 
     @property
     def masked(self) -> bool:

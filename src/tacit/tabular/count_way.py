@@ -11,7 +11,7 @@ from tacit.core.algorithm import Floats
 from tacit.core.asks import Arrays, Ask, Asks, State
 from tacit.finite.policy import softmax
 from tacit.finite.spec import FiniteSpec
-from tacit.finite.visits import VisitCounts
+from tacit.finite.visits import VisitCounts, counts_of, row_of
 from tacit.privacy.sizing import users_above_noise
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class CountWay:
         self, spec: FiniteSpec, allowed: Any, privacy: Privacy, constants: ImprovementConstants
     ) -> None:
         self.spec, self.allowed, self.privacy, self.constants = spec, allowed, privacy, constants
-        S, A = spec.states, spec.actions
-        self.transitions, self.rewards = np.zeros((S, A, S)), np.zeros((S, A))
+        shape = (self.statistic().rows, spec.states, spec.actions)
+        self.transitions, self.rewards = np.zeros((*shape, spec.states)), np.zeros(shape)
         self.variance = np.zeros(2)  # of the noise in one count, and in one sum of rewards
 
     # What is asked.
@@ -45,7 +45,7 @@ class CountWay:
         """See the class."""
         spec, cap = self.spec, min(2, self.spec.horizon)
         weight = math.sqrt(0.2)
-        return VisitCounts(
+        return counts_of(spec)(
             spec.states, spec.actions, spec.horizon, pooled=True, cap=cap, weight=weight
         )
 
@@ -55,7 +55,7 @@ class CountWay:
         shape = self.transitions.shape
         noise = [float(np.max(release.std[name])) for name in ("transitions", "rewards")]
         self.transitions = self.transitions + release["transitions"].reshape(shape)
-        self.rewards = self.rewards + release["rewards"].reshape(shape[:2])
+        self.rewards = self.rewards + release["rewards"].reshape(shape[:3])
         self.variance = self.variance + np.square(noise)
 
     # How it plans.
@@ -85,24 +85,24 @@ class CountWay:
 
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         noise, of_rewards = np.sqrt(self.variance)
-        n = self.transitions.sum(axis=2)
+        n = self.transitions.sum(axis=3)
         known = self.allowed & (n > max(_KNOWN * noise * math.sqrt(S), 0.5))
-        P = np.zeros((S, A, S))
+        P = np.zeros(self.transitions.shape)
         project(self.transitions.reshape(-1, S), known.reshape(-1), P.reshape(-1, S))
         n = np.where(known, n, 1.0)
         r = np.clip(self.rewards / n, 0.0, 1.0)
         values, deviations = np.empty((H, S, A)), np.empty((H, S, A))
         after = np.zeros(S)
         for h in range(H - 1, -1, -1):
-            left = min(self.spec.most_return, float(H - h))
-            mean = P @ after
+            left, f = min(self.spec.most_return, float(H - h)), row_of(h, H, len(P))
+            mean, possible = P[f] @ after, P[f] > 0
             # Counts that are 0 in the model were projected: their noise is gone.
-            square = (P > 0) @ after**2 - 2 * mean * ((P > 0) @ after) + (P > 0).sum(2) * mean**2
-            sampling = np.maximum(P @ after**2 - mean**2, 0.0)
-            deviation = np.sqrt(noise**2 * np.maximum(square, 0.0) + of_rewards**2 + n * sampling)
-            values[h] = np.where(known, np.minimum(r + mean, left), unknown * left)
+            square = possible @ after**2 - 2 * mean * (possible @ after) + possible.sum(2) * mean**2
+            sampling = n[f] * np.maximum(P[f] @ after**2 - mean**2, 0.0)
+            deviation = np.sqrt(noise**2 * np.maximum(square, 0.0) + of_rewards**2 + sampling)
+            values[h] = np.where(known[f], np.minimum(r[f] + mean, left), unknown * left)
             values[h] = np.where(self.allowed, values[h], -np.inf)
-            deviations[h] = np.where(known, deviation / n, left)
+            deviations[h] = np.where(known[f], deviation / n[f], left)
             after = values[h].max(axis=1)
         return values, deviations
 
@@ -122,5 +122,7 @@ class CountWay:
 
     def restore(self, arrays: Arrays) -> None:
         """See :meth:`state`."""
-        self.transitions, self.rewards = arrays["transitions"], arrays["rewards"]
+        shape = self.transitions.shape
+        self.transitions = arrays["transitions"].reshape(shape)  # earlier versions had no rows
+        self.rewards = arrays["rewards"].reshape(shape[:3])
         self.variance = arrays["variance"]

@@ -48,7 +48,7 @@ def count_first_visits(
                 continue
             if action < 0 or action >= n_actions or np.isnan(reward):
                 continue
-            at = min(step, n_steps - 1)
+            at = max(step - (horizon - n_steps), 0)
             if reward > 0.0 and not paid:
                 paid = True
                 first_paid[row, at, state, action] += 1.0
@@ -86,15 +86,15 @@ def walk(
 ) -> None:
     """Paths (n, H) through a model, as numbers of cells: (step or 0, state, action), flat.
 
-    ``start`` (S,) and ``moves`` (1 or H, S, A, S) are cumulative.
+    ``start`` (S,) and ``moves`` (L, S, A, S) are cumulative.
     """
     n_states, n_actions = moves.shape[1], moves.shape[2]
-    last = moves.shape[0] - 1
+    first = path.shape[1] - moves.shape[0]
     for user in range(path.shape[0]):
         state = _place(start, rng.random())
         for step in range(path.shape[1]):
             action = policies[components[user], step, state]
-            at = min(step, last)
+            at = max(step - first, 0)
             path[user, step] = (at * n_states + state) * n_actions + action
             state = _place(moves[at, state, action], rng.random())
 
@@ -120,15 +120,15 @@ def count_paths(path: Ints, wanted: NDArray[np.bool_], most: int, visits: Floats
 def best_actions(transitions: Floats, rewards: Floats, ties: Floats, actions: Ints) -> Floats:
     """Backward induction: fills ``actions`` (H, S) and returns the values of the first step.
 
-    ``transitions`` (1 or H, S, A, S) may lack mass, which is worth nothing; ``rewards`` are
-    (1 or H, S, A). No value is larger than the number of steps left. Of equal actions that with the
-    largest of ``ties`` (S, A) is taken.
+    ``transitions`` (L, S, A, S) may lack mass, which is worth nothing; ``rewards`` are (L, S, A),
+    of the last L steps, the first of which stands for all before it. No value is larger than the
+    number of steps left. Of equal actions that with the largest of ``ties`` (S, A) is taken.
     """
     horizon, n_states = actions.shape
-    n_actions, last = transitions.shape[2], transitions.shape[0] - 1
+    n_actions, first = transitions.shape[2], horizon - transitions.shape[0]
     value, before = np.zeros(n_states), np.zeros(n_states)
     for step in range(horizon - 1, -1, -1):
-        at, steps = min(step, last), float(horizon - step)
+        at, steps = max(step - first, 0), float(horizon - step)
         for state in range(n_states):
             best, best_tie = -1.0, -1.0
             for action in range(n_actions):
@@ -149,10 +149,10 @@ def best_actions(transitions: Floats, rewards: Floats, ties: Floats, actions: In
 def value_of(transitions: Floats, rewards: Floats, actions: Ints) -> Floats:
     """The values of a policy at the first step, in the world of :func:`best_actions`."""
     horizon, n_states = actions.shape
-    last = transitions.shape[0] - 1
+    first = horizon - transitions.shape[0]
     value, before = np.zeros(n_states), np.zeros(n_states)
     for step in range(horizon - 1, -1, -1):
-        at, steps = min(step, last), float(horizon - step)
+        at, steps = max(step - first, 0), float(horizon - step)
         for state in range(n_states):
             action = actions[step, state]
             q = rewards[at, state, action]
@@ -165,12 +165,12 @@ def value_of(transitions: Floats, rewards: Floats, actions: Ints) -> Floats:
 
 @compiled
 def occupancy(transitions: Floats, start: Floats, actions: Ints, visits: Floats) -> None:
-    """Adds the expected visits of a policy to ``visits`` (1 or H, S, A)."""
+    """Adds the expected visits of a policy to ``visits`` (L, S, A)."""
     horizon, n_states = actions.shape
-    last = transitions.shape[0] - 1
+    first = horizon - transitions.shape[0]
     here = start.copy()
     for step in range(horizon):
-        at, after = min(step, last), np.zeros(n_states)
+        at, after = max(step - first, 0), np.zeros(n_states)
         for state in range(n_states):
             if here[state] > 0.0:
                 action = actions[step, state]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.finite.mixed_policy import followed
+from tacit.finite.visits import by_row
 from tacit.privacy.arguments import one_of
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
@@ -21,8 +22,10 @@ from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums
 class FirstVisits(LoopSums):
     """A user's first visits to the first ``most`` cells of a public set that she comes to.
 
-    A cell is a state and an action, or a step, a state and an action where ``wanted`` says so. The
-    set is the same for all users, or one for each component of the policy.
+    A cell is a state and an action, or a step, a state and an action where ``wanted`` says so: it
+    has a row for each of the last L steps, of which the first stands for all before it, too. What
+    follows the last step makes no difference if it has a row of its own; where that is no state, it
+    counts as state 0. The set is the same for all users, or one for each component of the policy.
     Reads ``states`` (users, H + 1), ``actions``, ``rewards`` (users, H), ``versions`` and
     ``components`` (users,). A step counts if its state, action, next state and reward are valid,
     its cell is wanted, the user has not been there before, fewer than ``most`` of her steps
@@ -41,7 +44,8 @@ class FirstVisits(LoopSums):
     m = min(most, L S A, H) ones in coordinates of their own, her rewards at most m numbers in
     [0, 1], and there is at most one first pay: her vector has squared length at most
     q = m (1 + w^2) + v^2 times unit^2. With ``whole`` she has n_i steps in cell i and sum n_i <= H,
-    so that q = (1 + w^2) H^2, or (1 + w^2) H if cells are of single steps. ``unit`` is 1 / sqrt(q):
+    of which L - 1 are in cells of single steps and the others may all be in one, so that
+    q = (1 + w^2) ((H - L + 1)^2 + L - 1). ``unit`` is 1 / sqrt(q):
     no user's vector is longer than 1, whatever is asked. No entry is negative, so the inner product
     of two users' vectors is not negative either, and their squared distance is at most the sum of
     both squared lengths: sqrt(2) for replace-one, 1 against zero. It is attained by two users in
@@ -50,7 +54,7 @@ class FirstVisits(LoopSums):
     ``norm="l1"``, ``unit`` is 1 / p.
     """
 
-    wanted: Bools  # (L, S, A), L = 1 or H, or (M, L, S, A)
+    wanted: Bools  # (L, S, A), or (M, L, S, A)
     most: int
     policy: Ints  # (M, H, S), the actions of every component
     version: int = 0
@@ -69,8 +73,8 @@ class FirstVisits(LoopSums):
             )
         if wanted.ndim > 3 and (self.whole or wanted.shape[:-3] != policy.shape[:1]):
             raise InvalidArgument("wanted must be one set of cells, or one for each component")
-        if cells[0] not in (1, policy.shape[1]):
-            raise InvalidArgument("wanted must be of all steps or of each of them")
+        if cells[0] not in (1, min(2, policy.shape[1]), policy.shape[1]):
+            raise InvalidArgument("wanted must be of all steps or of each of them, or the last")
         if policy.min() < 0 or policy.max() >= cells[2]:
             raise InvalidArgument(f"policy must name actions 0..{cells[2] - 1}")
         if isinstance(self.most, bool) or int(self.most) != self.most or self.most < 1:
@@ -137,7 +141,8 @@ class FirstVisits(LoopSums):
     def _length(self) -> float:
         """The longest vector in units, in the 2-norm."""
         if self.whole:
-            cells = self.horizon if self.cells[0] > 1 else self.horizon**2
+            apart = self.cells[0] - 1
+            cells = (self.horizon - apart) ** 2 + apart
             return math.sqrt(cells * (1.0 + self.weight**2))
         return math.sqrt(self._most * (1.0 + self.weight**2) + self.paid_weight**2)
 
@@ -164,6 +169,8 @@ class FirstVisits(LoopSums):
         counts = np.asarray(block["transitions"], dtype=np.float64)
         sums = np.asarray(block["rewards"], dtype=np.float64)
         cells = self.cells
+        if len(counts) == len(sums) == self.horizon:
+            counts, sums = by_row(counts, cells[0]), by_row(sums, cells[0])
         if counts.shape != (*cells, self.states) or sums.shape != cells:
             raise InvalidArgument(
                 f"transitions must be {(*cells, self.states)} and rewards {cells}, got "
@@ -176,7 +183,9 @@ class FirstVisits(LoopSums):
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.tabular.first_visit_loops import count_first_visits
 
-        states, actions, rewards = read_steps(block, self.horizon)
+        free = self.cells[0] > 1 or self.horizon == 1
+        follows = np.zeros(self.cells[1:], dtype=np.int64) if free else None
+        states, actions, rewards = read_steps(block, self.horizon, follows)
         admitted, taken = followed(block, states, actions, self.policy, self.version)
         rows = block.users if separate else 1
         sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}

@@ -12,7 +12,7 @@ from tacit.core.algorithm import Floats
 from tacit.core.asks import Arrays, Ask, Asks, State
 from tacit.finite.offline import OfflineOptions
 from tacit.finite.offline_plans import PlannedOffline
-from tacit.finite.visits import VisitCounts
+from tacit.finite.visits import VisitCounts, counts_of, row_of
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class PessimisticVI(PlannedOffline):
     @property
     def _steps(self) -> range:
         """What is counted apart: steps, or all of them together."""
-        return range(1 if self.spec.stationary else self.spec.horizon)
+        return range(self.counts().rows)
 
     # What is asked.
 
@@ -70,7 +70,7 @@ class PessimisticVI(PlannedOffline):
         """Where users' first two steps in a cell led, or each step by itself."""
         spec, pooled = self.spec, self.spec.stationary
         cap = min(2, spec.horizon) if pooled else None
-        return VisitCounts(
+        return counts_of(spec)(
             spec.states, spec.actions, spec.horizon, pooled=pooled, cap=cap, weight=math.sqrt(0.2)
         )
 
@@ -104,7 +104,7 @@ class PessimisticVI(PlannedOffline):
     def lower_values(self, step: int, after: Floats, left: float) -> Floats:
         """Means less their widths; nothing where nothing is known."""
         P, r, n, known = self.model
-        f, caution = min(step, len(P) - 1), self.options.constants.caution
+        f, caution = row_of(step, self.spec.horizon, len(P)), self.options.constants.caution
         mean, possible = P[f] @ after, P[f] > 0
         # Counts that are 0 in the model were projected: their noise is gone.
         square = possible @ after**2 - 2 * mean * (possible @ after) + possible.sum(2) * mean**2
@@ -118,7 +118,7 @@ class PessimisticVI(PlannedOffline):
     def expected(self, step: int, after: Floats) -> Floats:
         """Of cells that are known; others lead nowhere, and count as 1."""
         P, _, _, known = self.model
-        f = min(step, len(P) - 1)
+        f = row_of(step, self.spec.horizon, len(P))
         ahead: Floats = np.where(known[f], P[f] @ after, 1.0)
         return ahead
 

@@ -28,17 +28,17 @@ def plan(
 ) -> None:
     """Optimistic and greedy backward induction; see :mod:`tacit.tabular.ucbvi` for the bonus.
 
-    ``probabilities`` (L, S, A, S), ``rewards``, ``counts`` (lowered), ``noise`` (L, S, A), L = 1 or
-    H; ``ties`` (H, S, A) are small random numbers that decide between equal actions.
+    ``probabilities`` (L, S, A, S), ``rewards``, ``counts`` (lowered), ``noise`` (L, S, A), of the
+    last L steps, the first of which stands for all before it; ``ties`` (H, S, A) are small random
+    numbers that decide between equal actions.
     """
-    n_states, n_actions = counts.shape[1], counts.shape[2]
-    last = counts.shape[0] - 1
+    n_rows, n_states, n_actions = counts.shape
     value = np.zeros(n_states)
     plain = np.zeros(n_states)
     next_value = np.zeros(n_states)
     next_plain = np.zeros(n_states)
     for step in range(horizon - 1, -1, -1):
-        at = min(step, last)
+        at = max(step - (horizon - n_rows), 0)
         left = float(horizon - step)
         for state in range(n_states):
             best, best_tie, best_action = -1.0, -1.0, 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tacit.core.asks import Ask, Asks
+from tacit.finite.visits import row_of
 from tacit.tabular.base import TabularAlgorithm
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ class PSRL(TabularAlgorithm):
     def _values(self, P: Floats, r: Floats) -> Floats:
         """Optimal action values (H, S, A) of a world, by backward induction."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        q_values, value, last = np.empty((H, S, A)), np.zeros(S), len(r) - 1
+        q_values, value = np.empty((H, S, A)), np.zeros(S)
         for h in range(H - 1, -1, -1):
-            q_values[h] = r[min(h, last)] + P[min(h, last)] @ value
+            at = row_of(h, H, len(r))
+            q_values[h] = r[at] + P[at] @ value
             value = q_values[h].max(axis=1)
         return q_values

@@ -60,8 +60,12 @@ class SparsePosterior:
     transitions: Floats
     rewards: Floats
 
-    def __init__(self, evidence: VisitEvidence, constants: SparseConstants) -> None:
+    def __init__(
+        self, evidence: VisitEvidence, constants: SparseConstants, apart: bool = False
+    ) -> None:
         self.evidence, self.constants = evidence, constants
+        # What follows the last step is not known, and says nothing of other steps.
+        self._others = slice(-1 if apart and evidence.paid.shape[0] > 1 else None)
         shape = evidence.paid.shape
         self.slab = np.zeros(evidence.moves.shape)
         self.known, self.cautious = np.zeros(shape), np.zeros(shape)
@@ -94,7 +98,7 @@ class SparsePosterior:
         """
         own, pooled = self.evidence, common.evidence
         for name in ADDED:
-            setattr(pooled, name, getattr(own, name).sum(axis=0, keepdims=True))
+            setattr(pooled, name, getattr(own, name)[self._others].sum(axis=0, keepdims=True))
         if not own.noisy:
             pooled.variance = np.ones(pooled.variance.shape)
         common.see_moves()
@@ -104,10 +108,13 @@ class SparsePosterior:
         visits = np.maximum((self.entries * rows).sum(axis=-1) / square, 1.0)
         apart = ((self.entries - visits[..., np.newaxis] * rows) ** 2).sum(axis=-1)
         seen = (visits > 2.0) & (common.known > 0.9)
+        seen[len(seen[self._others]) :] = False
         excess = (apart - (rows.shape[-1] - 1.0))[seen].sum()
         differ = max(float(excess), 0.0) / max(float((visits[seen] ** 2).sum()), 1.0)
         lent = np.minimum(self.constants.lent, 1.0 / np.maximum(differ * visits, 1e-9))
         lent = np.minimum(lent, common.visits) * common.known
+        if len(lent[self._others]) == 1:
+            lent[0] = 0.0  # it is the common one
         self.entries = self.entries + lent[..., np.newaxis] * rows
         self.paid = self.paid + lent * np.clip(common.reward_mean, 0.0, 1.0)
 
@@ -117,7 +124,7 @@ class SparsePosterior:
         against = np.full(entries.shape, math.log(S) + c.slab)
         if self.slab.any():
             # Where one action leads, others may: worlds have neighbourhoods.
-            beside = (self.slab * self.known[..., np.newaxis]).max(axis=(0, 2))
+            beside = (self.slab * self.known[..., np.newaxis])[self._others].max(axis=(0, 2))
             beside = np.maximum(beside, beside.T)
             np.fill_diagonal(beside, 1.0)
             against -= beside[:, np.newaxis, :] * max(0.0, math.log(S) - 1.0)

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from tacit.core.algorithm import Floats
 from tacit.finite.policy import Policy
-from tacit.finite.visits import VisitCounts
+from tacit.finite.visits import VisitCounts, counts_of, row_of
 from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.base import TabularOptions
@@ -53,7 +53,7 @@ class ThreeCounts(UCBVI):
     def statistic(self, cap: int | None = None) -> VisitCounts:
         """All three counts."""
         sizes = (self.spec.states, self.spec.actions, self.spec.horizon)
-        return VisitCounts(*sizes, pooled=self.stationary, visits=True)
+        return counts_of(self.spec)(*sizes, pooled=self.stationary, visits=True)
 
     def _choose_counter(self) -> str:
         return "auto" if self.privacy.joint else "blocks"
@@ -67,11 +67,10 @@ class ThreeCounts(UCBVI):
         policy. ``bonus`` is (H, S, A), the others have one row, or one per step.
         """
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        last = len(rewards) - 1
         q_values, plain = np.empty((H, S, A)), np.empty((H, S, A))
         value, plain_value = np.zeros(S), np.zeros(S)
         for h in range(H - 1, -1, -1):
-            at, left = min(h, last), float(H - h)
+            at, left = row_of(h, H, len(rewards)), float(H - h)
             q = rewards[at] + transitions[at] @ value + bonus[h]
             q_values[h] = np.where(known[at], np.clip(q, 0.0, left), left)
             exact = np.clip(rewards[at] + transitions[at] @ plain_value, 0.0, left)

@@ -10,6 +10,7 @@ from tacit.core.algorithm import Floats
 from tacit.core.asks import Ask, Asks
 from tacit.finite.mirror import Optimistic
 from tacit.finite.policy import Policy
+from tacit.finite.visits import row_of
 from tacit.tabular.base import TabularAlgorithm
 
 
@@ -100,11 +101,10 @@ class UCBVI(TabularAlgorithm):
         if not self.masked or actions is None:
             return None
         P, S = self._world.transitions, self.spec.states
-        last = len(P) - 1
         here = np.full(S, 1.0 / S) if self.spec.start is None else np.array(self.spec.start)
         expected, everywhere = np.zeros(P.shape[:3]), np.arange(S)
         for h in range(self.spec.horizon):
-            at = min(h, last)
+            at = row_of(h, self.spec.horizon, len(P))
             expected[at, everywhere, actions[h]] += here
             here = here @ P[at, everywhere, actions[h]]
         return np.minimum(expected, self.cap or self.spec.horizon)
