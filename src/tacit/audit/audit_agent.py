@@ -209,7 +209,7 @@ class _AgentAuditor:
             return self.claimed
         if self.privacy.local:
             asked = next(p.statistic for p in self.passages if block in p.blocks)
-            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy, False)
+            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
         run = measured(self.gate, self._totals) or []
         costs = [
             abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
@@ -377,7 +377,7 @@ class _AgentAuditor:
             self._flips.add(sent, truth[which])
             seen.add_bits(sent, self._flips.chances(truth), which)
             return seen
-        scale = noise_scale(statistic, privacy, False)
+        scale = noise_scale(statistic, privacy)
         noise = (sent - statistic.contributions(user)[0]) / scale
         law: Law = "laplace" if self.pure else "normal"
         everything = np.ones(noise.size, dtype=bool)

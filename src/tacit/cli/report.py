@@ -114,7 +114,6 @@ def _promise(terms: Mapping[str, Any] | None) -> dict[str, str] | None:
         unit=unit,
         releases=None,
         mechanism=f"releases under a budget filter, {kind} noise",
-        sampler=terms["sampler"] or "floating-point",
         simulation_only=terms["simulation"],
         episodes_per_user=g,
     )

@@ -109,7 +109,7 @@ class Gate:
         if mu is not None and not math.isfinite(mu):
             # Without privacy nothing costs anything.
             mu = None
-        return curator.release(ask.statistic, blocks=[self._number], mu=mu)
+        return curator.release(ask.statistic, block=self._number, mu=mu)
 
     def public(self, ask: Ask) -> Arrays:
         """What may come along with the answer."""
