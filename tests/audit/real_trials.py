@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import tacit
-from tacit.audit.real.recorded import RealOutcome, RealTrial
+from tests.own_path.recorded import RealOutcome, RealTrial
 from tacit.audit.trial import Trial
 
 JOINT = tacit.JointDP(1.0, 1e-6)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.audit.real import check_accounts, check_files, check_people, check_resume, check_words
-from tacit.audit.real import own_rules as own
-from tacit.audit.real.recorded import RealTrial
+from tests.own_path import check_accounts, check_files, check_people, check_resume, check_words
+from tests.own_path import own_rules as own
+from tests.own_path.recorded import RealTrial
 from tacit.audit.trial import Trial
 from tacit.core.session import Session, Waiting
 from tacit.privacy import gaussian_dp, storage

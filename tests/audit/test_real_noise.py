@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.audit.real import check_entropy, check_gate, check_noise, check_sampler
-from tacit.audit.real import statistics as tests
+from tests.own_path import check_entropy, check_gate, check_noise, check_sampler
+from tests.own_path import statistics as tests
 from tacit.privacy import exact
 from tacit.privacy.curators import joint, local
 from tacit.privacy.curators.joint import JointCurator

@@ -12,8 +12,8 @@ import pytest
 
 import tacit
 from tacit.audit.page import page
-from tacit.audit.real import check_accounts, check_noise, check_people, check_resume
-from tacit.audit.real.suite import CHECKS, real_outcomes
+from tests.own_path import check_accounts, check_noise, check_people, check_resume
+from tests.own_path.suite import CHECKS, real_outcomes
 from tacit.audit.trial import Trial
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.exact import ExactNoise

@@ -235,7 +235,6 @@ def _guaranteed(found: Mapping[str, Any]) -> Iterator[Piece]:
 
 def _episodes(number: int, terms: Mapping[str, Any]) -> str:
     g, unit = terms["episodes_per_user"], terms["unit"]
-    sampler = terms["sampler"] or "not recorded"
     episode = at_most(terms["episode_limit"], 6)
     words = f"In run {number} a user takes part with at most {counted(g, 'episode')}"
     if g == 1:
@@ -247,7 +246,7 @@ def _episodes(number: int, terms: Mapping[str, Any]) -> str:
             f"{at_most(terms['user_limit'], 6)} {unit}. More episodes per user make every one of "
             "them teach less at the same budget"
         )
-    return f"{words}. Sampler of the noise: {sampler}."
+    return f"{words}."
 
 
 def _spent(found: Mapping[str, Any]) -> Iterator[Piece]:

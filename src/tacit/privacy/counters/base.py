@@ -130,7 +130,7 @@ class Counter(Uncopyable, ABC):
     @property
     @abstractmethod
     def column_norm(self) -> float:
-        """The largest column norm of C, rounded up: the 1-norm for Laplace noise, else the 2-norm."""
+        """The largest column norm of C, rounded up; 1-norm for Laplace noise, else the 2-norm."""
 
     @abstractmethod
     def row_norms(self, upto: int) -> Floats:
@@ -324,9 +324,7 @@ def _distribution(counter: Counter, mu: float | None, epsilon: float | None) -> 
 def _guarantee(counter: Counter) -> Guarantee:
     if counter.budget is None:
         raise InvalidArgument("no budget was declared; build the counter with tacit.counter")
-    words = f"{counter.distribution.capitalize()} noise"
-    if counter.exact:
-        words = exact_words(counter.distribution == "laplace")
+    words = exact_words(counter.distribution == "laplace")
     return Guarantee(
         model="joint",
         epsilon=counter.budget.epsilon,
@@ -336,7 +334,6 @@ def _guarantee(counter: Counter) -> Guarantee:
         unit="one user's contribution to one item",
         releases=counter.releases,
         mechanism=f"{counter.kind} counter, {words}",
-        sampler="exact" if counter.exact else "floating-point",
         simulation_only=counter.source.simulation,
     )
 
@@ -344,8 +341,6 @@ def _guarantee(counter: Counter) -> Guarantee:
 def unit_std(counter: Counter) -> float:
     """The standard deviation of one number of noise."""
     std = counter.scale * (math.sqrt(2.0) if counter.distribution == "laplace" else 1.0)
-    if not counter.exact:
-        return std
     # Rounding adds the variance of a uniform variable.
     unit = math.ldexp(counter._grid.step, -counter._places())
     return math.hypot(std, unit / math.sqrt(12.0))

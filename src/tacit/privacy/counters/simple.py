@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.privacy.counters.base import Counter, Floats, Ints
+from tacit.privacy.counters.base import Counter, Floats
+from tacit.privacy.counters.grid import Ints
 
 
 class Blocks(Counter):

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.counters.base import Counter, Distribution, Floats, Ints
+from tacit.privacy.counters.base import Counter, Distribution, Floats
+from tacit.privacy.counters.grid import Ints
 
 
 class SmoothTree(Counter):

@@ -8,10 +8,10 @@ import numpy as np
 
 from tacit.audit.gate_noise import Measured
 from tacit.audit.noise_tests import Flips, NoiseRecord
-from tacit.audit.real import own_rules as own
-from tacit.audit.real import recorded as real
-from tacit.audit.real import statistics as tests
-from tacit.audit.real.answers import Ints, misfit, not_drawn
+from tests.own_path import own_rules as own
+from tests.own_path import recorded as real
+from tests.own_path import statistics as tests
+from tests.own_path.answers import Ints, misfit, not_drawn
 from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import report

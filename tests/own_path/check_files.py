@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.audit.real import recorded as real
+from tests.own_path import recorded as real
 from tacit.audit.watched_gate import overheard
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.gate_noise import Law
-from tacit.audit.real import recorded as real
-from tacit.audit.real import statistics as tests
+from tests.own_path import recorded as real
+from tests.own_path import statistics as tests
 from tacit.privacy.deviates import CELLS, Curve, Deviates, curve
 from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise

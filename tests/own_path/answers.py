@@ -1,4 +1,4 @@
-"""Releases of real runs, judged by our own rules; see :mod:`tacit.audit.real.own_rules`."""
+"""Releases of real runs, judged by our own rules; see :mod:`tests.own_path.own_rules`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.gate_noise import Law, Measured
-from tacit.audit.real import own_rules as own
+from tests.own_path import own_rules as own
 from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator

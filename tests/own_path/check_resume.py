@@ -19,10 +19,10 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.audit.real import own_rules as own
-from tacit.audit.real import recorded as real
-from tacit.audit.real import statistics as tests
-from tacit.audit.real.answers import Draw, answers_of
+from tests.own_path import own_rules as own
+from tests.own_path import recorded as real
+from tests.own_path import statistics as tests
+from tests.own_path.answers import Draw, answers_of
 from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator

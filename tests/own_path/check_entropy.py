@@ -20,8 +20,8 @@ from unittest import mock
 import numpy as np
 
 from tacit.audit.checks.check_frozen import frozen_world
-from tacit.audit.real import recorded as real
-from tacit.audit.real.answers import Ints
+from tests.own_path import recorded as real
+from tests.own_path.answers import Ints
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.errors import DoubleSpend
 from tacit.privacy.exact import ExactNoise

@@ -22,7 +22,7 @@ import numpy as np
 from tacit.audit.check_agent import Outcome
 from tacit.audit.gate_noise import Law, silence
 from tacit.audit.made_up_users import joined, of_version, raw_block
-from tacit.audit.real.answers import Answer, Draw, Ints, answers_of
+from tests.own_path.answers import Answer, Draw, Ints, answers_of
 from tacit.audit.trial import Trial
 from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.curators.gate import Curator
