@@ -14,13 +14,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from tests.own_path import own_rules as own
-from tests.own_path import recorded as real
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.gaussian_dp import compose, delta_from_mu, epsilon_from_mu
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block
+from tests.own_path import own_rules as own
+from tests.own_path import recorded as real
 
 _BUDGETS = ((1.0, 1e-6), (0.1, 1e-3), (0.3, 1e-9), (4.0, 1e-5), (12.0, 1e-12))
 

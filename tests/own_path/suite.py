@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tacit.audit.trial import Trial
+from tacit.core.world import World
 from tests.own_path import (
     check_accounts,
     check_entropy,
@@ -19,8 +21,6 @@ from tests.own_path import (
     check_words,
 )
 from tests.own_path.recorded import RealOutcome, RealTrial, judged
-from tacit.audit.trial import Trial
-from tacit.core.world import World
 
 CHECKS = {
     "real noise": check_noise,

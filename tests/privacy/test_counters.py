@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tacit.privacy.counters.toeplitz import square_root_error
 
 import tacit
 from tacit.audit.check_counter import check_counter
@@ -30,7 +31,6 @@ from tacit.privacy.counters import (
     SmoothTree,
     SquareRoot,
 )
-from tacit.privacy.counters.toeplitz import square_root_error
 from tacit.privacy.errors import (
     CheckFailed,
     CorruptFile,

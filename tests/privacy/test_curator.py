@@ -1124,7 +1124,7 @@ def test_a_source_does_not_turn_a_simulation_into_a_real_run(tmp_path) -> None:
     mine = OwnNoise()
     assert JointCurator.load(path, source=mine).source is mine
     JointDP(1.0, 1e-6).curator().save(path)
-    with pytest.raises(InvalidArgument, match="ExactNoise"):
+    with pytest.raises(InvalidArgument, match="Noise"):
         JointCurator.load(path, source=mine)
 
 

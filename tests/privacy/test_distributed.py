@@ -14,7 +14,8 @@ import tacit
 from tacit import Block, DistributedDP, InvalidArgument, JointDP, Relation, tabular
 from tacit.privacy.curators import distributed
 from tacit.privacy.curators.distributed import SumPlan, added, distance_to_rounded, share
-from tacit.privacy.exact import ExactNoise, grid_sensitivity, grid_total
+from tacit.privacy.exact import grid_sensitivity, grid_total
+from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum, OneHotCounts
 
 MODEL = DistributedDP(1.0, 1e-6)
@@ -96,7 +97,7 @@ def test_a_share_is_the_rounded_statistic_plus_its_noise(monkeypatch) -> None:
         asked.append((pure, scale, count))
         return np.full(count, -7)
 
-    monkeypatch.setattr(ExactNoise, "steps", steps)
+    monkeypatch.setattr(Noise, "steps", steps)
     sent = share(statistic, data, MODEL, devices=100)
     assert asked == [(False, plan.scale, statistic.layout.size)]
     expected = grid_total(statistic, data, 1.0, plan.step) - 7
