@@ -129,7 +129,7 @@ def test_simulations_and_other_ledgers_policies_are_named(files, tmp_path):
         WORLD.spec, 100, JointDP(1.0, 1e-6), ledger=path, noise_seed=0, schedule="fixed:size=100"
     )
     agent.learn(WORLD.simulate(agent.policy, 100, np.random.default_rng(0)))
-    text = call(path, "--policy", second)
+    text = call(path, "--policy", second, code=1)
     assert "**Simulated: the noise of a run has a known seed." in text
     line = published.about(second)["ledger_line"]
     assert f"| 2 | NOT in this ledger | {line}, which is NOT in this ledger |" in text
@@ -139,6 +139,41 @@ def test_simulations_and_other_ledgers_policies_are_named(files, tmp_path):
     people = tmp_path / "people.ledger"
     Ledger.create_for_people(people, JointDP(1.0, 1e-6), note="the ward")
     assert "the ward" in call(people)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by its line", "by its blocks"])
+def test_a_ledger_that_lacks_lines_of_a_policy_is_no_account(files, tmp_path, named):
+    """Cut after the first release, it is a valid older ledger; the second policy was made later."""
+    ledger, first, second = files
+    if not named:  # the policy says nothing of the ledger
+        rng = np.random.default_rng(0)
+        agent = tacit.UCBVI(WORLD.spec, 300, JointDP(1.0, 1e-6), schedule="fixed:size=100")
+        for _ in range(2):
+            agent.learn(WORLD.simulate(agent.policy, 100, rng))
+        agent.publish(second)
+    whole = ledger.read_bytes().splitlines(keepends=True)
+    line = published.about(first)["ledger_line"]
+    ledger.write_bytes(b"".join(whole[:line]))
+    assert "within budget: one user" in call(ledger, "--policy", first)
+    text = call(ledger, "--policy", first, "--policy", second, code=1)
+    assert "**This ledger lacks lines after which `policy2.npz` was published." in text
+    assert "within budget: one user" not in text
+    for form in ("html", "json"):
+        page = tmp_path / f"report.{form}"
+        said = call(ledger, "--policy", second, "--output", page, code=1)
+        assert said.startswith(f"{page}: NOT accounted for")
+        assert said.count("\n") == 1
+    assert '<p class="warning">This ledger lacks lines' in (tmp_path / "report.html").read_text()
+    found = json.loads(page.read_text())
+    assert found["unaccounted"] == ["policy2.npz"]
+    assert found["verdict"].startswith("NOT accounted for")
+
+
+def test_the_report_says_that_taking_part_is_not_hidden(files, tmp_path):
+    page = tmp_path / "report.html"
+    call(files[0], "--output", page)
+    for text in (call(files[0]), page.read_text()):
+        assert "That she took part, when and how often, is not hidden." in text
 
 
 def test_mistakes_are_one_line(files, tmp_path):

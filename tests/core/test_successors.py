@@ -14,7 +14,7 @@ import pytest
 
 import tacit
 from tacit.core.receipt import Receipt
-from tacit.privacy.errors import HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.registry import agent_entry
 
 PRIVACY = tacit.JointDP(epsilon=1.0, delta=1e-6)
@@ -224,3 +224,122 @@ def test_other_models_go_on_too(privacy: Any) -> None:
     serve(agent, RIVER, 10**6)
     heir = agent.successor(20_000, noise_seed=1)
     assert score(RIVER, heir.greedy_policy) == score(RIVER, agent.greedy_policy) > 0.5
+
+
+# Succession ends a run: nobody goes on from a save that was made before.
+
+
+def ledgered(folder: Path, **options: Any) -> Any:
+    return tacit.UCBVI(
+        RIVER.spec, 10, PRIVACY, schedule="fixed:size=2", **{"ledger": folder / "one"} | options
+    )
+
+
+@pytest.mark.parametrize("saved", ["by hand", "autosave", "with people"])
+def test_no_save_of_a_predecessor_goes_on(saved: str, tmp_path: Path) -> None:
+    """One episode each: x would be in the sums of both runs, at the whole budget of each."""
+    state, autosave = tmp_path / "state", tmp_path / "autosave"
+    more = {"autosave": autosave} if saved == "autosave" else {}
+    if saved == "with people":
+        tacit.Ledger.create_for_people(tmp_path / "one", tacit.JointDP(2.0, 1e-6))
+    agent = ledgered(tmp_path, **more)
+    agent.learn(night(agent, ["a", "b"], 0))
+    if saved != "autosave":
+        agent.save(state)
+    two = tmp_path / ("one" if saved == "with people" else "two")
+    heir = agent.successor(10, ledger=two, schedule="fixed:size=2")
+    assert heir.learn(night(heir, ["x", "y"], 1)).counted == 2
+    path = autosave if saved == "autosave" else state
+    before = (tmp_path / "one").read_bytes()
+    fresh = tacit.UCBVI(RIVER.spec, 10, PRIVACY, schedule="fixed:size=2")
+    with pytest.raises(DoubleSpend, match="has a successor") as said:
+        fresh.load(path, ledger=tmp_path / "one")
+    assert "\n" not in str(said.value)
+    assert (tmp_path / "one").read_bytes() == before
+    with pytest.raises(DoubleSpend, match="has a successor"):
+        tacit.JointCurator.load(path, ledger=tmp_path / "one")
+
+
+def test_a_succession_is_on_record_and_ends_the_run(tmp_path: Path) -> None:
+    agent = ledgered(tmp_path)
+    agent.learn(night(agent, ["a", "b"], 0))
+    heir = agent.successor(10, ledger=tmp_path / "two", schedule="fixed:size=2")
+    last = tacit.Ledger.open(tmp_path / "one", every_line=True).entries[-1]
+    assert (last.event, last.label) == ("succession", tacit.Ledger.open(tmp_path / "two").id)
+    # Whatever still speaks for it is refused, and the file stays as it was.
+    for call in (
+        lambda: agent.save(tmp_path / "late"),
+        lambda: agent._curator.accounts.ledger.charge({"0": 0.0}, "one more"),
+    ):
+        with pytest.raises(DoubleSpend, match="has a successor"):
+            call()
+    assert not (tmp_path / "late").exists()
+    with pytest.raises(HorizonExceeded, match="has a successor"):
+        agent.learn(night(agent, ["c"], 1))
+    assert heir.learn(night(heir, ["c", "a"], 1)).counted == 1
+
+
+@pytest.mark.parametrize("ledger", [True, False])
+def test_there_is_one_successor(ledger: bool, tmp_path: Path) -> None:
+    """Two of them would not know of each other whom they counted."""
+    agent = ledgered(tmp_path, ledger=tmp_path / "one" if ledger else None)
+    agent.learn(night(agent, ["a", "b"], 0))
+    agent.successor(10, ledger=tmp_path / "two" if ledger else None)
+    with pytest.raises(HorizonExceeded, match="has a successor"):
+        agent.successor(10, ledger=tmp_path / "three" if ledger else None)
+    assert not (tmp_path / "three").exists()
+
+
+def test_a_run_that_another_process_took_over_has_no_successor(tmp_path: Path) -> None:
+    agent = ledgered(tmp_path)
+    agent.learn(night(agent, ["a", "b"], 0))
+    agent.save(tmp_path / "state")
+    other = tacit.UCBVI(RIVER.spec, 10, PRIVACY, schedule="fixed:size=2")
+    other.load(tmp_path / "state", ledger=tmp_path / "one", autosave=tmp_path / "autosave")
+    with pytest.raises(DoubleSpend, match="another process resumed"):
+        agent.successor(10, ledger=tmp_path / "two", autosave=tmp_path / "new")
+    assert not (tmp_path / "new").exists(), "nobody can go on from it"
+    other.learn(night(other, ["x", "y"], 1))
+
+
+def test_a_successor_that_is_refused_ends_nothing(tmp_path: Path) -> None:
+    agent = ledgered(tmp_path)
+    agent.learn(night(agent, ["a", "b"], 0))
+    for wrong in ({"autosave": tmp_path / "no" / "folder"}, {"ledger": tmp_path / "one"}):
+        with pytest.raises((OSError, DoubleSpend)):
+            agent.successor(10, **wrong)
+    agent.learn(night(agent, ["c", "d"], 1))
+    agent.save(tmp_path / "state")
+    other = tacit.UCBVI(RIVER.spec, 10, PRIVACY, schedule="fixed:size=2")
+    assert other.load(tmp_path / "state", ledger=tmp_path / "one").served == 4
+
+
+def test_killed_before_it_has_written_anything_a_successor_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On record first: whatever is on disk afterwards, one run at most can go on."""
+    agent = ledgered(tmp_path, autosave=tmp_path / "autosave")
+    agent.learn(night(agent, ["a", "b"], 0))
+    seen: list[str] = []
+
+    def killed(self: Any, path: Any) -> None:
+        seen.append(tacit.Ledger.open(tmp_path / "one", every_line=True).entries[-1].event)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tacit.JointCurator, "autosave_to", killed)
+    with pytest.raises(KeyboardInterrupt):
+        agent.successor(10, ledger=tmp_path / "two", autosave=tmp_path / "new")
+    assert seen == ["succession"]
+
+
+def test_without_a_ledger_the_autosave_alone_knows(tmp_path: Path) -> None:
+    """As the documentation says: nothing else can be told that a successor goes on."""
+    agent = ledgered(tmp_path, ledger=None, autosave=tmp_path / "autosave")
+    agent.learn(night(agent, ["a", "b"], 0))
+    agent.successor(10)
+    again = tacit.UCBVI(RIVER.spec, 10, PRIVACY, schedule="fixed:size=2")
+    again.load(tmp_path / "autosave")
+    with pytest.raises(HorizonExceeded, match="has a successor"):
+        again.learn(night(again, ["x"], 1))
+    with pytest.raises(HorizonExceeded, match="has a successor"):
+        again.successor(10)

@@ -74,6 +74,7 @@ def _text(guarantee: Any, privacy: Any, g: int) -> list[str]:
         f"{guarantee.model} differential privacy": True,
         guarantee.unit: True,
         guarantee.relation.value: True,
+        "took part, when and how often, is not hidden": True,
         "If its noise were real numbers": guarantee.sampler == "floating-point",
         "by an exact sampler": guarantee.sampler == "exact",
         "pure ": guarantee.delta == 0 and guarantee.sampler != "floating-point",

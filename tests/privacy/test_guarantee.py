@@ -71,6 +71,7 @@ def test_words_agree_with_the_numbers(guarantee):
     assert f"{guarantee.model} differential privacy for {guarantee.unit}" in text
     assert guarantee.relation.value in text
     assert guarantee.mechanism in text
+    assert "That she took part, when and how often, is not hidden." in text
     assert text.startswith("Simulation only") == guarantee.simulation_only
     assert guarantee.short.endswith("simulation only") == guarantee.simulation_only
     assert ("-pure " in text) == (guarantee.delta == 0 and guarantee.sampler == "exact")
@@ -89,10 +90,10 @@ def test_text_of_a_joint_guarantee():
         "user's data been any other, the probability of any event in all that is published and all "
         "that all other users see or receive would differ by at most a factor e^1 = 2.72, plus at "
         "most 1e-06. A trusted curator holds the raw data. What the user herself receives depends "
-        "on her own data and is not covered. It holds for up to 75 releases together (square-root "
-        "counter, Gaussian noise), which are 0.236705-Gaussian differentially private. The noise "
-        "is drawn in whole numbers, by an exact sampler: the proof covers every bit that is "
-        "published."
+        "on her own data and is not covered. That she took part, when and how often, is not "
+        "hidden. It holds for up to 75 releases together (square-root counter, Gaussian noise), "
+        "which are 0.236705-Gaussian differentially private. The noise is drawn in whole numbers, "
+        "by an exact sampler: the proof covers every bit that is published."
     )
 
 

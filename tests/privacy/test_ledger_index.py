@@ -390,3 +390,22 @@ def test_the_benchmark_of_growth_has_rows():
     table = growth_ledger.rows((400, 800), step=20)
     assert [row.ok for row in table[:2]] == [None, None]
     assert table[-1].what == "opening at 800"
+
+
+def test_an_index_knows_which_run_has_a_successor(path, quick):
+    """One run of two ended; opened again, by the index or by every line, it still has."""
+    ledger = people(path, 3)
+    ledger.record_save("save")
+    ledger.record_succession("another ledger")
+    other = Ledger.open(path)
+    other.record_start("other", Terms.of(HALF))
+    for number in range(5):
+        assert all(other.join([name(100 + number)]))
+    assert index_of(path).exists()
+    for every_line in (False, True):
+        again = Ledger.open(path, every_line=every_line)
+        with pytest.raises(DoubleSpend, match="has a successor"):
+            again.record_resume("save", run="run")
+    with pytest.raises(DoubleSpend, match="has a successor"):
+        ledger.join([name(1000)])
+    assert other.join([name(1000)]) == [True]

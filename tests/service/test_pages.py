@@ -136,7 +136,7 @@ def test_a_curator_and_an_officer(tmp_path: Path, browser: Any) -> None:
         browser.get(f"{run.address}/people")
         browser.find_element(By.ID, "user").send_keys("nobody")
         press(browser, "Forget")
-        assert shows(browser, "Removed: 0.")
+        assert shows(browser, "Erased: 0.")
         look(browser, "people")
         browser.get(f"{run.address}/officer")
         assert shows(browser, "this is for officer")

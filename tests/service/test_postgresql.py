@@ -39,7 +39,8 @@ def test_two_services_release_a_block_once(tmp_path: Path, database: str) -> Non
             state = run.wait(lambda s: s["version"] == 1)
             assert (state["served"], state["waiting"]) == (20, 0)
         removed = two.client("curator").post("/v1/forget", {"user": body["user"]})
-        assert (removed["removed"], removed["released"]) == (0, 1)
+        assert (removed["removed"], removed["released"], removed["erased"]) == (0, 1, False)
+        assert "PostgreSQL keeps what was erased" in removed["remains"]
         one.close()
         # Whoever is left leads, and goes on from what is on disk.
         two.wait(lambda s: two.service.curator.leads)

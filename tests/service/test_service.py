@@ -20,6 +20,8 @@ import pytest
 from tacit.privacy.ledger import Ledger
 from tacit.service import intake
 from tacit.service.client import Client, Refused
+from tacit.service.curator import Curator
+from tacit.service.http import forgotten
 from tacit.service.store import Store, new_token
 from tests.service.running import running
 from tests.service.world import episode, make_app, write_app
@@ -171,21 +173,91 @@ def test_a_reward_window_closes_by_the_clock(
         assert device.post("/v1/episodes", body)["status"] == "waiting"
 
 
-def test_forgetting(tmp_path: Path) -> None:
+def traces(folder: Path, packed: bytes) -> list[str]:
+    """Which files of the database hold these bytes."""
+    return [f.name for f in sorted(folder.glob("service.db*")) if packed in f.read_bytes()]
+
+
+def test_forgetting_says_what_is_true_in_each_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running(make_app(tmp_path)) as run:
         device, curator = run.client(), run.client("curator")
         body = episode(device.policy(), device._ticket, user="ann")
+        body["rewards"] = [0.123456789, 0.25, 0.625]  # found again byte by byte
+        packed = run.service.form.pack(body)
+        assert "No episode" in curator.post("/v1/forget", {"user": "ann"})["remains"]
+        # She waits.
+        come(device, 5)
         assert device.post("/v1/episodes", body)["status"] == "waiting"
+        come(device, 5)
+        assert traces(tmp_path, packed)
         found = curator.post("/v1/forget", {"user": "ann"})
-        assert (found["removed"], found["released"]) == (1, 0)
-        assert run.wait(lambda s: True)["waiting"] == 0
-        assert "Nothing" in found["remains"]
-        come(device, 19)
-        device.post("/v1/episodes", body)
+        assert (found["removed"], found["released"], found["in_release"]) == (1, 0, 0)
+        assert found["erased"]
+        assert "What waited of her was erased. A keyed hash of each event stays" in found["remains"]
+        assert traces(tmp_path, packed) == []
+        assert rows(
+            tmp_path,
+            "SELECT COUNT(*), MAX(block), MAX(person = event), MAX(body) FROM episodes "
+            "WHERE state = 'forgotten'",
+        ) == [(1, -1, 1, None)], "a hash of the event, in no block, and no name"
+        waiting = run.wait(lambda s: True)["waiting"]
+        # The same event is not taken again; what she does later is.
+        code, _, said = device.request("POST", "/v1/episodes", {}, json.dumps(body).encode())
+        told = json.loads(said)
+        assert (code, told["status"], told["accepted"]) == (410, "forgotten", False)
+        assert traces(tmp_path, packed) == []
+        assert run.wait(lambda s: True)["waiting"] == waiting
+        again = body | {"event": "another"}
+        assert device.post("/v1/episodes", again)["status"] == "waiting"
+        # Her block is sealed, and not released.
+        with monkeypatch.context() as patched:
+            patched.setattr(Curator, "_release", lambda self, number: _full())
+            come(device, 20)
+            wait_for(lambda: rows(tmp_path, "SELECT * FROM blocks WHERE state = 'sealed'"))
+            found = curator.post("/v1/forget", {"user": "ann"})
+            assert (found["removed"], found["released"], found["in_release"]) == (0, 0, 1)
+            assert "Her raw data is still here" in found["remains"]
+            assert "was erased" not in found["remains"]
+            assert traces(tmp_path, packed)
         run.wait(lambda s: s["version"] == 1)
         found = curator.post("/v1/forget", {"user": "ann"})
-        assert (found["removed"], found["released"]) == (0, 1)
-        assert "guarantee" in found["remains"]
+        assert (found["removed"], found["released"], found["in_release"]) == (0, 1, 0)
+        assert "Her raw data was erased when her block was released" in found["remains"]
+        assert traces(tmp_path, packed) == []
+
+
+def _full() -> None:
+    raise OSError("the disk is full")
+
+
+def wait_for(what: Any, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_a_log_that_somebody_reads_is_not_called_erased(tmp_path: Path) -> None:
+    with running(make_app(tmp_path)) as run:
+        device = run.client()
+        body = episode(device.policy(), device._ticket, user="ann")
+        packed = run.service.form.pack(body)
+        assert device.post("/v1/episodes", body)["status"] == "waiting"
+        store = run.service.store
+        store.ask("PRAGMA busy_timeout = 50")  # of this thread's connection
+        with contextlib.closing(sqlite3.connect(tmp_path / "service.db")) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM episodes").fetchall()
+            found = forgotten(run.service, "ann")
+            assert (found["removed"], found["erased"]) == (1, False)
+            assert "still in its write-ahead log" in found["remains"]
+            assert traces(tmp_path, packed) == ["service.db-wal"]
+        found = forgotten(run.service, "ann")
+        assert (found["removed"], found["erased"]) == (0, True)
+        assert "write-ahead" not in found["remains"]
+        assert traces(tmp_path, packed) == []
 
 
 def test_pin_roll_back_unpin_stop(tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def _run(ledger: Ledger, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
         "unsettled": unsettled,
         "saves": sum(entry.event == "save" for entry in entries),
         "resumes": sum(entry.event == "resume" for entry in entries),
+        "succeeded": any(entry.event == "succession" for entry in entries),
     }
 
 
@@ -204,6 +205,7 @@ def summary_lines(found: Mapping[str, Any]) -> Iterator[str]:
             + (f", {run['people']:,} people" if run["people"] is not None else "")
             + f", {counted(run['saves'], 'save')}, {counted(run['resumes'], 'resume')}"
             + (f", {run['unsettled']} not settled" if run["unsettled"] else "")
+            + (", has a successor" if run["succeeded"] else "")
             + (", simulation only" if run["simulation"] else "")
         )
 

@@ -24,7 +24,8 @@ HELP = (
     "What is guaranteed to whom, what was spent and what is left, which policies were published "
     "from which lines, and how to verify all of it. Every line of the ledger is checked first. "
     "The output's name says the form: .html (prints well, and to PDF), .md or .json; without it "
-    "Markdown is printed.\n\n\b\nExamples:\n"
+    "Markdown is printed. The exit code is 1 if the ledger lacks lines after which a policy was "
+    "published.\n\n\b\nExamples:\n"
     "  tacit report budget.ledger --policy policy.npz --output report.html\n"
     "  tacit report budget.ledger > report.md"
 )
@@ -59,11 +60,12 @@ def report_command(
     else:
         page = document(found)
         text = page.html() if form == ".html" else page.markdown()
-    if not output:
-        typer.echo(text, nl=False)
-        return
-    write_atomic(output, text.encode(), 0o644)
-    typer.echo(f"{output}: {found['verdict']}")
+    if output:
+        write_atomic(output, text.encode(), 0o644)
+        text = f"{output}: {found['verdict']}\n"
+    typer.echo(text, nl=False)
+    if found["unaccounted"]:
+        raise typer.Exit(1)
 
 
 # Facts.
@@ -80,6 +82,13 @@ def report(
     user["left"] = max(user["limit"] - user["spent"], 0.0)
     user["left_epsilon"] = max(user["limit_epsilon"] - user["spent_epsilon"], 0.0)
     found["policies"] = [_policy(path, ledger, file) for path in policies]
+    found["unaccounted"] = [
+        policy["file"]
+        for policy in found["policies"]
+        if not policy["line_is_here"]
+        # One that names no line is judged by its blocks, where they are of one run.
+        and (policy["line_is_here"] is False or not (policy["accounted"] or ledger.people))
+    ]
     found["guarantees"] = [_promise(run["promised"]) for run in found["runs"]]
     found["tacit"] = tacit.__version__
     found["simulation"] = any(run["simulation"] for run in found["runs"])
@@ -88,6 +97,9 @@ def report(
 
 
 def _verdict(found: Mapping[str, Any]) -> str:
+    if found["unaccounted"]:
+        names = ", ".join(found["unaccounted"])
+        return f"NOT accounted for: the ledger lacks lines after which {names} was published"
     if found["simulation"]:
         return "a simulation: its noise has a known seed and protects nobody"
     user = found["user"]
@@ -207,11 +219,21 @@ def _opening(found: Mapping[str, Any]) -> Iterator[Piece]:
         f"{counted(found['entries'], 'entry')}{when}. The hash of its last line, its head, is "
         f"`{found['head']}`."
     )
+    if found["unaccounted"]:
+        names = ", ".join(f"`{name}`" for name in found["unaccounted"])
+        yield Warned(
+            f"This ledger lacks lines after which {names} was published. Lines were cut off its "
+            "end, an older copy was put in its place, or the policy is of another ledger. Unless "
+            "it is, more was spent than is said below: find the newest copy, or see tacit ledger "
+            "repair."
+        )
     if found["simulation"]:
         yield Warned(
             "Simulated: the noise of a run has a known seed. It protects nobody, and nothing below "
             "is a promise to real people."
         )
+    elif found["unaccounted"]:
+        yield "Real: the noise has no seed that is known."
     else:
         yield f"Real: the noise has no seed that is known. In one line: {found['verdict']}."
     if found["repairs"]:

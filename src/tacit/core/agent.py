@@ -30,7 +30,6 @@ from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, flip_probability
-from tacit.privacy.curators.participants import Participants
 from tacit.privacy.curators.saves import check_autosave, read_curator
 from tacit.privacy.deviates import prepare
 from tacit.privacy.errors import (
@@ -67,7 +66,7 @@ class Agent(Devices):
         noise_seed: int | None = None,
         ledger: str | os.PathLike[str] | None = None,
         autosave: str | os.PathLike[str] | None = None,
-        known: Participants | None = None,
+        predecessor: Agent | None = None,
     ) -> None:
         if noise_seed is None:
             # Before a file is touched: where warnings are errors, nothing has happened.
@@ -87,8 +86,8 @@ class Agent(Devices):
         elif ledger is not None or autosave is not None:
             raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
         self._curator = algorithm.privacy.curator(**options)
-        if known is not None:
-            self._curator.participants.inherit(known)
+        if predecessor is not None:
+            self._curator.participants.inherit(predecessor._curator.participants)
         prepare()
         if isinstance(self._curator, LocalCurator) and algorithm.privacy.reports_bits:
             # Refused here and not at the first release.
@@ -99,8 +98,10 @@ class Agent(Devices):
                     self.statistic, releases=algorithm.schedule.releases, kind=algorithm.counter
                 )
             self._curator.attach(self._dump)
-            if autosave is not None:
-                self._curator.autosave_to(autosave)
+        if predecessor is not None:
+            predecessor._hand_over(self._curator)
+        if isinstance(self._curator, JointCurator) and autosave is not None:
+            self._curator.autosave_to(autosave)
 
     def __init_subclass__(cls) -> None:
         raise TypeError("an Agent holds people's data and is final: write an Algorithm")

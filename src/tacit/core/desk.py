@@ -57,8 +57,7 @@ class Desk(Uncopyable):
             with self._lock:
                 self._settle()
                 self._tidy()
-                if self._session.succeeded:
-                    raise HorizonExceeded("this agent has a successor: give users to that one")
+                self._check_not_succeeded()
                 together = self._algorithm.masked
                 before = self._taken()
                 try:
@@ -76,6 +75,10 @@ class Desk(Uncopyable):
                 now = self._taken() if after is None else after
                 _say_who(error, 0 if before is None else now - before, given, together)
             raise
+
+    def _check_not_succeeded(self) -> None:
+        if self._session.succeeded:
+            raise HorizonExceeded("this agent has a successor: give users to that one")
 
     def _taken(self) -> int:
         return self._session.taken(self._curator.entered)

@@ -10,6 +10,7 @@ from tacit.core.desk import Desk
 from tacit.core.public_file import facts_of, publish_with
 from tacit.core.setting import Setting
 from tacit.privacy.arguments import flag
+from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.ledger.ledger import witness_of
@@ -92,9 +93,11 @@ class Versions(Desk):
         whoever is in both is promised what the model with the larger budget promises. On a ledger
         of people (:meth:`tacit.Ledger.create_for_people`) that holds for other agents as well.
 
-        Who waits for the rest of a block is released first, and this agent takes nobody any more.
-        Versions are counted on. A save of the successor is resumed by an agent that is made with
-        its arguments, like any other.
+        Who waits for the rest of a block is released first, and this agent takes nobody any more
+        and has no other successor. Its ledger records that, and refuses all its saves from then on.
+        Without a ledger only its autosave knows: destroy every other save, as whoever is in a run
+        that goes on from one is not known to the successor. Versions are counted on. A save of the
+        successor is resumed by an agent that is made with its arguments, like any other.
 
         Args:
             users: how many it is declared for.
@@ -105,11 +108,14 @@ class Versions(Desk):
         Raises:
             InvalidArgument: What its algorithm knows is no start for another one, or the model is
                 another; docs/production.md has a list.
+            HorizonExceeded: It has a successor.
+            DoubleSpend: Another process goes on with this run.
         """
         names = {"schedule", "seed", "noise_seed", "ledger", "autosave"}
         if wrong := sorted(set(serving) - names):
             raise InvalidArgument(f"a successor has no option {', '.join(wrong)}")
         self._settle()
+        self._check_not_succeeded()
         old = self._algorithm
         privacy = old.privacy if privacy is None else privacy
         _check_alike(old.privacy, privacy)
@@ -119,12 +125,21 @@ class Versions(Desk):
         algorithm.begin_anew(old)  # what is refused is, before anybody is released
         self._close()
         algorithm.inherit(old)
-        made: Self = type(self)(algorithm, **serving, known=self._curator.participants)  # type: ignore[call-arg]
+        self._tidy()
+        made: Self = type(self)(algorithm, **serving, predecessor=self)  # type: ignore[call-arg]
         made.chosen = self.chosen
-        self._session.succeeded = True
-        if isinstance(self._curator, JointCurator) and self._curator.autosave is not None:
-            self._curator.save(self._curator.autosave)
         return made
+
+    def _hand_over(self, heir: Curator) -> None:
+        """Ends this run, before its successor writes anything from which a run could go on."""
+        curator = self._curator
+        if isinstance(curator, JointCurator) and curator.accounts.ledger is not None:
+            known = heir.accounts.ledger if isinstance(heir, JointCurator) else None
+            label = "without a ledger" if known is None else known.id
+            curator.accounts.ask(lambda ledger: ledger.record_succession(label))
+        self._session.succeeded = True
+        if isinstance(curator, JointCurator) and not curator.accounts.ledger and curator.autosave:
+            curator.save(curator.autosave)
 
 
 def _check_alike(old: Privacy, new: Privacy) -> None:

@@ -23,7 +23,8 @@ every other user's experience is a function of what is published and of that use
 is post-processing (Hsu et al., 2014, "Private matchings and allocations").
 
 Neither says that nothing is learnt. What the data of everybody teaches (that a drug works) is
-learnt, also about her; that *she* was one of those who taught it makes almost no difference.
+learnt, also about her; what her own data was makes almost no difference. That she took part is not
+hidden: how many users came, and who was in which block, is public.
 """
 
 import dataclasses
@@ -56,6 +57,7 @@ _REACH = {
         "as many devices are honest as is said below."
     ),
 }
+_TAKING_PART = "That she took part, when and how often, is not hidden."
 _SAMPLERS = {
     "bits": (
         "What is published are random bits, drawn in whole numbers: the proof covers every one."
@@ -206,7 +208,7 @@ class Guarantee:
     def __str__(self) -> str:
         name = f"{'pure ' if self.pure else ''}{self.model} differential privacy"
         claim = f"{self._budget}-{name} for {self.unit}, {self.relation.value}."
-        sentences = [claim, self._bound(), _REACH[self.model], self._releases()]
+        sentences = [claim, self._bound(), _REACH[self.model], _TAKING_PART, self._releases()]
         if self.episodes_per_user > 1:
             sentences.append(
                 f"It covers a user who takes part up to {self.episodes_per_user:,} times, all her "

@@ -38,6 +38,7 @@ _CODES = {
     "refused": 409,
     "late": 409,
     "ended": 410,
+    "forgotten": 410,
     "unknown": 422,
     "stopped": 503,
 }
@@ -48,6 +49,7 @@ _WORDS = {
     "refused": "not taken: this user has as many episodes as were declared, or one in this block",
     "late": "not taken: its reward window has closed",
     "ended": "not taken: all users who were declared have come",
+    "forgotten": "not taken: this event was forgotten, as its user asked",
     "unknown": "not taken: no such version was published here, or the ticket is of another one",
     "stopped": "not taken: the service was stopped by its curator",
 }
@@ -387,7 +389,7 @@ def _curators(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/forget", responses=answers(*codes), openapi_extra=FORGET, tags=["curator"])
     async def forget_user(request: Request) -> dict[str, Any]:
-        """Removes what waits of a user, and says what remains of the rest, and why."""
+        """Erases what waits of a user, and says what remains, and why."""
         service.entitled(request, "curator")
         body = await service.body(request)
         user = body.get("user")
@@ -436,14 +438,39 @@ REMAINS = (
     "whether she took part with these data or with others. Her raw data was erased when her block "
     "was released. A keyed hash of her id stays, so that she is not counted too often."
 )
+_SEALED = (
+    "An episode of hers is in a block that is being released, which cannot be undone. Her raw data "
+    "is still here, until the block is released: ask again then."
+)
+_ERASED = (
+    "What waited of her was erased. A keyed hash of each event stays without her name, so that the "
+    "same event is not taken when it is sent again."
+)
+_NOBODY = "No episode of hers is here, or one that was forgotten: a keyed hash of its event alone."
+_LOG = (
+    "What was erased is overwritten in the database, and still in its write-ahead log, as somebody "
+    "reads the database: ask again."
+)
+_POSTGRES = (
+    "PostgreSQL keeps what was erased in its files, its write-ahead log and its replicas until it "
+    "overwrites it."
+)
 
 
 def forgotten(service: Service, user: str) -> dict[str, Any]:
-    """Removes what waits of a user."""
+    """Erases what waits of a user, and says what is true of the rest."""
     found: dict[str, Any] = dict(forget(service.store, user))
+    found["erased"] = service.store.tidy()
     service.watch()
-    kept = found["released"] + found["in_release"]
-    return found | {"remains": REMAINS if kept else "Nothing of her remains here."}
+    words = [
+        _ERASED if found["removed"] else "",
+        _SEALED if found["in_release"] else "",
+        REMAINS if found["released"] else "",
+    ]
+    words = [*filter(None, words)] or [_NOBODY]
+    if not found["erased"]:
+        words.append(_POSTGRES if service.store.postgres else _LOG)
+    return found | {"remains": " ".join(words)}
 
 
 def public_state(service: Service) -> dict[str, Any]:

@@ -277,7 +277,10 @@ def arrival(
 
 
 def forget(store: Store, user: str) -> dict[str, int]:
-    """Removes what waits of a user; how much that was, and what cannot be taken back."""
+    """Erases what waits of a user; how much that was, and what cannot be taken back.
+
+    Of each event a row stays, without her name and in no block: sent again, it is not taken.
+    """
     with store.change() as change:
         person = hashed(change.serving["secret"], "person", user)
         block = change.serving["block"]
@@ -287,7 +290,8 @@ def forget(store: Store, user: str) -> dict[str, int]:
         )
         if gone:
             change.ask(
-                "DELETE FROM episodes WHERE person = ? AND block = ? AND state = 'waiting'",
+                "UPDATE episodes SET state = 'forgotten', person = event, block = -1, "
+                "version = -1, body = NULL WHERE person = ? AND block = ? AND state = 'waiting'",
                 (person, block),
             )
             change.put(waiting=change.serving["waiting"] - len(gone))

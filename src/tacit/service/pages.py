@@ -247,11 +247,11 @@ class Pages:
         body = ""
         if told is not None:
             body += note(
-                f"Removed: {told['removed']}. In released blocks: {told['released']}. In a block "
+                f"Erased: {told['removed']}. In released blocks: {told['released']}. In a block "
                 f"that is being released: {told['in_release']}. {told['remains']}"
             )
         body += (
-            "<p>What waits of a user is removed at once. What was released cannot be taken back, "
+            "<p>What waits of a user is erased at once. What was released cannot be taken back, "
             "and need not be:</p>" + f"<p>{text(http.REMAINS)}</p>"
         )
         inside = field("user", "The user's id, as the app sends it", more='autocomplete="off"')

@@ -13,7 +13,7 @@ _ANSWERS = {
     404: "no such version",
     408: "the request did not come in time",
     409: "not taken: retired, refused or late",
-    410: "not taken: all declared users have come",
+    410: "not taken: all declared users have come, or the event was forgotten",
     413: "the request is too long",
     422: "the request is malformed, or names what was never published",
     429: "too many requests",

@@ -2,7 +2,8 @@
 
 Every change begins by locking the one row of ``serving`` (SQLite: the file), so changes come one at
 a time, from whatever process. Names of people are keyed hashes; raw data is in ``episodes.body``
-from when it is accepted to when its block is published, and is then erased.
+from when it is accepted to when its block is published, and is then erased. Of an event that was
+forgotten its keyed hash stays, without a name.
 """
 
 from __future__ import annotations
@@ -171,12 +172,16 @@ class Store:
                     connection.execute("ROLLBACK")
                 raise
 
-    def tidy(self) -> None:
-        """Takes what was erased out of the write-ahead log too, unless somebody reads it now.
+    def tidy(self) -> bool:
+        """Takes what was erased out of the write-ahead log too; whether it is out of all files.
 
-        PostgreSQL marks it as free, and overwrites it when it needs the room.
+        In SQLite it is, unless somebody reads the database all the while. PostgreSQL marks it as
+        free, and overwrites it when it needs the room: it never says that it has.
         """
-        self.ask("VACUUM episodes" if self.postgres else "PRAGMA wal_checkpoint(TRUNCATE)")
+        if self.postgres:
+            self.ask("VACUUM episodes")
+            return False
+        return bool(self.ask("PRAGMA wal_checkpoint(TRUNCATE)")[0][0] == 0)
 
     def serving(self) -> dict[str, Any]:
         """What serves now."""

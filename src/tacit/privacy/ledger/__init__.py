@@ -1,8 +1,8 @@
 """What was spent, on disk, before it is published.
 
 A ledger is an append-only text file, one JSON object per line. Its first line declares a limit;
-every later line is a start, a join, a charge, a save, a resume or a repair, numbered from 1. There
-are two kinds:
+every later line is a start, a join, a charge, a save, a resume, a succession or a repair, numbered
+from 1. There are two kinds:
 
 * A ledger of **one run** charges *keys*. A key is a block of users, a user is in one block, so what
   a user has spent is what her key has.
@@ -77,6 +77,10 @@ paragraph. It takes for granted that a crash does not depend on the noise that w
 
 A process that did not crash, but whose save another one resumed, can record nothing more: its
 next charge or save is refused, so it has nothing that it may publish, and writes no state.
+
+**A succession ends a run**: nothing is charged, saved or resumed after it, since whoever took part
+in the successor would be counted in both. It is recorded before the successor writes its first
+state; a crash between the two ends the run without a successor.
 
 Sums of costs are exact (fractions): every positive cost moves an account, however small it is.
 

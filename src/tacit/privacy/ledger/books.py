@@ -154,8 +154,8 @@ class Books:
             self._enter_run(run, terms)
         elif run not in self.runs:
             raise CorruptFile(f"{where} belongs to a run that never started")
-        elif self.runs[run].ended:
-            raise CorruptFile(f"{where} belongs to a run that a repair had ended")
+        elif self.runs[run].ended or self.runs[run].succeeded:
+            raise CorruptFile(f"{where} belongs to a run that had ended")
         self._enter_costs(run, costs, where)
         if event == "join":
             self.people.enter(run, record["people"], where)
@@ -182,6 +182,7 @@ class Books:
         known.used = known.used or event != "start"
         if event not in _UNPUBLISHED:
             known.published = sequence
+        known.succeeded = event == "succession"
         if event == "resume":
             known.resumed = sequence
         if before != (known.published, known.used):
@@ -206,6 +207,7 @@ class Books:
         known = self.runs[run]
         terms = None if known.terms is None else asdict(known.terms)
         row = [known.place, terms, known.published, known.resumed, known.used, known.ended]
+        row.append(known.succeeded)
         self.rows.put(_RUN + run.encode(), json.dumps(row).encode())
 
     def _enter_costs(self, run: str, costs: Mapping[str, float], where: str) -> None:
@@ -228,6 +230,11 @@ class Books:
             raise DoubleSpend(
                 f"{self._path!r} was repaired, and lines of it are lost: no run from before the "
                 "repair can go on"
+            )
+        if self.runs[run].succeeded:
+            raise DoubleSpend(
+                f"this run has a successor, as {self._path!r} says: neither it nor any save of it "
+                "can go on"
             )
 
     def check_costs(self, run: str, costs: Mapping[str, float]) -> None:

@@ -300,6 +300,20 @@ class Ledger:
             more = {} if successor is None else {"successor": successor}
             self._journal.begin(run, descriptor, "resume", token, **more)
 
+    def record_succession(self, heir: str) -> None:
+        """Record that another run takes users in place of this one, which ends with all its saves.
+
+        Args:
+            heir: The id of that run's ledger, or words where it has none.
+
+        Raises:
+            DoubleSpend: Another process resumed a save of this run, or it has a successor.
+        """
+        heir = text_of("heir", heir)
+        with self._journal.locked() as descriptor:
+            self._journal.check_going_on()
+            self._journal.append(descriptor, "succession", heir, {})
+
     def __repr__(self) -> str:
         return (
             f"Ledger({self._journal.path!r}, limit={self.limit}, unit={self.unit!r}, "

@@ -31,6 +31,7 @@ class Run:
         resumed: its last entry that resumed a save.
         used: whether it has any entry but its start.
         ended: whether a repair ended it.
+        succeeded: whether another run takes users in its place.
     """
 
     place: int
@@ -39,6 +40,7 @@ class Run:
     resumed: int = 0
     used: bool = False
     ended: bool = False
+    succeeded: bool = False
 
 
 class People:

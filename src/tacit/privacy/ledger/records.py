@@ -18,11 +18,13 @@ Unit: TypeAlias = Literal["mu^2", "epsilon"]
 """What is counted, and adds: squared Gaussian-DP parameters; twice the parameters of zero-
 concentrated DP (exact noise), which a Gaussian mechanism's mu^2 is too; or epsilons of pure DP."""
 
-Event: TypeAlias = Literal["start", "join", "charge", "pending", "save", "resume", "repair"]
+Event: TypeAlias = Literal[
+    "start", "join", "charge", "pending", "save", "resume", "succession", "repair"
+]
 """What a line records; ``pending`` is a charge whose result was not yet on disk."""
 
 UNITS = ("mu^2", "epsilon")
-EVENTS = ("start", "join", "charge", "pending", "save", "resume", "repair")
+EVENTS = ("start", "join", "charge", "pending", "save", "resume", "succession", "repair")
 
 TOLERANCE = 1e-9
 """A budget divided into n parts must be spendable in n parts, in spite of rounding."""
@@ -77,8 +79,8 @@ class Entry:
     """One line of a ledger, numbered from 1.
 
     Attributes:
-        label: The label of a charge, the token of a start, a save or a resume, the SHA-256 of a
-            file that was repaired.
+        label: The label of a charge, the token of a start, a save or a resume, the ledger of a
+            successor, the SHA-256 of a file that was repaired.
         costs: The cost per key; empty unless it is a charge.
         run: Which run of a ledger of people it belongs to; empty in a ledger of one run.
         time: When it was written (UTC), if the file says so.

@@ -47,7 +47,7 @@ from tacit.privacy.storage import replace_file
 # How every line begins; keys are sorted, and a quotation mark within a text is escaped.
 _BEGINNING = re.compile(rb'(?=\{"(?:costs|format)": )')
 _HASH = re.compile(rb'"hash": "([0-9a-f]{64})"')
-_EVENT = re.compile(rb'"event": "(?:start|join|charge|pending|save|resume)"')
+_EVENT = re.compile(rb'"event": "(?:start|join|charge|pending|save|resume|succession)"')
 # Shorter than the start of a run and a join together can be.
 _TWO_LINES = 600
 
