@@ -95,36 +95,36 @@ class PlayedNoise(ABC):
     """A source that knows what it draws, and writes down of which laws noise was asked for.
 
     Attributes:
-        unit: what stands for one standard deviation (or Laplace scale): a large number, where
-            draws are whole, so that rounding it does not count.
+        units: by draw, what stands for one standard deviation (or Laplace scale): a large number,
+            where draws are whole, so that rounding it does not count.
     """
 
     simulation = True
 
     def __init__(self) -> None:
         self.draws = 0
-        self.unit = 0.0
+        self.units: list[float] = []
         self.asked: set[str] = set()
 
     def steps(self, pure: bool, scale: float, count: int) -> NDArray[np.int64]:
         """In place of whole noise."""
-        self.unit = self.unit or 2.0 ** (55 - math.ceil(math.log2(scale)))
-        values = self._asked("laplace" if pure else "gaussian", (count,))
-        return np.rint(self.unit * scale * values).astype(np.int64)
+        unit = 2.0 ** (55 - math.ceil(math.log2(scale)))
+        values = self._asked("laplace" if pure else "gaussian", (count,), unit)
+        return np.rint(unit * scale * values).astype(np.int64)
 
     def normal(self, shape: tuple[int, ...]) -> Floats:
         """In place of normals."""
-        self.unit = 1.0
         return self._asked("gaussian", shape)
 
     def laplace(self, shape: tuple[int, ...]) -> Floats:
         """In place of Laplace variables."""
-        self.unit = 1.0
         return self._asked("laplace", shape)
 
-    def _asked(self, law: str, shape: tuple[int, ...]) -> Floats:
+    def _asked(self, law: str, shape: tuple[int, ...], unit: float = 1.0) -> Floats:
         self.asked.add(law)
-        return self._draw(law, shape)
+        values = self._draw(law, shape)
+        self.units += [unit] * (self.draws - len(self.units))
+        return values
 
     @abstractmethod
     def _draw(self, law: str, shape: tuple[int, ...]) -> Floats: ...
@@ -208,7 +208,7 @@ def _matrices(
     draws = counting.draws
     basis = BasisNoise(draws)
     noise = _stream(make(max(draws, 1), basis), np.zeros((releases, max(draws, 1))))
-    noise = noise / (basis.unit or 1.0)
+    noise = noise / np.array(basis.units or [1.0])
     inputs = _stream(make(releases, BasisNoise()), np.eye(releases))
     return inputs, noise, counting
 
@@ -255,7 +255,7 @@ def _scalar_matrices(
     noise = np.empty((origin.size, counting.draws))
     for k in range(counting.draws):
         one = _OneDraw(law, k)
-        noise[:, k] = (output(zero, one) - origin) / one.unit
+        noise[:, k] = (output(zero, one) - origin) / one.units[k]
     return np.stack([output(v, _OneDraw(law)) - origin for v in pairs], axis=1), noise
 
 

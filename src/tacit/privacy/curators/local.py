@@ -16,8 +16,9 @@ reported, zeros included, so that nothing shows where the user was.
 
 In a simulation the reports of n users need not be drawn one by one: the sum of n Gaussians is one
 Gaussian of variance n s^2, the sum of n Laplace variables a difference of two gammas, and the
-number of reported ones is Binomial(c, 1/2) + Binomial(n - c, q) with c the true count. All three
-are exact in distribution, at a cost that does not grow with n.
+number of reported ones is Binomial(c, 1/2) + Binomial(n - c, q) with c the true count. That is the
+law of the reports' sum, but for rounding once and not n times to steps far below the noise, at a
+cost that does not grow with n.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgumen
 from tacit.privacy.exact import exact_words, grid_sensitivity, grid_step, grid_total
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import DistributedDP, LocalDP
-from tacit.privacy.noise import Noise, safe_scale
+from tacit.privacy.noise import Noise, check_scale, safe_scale
 from tacit.privacy.owner import alone
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
@@ -276,15 +277,11 @@ class LocalCurator(DeviceCurator[LocalDP]):
         """The sum of the reports of a block's users, in one draw."""
         if self.privacy.reports_bits:
             return self._simulate_bits(statistic, block)
-        users, size, step = (
-            block.users,
-            statistic.layout.size,
-            grid_step(statistic, self.privacy.norm),
-        )
-        total, scale = (
-            grid_total(statistic, block, step),
-            noise_scale(statistic, self.privacy) / step,
-        )
+        users, size = block.users, statistic.layout.size
+        step = grid_step(statistic, self.privacy.norm)
+        total = grid_total(statistic, block, step)
+        scale = noise_scale(statistic, self.privacy) / step
+        check_scale(scale)
         if self.privacy.mechanism == "gaussian":
             noise = self._source.steps(False, math.sqrt(users) * scale, size)
         else:
