@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tacit.privacy.counters import blt_fit
 from tacit.privacy.counters.blt_fit import fit_blt_from_scratch
+
+from tacit.privacy.counters import blt_fit
 
 
 def write_table(path: Path) -> None:

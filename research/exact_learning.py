@@ -106,7 +106,7 @@ def noise_of(kind: Kind, seed: int) -> Iterator[None]:
 
     finer = exact.ROUNDING * (_FINER if kind == "fine" else 1.0)
     with (
-        mock.patch.object(exact.ExactNoise, "steps", steps),
+        mock.patch.object(exact.Noise, "steps", steps),
         mock.patch.object(exact, "ROUNDING", finer),
     ):
         yield

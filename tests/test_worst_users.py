@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.mixture.value_sums import ValueSums
 
 from tacit import Relation, check_statistic
 from tacit.audit.worst_users import far_walkers, settled_users, worst_users
 from tacit.mixture import keyboard, mixture_of_models
 from tacit.mixture.model_sums import ModelSums
-from tacit.mixture.value_sums import ValueSums
 from tacit.privacy.errors import InvalidArgument
 
 WORLD = mixture_of_models(3, 4, 4, 4, seed=700)

@@ -15,7 +15,6 @@ from unittest import mock
 import numpy as np
 
 from tacit.privacy.deviates import Ints
-from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise
 
 Patch: TypeAlias = tuple[Any, str, Any]
@@ -53,26 +52,26 @@ class RealSteps(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """The one method that draws it."""
-        right = ExactNoise.steps
+        right = Noise.steps
 
-        def steps(source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+        def steps(source: Noise, pure: bool, scale: float, count: int) -> Ints:
             if source.simulation:
                 return right(source, pure, scale, count)
             return self.drawn(source, pure, scale, count)
 
         self._right = right
-        yield ExactNoise, "steps", steps
+        yield Noise, "steps", steps
 
-    def right(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def right(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """As it should be drawn."""
         return self._right(source, pure, scale, count)
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """As it is drawn."""
         raise NotImplementedError
 
 
-def number_of_draw(source: ExactNoise) -> int:
+def number_of_draw(source: Noise) -> int:
     """How often noise was drawn from a source before, by this count."""
     number: int = source.__dict__.setdefault("_draws", 0)
     source.__dict__["_draws"] = number + 1

@@ -28,7 +28,7 @@ from tacit.privacy import exact
 from tacit.privacy.curators import local
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.deviates import Ints, Scale
-from tacit.privacy.exact import CHUNK, ExactNoise
+from tacit.privacy.exact import CHUNK
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic, gate_total
@@ -42,7 +42,7 @@ class ScaleIsDeviation(RealSteps):
     Gain: 1.41 times the epsilon under pure privacy.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """Smaller, if it is Laplace noise."""
         return self.right(source, pure, scale / math.sqrt(2.0) if pure else scale, count)
 
@@ -87,7 +87,7 @@ class LaplaceForGaussian(RealSteps):
     Gain: users who differ in many entries: mu is for the 2-norm, and Laplace noise is not.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """Of the same standard deviation."""
         return self.right(source, True, scale if pure else scale / math.sqrt(2.0), count)
 
@@ -98,7 +98,7 @@ class BoundariesShareNoise(RealSteps):
     Gain: entries 255 and 256 have the same noise, and their difference none.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """With an entry of every block equal to that before it."""
         noise = self.right(source, pure, scale, count)
         if count >= 512:
@@ -155,7 +155,7 @@ class NoiseShrinks(RealSteps):
 
     first = 2
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """Smaller than before."""
         late = max(0, number_of_draw(source) - self.first + 1)
         return self.right(source, pure, scale / math.sqrt(1.0 + late), count)
@@ -176,7 +176,7 @@ class LastRowsWithoutNoise(RealSteps):
     Gain: the last entries of large releases, exactly; small ones are right.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """With nothing at the end."""
         noise = self.right(source, pure, scale, count)
         if count >= 512:
@@ -370,7 +370,7 @@ class HalvesOpposite(RealSteps):
     Gain: every entry has the right noise; the sum of two that are far apart has none.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """Half as many numbers."""
         half = self.right(source, pure, scale, (count + 1) // 2)
         return np.concatenate([half, -half])[:count]
@@ -382,7 +382,7 @@ class PartsShareNoise(RealSteps):
     Gain: the difference of a sum of rewards and a count has no noise.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """A quarter of it twice."""
         noise = self.right(source, pure, scale, count)
         if count >= 4:
@@ -396,7 +396,7 @@ class NoiseCentred(RealSteps):
     Gain: the sum over all entries of a release has no noise.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """Adding up to next to nothing."""
         noise = self.right(source, pure, scale, count)
         if count < 2:
@@ -410,7 +410,7 @@ class FewDirections(RealSteps):
     Gain: half of all directions have no noise, and the mixture is public.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """A product with a matrix of signs."""
         if count > 600:
             parts = [min(600, count - at) for at in range(0, count, 600)]
@@ -427,7 +427,7 @@ class TwoBuffers(RealSteps):
     Gain: the first and the third release have the same noise, and neighbours have not.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """That of the release before the last one, if it had as many entries."""
         buffers: dict[tuple[int, int], Any] = source.__dict__.setdefault("_buffers", {})
         place = (number_of_draw(source) % 2, count)
@@ -443,7 +443,7 @@ class ReleasesOpposite(RealSteps):
     Gain: the sum of two releases has no noise.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """The same again, if there is something left."""
         left = source.__dict__.pop("_left", None)
         if left is not None and len(left) == count:
@@ -463,7 +463,7 @@ class TruncatedAtFour(RealSteps):
     Gain: delta is some 6e-5 per entry, and not what was promised, for it is in the tails.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """Until all of it is near."""
         noise = self.right(source, pure, scale, count)
         while (far := np.abs(noise) > 4.0 * scale).any():
@@ -478,7 +478,7 @@ class NeverZero(RealSteps):
     1e-5 of all values do.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """With ones for zeros."""
         noise = self.right(source, pure, scale, count)
         return np.where(noise == 0, 1, noise)
@@ -490,7 +490,7 @@ class EvenNoise(RealSteps):
     Gain: noise is even, so whether a sum is odd is published as it is.
     """
 
-    def drawn(self, source: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def drawn(self, source: Noise, pure: bool, scale: float, count: int) -> Ints:
         """Twice a number of half the scale."""
         return 2 * self.right(source, pure, scale / 2.0, count)
 

@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from tacit.registry import world
     from tacit.simulation.result import Result
     from tacit.simulation.run import run
-    from tacit.simulation.search import search
     from tacit.simulation.seeds import run_seeds
     from tacit.simulation.sweep import sweep
     from tacit.which_agent import agent
@@ -131,7 +130,6 @@ if TYPE_CHECKING:
         "papers",
         "run",
         "run_seeds",
-        "search",
         "sweep",
         "tabular",
         "validate",
@@ -170,7 +168,6 @@ _LAZY = {
     "papers": "tacit.papers",
     "run": "tacit.simulation.run:run",
     "run_seeds": "tacit.simulation.seeds:run_seeds",
-    "search": "tacit.simulation.search:search",
     "sweep": "tacit.simulation.sweep:sweep",
     "tabular": "tacit.tabular",
     "validate": "tacit.core.episodes:validate_episodes",

@@ -97,15 +97,6 @@ def _mixture(spec: Any) -> bool:
     return models and spec.free < spec.states * spec.actions * (spec.states - 1)
 
 
-def _few_inform(spec: Any) -> bool:
-    """At most two next states of a state and action depend on the weights; rewards are known."""
-    if not _mixture(spec) or spec.known_rewards is None:
-        return False
-    from tacit.mixture.estimate import PublicFeatures
-
-    return bool(PublicFeatures.of(spec).informs.sum(axis=2).max() <= 2)
-
-
 def _lq(spec: Any) -> bool:
     return hasattr(spec, "control_cost")
 
@@ -167,14 +158,6 @@ RULES = (
         _linear,
     ),
     Rule(
-        "mixture_posterior",
-        "mixture",
-        "rewards are known and few transitions depend on the weights",
-        (JOINT,),
-        "policies belong to slots, which halves the noise, so it needs the fewest users",
-        _few_inform,
-    ),
-    Rule(
         "linopt_vi",
         "mixture",
         "",
@@ -198,15 +181,6 @@ RULES = (
         "one model of moves serves every plan and users follow the plan, so it needs the fewest "
         "users",
         _smooth,
-    ),
-    Rule(
-        "deep_q",
-        "continuous",
-        f"numbered actions, in more than {MOST_PLANNED} coordinates, with jax installed",
-        (NONE,),
-        "a network needs no features, and users follow what it learnt",
-        _wide,
-        "jax",
     ),
     Rule(
         "fitted_functional_q",

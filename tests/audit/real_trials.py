@@ -10,8 +10,8 @@ from typing import Any
 from unittest import mock
 
 import tacit
-from tacit.audit.real.recorded import RealOutcome, RealTrial
 from tacit.audit.trial import Trial
+from tests.own_path.recorded import RealOutcome, RealTrial
 
 JOINT = tacit.JointDP(1.0, 1e-6)
 MODELS = {

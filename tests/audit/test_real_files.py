@@ -15,9 +15,6 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.audit.real import check_accounts, check_files, check_people, check_resume, check_words
-from tacit.audit.real import own_rules as own
-from tacit.audit.real.recorded import RealTrial
 from tacit.audit.trial import Trial
 from tacit.core.session import Session, Waiting
 from tacit.privacy import gaussian_dp, storage
@@ -27,13 +24,16 @@ from tacit.privacy.curators.accounts import BlockAccounts
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.participants import Participants
 from tacit.privacy.errors import TacitError
-from tacit.privacy.exact import ExactNoise
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.chain import ChainedFile
 from tacit.privacy.models import JointDP, LocalDP
+from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
 from tests.audit.real_trials import MODELS, failures, planted, trial_of
+from tests.own_path import check_accounts, check_files, check_people, check_resume, check_words
+from tests.own_path import own_rules as own
+from tests.own_path.recorded import RealTrial
 
 Change = Callable[..., Any]
 CHECKS = (check_resume, check_people, check_files, check_accounts, check_words)
@@ -61,7 +61,7 @@ def test_noise_that_a_save_brings_back_is_found(tmp_path: Path) -> None:
     """The first draw of every process that loads is the same."""
     kept: dict[int, Any] = {}
 
-    def steps(f: Change, self: ExactNoise, pure: bool, scale: float, count: int) -> Any:
+    def steps(f: Change, self: Noise, pure: bool, scale: float, count: int) -> Any:
         if getattr(self, "loaded", False):
             return kept.setdefault(count, f(self, pure, scale, count)).copy()
         return f(self, pure, scale, count)
@@ -70,7 +70,7 @@ def test_noise_that_a_save_brings_back_is_found(tmp_path: Path) -> None:
         source.loaded = True
         f(self, users, source)
 
-    with planted(ExactNoise, "steps", steps):
+    with planted(Noise, "steps", steps):
         wrong = found(check_resume, tmp_path, JointCurator.__mro__[1], "restart", restart)
     assert "real resume: saves" in wrong
 

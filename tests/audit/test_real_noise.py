@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.audit.real import check_entropy, check_gate, check_noise, check_sampler
-from tacit.audit.real import statistics as tests
 from tacit.privacy import exact
 from tacit.privacy.curators import joint, local
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.deviates import Deviates
-from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise
 from tacit.privacy.owner import Owner
 from tests.audit.real_trials import MODELS, failures, planted, trial_of
+from tests.own_path import check_entropy, check_gate, check_noise, check_sampler
+from tests.own_path import statistics as tests
 
 Change = Callable[..., Any]
 
@@ -104,10 +103,10 @@ def test_a_report_of_a_wrong_scale_is_found(tmp_path: Path) -> None:
 def test_reports_that_share_their_noise_are_found(tmp_path: Path) -> None:
     kept: dict[tuple[bool, float, int], Any] = {}
 
-    def cached(f: Change, self: ExactNoise, pure: bool, scale: float, count: int) -> Any:
+    def cached(f: Change, self: Noise, pure: bool, scale: float, count: int) -> Any:
         return kept.setdefault((pure, scale, count), f(self, pure, scale, count)).copy()
 
-    with planted(ExactNoise, "steps", cached):
+    with planted(Noise, "steps", cached):
         made = check_noise.outcomes(trial_of(tmp_path, MODELS["local"]))
     assert "real noise: sharing" in failures(made)
 
@@ -135,7 +134,7 @@ def test_reports_that_share_their_noise_are_found(tmp_path: Path) -> None:
     ids=["scale", "low bits", "repeats beyond 65,536", "sign", "last"],
 )
 def test_a_sampler_off_its_law_is_found(change: Change, tmp_path: Path) -> None:
-    with planted(ExactNoise, "steps", change):
+    with planted(Noise, "steps", change):
         assert "sampler: law" in failures(check_sampler.outcomes(trial_of(tmp_path, runs=2)))
 
 

@@ -12,12 +12,12 @@ import pytest
 
 import tacit
 from tacit.audit.page import page
-from tacit.audit.real import check_accounts, check_noise, check_people, check_resume
-from tacit.audit.real.suite import CHECKS, real_outcomes
 from tacit.audit.trial import Trial
 from tacit.privacy.counters.base import Counter
-from tacit.privacy.exact import ExactNoise
+from tacit.privacy.noise import Noise
 from tests.audit.real_trials import JOINT, RealTrial, failures, planted
+from tests.own_path import check_accounts, check_noise, check_people, check_resume
+from tests.own_path.suite import CHECKS, real_outcomes
 
 WORLD = tacit.tabular.riverswim(states=3, horizon=3)
 MAKE = partial(tacit.UCBVI, privacy=JOINT, schedule="fixed:size=20")
@@ -86,7 +86,7 @@ def test_healthy_streams_pass(counter: str, tmp_path: Path) -> None:
     [
         lambda f, self: f(self) * (self.released != 1),
         lambda f, self: f(self) // 2 * 2 + 0 * np.resize(f(self), self.size) - 2**20,
-        lambda f, self: ExactNoise().steps(False, 0.9 * self.scale, self.size),
+        lambda f, self: Noise().steps(False, 0.9 * self.scale, self.size),
     ],
     ids=["a release without noise", "moved", "smaller"],
 )

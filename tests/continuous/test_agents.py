@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tacit.privacy.functions.functional import OU
 
 from tacit import FittedFunctionalQ, FunctionalQ, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
@@ -24,7 +25,6 @@ from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.continuous.statistics.steps import REWARDS_ONLY
 from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functions.functional import OU
 from tacit.privacy.statistic import Block
 
 Floats = NDArray[np.float64]

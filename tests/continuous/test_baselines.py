@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tacit.continuous.fitted_q import fitted_q, middle
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.audit.check_agent import check_agent
@@ -15,7 +16,6 @@ from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import InputPerturbation, OutputPerturbation, PrivatePolicyEvaluation
 from tacit.continuous import input_perturbation as page
 from tacit.continuous.features import Grid
-from tacit.continuous.fitted_q import fitted_q, middle
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.statistics.reports import FirstVisits, OwnValues, RewardVectors, Trajectories

@@ -10,14 +10,14 @@ from functools import partial
 
 import numpy as np
 import pytest
+from tacit.continuous.deep_training import Units, returns_of
+from tacit.continuous.statistics.gradients import EpisodeGradients
 
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import DeepQ
-from tacit.continuous.deep_training import Units, returns_of
 from tacit.continuous.network_policy import NetworkPolicy, first_network
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.gradients import EpisodeGradients
 from tacit.continuous.statistics.steps import Steps
 from tacit.continuous.worlds import cartpole, line, trap
 from tacit.core.vector_episodes import VectorEpisodes

@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tacit.papers.wang_public_code import new_path
 
 from tacit import published
 from tacit.continuous import network_loops as network
 from tacit.continuous.network_policy import HiddenUnits, NetworkPolicy, first_network, parameters
-from tacit.papers.wang_public_code import new_path
 from tacit.privacy.errors import InvalidArgument
 
 SIZES = (2, 5, 4, 3)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tacit.privacy.functions.functional import RBF, GridFunctions
 
 from tacit import check_statistic
 from tacit.continuous import BoxSpec, Grid, Polynomial
@@ -16,7 +17,6 @@ from tacit.continuous.statistics.steps import REWARDS_ONLY, steps_of
 from tacit.continuous.sum_loops import FINE
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functions.functional import RBF, GridFunctions
 from tacit.privacy.statistic import Block
 
 Floats = NDArray[np.float64]

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tacit.linear.targets import AnswerModel, Predictions
 
 from tacit import (
     LSVIUCB,
@@ -37,7 +38,6 @@ from tacit.linear.estimate import LinearWidths, Sums
 from tacit.linear.features import SumModel
 from tacit.linear.options import LinearConstants
 from tacit.linear.statistics import FeatureSums, TargetSums
-from tacit.linear.targets import AnswerModel, Predictions
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 

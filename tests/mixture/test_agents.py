@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tacit.mixture.value_sums import ValueSums
 
 from tacit import (
     LDPUCRLVTR,
@@ -32,7 +33,6 @@ from tacit.mixture.base import MixtureConstants
 from tacit.mixture.linopt_vi import LinOptVI as LinOptVIAlgorithm
 from tacit.mixture.model_sums import ModelSums
 from tacit.mixture.path_counts import PathCounts
-from tacit.mixture.value_sums import ValueSums
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import operator_bound
 from tacit.privacy.errors import CheckFailed, InvalidArgument

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.mixture.slot_sums import SLOT_EPISODE, SlotSums
+from tacit.mixture.weights_posterior import SlotBlock
 
 from tacit import Block, JointDP, LocalDP, MixturePosterior, NonPrivate, Relation, check_statistic
 from tacit.audit.check_agent import check_agent
 from tacit.mixture import hard_mixture, mixture_of_models
 from tacit.mixture.estimate import PublicFeatures
-from tacit.mixture.slot_sums import SLOT_EPISODE, SlotSums
-from tacit.mixture.weights_posterior import SlotBlock
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.tabular import riverswim

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import nnls
+from tacit.mixture.value_sums import ValueSums
 
 from tacit import Block, Relation, check_statistic
 from tacit.finite.policy import Policy
@@ -23,7 +24,6 @@ from tacit.mixture import statistics as of_both
 from tacit.mixture import value_sums as of_values
 from tacit.mixture.model_sums import ModelSums
 from tacit.mixture.path_counts import PathCounts
-from tacit.mixture.value_sums import ValueSums
 from tacit.privacy.bounds import walks
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import any_features

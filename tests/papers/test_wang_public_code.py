@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tacit.papers.wang_public_code import STATED, Code, public_code
 
 from tacit.continuous import line
-from tacit.papers.wang_public_code import STATED, Code, public_code
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tacit.privacy.counters.blt_fit import BLT, fit_blt, fit_blt_from_scratch
 
 from research.blt_table import write_table
 from tacit.privacy.counters import blt_fit
-from tacit.privacy.counters.blt_fit import BLT, fit_blt, fit_blt_from_scratch
 from tacit.privacy.errors import InvalidArgument
 
 LONG = 2**17

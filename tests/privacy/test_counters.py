@@ -12,25 +12,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.linalg import solve_triangular
 
 import tacit
 from tacit.audit.check_counter import check_counter
-from tacit.audit.mechanisms import audit_counter, audit_linear
+from tacit.audit.mechanisms import BasisNoise, audit_counter, audit_linear
 from tacit.privacy.counters import (
     KINDS,
-    BinaryTree,
     Blocks,
     BufferedToeplitz,
     Counter,
     Endless,
-    Fresh,
-    Noiseless,
     NormalisedSquareRoot,
     Optimal,
     SmoothTree,
-    SquareRoot,
 )
-from tacit.privacy.counters.toeplitz import square_root_error
+from tacit.privacy.counters.dense import sqrt_coefficients, square_root_error
 from tacit.privacy.errors import (
     CheckFailed,
     CorruptFile,
@@ -40,24 +37,27 @@ from tacit.privacy.errors import (
 )
 from tacit.privacy.noise import Noise
 
-GAUSSIAN = [
-    *(Blocks, BinaryTree, SmoothTree, SquareRoot, BufferedToeplitz, Fresh),
-    NormalisedSquareRoot,
-]
-LAPLACE = [Blocks, BinaryTree, SmoothTree]
+GAUSSIAN = [Blocks, SmoothTree, BufferedToeplitz, NormalisedSquareRoot]
+LAPLACE = [Blocks, SmoothTree]
+EVERY = [*GAUSSIAN, Optimal, Endless]
 
 
-@pytest.mark.parametrize("cls", [*GAUSSIAN, Noiseless])
+def spent(cost: float, claimed: float) -> bool:
+    """Whether all of a claim is spent, but for what the grid and rounded factors add to noise."""
+    return claimed * (1.0 - 3e-4) <= cost <= claimed * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("cls", GAUSSIAN)
 def test_gaussian_conformance(cls: type[Counter]) -> None:
     report = check_counter(cls)
     for releases, audit in report.audits.items():
-        assert audit.cost == pytest.approx(0.7, rel=1e-9), f"loose at {releases}"
+        assert spent(audit.cost, 0.7), f"{audit} at {releases}"
 
 
 def test_optimal_conformance() -> None:
     lengths = (1, 2, 3, 4, 7, 8, 9, 31, 63, 64)
     for audit in check_counter(Optimal, lengths=lengths).audits.values():
-        assert audit.cost == pytest.approx(0.7, rel=1e-9)
+        assert spent(audit.cost, 0.7)
 
 
 def test_endless_conformance() -> None:
@@ -72,63 +72,62 @@ def test_laplace_conformance(cls: type[Counter]) -> None:
     report = check_counter(cls, laplace=True)
     for releases, audit in report.audits.items():
         assert audit.unit == "epsilon"
-        assert audit.cost == pytest.approx(0.9, rel=1e-9), f"loose at {releases}"
+        assert spent(audit.cost, 0.9), f"{audit} at {releases}"
 
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
-def test_exact_mu_at_1024_releases(cls: type[Counter]) -> None:
-    audit = audit_counter(cls(sensitivity=3.0, releases=1024, mu=0.7))
-    assert audit.mu == pytest.approx(0.7, rel=1e-9)
-    assert audit.draws == 1024
+def test_exact_mu_at_400_releases(cls: type[Counter]) -> None:
+    audit = audit_counter(cls(sensitivity=3.0, releases=400, mu=0.7))
+    assert spent(audit.mu, 0.7)
+    assert audit.draws == 400
 
 
 @pytest.mark.parametrize("laplace", [False, True])
-@pytest.mark.parametrize("cls", [BinaryTree, SmoothTree])
-def test_trees_are_exact_at_every_length(cls: type[Counter], laplace: bool) -> None:
+def test_trees_are_exact_at_every_length(laplace: bool) -> None:
     cost = {"epsilon": 0.7} if laplace else {"mu": 0.7}
-    for releases in range(1, 301):
-        counter = cls(releases=releases, **cost)
+    for releases in (*range(1, 70), 100, 127, 128, 255, 256, 300):
+        counter = SmoothTree(releases=releases, **cost)
         columns = _columns(counter)
         power = 1 if laplace else 2
         norm = (columns**power).sum(axis=0).max() ** (1 / power)
         assert norm == pytest.approx(counter.column_norm, rel=1e-12), releases
         if releases in (1, 2, 5, 17, 100, 255, 256, 300):
-            assert audit_counter(counter).cost == pytest.approx(0.7, rel=1e-9)
+            assert spent(audit_counter(counter).cost, 0.7)
 
 
 def _columns(counter: Counter) -> np.ndarray:
     """C = B^-1 A from the code, with triangular solves (B is unit lower triangular)."""
-    from scipy.linalg import solve_triangular
+    noise = _rows(counter)
+    noise = np.rint(noise / noise[0, 0])
+    assert np.array_equal(np.diag(noise), np.ones(len(noise)))
+    return solve_triangular(noise, np.tri(len(noise)), lower=True)
 
-    from tacit.audit.mechanisms import BasisNoise
 
+def _rows(counter: Counter) -> np.ndarray:
+    """B times the scale of the noise, from the code."""
     n = counter.releases
     assert n is not None
-    stream = counter.rebuild((n,), BasisNoise(n))
-    noise = np.stack([stream.release(np.zeros(n)) for _ in range(n)]) / counter.scale
-    assert np.array_equal(np.diag(noise), np.ones(n))
-    return solve_triangular(noise, np.tri(n), lower=True)
+    source = BasisNoise(n)
+    stream = counter.rebuild((n,), source)
+    return np.stack([stream.release(np.zeros(n)) for _ in range(n)]) / np.array(source.units)
 
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
 def test_analytic_std_is_the_codes_own(cls: type[Counter]) -> None:
-    from tacit.audit.mechanisms import BasisNoise
-
-    counter = cls(releases=257, mu=0.3)
-    stream = counter.rebuild((257,), BasisNoise(257))
-    rows = np.stack([stream.release(np.zeros(257)) for _ in range(257)])
-    assert np.allclose(np.linalg.norm(rows, axis=1), counter.std, rtol=1e-10)
+    counter = cls(releases=257, shape=(257,), mu=0.3)
+    rows = np.linalg.norm(_rows(counter), axis=1)
+    assert np.allclose(rows, counter.std, rtol=1e-6)
 
 
 def test_errors_relative_to_the_binary_tree() -> None:
+    """A binary tree over 2^p items has p + 1 levels, and sums p nodes at most."""
     limits = {10: (0.312, 0.532), 14: (0.287, 0.481), 17: (0.275, 0.426)}
     for power, (sqrt_limit, smooth_limit) in limits.items():
-        n = 2**power
-        tree = BinaryTree(releases=n, mu=1.0).std.max()
-        sqrt = SquareRoot(releases=n, mu=1.0).std.max()
-        assert round(sqrt / tree, 3) <= sqrt_limit
-        assert BufferedToeplitz(releases=n, mu=1.0).std.max() <= 1.01 * sqrt
-        laplace_tree = BinaryTree(releases=n, epsilon=1.0).std.max()
+        n, tree = 2**power, math.sqrt(power * (power + 1))
+        assert round(square_root_error(n) / tree, 3) <= sqrt_limit
+        blt = BufferedToeplitz(releases=n, mu=1.0).std.max()
+        assert blt <= 1.01 * square_root_error(n)
+        laplace_tree = (power + 1) * math.sqrt(2.0 * power)
         smooth = SmoothTree(releases=n, epsilon=1.0).std.max()
         assert smooth / laplace_tree <= smooth_limit
 
@@ -138,9 +137,9 @@ def test_smooth_tree_is_never_worse_than_the_balanced_one() -> None:
         half = 1
         while math.comb(2 * half, half) <= n:
             half += 1
-        assert SmoothTree(releases=n, mu=1.0).std.max() <= half + 1e-12
+        assert SmoothTree(releases=n, mu=1.0).std.max() <= half * (1 + 2e-4)
         balanced = math.sqrt(2) * half**1.5
-        assert SmoothTree(releases=n, epsilon=1.0).std.max() <= balanced * (1 + 1e-12)
+        assert SmoothTree(releases=n, epsilon=1.0).std.max() <= balanced * (1 + 2e-4)
 
 
 @pytest.mark.parametrize("cls", GAUSSIAN)
@@ -157,7 +156,8 @@ def test_symmetric_noise_is_isotropic_in_frobenius_norm(cls: type[Counter]) -> N
         change[0] = matrix
         changes.append(change)
     audit = audit_linear(mechanism, changes, claimed=0.5)
-    assert audit.costs == pytest.approx([0.5, 0.5], rel=1e-9)
+    # Off the diagonal a matrix is rounded to the grid in a coordinate of its own.
+    assert all(spent(cost, 0.5) for cost in audit.costs)
 
 
 def test_symmetric_std_is_the_diagonals() -> None:
@@ -174,12 +174,19 @@ def test_symmetric_std_is_the_diagonals() -> None:
 # Mutants: each is a privacy bug that was seen in the wild, and must be caught.
 
 
-class HalvedNoise(BinaryTree):
+class HalvedNoise(SmoothTree):
     def _draw(self) -> np.ndarray:
-        return 0.5 * super()._draw()
+        return super()._draw() // 2
 
 
-class ReusedNode(BinaryTree):
+class HalvedBuffers(BufferedToeplitz):
+    """Enough is drawn; half of it is added."""
+
+    def _released(self, steps: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+        return super()._released(steps, fresh // 2)
+
+
+class ReusedNode(SmoothTree):
     """The node drawn at release 2 is used again at release 6."""
 
     def _advance(self, fresh: np.ndarray) -> np.ndarray:
@@ -188,66 +195,67 @@ class ReusedNode(BinaryTree):
         return super()._advance(self._kept if self.released == 6 else fresh)
 
 
-class RedrawnNodes(BinaryTree):
+class RedrawnNodes(SmoothTree):
     """Every read draws all nodes again, so that averaging releases removes the noise."""
 
     def _advance(self, fresh: np.ndarray) -> np.ndarray:
         super()._advance(fresh)
         for level in range(len(self._nodes)):
-            if self.released >> level & 1:
-                self._nodes[level] = self.source.normal((self.size,))
+            if self._label >> level & 1:
+                self._nodes[level] = self._draw()
         return self._nodes.sum(axis=0)
 
 
-class MissingLevel(BinaryTree):
+class MissingLevel(SmoothTree):
     """Calibrated for one node per user too few."""
 
-    @property
-    def column_norm(self) -> float:
-        return math.sqrt(max(1, self._levels - 1))
-
-
-class SharedNoise(SquareRoot):
-    """Noise is drawn once and used in every release."""
-
-    def _advance(self, fresh: np.ndarray) -> np.ndarray:
-        if self.released == 1:
-            self._once = fresh
-        return super()._advance(self._once)
-
-
-class NaturalLogLevels(BinaryTree):
-    """ceil(ln n) levels, as one may read 'log K'."""
-
-    @property
-    def column_norm(self) -> float:
-        return math.sqrt(max(1, math.ceil(math.log(self.releases or 1))))
-
-
-class SmoothOneZeroShort(SmoothTree):
     @property
     def column_norm(self) -> float:
         return math.sqrt(max(1, self.zeros - 1))
 
 
+class LastUserOnly(BufferedToeplitz):
+    """Calibrated for the last column of C, which is the shortest."""
+
+    column_norm = 1.0
+
+
+class MeanColumn(NormalisedSquareRoot):
+    """Calibrated for the mean entry of a column, not for its length."""
+
+    @property
+    def column_norm(self) -> float:
+        return float(self.factor.whole.max(axis=0).mean()) / 2.0**self.factor.places
+
+
+class SharedNoise(NormalisedSquareRoot):
+    """Noise is drawn once and used in every release."""
+
+    def _released(self, steps: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+        if self.released == 1:
+            self._once = fresh
+        return super()._released(steps, self._once)
+
+
 class LeakyStart(BufferedToeplitz):
     """The first release goes out without noise."""
 
+    def _released(self, steps: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+        return super()._released(steps, fresh * (self.released > 1))
+
+
+class LeakyEnd(Blocks):
+    """The last block goes out without noise of its own."""
+
     def _advance(self, fresh: np.ndarray) -> np.ndarray:
-        return super()._advance(fresh) * (self.released > 1)
+        return super()._advance(fresh * (self.released < (self.releases or 0)))
 
 
 @pytest.mark.parametrize(
     "mutant",
     [
-        HalvedNoise,
-        ReusedNode,
-        RedrawnNodes,
-        MissingLevel,
-        SharedNoise,
-        NaturalLogLevels,
-        SmoothOneZeroShort,
-        LeakyStart,
+        *(HalvedNoise, HalvedBuffers, ReusedNode, RedrawnNodes, MissingLevel, LastUserOnly),
+        *(MeanColumn, SharedNoise, LeakyStart, LeakyEnd),
     ],
 )
 def test_mutants_are_caught_by_the_exact_audit(mutant: type[Counter]) -> None:
@@ -258,16 +266,16 @@ def test_mutants_are_caught_by_the_exact_audit(mutant: type[Counter]) -> None:
 
 
 def test_mutants_do_not_replace_their_parents(tmp_path) -> None:
-    counter = BinaryTree(releases=4, mu=1.0, source=Noise(1))
+    counter = SmoothTree(releases=4, mu=1.0, source=Noise(1))
     counter.save(tmp_path / "c")
-    assert type(Counter.load(tmp_path / "c")) is BinaryTree
+    assert type(Counter.load(tmp_path / "c")) is SmoothTree
 
 
 class NoisyByData(Blocks):
     """Noise that looks at the item: right variance on zeros, wrong on data."""
 
     def release(self, item: np.ndarray) -> np.ndarray:
-        return super().release(item) + 1e-6 * np.abs(np.asarray(item))
+        return super().release(item) + 1e-3 * np.abs(np.asarray(item))
 
 
 def test_noise_that_depends_on_data_is_caught() -> None:
@@ -275,7 +283,7 @@ def test_noise_that_depends_on_data_is_caught() -> None:
         check_counter(NoisyByData)
 
 
-class WrongStd(SquareRoot):
+class WrongStd(NormalisedSquareRoot):
     @property
     def std(self) -> np.ndarray:
         return 0.9 * super().std
@@ -288,7 +296,7 @@ class KeepsGenerator(Blocks):
         self.source = real
 
 
-class NoHorizon(BinaryTree):
+class NoHorizon(SmoothTree):
     def release(self, item: np.ndarray) -> np.ndarray:
         if self.released == self.releases:
             self.released -= 1
@@ -308,35 +316,37 @@ def test_broken_promises_are_caught(mutant: type[Counter], message: str) -> None
         check_counter(mutant)
 
 
-def test_an_interrupted_release_cannot_be_retried(monkeypatch, tmp_path) -> None:
+@pytest.mark.parametrize("cls", EVERY)
+def test_an_interrupted_release_cannot_be_retried(cls, monkeypatch, tmp_path) -> None:
     """A retry would put the item into the sum twice, at the price of once."""
-    for cls in (*GAUSSIAN, Noiseless):
-        counter = cls(releases=4, **({} if cls is Noiseless else {"mu": 1.0}))
-        counter.release(1.0)
-        # An interrupt while drawing: nothing has happened, and the retry is a first try.
-        with monkeypatch.context() as patch:
-            patch.setattr(counter, "_draw", _interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                counter.release(1.0)
-        assert counter.released == 1
-        counter.release(1.0)
-        assert counter._sum == 2.0
-        # An interrupt later: the counter has ended.
-        with monkeypatch.context() as patch:
-            patch.setattr(counter, "_advance", _interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                counter.release(1.0)
-        with pytest.raises(HorizonExceeded, match="interrupted"):
+    counter = cls(releases=4, mu=1.0, source=Noise(1))
+    counter.release(1.0)
+    # An interrupt while drawing: nothing has happened, and the retry is a first try.
+    before, reached = counter._sum.copy(), counter._reach
+    with monkeypatch.context() as patch:
+        patch.setattr(counter.source, "steps", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
             counter.release(1.0)
-        with pytest.raises(HorizonExceeded, match="interrupted"):
-            counter.save(tmp_path / "c")
+    assert (counter.released, counter._reach) == (1, reached)
+    assert np.array_equal(counter._sum, before)
+    counter.release(1.0)
+    assert np.array_equal(counter._sum, 2 * before)
+    # An interrupt later: the counter has ended.
+    with monkeypatch.context() as patch:
+        patch.setattr(counter, "_released", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            counter.release(1.0)
+    with pytest.raises(HorizonExceeded, match="interrupted"):
+        counter.release(1.0)
+    with pytest.raises(HorizonExceeded, match="interrupted"):
+        counter.save(tmp_path / "c")
 
 
 def _interrupt(*args: object) -> np.ndarray:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("cls", GAUSSIAN)
+@pytest.mark.parametrize("cls", EVERY)
 def test_counters_are_never_copied(cls: type[Counter]) -> None:
     for copier in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="copied"):
@@ -375,8 +385,6 @@ def test_noise_out_of_range_is_refused(sensitivity: float, mu: float) -> None:
 
 
 def test_a_foreign_simulation_cannot_be_saved_as_real(tmp_path) -> None:
-    from tacit.audit.mechanisms import BasisNoise
-
     with pytest.raises(InvalidArgument, match="cannot be saved"):
         Blocks(mu=1.0, source=BasisNoise()).save(tmp_path / "c")
 
@@ -399,10 +407,9 @@ def test_counter_picks_by_budget_and_length() -> None:
     assert tacit.counter(tacit.Budget(1.0, 0.0), 1.0, None).kind == "blocks"
     assert tacit.counter(budget, 1.0, 10_000).kind == "blt"
     assert tacit.counter(budget, 1.0, np.int64(10_000)).kind == "blt"
-    assert "0.13% more" in tacit.counter(budget, 1.0, 10_000).why
+    assert "0.15% more" in tacit.counter(budget, 1.0, 10_000).why
     assert tacit.counter(budget, 1.0, 1000, shape=(1_000_000,)).kind == "blt"
     assert tacit.counter(budget, 1.0, 60, shape=(1_000_000,)).kind == "blt"
-    assert tacit.counter(budget, 1.0, 10**12, sampler="floating-point").kind == "blt"
     pure = tacit.Budget(1.0, 0.0)
     assert tacit.counter(pure, 1.0, 10**12).kind == "smooth tree"
     assert tacit.counter(pure, 1.0, 1).kind == "blocks"
@@ -412,10 +419,8 @@ def test_counter_picks_by_budget_and_length() -> None:
 
 def test_the_error_of_long_square_roots_is_known_without_them() -> None:
     for releases in (1, 2, 1024, 1025, 100_000):
-        exact = SquareRoot(releases=releases, mu=1.0).column_norm ** 2
+        exact = float((sqrt_coefficients(releases) ** 2).sum())
         assert square_root_error(releases) == pytest.approx(exact, rel=1e-7)
-    with pytest.raises(InvalidArgument, match="releases must be at most 134,217,728"):
-        SquareRoot(releases=10**12, mu=1.0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -437,7 +442,6 @@ def test_guarantee_of_a_counter() -> None:
     real = tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 64).guarantee
     assert real is not None
     assert not real.simulation_only
-    assert tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 64, kind="noiseless").guarantee is None
     with pytest.raises(InvalidArgument, match=r"tacit\.counter"):
         _ = Blocks(mu=1.0).guarantee
 
@@ -464,16 +468,17 @@ def test_public_mistakes_name_the_argument(arguments: dict, word: str) -> None:
 
 def test_more_refusals() -> None:
     with pytest.raises(InvalidArgument, match="in advance"):
-        BinaryTree(mu=1.0)
+        SmoothTree(mu=1.0)
     with pytest.raises(InvalidArgument, match="Gaussian noise only"):
-        SquareRoot(releases=3, epsilon=1.0)
-    with pytest.raises(InvalidArgument, match="kind"):
-        tacit.counter(tacit.Budget(1, 1e-6), 1.0, 3, kind="magic")
+        Optimal(releases=3, epsilon=1.0)
+    for gone in ("magic", "binary tree", "square root", "fresh", "noiseless"):
+        with pytest.raises(InvalidArgument, match="kind must be auto or one of optimal"):
+            tacit.counter(tacit.Budget(1, 1e-6), 1.0, 3, kind=gone)
     with pytest.raises(InvalidArgument, match=r"tacit\.Budget"):
         tacit.counter((1, 1e-6), 1.0, 3)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="std_at"):
         _ = Blocks(mu=1.0).std
-    counter = BinaryTree(releases=2, mu=1.0)
+    counter = SmoothTree(releases=2, mu=1.0)
     counter.release(1.0)
     counter.release(1.0)
     with pytest.raises(HorizonExceeded, match="declared for 2 releases"):
@@ -484,7 +489,7 @@ def test_blocks_need_no_horizon() -> None:
     counter = Blocks(mu=1.0, source=Noise(1))
     for _ in range(1000):
         counter.release(1.0)
-    assert counter.std_at(900) == pytest.approx(30.0)
+    assert counter.std_at(900) == pytest.approx(30.0, rel=2e-4)
 
 
 def test_a_foreign_file_is_refused(tmp_path) -> None:
@@ -501,17 +506,13 @@ def test_a_foreign_file_is_refused(tmp_path) -> None:
 def test_kinds_are_all_there() -> None:
     assert set(KINDS) == {
         *("optimal", "normalised square root", "blt", "endless", "smooth tree", "blocks"),
-        *("square root", "binary tree", "fresh", "noiseless"),
     }
 
 
 def test_a_million_releases_stay_finite_and_quiet() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for kind in ("binary tree", "square root", "blt", "endless"):
-            # Exact square roots are shorter.
-            sampler = "floating-point" if kind == "square root" else "exact"
-            budget = tacit.Budget(1, 1e-6)
-            std = tacit.counter(budget, 1.0, 1_000_000, kind=kind, sampler=sampler).std
+        for kind in ("smooth tree", "blt", "endless", "blocks"):
+            std = tacit.counter(tacit.Budget(1, 1e-6), 1.0, 1_000_000, kind=kind).std
             assert np.isfinite(std).all()
             assert (std > 0).all()

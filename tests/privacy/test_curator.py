@@ -31,6 +31,8 @@ from tacit.privacy.errors import (
     HorizonExceeded,
     InvalidArgument,
 )
+from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total
+from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 
 # Zero-out, so that a difference of one radius is a worst case and the clip stays linear.
@@ -71,29 +73,55 @@ def transcript_audit(
 SUM = ClippedSum(1)
 
 
-def test_one_release_of_everything_costs_everything() -> None:
+def spent(cost: float, claimed: float) -> bool:
+    """Whether all of a claim is spent, but for what rounding to the grid adds to the noise."""
+    return claimed * (1.0 - 3e-4) <= cost <= claimed * (1.0 + 1e-9)
+
+
+def test_every_block_has_the_full_budget() -> None:
+    audit = transcript_audit(lambda c, b: [c.release(SUM, block=n) for n in b], 4)
+    assert all(spent(cost, MU) for cost in audit.costs)
+
+
+def test_a_release_is_of_one_block_the_newest_by_default() -> None:
     audit = transcript_audit(lambda c, b: [c.release(SUM)], 3)
-    assert audit.costs == pytest.approx([MU] * 3)
+    assert audit.costs[:2].tolist() == [0.0, 0.0]
+    assert spent(audit.costs[2], MU)
 
 
-def test_disjoint_blocks_each_have_the_full_budget() -> None:
-    audit = transcript_audit(lambda c, b: [c.release(SUM, blocks=[n]) for n in b], 4)
-    assert audit.costs == pytest.approx([MU] * 4)
-
-
-def test_weights_cost_their_square() -> None:
-    audit = transcript_audit(lambda c, b: [c.release(SUM, weights=[1.0, -0.5, 0.0])], 3)
-    assert audit.costs == pytest.approx([MU, MU / 2, 0.0], abs=1e-12)
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("statistic", [ClippedSum(7, 2.5), OneHotCounts(2, 3)], ids=str)
+def test_a_release_is_the_sum_on_the_grid_and_the_steps_of_its_seed(statistic, delta) -> None:
+    """Bit for bit: nothing else is drawn from the source, and nothing else is added."""
+    model, rng = JointDP(1.0, delta), np.random.default_rng(3)
+    curator, source = model.curator(noise_seed=11), Noise(11)
+    for number in range(2):
+        if isinstance(statistic, ClippedSum):
+            block = Block(900, {"values": rng.normal(size=(900, 7))})
+        else:
+            block = Block(900, {"cells": rng.integers(0, 3, size=(900, 2))})
+        assert curator.add(block) == number
+        step = grid_step(statistic, model.norm)
+        apart = grid_sensitivity(statistic, model.relation, model.norm, step)
+        cost = 1.0 if model.pure else math.sqrt(model.episode_limit)
+        total = grid_total(statistic, block, step)
+        drawn = source.steps(model.pure, apart / cost, statistic.layout.size)
+        expected = statistic.layout.unpack(step * (total + drawn).astype(np.float64))
+        release = curator.release(statistic)
+        for name, values_of in expected.items():
+            assert np.array_equal(release[name], values_of)
 
 
 def test_requeries_share_the_budget() -> None:
     def ask(curator, numbers):
-        return [curator.release(SUM, mu=MU / math.sqrt(5)) for _ in range(5)]
+        return [curator.release(SUM, block=0, mu=MU / math.sqrt(5)) for _ in range(5)]
 
-    assert transcript_audit(ask, 2).costs == pytest.approx([MU, MU])
+    audit = transcript_audit(ask, 2)
+    assert spent(audit.costs[0], MU)
+    assert audit.costs[1] == 0.0
 
     def ask_too_often(curator, numbers):
-        return [*ask(curator, numbers), curator.release(SUM, mu=1e-3)]
+        return [*ask(curator, numbers), curator.release(SUM, block=0, mu=1e-3)]
 
     with pytest.raises(BudgetExceeded, match="too much"):
         transcript_audit(ask_too_often, 2)
@@ -101,43 +129,11 @@ def test_requeries_share_the_budget() -> None:
 
 def test_what_is_left_is_the_default() -> None:
     def ask(curator, numbers):
-        first = curator.release(SUM, blocks=[0], mu=0.6 * MU)
-        return [first, curator.release(SUM)]
+        first = curator.release(SUM, block=0, mu=0.6 * MU)
+        return [first, curator.release(SUM, block=0)]
 
-    assert transcript_audit(ask, 2).costs == pytest.approx([MU, 0.8 * MU])
-
-
-def test_decayed_rereleases_never_run_out() -> None:
-    def grow(curator, numbers):
-        # Blocks arrive one by one in reality; here all are there and the oldest are released.
-        releases = []
-        for t in range(len(numbers)):
-            weights = [2.0 ** -(t - s) for s in range(t + 1)]
-            mu = math.sqrt(0.75) * MU
-            releases.append(curator.release(SUM, blocks=numbers[: t + 1], weights=weights, mu=mu))
-        return releases
-
-    audit = transcript_audit(grow, 12)
-    assert audit.passed
-    assert audit.costs[0] == pytest.approx(MU * math.sqrt(1 - 4.0**-12))
-
-
-def test_decay_option_equals_its_weights() -> None:
-    curator = MODEL.curator(noise_seed=0)
-    for _ in range(40):
-        curator.add(values(1.0))
-        release = curator.release(SUM, decay=2.0)
-        assert release.cost == pytest.approx(math.sqrt(0.75) * MU)
-        assert release.std["sum"] == pytest.approx(1.0 / (math.sqrt(0.75) * MU))
-    assert curator.spent(0) == pytest.approx(MU**2, rel=1e-9)
-    assert curator.spent(39) == pytest.approx(0.75 * MU**2)
-    with pytest.raises(InvalidArgument, match="decay"):
-        curator.release(SUM, decay=1.0)
-    pure = JointDP(1.0, 0.0).curator(noise_seed=0)
-    for _ in range(30):
-        pure.add(values(1.0))
-        pure.release(SUM, decay=2.0)
-    assert pure.spent(0) <= 1.0 + 1e-12
+    audit = transcript_audit(ask, 2)
+    assert spent(audit.costs[0], MU)
 
 
 def test_streams_pay_once_per_block() -> None:
@@ -154,16 +150,16 @@ def test_streams_pay_once_per_block() -> None:
 
 def test_streams_and_releases_compose() -> None:
     def both(curator, numbers):
-        counter = curator.stream(SUM, releases=4, mu=0.6 * MU, kind="binary tree")
+        counter = curator.stream(SUM, releases=4, mu=0.6 * MU, kind="smooth tree")
         out = [counter.release(n) for n in numbers]
-        return [*out, curator.release(SUM, mu=0.8 * MU)]
+        return [*out, *(curator.release(SUM, block=n, mu=0.8 * MU) for n in numbers)]
 
     audit = transcript_audit(both, 4)
     assert audit.passed
-    assert audit.costs[0] == pytest.approx(MU)
+    assert spent(audit.costs[0], MU)
 
     def too_much(curator, numbers):
-        return [*both(curator, numbers), curator.release(SUM, blocks=[1], mu=0.1 * MU)]
+        return [*both(curator, numbers), curator.release(SUM, block=0, mu=0.1 * MU)]
 
     with pytest.raises(BudgetExceeded):
         transcript_audit(too_much, 4)
@@ -172,13 +168,12 @@ def test_streams_and_releases_compose() -> None:
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_no_adaptive_script_exceeds_the_budget(data: st.DataObject) -> None:
-    """The filter under attack: any mix of subsets, weights, mus, streams and defaults."""
+    """The filter under attack: any mix of blocks, mus, streams and defaults."""
     blocks = data.draw(st.integers(1, 4))
     plan = data.draw(
         st.lists(
             st.tuples(
                 st.lists(st.integers(0, blocks - 1), min_size=1, unique=True),
-                st.lists(st.floats(-2, 2), min_size=blocks, max_size=blocks),
                 st.one_of(st.none(), st.floats(0.01, 1.2)),
                 st.booleans(),
             ),
@@ -189,7 +184,7 @@ def test_no_adaptive_script_exceeds_the_budget(data: st.DataObject) -> None:
 
     def script(curator, numbers):
         out = [curator.release(SUM, mu=0.1 * MU)]
-        for step, (chosen, weights, share, streamed) in enumerate(plan):
+        for step, (chosen, share, streamed) in enumerate(plan):
             try:
                 if streamed:
                     mu = MU * (share or 0.3)
@@ -197,8 +192,7 @@ def test_no_adaptive_script_exceeds_the_budget(data: st.DataObject) -> None:
                     out += [counter.release(n) for n in chosen[:2]]
                 else:
                     mu = None if share is None else MU * share
-                    picked = [weights[n] for n in chosen]
-                    out.append(curator.release(SUM, blocks=chosen, weights=picked, mu=mu))
+                    out.append(curator.release(SUM, block=chosen[0], mu=mu))
             except (BudgetExceeded, InvalidArgument):
                 continue
         return out
@@ -212,10 +206,12 @@ class ForgetsCharges(JointCurator):
         super()._charge(dict.fromkeys(costs, 0.0), label)
 
 
-class ChargesTheFirstBlockOnly(JointCurator):
-    def _charge(self, costs, label) -> None:
-        first = next(iter(costs))
-        super()._charge({b: c if b == first else 0.0 for b, c in costs.items()}, label)
+class DrawsForTheWholeBudget(JointCurator):
+    """What is charged follows mu; what is drawn is always that of the whole budget."""
+
+    def _noise(self, scale, size) -> np.ndarray:
+        whole = self._sensitivity(SUM, grid_step(SUM, "l2")) / MU
+        return super()._noise(min(scale, whole), size)
 
 
 class HalvesTheSensitivity(JointCurator):
@@ -246,7 +242,7 @@ class StreamReenters(JointCurator):
     "mutant",
     [
         ForgetsCharges,
-        ChargesTheFirstBlockOnly,
+        DrawsForTheWholeBudget,
         HalvesTheSensitivity,
         AddsMusInsteadOfSquares,
         StreamReenters,
@@ -257,13 +253,9 @@ def test_broken_filters_are_caught(mutant: type[JointCurator]) -> None:
         out = []
         for _ in range(6):
             try:
-                out.append(curator.release(SUM, mu=0.9 * MU))
+                out.append(curator.release(SUM, mu=0.6 * MU))
             except BudgetExceeded:
                 break
-        try:
-            out.append(curator.release(SUM, blocks=[1], mu=0.9 * MU))
-        except BudgetExceeded:
-            pass
         stream = curator.stream(SUM, releases=6, mu=0.4 * MU)
         for n in [*numbers, *numbers]:
             try:
@@ -279,37 +271,22 @@ def test_broken_filters_are_caught(mutant: type[JointCurator]) -> None:
 # What attackers tried.
 
 
-@pytest.mark.parametrize("weight", [5e-324, 4 * 5e-324, 1e-200, 1e200, 1e307])
-def test_the_scale_of_weights_buys_nothing(weight: float) -> None:
-    """Denormal weights once switched the noise off and made releases free."""
+@pytest.mark.parametrize("mu", [5e-324, 1e-200, 1e-13])
+def test_a_release_too_quiet_to_be_drawn_is_refused_for_nothing(mu: float) -> None:
     curator = JointDP(1.0, 1e-6).curator()
     curator.add(values(*[0.2] * 400))
-    release = curator.release(ClippedSum(1, radius=0.2), weights=[weight], mu=1e-3)
-    assert curator.spent(0) == pytest.approx(1e-6)
-    assert release.std["sum"] == pytest.approx(400.0 * weight, rel=0.5, abs=5e-324)
-    for _ in range(5):
-        curator.release(ClippedSum(1), weights=[weight], mu=0.1)
-    with pytest.raises(BudgetExceeded):
-        curator.release(ClippedSum(1), weights=[weight], mu=0.1)
+    with pytest.raises(InvalidArgument, match="range|too small"):
+        curator.release(ClippedSum(1, radius=0.2), mu=mu)
+    assert (curator.spent(0), curator.releases) == (0.0, 0)
 
 
-def test_weights_never_make_a_data_dependent_warning() -> None:
-    for user in (0.1, 1.0, np.nan, 5e-324):
+def test_no_user_makes_a_data_dependent_warning() -> None:
+    for user in (0.1, 1.0, np.nan, 5e-324, 1e308):
         with np.errstate(all="raise"):
             curator = JointDP(1.0, 1e-6).curator(noise_seed=1)
             curator.add(values(user, 1.0))
-            curator.add(values(1.0))
-            curator.release(SUM, decay=2.0)
-            curator.release(SUM, weights=[1e307, 1e-307], mu=0.01)
-
-
-def test_old_blocks_under_decay_are_not_free() -> None:
-    curator = MODEL.curator(noise_seed=0)
-    curator.add(values(1.0))
-    for _ in range(700):
-        curator.add(Block(0, {"values": np.zeros((0, 1))}))
-    curator.release(SUM, blocks=[0], decay=2.0)
-    assert curator.spent(0) == pytest.approx(0.75 * MU**2)
+            curator.release(SUM, mu=0.01)
+            curator.stream(SUM, releases=2, mu=0.01).release(0)
 
 
 def test_threads_do_not_overspend() -> None:
@@ -350,7 +327,8 @@ def test_a_reused_buffer_does_not_change_a_block() -> None:
     curator.add(Block(100, {"values": buffer}))
     buffer[:] = 1.0
     curator.add(Block(100, {"values": buffer}))
-    assert curator.release(SUM)["sum"].item() == pytest.approx(100, abs=1)
+    for block, total in ((0, 0.0), (1, 100.0)):
+        assert curator.release(SUM, block=block)["sum"].item() == pytest.approx(total, abs=1)
     with pytest.raises(ValueError, match="read-only"):
         curator._blocks[0]["values"][0] = 7.0
 
@@ -440,11 +418,12 @@ def test_returning_users_are_covered_at_user_level() -> None:
     model = JointDP(1.0, 1e-6, relation=Relation.ZERO_OUT, episodes_per_user=3)
 
     def ask(curator, numbers):
-        out = [curator.release(SUM, mu=MU / 3 / math.sqrt(2))]
-        return [*out, curator.release(SUM)]
+        out = [curator.release(SUM, block=n, mu=MU / 3 / math.sqrt(2)) for n in numbers]
+        return [*out, *(curator.release(SUM, block=n) for n in numbers)]
 
+    # Blocks apart she pays sqrt(3) thirds; all episodes in one sum would cost her all.
     audit = transcript_audit(ask, 4, model=model, together=(0, 1, 2))
-    assert audit.costs[-1] == pytest.approx(MU, rel=1e-9)
+    assert spent(audit.costs[-1], MU / math.sqrt(3))
 
     def stream(curator, numbers):
         counter = curator.stream(SUM, releases=4)
@@ -457,18 +436,16 @@ def test_disjoint_blocks_pay_a_root_only() -> None:
     model = JointDP(1.0, 1e-6, relation=Relation.ZERO_OUT, episodes_per_user=3, disjoint=True)
 
     def ask(curator, numbers):
-        return [curator.release(SUM, blocks=[n]) for n in numbers]
+        return [curator.release(SUM, block=n) for n in numbers]
 
     audit = transcript_audit(ask, 3, model=model, together=(0, 1, 2))
-    assert audit.costs[-1] == pytest.approx(MU, rel=1e-9)
-    assert audit.costs[0] == pytest.approx(MU / math.sqrt(3))
+    assert spent(audit.costs[-1], MU)
+    assert spent(audit.costs[0], MU / math.sqrt(3))
     curator = model.curator()
     with pytest.raises(InvalidArgument, match="give them"):
         curator.add(values(1.0))
     curator.add(values(1.0), user_ids=["a"])
     curator.add(values(1.0), user_ids=["a"])
-    with pytest.raises(InvalidArgument, match="one block at a time"):
-        curator.release(SUM)
     with pytest.raises(InvalidArgument, match="blocks"):
         curator.stream(SUM, releases=3)
     blockwise = curator.stream(SUM, releases=3, kind="blocks")
@@ -480,9 +457,10 @@ def test_episodes_beyond_the_declared_count_zero() -> None:
     ones = Block(3, {"values": np.ones((3, 1))})
     curator.add(ones, user_ids=["ann", "bob", "ann"])
     curator.add(ones, user_ids=["ann", "bob", "cy"])
-    release = curator.release(SUM)
-    assert release.users == 6
-    assert release["sum"].item() == pytest.approx(5.0, abs=6 * release.std["sum"])
+    for block, kept in ((0, 3), (1, 2)):
+        release = curator.release(SUM, block=block)
+        assert release.users == 3
+        assert release["sum"].item() == pytest.approx(kept, abs=6 * release.std["sum"])
     raw = sum(curator._blocks[b].users for b in curator.blocks)
     assert raw == 5
 
@@ -520,7 +498,7 @@ def test_release_is_the_sum_with_the_stated_noise() -> None:
     curator.add(block)
     release = curator.release(statistic, mu=0.2)
     scale = statistic.l2(Relation.REPLACE_ONE) / 0.2
-    assert release.std == pytest.approx({"gram": scale, "cross": 2 * scale})
+    assert release.std == pytest.approx({"gram": scale, "cross": 2 * scale}, rel=2e-4)
     gram_error = release["gram"] - exact["gram"]
     cross_error = release["cross"] - exact["cross"]
     off = gram_error[np.triu_indices(20, 1)]
@@ -541,16 +519,7 @@ def test_hostile_values_change_only_their_own_contribution() -> None:
         outputs.append(curator.release(ClippedSum(2))["sum"])
     for output in outputs[1:3]:
         assert np.array_equal(output, outputs[0])
-    assert np.linalg.norm(outputs[3] - outputs[0]) == pytest.approx(1.0)
-
-
-def test_masked_entries_are_dropped_and_get_no_noise() -> None:
-    statistic = OneHotCounts(steps=1, cells=3)
-    curator = JointDP(1.0, 1e-6).curator(noise_seed=1)
-    curator.add(Block(4, {"cells": np.array([[0], [1], [2], [2]])}))
-    release = curator.release(statistic, mask={"counts": [[True, False, True]]})
-    assert release["counts"][0, 1] == 0.0
-    assert release["counts"][0, 0] != 0.0
+    assert np.linalg.norm(outputs[3] - outputs[0]) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_recentred_statistics_are_new_statistics() -> None:
@@ -559,28 +528,28 @@ def test_recentred_statistics_are_new_statistics() -> None:
     curator = model.curator(noise_seed=2)
     data = np.full((5000, 1), 0.7)
     first = curator.add(Block(5000, {"values": data}))
-    rough = curator.release(SUM, blocks=[first])
+    rough = curator.release(SUM, block=first)
     centre = float(rough["sum"].item() / 5000)
     second = curator.add(Block(5000, {"values": data - centre}))
-    fine = curator.release(ClippedSum(1, radius=0.01), blocks=[second])
-    assert fine.std["sum"] == pytest.approx(rough.std["sum"] / 100)
+    fine = curator.release(ClippedSum(1, radius=0.01), block=second)
+    assert fine.std["sum"] == pytest.approx(rough.std["sum"] / 100, rel=2e-4)
     assert centre + fine["sum"].item() / 5000 == pytest.approx(0.7, abs=1e-4)
 
 
-def test_pure_dp_is_laplace_and_epsilons_add() -> None:
+def test_pure_dp_is_laplace_and_all_is_spent_at_once() -> None:
     curator = JointDP(1.0, 0.0).curator(noise_seed=0)
     curator.add(Block(1, {"cells": np.zeros((1, 2), dtype=int)}))
     statistic = OneHotCounts(steps=2, cells=4)
-    release = curator.release(statistic, epsilon=0.25)
-    assert release.std["counts"] == pytest.approx(math.sqrt(2) * 4 / 0.25)
-    assert curator.spent(0) == 0.25
-    assert curator.release(statistic).cost == pytest.approx(0.75)
-    with pytest.raises(BudgetExceeded):
-        curator.release(statistic)
     with pytest.raises(InvalidArgument, match="1-norm"):
-        curator.release(GramCross(rows=1, columns=1, steps=1), epsilon=0.1)
+        curator.release(GramCross(rows=1, columns=1, steps=1))
     with pytest.raises(InvalidArgument, match="spent in epsilon"):
         curator.release(statistic, mu=0.1)
+    assert curator.spent(0) == 0.0
+    release = curator.release(statistic)
+    assert release.std["counts"] == pytest.approx(math.sqrt(2) * 4, rel=2e-4)
+    assert release.cost == curator.spent(0) == 1.0
+    with pytest.raises(BudgetExceeded):
+        curator.release(statistic)
     guarantee = curator.guarantee
     assert guarantee.delta == 0
     assert guarantee.mu is None
@@ -590,33 +559,24 @@ def test_pure_dp_is_laplace_and_epsilons_add() -> None:
 
 def test_mistakes_are_refused_and_change_nothing() -> None:
     curator = JointDP(1.0, 1e-6).curator(users=5)
-    with pytest.raises(InvalidArgument, match="at least one"):
+    with pytest.raises(InvalidArgument, match="block"):
         curator.release(SUM)
     curator.add(values(1.0, 2.0))
     with pytest.raises(HorizonExceeded, match="5 users were declared"):
         curator.add(values(*range(4)))
-    for options in (
-        {"blocks": [1]},
-        {"blocks": [0, 0]},
-        {"weights": [0.0]},
-        {"weights": [np.nan]},
-        {"weights": [1.0, 2.0]},
-        {"mu": -1.0},
-        {"mu": math.nan},
-        {"epsilon": 1.0},
-        {"mask": {"nothing": True}},
-    ):
+    for options in ({"block": 1}, {"block": -1}, {"block": [0]}, {"mu": -1.0}, {"mu": math.nan}):
         with pytest.raises(InvalidArgument):
             curator.release(SUM, **options)
-    with pytest.raises(InvalidArgument, match="shapes"):
-        curator.release(SUM, mask={"sum": [True, False, True]})
+    for gone in ("blocks", "weights", "mask", "decay", "epsilon"):
+        with pytest.raises(TypeError, match=gone):
+            curator.release(SUM, **{gone: None})
     with pytest.raises(InvalidArgument, match="never added"):
         curator.spent(9)
     with pytest.raises(BudgetExceeded):
         curator.release(SUM, mu=10.0)
     with pytest.raises(BudgetExceeded):
         curator.stream(SUM, releases=3, mu=10.0)
-    with pytest.raises(InvalidArgument, match="NonPrivate"):
+    with pytest.raises(InvalidArgument, match="kind"):
         curator.stream(SUM, releases=3, kind="noiseless")
     with pytest.raises(InvalidArgument, match="shape"):
         curator.release(ClippedSum(4))
@@ -631,8 +591,8 @@ def test_mistakes_are_refused_and_change_nothing() -> None:
         stream.release(values(1.0))
     assert curator.users == 2
     curator.forget(0)
-    with pytest.raises(InvalidArgument, match="no raw data"):
-        curator.release(SUM, blocks=[0])
+    with pytest.raises(InvalidArgument, match="forgotten"):
+        curator.release(SUM, block=0)
 
 
 def test_a_relation_by_name_is_the_relation() -> None:
@@ -640,7 +600,7 @@ def test_a_relation_by_name_is_the_relation() -> None:
     for name, std in (("replace-one", 2 / MU), ("zero-out", 1 / MU)):
         curator = JointDP(1.0, 1e-6, relation=name).curator(noise_seed=0)  # type: ignore[arg-type]
         curator.add(values(1.0))
-        assert curator.release(SUM).std["sum"] == pytest.approx(std)
+        assert curator.release(SUM).std["sum"] == pytest.approx(std, rel=2e-4)
         assert curator.guarantee.relation.value == name
     with pytest.raises(InvalidArgument, match="relation"):
         JointDP(1.0, 1e-6, relation="both")  # type: ignore[arg-type]
@@ -670,10 +630,11 @@ def test_the_guarantee_names_every_kind_of_release() -> None:
 
 
 def test_streams_take_user_ids() -> None:
-    curator = MODEL.curator(noise_seed=0)
-    stream = curator.stream(SUM, releases=2)
-    stream.release(values(1.0, 1.0), user_ids=["a", "a"], keep=True)
-    assert curator._blocks[0].users == 1
+    """Her second episode is not in the sum; that she came is."""
+    stream = JointDP(1e4, 1e-6).curator(noise_seed=0).stream(SUM, releases=2)
+    release = stream.release(values(1.0, 1.0), user_ids=["a", "a"])
+    assert release.users == 2
+    assert release["sum"].item() == pytest.approx(1.0, abs=0.5)
 
 
 def test_aggregate_blocks_are_for_simulations() -> None:
@@ -698,7 +659,8 @@ def test_non_private_is_exact() -> None:
     curator = NonPrivate().curator()
     stream = curator.stream(SUM, releases=3)
     assert stream.release(values(0.5, 0.25))["sum"].item() == 0.75
-    release = stream.release(values(0.5), keep=True)
+    curator.add(values(0.5))
+    release = stream.release(1)
     assert release["sum"].item() == 1.25
     assert release.std == {"sum": 0.0}
     assert release.users == 3
@@ -1065,7 +1027,7 @@ def test_a_process_that_was_replaced_writes_nothing(tmp_path) -> None:
     old.release(SUM, mu=0.1)
     new = JointCurator.load(state, ledger=ledger, autosave=state)
     new.add(values(3.0))
-    release = new.release(SUM, blocks=[1])
+    release = new.release(SUM, block=1)
     before = state.read_bytes()
     for target in (state, tmp_path / "elsewhere"):
         with pytest.raises(DoubleSpend, match="another process resumed"):
@@ -1077,24 +1039,21 @@ def test_a_process_that_was_replaced_writes_nothing(tmp_path) -> None:
     assert again.last_release["sum"] == release["sum"]
 
 
-class OwnNoise:
+class OwnNoise(Noise):
     """A source of noise of a user's own, which counts what it is asked."""
 
-    simulation = False
-
     def __init__(self) -> None:
+        super().__init__()
         self.asked = 0
 
-    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+    def steps(self, pure: bool, scale: float, count: int) -> np.ndarray:
         self.asked += 1
-        return np.random.default_rng().standard_normal(shape)
-
-    laplace = normal
+        return super().steps(pure, scale, count)
 
 
 def test_who_brought_a_source_of_noise_brings_it_again(tmp_path) -> None:
     path = tmp_path / "state"
-    curator = JointDP(1.0, 1e-6, sampler="floating-point").curator(source=OwnNoise())
+    curator = JointDP(1.0, 1e-6).curator(source=OwnNoise())
     curator.add(values(1.0))
     curator.stream(SUM, releases=3)
     curator.save(path)
@@ -1106,7 +1065,7 @@ def test_who_brought_a_source_of_noise_brings_it_again(tmp_path) -> None:
     again.release(SUM, mu=0.1)
     assert mine.asked == 1
     again.resume_stream("stream", SUM).release(values(1.0))
-    assert mine.asked > 1
+    assert mine.asked == 2
     # And again: what is resumed with a source is saved as such.
     again.save(path)
     with pytest.raises(InvalidArgument, match="give source="):
@@ -1118,14 +1077,11 @@ def test_a_source_does_not_turn_a_simulation_into_a_real_run(tmp_path) -> None:
     JointDP(1.0, 1e-6).curator(noise_seed=1).save(path)
     with pytest.raises(InvalidArgument, match="source is for real runs"):
         JointCurator.load(path, source=OwnNoise())
-    JointDP(1.0, 1e-6, sampler="floating-point").curator().save(path)
+    JointDP(1.0, 1e-6).curator().save(path)
     with pytest.raises(InvalidArgument, match="source is for real runs"):
-        JointCurator.load(path, source=tacit.privacy.noise.Noise(1))
+        JointCurator.load(path, source=Noise(1))
     mine = OwnNoise()
     assert JointCurator.load(path, source=mine).source is mine
-    JointDP(1.0, 1e-6).curator().save(path)
-    with pytest.raises(InvalidArgument, match="ExactNoise"):
-        JointCurator.load(path, source=mine)
 
 
 def test_no_release_is_free_however_little_it_costs() -> None:
@@ -1156,7 +1112,7 @@ def test_no_release_is_free_however_little_it_costs() -> None:
 def test_what_was_spent_is_saved_to_the_last_digit_and_beyond(tmp_path) -> None:
     curator = JointDP(1.0, 1e-6).curator(noise_seed=0, ledger=tmp_path / "ledger")
     curator.add(values(1.0))
-    for mu in (0.1, 1e-9, 0.1, 1e-11):
+    for mu in (0.1, 1e-9, 0.1, 1e-10):
         curator.release(SUM, mu=mu)
     curator.save(tmp_path / "state")
     again = JointCurator.load(tmp_path / "state", ledger=tmp_path / "ledger")

@@ -65,7 +65,8 @@ from tacit.privacy.errors import (
     DoubleSpend,
     InvalidArgument,
 )
-from tacit.privacy.exact import ExactNoise, grid_sensitivity, grid_step, grid_total
+from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total
+from tacit.privacy.noise import Noise
 from tacit.privacy.gaussian_dp import mu_from_budget
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Statistic, StreamedBlock
@@ -115,7 +116,7 @@ def assert_drawn_from(drawn: Ints, probabilities: Floats) -> None:
 @pytest.mark.parametrize("pure", [False, True])
 @pytest.mark.parametrize("seed", [11, None], ids=["simulated", "real"])
 def test_samplers_draw_from_their_masses(seed: int | None, pure: bool, scale: float) -> None:
-    drawn = ExactNoise(seed).steps(pure, scale, 8_000)
+    drawn = Noise(seed).steps(pure, scale, 8_000)
     assert drawn.dtype == np.int64
     assert_drawn_from(drawn, masses(pure, scale, 200))
 
@@ -127,7 +128,7 @@ def test_large_scales_are_right_from_the_tails_to_the_last_bit(
     seed: int | None, pure: bool, scale: float
 ) -> None:
     """Twenty quantiles; and the lowest four bits, which are uniform up to exp(-2 (pi s / 16)^2)."""
-    drawn = ExactNoise(seed).steps(pure, scale, 4_000)
+    drawn = Noise(seed).steps(pure, scale, 4_000)
     continuous = stats.laplace(scale=scale) if pure else stats.norm(scale=scale)
     bins = np.searchsorted(continuous.ppf(np.linspace(0, 1, 21)[1:-1]), drawn)
     assert stats.chisquare(np.bincount(bins, minlength=20)).pvalue > BY_CHANCE
@@ -137,7 +138,7 @@ def test_large_scales_are_right_from_the_tails_to_the_last_bit(
 def test_within_its_range_noise_cannot_saturate() -> None:
     """At the largest scale 64 bits are 2048 Laplace scales; the next one is refused."""
     for seed in (1, None):
-        source = ExactNoise(seed)
+        source = Noise(seed)
         drawn = source.steps(True, LARGEST_SCALE, 500)
         assert np.abs(drawn).max() < 2.0**51 * 40 < 2.0**57
         for scale in (2.0 * LARGEST_SCALE, math.inf, math.nan, 0.0, -1.0):
@@ -150,16 +151,16 @@ def test_within_its_range_noise_cannot_saturate() -> None:
 def test_an_exact_source_is_no_floating_point_source() -> None:
     for draw in ("normal", "laplace"):
         with pytest.raises(InvalidArgument, match="no fractions"):
-            getattr(ExactNoise(1), draw)((2,))
-    source = ExactNoise(5)
+            getattr(Noise(1), draw)((2,))
+    source = Noise(5)
     source.steps(False, 3.0, 7)
     for twin in (pickle.loads(pickle.dumps(source)), copy.deepcopy(source)):  # noqa: S301
-        assert isinstance(twin, ExactNoise)
-        again = ExactNoise(5)
+        assert isinstance(twin, Noise)
+        again = Noise(5)
         again.steps(False, 3.0, 7)
         assert (twin.steps(False, 9.0, 5) == again.steps(False, 9.0, 5)).all()
     with pytest.raises(TypeError, match="cannot be copied"):
-        copy.deepcopy(ExactNoise())
+        copy.deepcopy(Noise())
 
 
 # The grid, to the last bit.
@@ -206,14 +207,14 @@ def assert_on_grid(statistic: Statistic, parts: Any, step: float) -> Ints:
 @pytest.mark.parametrize("seed", [3, None], ids=["simulated", "real"])
 def test_releases_are_on_the_grid(statistic: Statistic, seed: int | None) -> None:
     for model in (JOINT, PURE) if statistic is not GRAM else (JOINT,):
-        curator = model.curator(source=ExactNoise(seed))
+        curator = model.curator(noise_seed=seed)
         curator.add(some_users(statistic, 30, 1))
         step = grid_step(statistic, "l1" if model.pure else "l2")
         assert math.frexp(step)[0] == 0.5
         released = curator.release(statistic)
         assert_on_grid(statistic, released.parts, step)
         for kind in ("blocks", "binary tree", "smooth tree"):
-            curator = model.curator(source=ExactNoise(seed))
+            curator = model.curator(noise_seed=seed)
             stream = curator.stream(statistic, releases=5, kind=kind)
             for number in range(5):
                 released = stream.release(some_users(statistic, 30, number))
@@ -224,7 +225,7 @@ def test_no_zero_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise sums are zero, and whether it is -0.0 would be a bit about somebody."""
     values = np.array([[1e-9, -1e-9], [-1e-9, 1e-9]])
     monkeypatch.setattr(
-        ExactNoise, "steps", lambda self, pure, scale, count: np.zeros(count, dtype=np.int64)
+        Noise, "steps", lambda self, pure, scale, count: np.zeros(count, dtype=np.int64)
     )
     curator = JOINT.curator()
     curator.add(Block(2, {"values": values}))
@@ -247,7 +248,7 @@ def test_counters_add_whole_numbers_without_an_error(kind: str, epsilon: float) 
     step = grid_step(statistic, "l1")
     runs = []
     for users in (0, 10_000_000_007):
-        stream = model.curator(source=ExactNoise(4)).stream(statistic, releases=12, kind=kind)
+        stream = model.curator(noise_seed=4).stream(statistic, releases=12, kind=kind)
         out = []
         for _ in range(12):
             sums = Block(users, {"counts": np.array([[float(users), 0.0]])}, aggregate=True)
@@ -264,12 +265,12 @@ def test_single_releases_add_integers_beyond_what_floats_hold() -> None:
     statistic = OneHotCounts(1, 1)
     step = grid_step(statistic, "l2")
     users = 2**44 + 1
-    curator = JOINT.curator(source=ExactNoise(9))
+    curator = JOINT.curator(noise_seed=9)
     for _ in range(3):
         curator.add(Block(users, {"counts": np.array([[float(users)]])}, aggregate=True))
     released = curator.release(statistic).parts["counts"][0, 0]
     sensitivity = grid_sensitivity(statistic, Relation.REPLACE_ONE, "l2", step)
-    noise = ExactNoise(9).steps(False, sensitivity / math.sqrt(JOINT.episode_limit), 1)[0]
+    noise = Noise(9).steps(False, sensitivity / math.sqrt(JOINT.episode_limit), 1)[0]
     total = 3 * round(users / step) + int(noise)
     assert total > 2**53
     assert released == step * float(total)
@@ -392,7 +393,7 @@ def test_users_of_light_blocks_pay_for_their_rounding_too(pure: bool) -> None:
     for share in shares:
         released, curators = [], []
         for sign in (1.0, -1.0):
-            curator = model.curator(source=ExactNoise(3))
+            curator = model.curator(noise_seed=3)
             curator.add(Block(1, {"values": np.zeros((1, 16))}))
             curator.add(Block(1, {"values": np.full((1, 16), sign * 0.25)}))
             released.append(curator.release(statistic, weights=[1.0, share]))
@@ -412,7 +413,7 @@ def test_a_block_too_light_to_be_heard_is_left_out_and_pays_nothing() -> None:
     statistic = ClippedSum(1)
     out = []
     for value in (1.0, -1.0):
-        curator = JOINT.curator(source=ExactNoise(3))
+        curator = JOINT.curator(noise_seed=3)
         for content in (0.5, value):
             curator.add(Block(1, {"values": np.array([[content]])}))
         out.append(curator.release(statistic, weights=[1.0, 2.0**-21]))
@@ -426,7 +427,7 @@ def test_decaying_releases_stay_within_budget_for_ever() -> None:
     statistic = ClippedSum(3)
     runs = []
     for sign in (1.0, -1.0):
-        curator, out = JOINT.curator(source=ExactNoise(8)), []
+        curator, out = JOINT.curator(noise_seed=8), []
         for number in range(40):
             value = sign * 0.57 if number == 0 else 0.1
             curator.add(Block(1, {"values": np.full((1, 3), value)}))
@@ -467,7 +468,7 @@ def test_masks_hide_entries_and_change_no_others() -> None:
     statistic = ClippedSum(3)
     values = []
     for mask in (None, {"sum": np.array([True, False, True])}):
-        curator = JOINT.curator(source=ExactNoise(6))
+        curator = JOINT.curator(noise_seed=6)
         curator.add(some_users(statistic, 9, 1))
         values.append(curator.release(statistic, mask=mask).parts["sum"])
     assert values[1][1] == 0.0
@@ -483,7 +484,7 @@ def test_sums_that_do_not_fit_are_refused_before_anybody_pays() -> None:
     def sums(users: int) -> Block:
         return Block(users, {"counts": np.array([[float(users)]])}, aggregate=True)
 
-    curator = JOINT.curator(source=ExactNoise(1))
+    curator = JOINT.curator(noise_seed=1)
     for _ in range(2):
         curator.add(sums(2**46))
     assert curator.release(statistic, blocks=[0], mu=0.01)
@@ -492,7 +493,7 @@ def test_sums_that_do_not_fit_are_refused_before_anybody_pays() -> None:
         curator.release(statistic, mu=0.01, weights=[1.0, 1e-3])
     assert (curator.spent(0), curator.spent(1)) == (before, 0.0)
     # Of a running sum all counts that ever entered, also after a resume.
-    stream = JOINT.curator(source=ExactNoise(1)).stream(statistic, releases=9)
+    stream = JOINT.curator(noise_seed=1).stream(statistic, releases=9)
     stream.release(sums(2**34))
     stream.release(sums(2**33))
     with pytest.raises(InvalidArgument, match=r"must stay below 5\.6"):
@@ -500,13 +501,13 @@ def test_sums_that_do_not_fit_are_refused_before_anybody_pays() -> None:
     assert stream.counter.released == 2
     assert stream._curator.blocks == ()
     with pytest.raises(InvalidArgument, match=r"must stay below 5\.6"):
-        JOINT.curator(source=ExactNoise(1), users=2**40).stream(statistic, releases=9)
+        JOINT.curator(source=Noise(1), users=2**40).stream(statistic, releases=9)
 
 
 def test_noise_that_does_not_fit_is_refused_before_anybody_pays() -> None:
     statistic = ClippedSum(100)
     tiny = JointDP(1e-12, 0.0)
-    curator = tiny.curator(source=ExactNoise(1))
+    curator = tiny.curator(noise_seed=1)
     curator.add(some_users(statistic, 3, 1))
     with pytest.raises(InvalidArgument, match="too small"):
         curator.release(statistic)
@@ -522,7 +523,7 @@ def test_sensitivities_beyond_any_grid_are_refused(radius: float) -> None:
     statistic = ClippedSum(1, radius)
     with pytest.raises(InvalidArgument, match="no grid"):
         grid_step(statistic, "l2")
-    curator = JOINT.curator(source=ExactNoise(1))
+    curator = JOINT.curator(noise_seed=1)
     curator.add(Block(1, {"values": np.ones((1, 1))}))
     with pytest.raises(InvalidArgument, match="no grid"):
         curator.release(statistic)
@@ -534,8 +535,8 @@ def test_sources_that_do_not_fit_the_sampler_are_refused() -> None:
         simulation = False
 
     with pytest.raises(InvalidArgument, match="floating-point"):
-        JointDP(1.0, 1e-6, sampler="floating-point").curator(source=ExactNoise())
-    with pytest.raises(InvalidArgument, match="ExactNoise"):
+        JointDP(1.0, 1e-6, sampler="floating-point").curator(noise_seed=)
+    with pytest.raises(InvalidArgument, match="Noise"):
         JOINT.curator(source=Floats())  # type: ignore[arg-type]
     for model in (JointDP, LocalDP):
         with pytest.raises(InvalidArgument, match="exact or floating-point"):
@@ -552,7 +553,7 @@ def test_budgets_are_spent_as_those_of_real_numbers() -> None:
     assert PURE.episode_limit == LAPLACE.report_cost / 4.0 == 1.0
     thrice = JointDP(1.0, 1e-6, episodes_per_user=3)
     assert thrice.episode_limit == pytest.approx(mu**2 / 9.0)
-    curator = JOINT.curator(source=ExactNoise(1))
+    curator = JOINT.curator(noise_seed=1)
     curator.add(some_users(ClippedSum(2), 5, 1))
     for _ in range(4):
         released = curator.release(ClippedSum(2), mu=mu / 2.0)
@@ -650,15 +651,15 @@ def test_rounded_laplace_noise_is_exactly_pure() -> None:
 @pytest.mark.parametrize("kind", ["blocks", "binary tree", "smooth tree", "auto", "blt"])
 def test_a_simulation_resumes_bit_for_bit(kind: str, tmp_path: Path) -> None:
     statistic = COUNTS
-    whole = JOINT.curator(source=ExactNoise(7))
+    whole = JOINT.curator(noise_seed=7)
     stream = whole.stream(statistic, releases=8, kind=kind)
     expected = [stream.release(some_users(statistic, 5, i)).parts for i in range(8)]
-    first = JOINT.curator(source=ExactNoise(7))
+    first = JOINT.curator(noise_seed=7)
     stream = first.stream(statistic, releases=8, kind=kind)
     found = [stream.release(some_users(statistic, 5, i)).parts for i in range(3)]
     first.save(tmp_path / "save")
     again = JointCurator.load(tmp_path / "save")
-    assert isinstance(again.source, ExactNoise)
+    assert isinstance(again.source, Noise)
     assert again.source.simulation
     resumed = again.resume_stream("stream", statistic)
     assert resumed.reach == stream.reach > 0.0

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tacit.privacy.counters.toeplitz import square_root_error
 
 import tacit
 from research.optimal_factors import optimum
@@ -31,9 +32,7 @@ from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.counters.fixed_point import FixedPoint, octave, octave_share, scaled
 from tacit.privacy.counters.grid import Grid, root_up
 from tacit.privacy.counters.items import Items
-from tacit.privacy.counters.toeplitz import square_root_error
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
-from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise
 
 WHOLE = [Blocks, BinaryTree, SmoothTree, Fresh]
@@ -43,7 +42,7 @@ GAUSSIAN = [*WHOLE, *HISTORY, *BUFFERED]
 LAPLACE = [Blocks, BinaryTree, SmoothTree]
 
 
-class Scripted(ExactNoise):
+class Scripted(Noise):
     """Noise that is known in advance; without a script there is none."""
 
     def __init__(self, script: Any = None) -> None:
@@ -56,7 +55,7 @@ class Scripted(ExactNoise):
         return row
 
 
-class Recorded(ExactNoise):
+class Recorded(Noise):
     """Simulated noise, and a copy of it."""
 
     def __init__(self, seed: int) -> None:
@@ -167,7 +166,7 @@ def test_what_is_chosen_beats_the_square_root(releases: int, limit: float) -> No
 # What is published.
 
 
-def _whole_stream(cls: type[Counter], items: np.ndarray, source: ExactNoise) -> Counter:
+def _whole_stream(cls: type[Counter], items: np.ndarray, source: Noise) -> Counter:
     cost = {"mu": 0.5}
     return cls(2.0**18, len(items), items.shape[1:], whole=True, source=source, **cost)
 
@@ -232,7 +231,7 @@ def test_a_release_is_the_sum_and_b_times_the_noise(cls: type[Counter]) -> None:
 def test_noise_has_the_covariance_that_is_claimed(cls: type[Counter]) -> None:
     """Of 15 entries each is within 6 standard deviations: a false alarm in 3e7 runs."""
     releases, runs = 5, 20_000
-    counter = cls(3.0, releases, (runs,), mu=0.7, source=ExactNoise(8))
+    counter = cls(3.0, releases, (runs,), mu=0.7, source=Noise(8))
     noise = stream(counter, np.zeros((releases, runs)))
     b = factors(cls, releases)[0]
     claimed = counter.scale**2 * b @ b.T
@@ -245,7 +244,7 @@ def test_noise_has_the_covariance_that_is_claimed(cls: type[Counter]) -> None:
 @pytest.mark.parametrize("cls", LAPLACE)
 def test_pure_noise_has_the_size_that_is_claimed(cls: type[Counter]) -> None:
     runs = 20_000
-    counter = cls(3.0, 6, (runs,), epsilon=0.7 * runs, source=ExactNoise(8))
+    counter = cls(3.0, 6, (runs,), epsilon=0.7 * runs, source=Noise(8))
     noise = stream(counter, np.zeros((6, runs)))
     ratio = (noise**2).mean(axis=1) / counter.std**2
     assert (np.abs(ratio - 1.0) <= 6.0 * math.sqrt(5.0 / runs)).all()
@@ -256,7 +255,7 @@ def test_pure_noise_has_the_size_that_is_claimed(cls: type[Counter]) -> None:
 def test_exact_noise_costs_nothing(cls: type[Counter], releases: int) -> None:
     if cls is Optimal and releases > 64:
         return
-    exact, floats = (cls(3.0, releases, (10,), mu=0.3, source=s) for s in (ExactNoise(1), Noise(1)))
+    exact, floats = (cls(3.0, releases, (10,), mu=0.3, source=s) for s in (Noise(1), Noise(1)))
     assert np.abs(exact.std / floats.std - 1.0).max() < 1e-3
     assert exact.std_at(releases) == pytest.approx(exact.std[-1], rel=1e-12)
 
@@ -367,7 +366,7 @@ def test_shares_of_all_octaves_are_no_more_than_one() -> None:
 
 
 def test_endless_units_become_finer_and_sums_smaller() -> None:
-    counter = Endless(1.0, shape=(50,), mu=0.1, source=ExactNoise(1))
+    counter = Endless(1.0, shape=(50,), mu=0.1, source=Noise(1))
     before = counter.largest_sum
     units = [counter._resolution(2**k) for k in range(40)]
     assert all(a.buffers <= b.buffers and a.noise <= b.noise for a, b in itertools.pairwise(units))
@@ -384,7 +383,7 @@ def test_endless_units_become_finer_and_sums_smaller() -> None:
 @pytest.mark.parametrize("cls", GAUSSIAN)
 def test_a_save_goes_on_bit_for_bit(cls: type[Counter], tmp_path: Any) -> None:
     items = np.random.default_rng(5).normal(size=(30, 3))
-    counter = cls(2.0, 30, (3,), mu=0.4, source=ExactNoise(3))
+    counter = cls(2.0, 30, (3,), mu=0.4, source=Noise(3))
     stream(counter, items[:17])
     counter.save(tmp_path / "c")
     held = sum(array.size for array in counter.dump()[1].values())
@@ -397,18 +396,18 @@ def test_a_save_goes_on_bit_for_bit(cls: type[Counter], tmp_path: Any) -> None:
 
 
 def test_real_noise_goes_on_fresh(tmp_path: Any) -> None:
-    counter = Optimal(2.0, 8, (3,), mu=0.4, source=ExactNoise())
+    counter = Optimal(2.0, 8, (3,), mu=0.4, source=Noise())
     counter.release(np.ones(3))
     counter.save(tmp_path / "c")
     both = [Counter.load(tmp_path / "c") for _ in range(2)]
-    assert all(isinstance(c.source, ExactNoise) and not c.source.simulation for c in both)
+    assert all(isinstance(c.source, Noise) and not c.source.simulation for c in both)
     first, second = (c.release(np.ones(3)) for c in both)
     assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("cls", [SquareRoot, Optimal, NormalisedSquareRoot])
 def test_another_factor_is_refused(cls: type[Counter], tmp_path: Any, monkeypatch: Any) -> None:
-    counter = cls(2.0, 8, mu=0.4, source=ExactNoise(1))
+    counter = cls(2.0, 8, mu=0.4, source=Noise(1))
     counter.release(1.0)
     counter.save(tmp_path / "c")
     numbers = counter._numerators()  # type: ignore[attr-defined]
@@ -418,7 +417,7 @@ def test_another_factor_is_refused(cls: type[Counter], tmp_path: Any, monkeypatc
 
 
 def test_a_save_keeps_its_sampler() -> None:
-    meta, arrays = Blocks(mu=1.0, source=ExactNoise(1)).dump()
+    meta, arrays = Blocks(mu=1.0, source=Noise(1)).dump()
     with pytest.raises(CorruptFile, match="sampler"):
         revive_counter(meta, arrays, Noise(1))
 
@@ -434,7 +433,7 @@ def test_counters_are_exact_unless_simulated() -> None:
         ({"sampler": "floating-point"}, "floating-point", False),
         ({"noise_seed": 1}, "floating-point", True),
         ({"noise_seed": 1, "sampler": "exact"}, "exact", True),
-        ({"source": ExactNoise(2)}, "exact", True),
+        ({"source": Noise(2)}, "exact", True),
     ]:
         guarantee = tacit.counter(budget, 1.0, 20, **options).guarantee
         assert guarantee is not None
@@ -447,7 +446,7 @@ def test_counters_are_exact_unless_simulated() -> None:
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "noiseless"])
 def test_whole_numbers_in_and_out(kind: str) -> None:
-    counter = KINDS[kind](100.0, 4, (2,), whole=True, mu=0.5, source=ExactNoise(1))
+    counter = KINDS[kind](100.0, 4, (2,), whole=True, mu=0.5, source=Noise(1))
     large = np.array([2**40 + 1, -(2**40)])
     published = counter.release(large)
     assert np.abs(published - large).max() < 20 * counter.std[0]
@@ -468,7 +467,7 @@ def test_an_interrupted_release_cannot_be_retried(cls: type[Counter], monkeypatc
     def interrupt(*args: object) -> np.ndarray:
         raise KeyboardInterrupt
 
-    counter = cls(1.0, 4, mu=1.0, source=ExactNoise(1))
+    counter = cls(1.0, 4, mu=1.0, source=Noise(1))
     with monkeypatch.context() as patch:
         patch.setattr(counter.source, "steps", interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -497,11 +496,11 @@ def test_a_stream_of_a_curator_is_saved_and_goes_on(tmp_path: Any) -> None:
 
     block = tacit.Block(40, {"values": np.full((40, 2), 0.5)})
     for kind in ("auto", "blt", "endless", "binary tree"):
-        curator = tacit.JointDP(epsilon=1.0, delta=1e-6).curator(source=ExactNoise(4))
+        curator = tacit.JointDP(epsilon=1.0, delta=1e-6).curator(source=Noise(4))
         running = curator.stream(ClippedSum(2), releases=6, kind=kind)
         running.release(block)
         meta, arrays = running.dump()
-        twin = revive_counter(meta, arrays, ExactNoise.from_state(curator.source.state()))
+        twin = revive_counter(meta, arrays, Noise.from_state(curator.source.state()))
         assert twin._reach == running.counter._reach > 0
         total = np.array([20000, -7])
         assert np.array_equal(twin.release(total), running.counter.release(total))
@@ -514,7 +513,7 @@ def test_integers_above_2_to_53_are_not_rounded() -> None:
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_drawn() -> None:
-    options: dict[str, Any] = {"mu": 1.0, "source": ExactNoise(1)}
+    options: dict[str, Any] = {"mu": 1.0, "source": Noise(1)}
     with pytest.raises(InvalidArgument, match=r"8,192 for an exact square root.*take blt"):
         SquareRoot(releases=2**13 + 1, **options)
     with pytest.raises(InvalidArgument, match="floating-point"):
@@ -524,7 +523,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_drawn() -> None:
     with pytest.raises(InvalidArgument, match="symmetric"):
         Blocks(shape=(2, 2), symmetric=True, whole=True, **options)
     with pytest.raises(InvalidArgument, match="scale"):
-        Blocks(mu=1e-12, source=ExactNoise(1))
+        Blocks(mu=1e-12, source=Noise(1))
     with pytest.raises(InvalidArgument, match="at most 64"):
         Optimal(releases=65, mu=1.0)
     with pytest.raises(InvalidArgument, match=r"2,048 .*blt"):

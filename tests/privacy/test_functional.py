@@ -22,19 +22,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
-from research.function_sums import (
-    FeatureKernel,
-    FourierFeatures,
-    FunctionSum,
-    RegularGrid,
-    SharedGrid,
-)
-from research.saved_paths import gp_path_of, ou_path_of, path_arrays
-from tacit import JointDP, Relation, check_statistic
-from tacit.audit.mechanisms import ExactAudit, audit_linear, audit_samples
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.functions.functional import (
     OU,
     RBF,
@@ -52,6 +39,19 @@ from tacit.privacy.functions.functional import (
     longest_function,
     through,
 )
+
+from research.function_sums import (
+    FeatureKernel,
+    FourierFeatures,
+    FunctionSum,
+    RegularGrid,
+    SharedGrid,
+)
+from research.saved_paths import gp_path_of, ou_path_of, path_arrays
+from tacit import JointDP, Relation, check_statistic
+from tacit.audit.mechanisms import ExactAudit, audit_linear, audit_samples
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise, NoiseSource
 from tacit.privacy.statistic import Block, Statistic, StreamedBlock
 

@@ -17,7 +17,8 @@ from scipy import stats
 
 from tacit import JointDP, LocalDP
 from tacit.privacy.curators.local import noise_scale, report
-from tacit.privacy.exact import ExactNoise, grid_step
+from tacit.privacy.exact import grid_step
+from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum, OneHotCounts
 from tacit.privacy.statistic import Block
 
@@ -72,7 +73,7 @@ def drawn_reports(privacy: LocalDP, true: float, seed: int, draws: int) -> Float
     """A coordinate of many reports, as :func:`report` makes it, from seeded bits."""
     step = grid_step(COUNTS, privacy.norm)
     scale = noise_scale(COUNTS, privacy, True) / step
-    noise = ExactNoise(seed).steps(privacy.needs_l1, scale, draws)
+    noise = Noise(seed).steps(privacy.needs_l1, scale, draws)
     return step * (round(true / step) + noise).astype(np.float64)
 
 

@@ -25,7 +25,6 @@ ALL = (JOINT, PURE, LOCAL, LAPLACE, BITS, NONE)
         ("pure", (PURE, BITS)),
         ("needs_l1", (PURE, LAPLACE, BITS)),
         ("reports_bits", (BITS,)),
-        ("exact", (JOINT, PURE, LOCAL, LAPLACE, BITS)),
         ("disjoint", ()),
         ("asks_again", (JOINT, PURE, NONE)),
         ("keeps_secrets", (JOINT, PURE)),
@@ -38,12 +37,12 @@ def test_every_model_answers(name: str, true: tuple[Privacy, ...]) -> None:
             setattr(model, name, True)
 
 
-def test_samplers_relations_and_episodes() -> None:
-    assert all(m.sampler == "exact" for m in ALL if m.private)
+def test_relations_and_episodes() -> None:
     assert all(m.episodes_per_user == 1 for m in ALL)
     assert all(m.relation is Relation.REPLACE_ONE for m in ALL)
-    assert JointDP(1.0, 1e-6, sampler="exact").exact
-    assert LocalDP(1.0, 1e-6, sampler="exact").exact
+    for model in (JointDP, LocalDP):
+        with pytest.raises(TypeError, match="sampler"):
+            model(1.0, 1e-6, sampler="exact")  # type: ignore[call-arg]
     assert JointDP(1.0, 1e-6, relation=Relation.ZERO_OUT).relation is Relation.ZERO_OUT
     assert JointDP(1.0, 1e-6, episodes_per_user=3, disjoint=True).disjoint
 

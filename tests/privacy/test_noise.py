@@ -1,4 +1,4 @@
-"""Noise: real noise is never repeated, simulated noise always is; sums of noise are exact."""
+"""Noise: one sampler for people and simulations; real noise is never repeated, a seed's always."""
 
 from __future__ import annotations
 
@@ -61,6 +61,31 @@ def test_every_real_draw_asks_the_operating_system(monkeypatch: pytest.MonkeyPat
     again = noise.normal((1000,)), noise.laplace((1000,)), noise.uniform((10,))
     assert all(np.array_equal(x, y) for x, y in zip(first, again, strict=True))
     assert vars(noise) == before == {"_rng": None}
+
+
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("scale", [0.7, 54_321.5, 2.0**50])
+def test_real_and_simulated_noise_are_one_sampler(
+    pure: bool, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bits give the same numbers, and every number is asked for in the same way."""
+    simulated, bits = Noise(9), Noise(9)
+    monkeypatch.setattr(os, "urandom", bits._bytes)
+    real = Noise()
+    assert simulated.simulation
+    assert not real.simulation
+    for count in (1, 3, 1000):
+        drawn = simulated.steps(pure, scale, count)
+        assert drawn.dtype == np.int64
+        assert np.array_equal(real.steps(pure, scale, count), drawn)
+    assert np.array_equal(real.words(5), simulated.words(5))
+
+
+def test_a_source_has_no_other_noise_than_whole_numbers() -> None:
+    """Normals and Laplace variables are its whole numbers too, divided by 2^50."""
+    for pure, name in ((False, "normal"), (True, "laplace")):
+        whole = Noise(4).steps(pure, 2.0**50, 6)
+        assert np.array_equal(getattr(Noise(4), name)((2, 3)), whole.reshape(2, 3) / 2.0**50)
 
 
 def test_sums_of_devices_are_for_simulations() -> None:

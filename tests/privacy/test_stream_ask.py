@@ -67,15 +67,16 @@ def audit(asked: list[Turned | None], kind: str) -> ExactAudit:
     return audit_linear(mechanism, list(np.eye(len(asked))), claimed=MU)
 
 
-@pytest.mark.parametrize("kind", ["blocks", "binary tree", "square root"])
+@pytest.mark.parametrize("kind", ["blocks", "smooth tree", "optimal", "blt"])
 def test_the_cost_is_that_of_each_users_own_question(kind: str) -> None:
     asked = [None, Turned(0.6, 0.8), Turned(-1.0), Turned(0.3, -0.4), None, Turned(0.0, 1.0)]
     found = audit(asked, kind)
     assert found.passed
     plain = audit([None] * len(asked), kind)
     lengths = np.array([1.0, 1.0, 1.0, 0.5, 0.5, 1.0])
-    assert found.costs == pytest.approx(lengths * plain.costs)
-    assert found.mu == pytest.approx(plain.mu)
+    # But for what is rounded to the grid, and by buffers.
+    assert found.costs == pytest.approx(lengths * plain.costs, rel=3e-4)
+    assert found.mu == pytest.approx(plain.mu, rel=3e-4)
 
 
 def test_questions_may_depend_on_releases() -> None:
@@ -104,7 +105,7 @@ def test_old_blocks_are_not_asked_again() -> None:
     noise[0].ask(Turned(0.0, 1.0))
     apart = noise[0].release(values(1.0))["sum"] - noise[1].release(values(1.0))["sum"]
     # Only the second block's user moved: from (1, 0) to (0, 1).
-    assert apart == pytest.approx([-1.0, 1.0])
+    assert apart == pytest.approx([-1.0, 1.0], abs=1e-4)
     assert noise[0].std == pytest.approx(noise[1].std)
 
 

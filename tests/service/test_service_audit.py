@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tacit.service.audit import audit_service
 
 import tacit
-from tacit.service.audit import audit_service
 
 RAW = """
 from tacit.service import store
@@ -42,9 +42,9 @@ def again(self, why, *, block=None, command=None):
 curator.Curator._publish = again
 """
 QUIET = """
-from tacit.privacy.exact import ExactNoise
-steps = ExactNoise.steps
-ExactNoise.steps = lambda self, pure, scale, count: steps(self, pure, scale, count) // 4
+from tacit.privacy.noise import Noise
+steps = Noise.steps
+Noise.steps = lambda self, pure, scale, count: steps(self, pure, scale, count) // 4
 """
 
 

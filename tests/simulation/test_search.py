@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tacit.simulation.search import search
 
 import tacit
 from tacit.simulation import search as module
-from tacit.simulation.search import search
 from tacit.simulation.store import Store
 from tests.cli.calls import call, one_line
 

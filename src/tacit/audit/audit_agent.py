@@ -14,7 +14,6 @@
 5. **Outside view.** A lower bound on mu, from outputs alone (:func:`tacit.audit_samples`). It is
    compared with the claimed mu, never as an epsilon at a tiny delta.
 6. **Behaviour.** The checks of :func:`tacit.check_agent`.
-7. **The real path.** Real noise, files and processes: :mod:`tacit.audit.real`.
 
 A pass is no proof: the proof is in the docstrings. A fail is one, but for the stated chance of a
 false alarm.
@@ -26,7 +25,7 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +36,6 @@ from tacit.audit.gate_noise import Law, Measured, Totals, measured, report_blur
 from tacit.audit.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
 from tacit.audit.mechanisms import audit_samples
 from tacit.audit.noise_tests import Flips, NoiseRecord, Tally
-from tacit.audit.real.recorded import RealOutcome
-from tacit.audit.real.suite import CHECKS, real_outcomes
 from tacit.audit.watched_gate import WatchedGate
 from tacit.audit.worst_users import worst_users
 from tacit.core.world import World
@@ -54,7 +51,6 @@ _ATTACKED = 6
 # A threshold is chosen on one half of the runs and judged on the other.
 _FEWEST_RUNS = 20
 _NOISE_SEEDS = 1 << 24
-_MANY_RUNS = 500
 
 
 def audit_agent(
@@ -66,7 +62,6 @@ def audit_agent(
     confidence: float = 0.9999,
     seed: int = 0,
     behaviour: bool = True,
-    real: Literal["full", "quick", "no"] | None = None,
     rounds: int = 80,
     seeds: int = 60,
     sample: Sample | None = None,
@@ -83,8 +78,6 @@ def audit_agent(
         confidence: of the lower bound from outside.
         seed: of the users and the attack.
         behaviour: whether to make the checks of :func:`tacit.check_agent` as well.
-        real: whether to audit the real path as well (:mod:`tacit.audit.real`), and how long; by
-            default with the checks of behaviour, and quickly where there are few runs.
         rounds: of the search for the farthest pair.
         seeds: how many runs the checks on ties and labels compare.
         sample: makes users for the attack, beside those made from the world's own; those of
@@ -96,16 +89,12 @@ def audit_agent(
     """
     if runs < _FEWEST_RUNS:
         raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
-    if real is None:
-        real = ("full" if runs >= _MANY_RUNS else "quick") if behaviour else "no"
     auditor = _AgentAuditor(make_agent, world, users, seed, rounds, sample)
     if behaviour:
         require_releases(auditor.make(0), auditor.releases)
     # The first block, whose users are in most releases of a counter, and a later one.
     blocks = sorted({0, auditor.releases // 2} & set(range(auditor.releases)))
-    checks = 12 * behaviour + len(CHECKS) * (real != "no")
-    units = len(blocks) * 2 * runs + checks * (runs // 10)
-    found: list[RealOutcome] = []
+    units = len(blocks) * 2 * runs + 12 * behaviour * (runs // 10)
     transcripts, outcomes, broken = list[Transcript](), list[Outcome](), list[str]()
     same: dict[str, Any] = {"users": users, "seeds": seeds, "seed": seed, "sample": sample}
     with progress_bar(f"auditing {auditor.name}", units, progress) as advance:
@@ -118,10 +107,6 @@ def audit_agent(
         for outcome in agent_outcomes(make_agent, world, **same) if behaviour else ():
             outcomes.append(outcome)
             advance(runs // 10)
-        same["quick"] = real == "quick"
-        for group in real_outcomes(make_agent, world, **same) if real != "no" else ():
-            found += group
-            advance(runs // 10)
     privacy = auditor.privacy
     return AgentAudit(
         agent=auditor.name,
@@ -133,7 +118,6 @@ def audit_agent(
         statistics=tuple(statistics),
         transcripts=tuple(transcripts),
         outcomes=tuple(outcomes),
-        real=tuple(found),
         delta=privacy.delta if privacy.delta > 0.0 else 1e-6,
         broken=tuple(broken),
     )
@@ -209,7 +193,7 @@ class _AgentAuditor:
             return self.claimed
         if self.privacy.local:
             asked = next(p.statistic for p in self.passages if block in p.blocks)
-            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy, False)
+            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
         run = measured(self.gate, self._totals) or []
         costs = [
             abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
@@ -331,11 +315,11 @@ class _AgentAuditor:
         seen, run = _Seen(self.pure), measured(gate, self._totals) or []
         record.add(run)
         for one in run:
-            noise = one.noise[one.kept]
+            noise = one.noise
             shift = np.zeros_like(noise)
             if one.gains.get(block):
                 statistic = self._of(one, run, block)
-                shift = (one.gains[block] * self._difference(statistic, pair))[one.kept]
+                shift = one.gains[block] * self._difference(statistic, pair)
             seen.add(noise, shift, which)
         return seen
 
@@ -377,12 +361,11 @@ class _AgentAuditor:
             self._flips.add(sent, truth[which])
             seen.add_bits(sent, self._flips.chances(truth), which)
             return seen
-        scale = noise_scale(statistic, privacy, False)
+        scale = noise_scale(statistic, privacy)
         noise = (sent - statistic.contributions(user)[0]) / scale
         law: Law = "laplace" if self.pure else "normal"
-        everything = np.ones(noise.size, dtype=bool)
         blur = report_blur(statistic, privacy, 1, sent) / scale
-        record.add([Measured(passage, 0, noise, everything, {}, law, blur)])
+        record.add([Measured(passage, 0, noise, {}, law, blur)])
         seen.add(noise, self._difference(statistic, pair) / scale, which)
         return seen
 

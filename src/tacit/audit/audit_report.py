@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeAlias
 
 from tacit.audit.check_agent import Outcome
 from tacit.audit.mechanisms import EmpiricalAudit
-from tacit.audit.real.recorded import RealOutcome
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Floats
@@ -20,8 +19,7 @@ FALSE_ALARM = 1e-3
 """The chance that all tests of one audit together alarm although nothing is wrong, at most.
 
 Two views from outside have 1e-4 each, at the usual confidence, the checks of behaviour 1e-5, and
-some hundreds of tests of noise 1e-11 each; see :mod:`tacit.audit.noise_tests`. The real path has
-1e-6.
+some hundreds of tests of noise 1e-11 each; see :mod:`tacit.audit.noise_tests`.
 """
 
 
@@ -148,7 +146,6 @@ class AgentAudit:
         passages: releases through the gate in a run.
         transcripts: by audited block.
         outcomes: the checks of behaviour.
-        real: the checks of the real path; see :mod:`tacit.audit.real`.
         delta: at which lower bounds on mu are also given as an epsilon.
         broken: what ended runs of the transcript before they were through, in words.
     """
@@ -162,7 +159,6 @@ class AgentAudit:
     statistics: tuple[Attacked, ...]
     transcripts: tuple[Transcript, ...]
     outcomes: tuple[Outcome, ...] = ()
-    real: tuple[RealOutcome, ...] = ()
     delta: float = 1e-6
     broken: tuple[str, ...] = ()
 
@@ -177,8 +173,7 @@ class AgentAudit:
         found = [("attack", f"sensitivity of {s.name}: {s.failure}") for s in attacked]
         found += [finding for t in self.transcripts for finding in t.findings]
         found += [("transcript", words) for words in self.broken]
-        checks = (*self.outcomes, *self.real)
-        found += [(o.name, str(o.failure)) for o in checks if o.failure is not None]
+        found += [(o.name, str(o.failure)) for o in self.outcomes if o.failure is not None]
         return tuple(found)
 
     @property
@@ -230,10 +225,6 @@ class AgentAudit:
             "epsilon_lower_bound": self.epsilon_bound,
             "checks": [
                 {"name": o.name, "outcome": o.verdict, "reason": o.reason} for o in self.outcomes
-            ],
-            "real_path": [
-                {"name": o.name, "outcome": o.verdict, "reason": o.reason, "power": o.power}
-                for o in self.real
             ],
             "failures": list(self.failures),
             "failed": list(self.failed),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import stat
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.audit.mechanisms import (
     BasisNoise,
@@ -90,21 +90,21 @@ def check_counter(
             much noise). In any case a cost may not be used up at one calibration or shape and
             less than half at another.
 
-    >>> from tacit.privacy.counters import BinaryTree
-    >>> check_counter(BinaryTree, releases=8, lengths=(8,)).tightness[8].__round__(6)
+    >>> from tacit.privacy.counters import SmoothTree
+    >>> check_counter(SmoothTree, releases=8, lengths=(8,)).tightness[8].__round__(3)
     1.0
     """
     unit, cost = ("epsilon", 0.9) if laplace else ("mu", 0.7)
-    build = _Builder(make, unit, _accepted_cost(make, unit, cost), releases)
+    _check_law(make, unit, cost)
+    build = _Builder(make, unit, cost, releases)
     _check_sums(build)
     audits: dict[int, ExactAudit] = {}
-    if build.cost is not None:
-        _check_draws(build)
-        for n in (*lengths, releases):
-            audits[n] = _audit_vectors(build, n)
-            _judge(build, audits[n], f"at {n} releases", attained)
-        _check_short(build, attained)
-        _check_linear(build)
+    _check_draws(build)
+    for n in (*lengths, releases):
+        audits[n] = _audit_vectors(build, n)
+        _judge(build, audits[n], f"at {n} releases", attained)
+    _check_short(build, attained)
+    _check_linear(build)
     ratio = _check_std(build, laplace)
     _check_refusals(build)
     for shape, symmetric in build.shapes(((4,), ()), ((2, 2),)):
@@ -115,38 +115,26 @@ def check_counter(
     return CounterReport(build(()).kind, audits, ratio)
 
 
-def _accepted_cost(make: Callable[..., Counter], unit: str, cost: float) -> float | None:
-    """The cost, or none for a counter that takes none because it adds no noise."""
-    try:
-        counter = make(releases=1, **{unit: cost})
-    except InvalidArgument:
-        with contextlib.suppress(InvalidArgument):
-            if make(releases=1).distribution == "none":
-                return None
-        raise
-    expected = _DISTRIBUTIONS[unit]
+def _check_law(make: Callable[..., Counter], unit: str, cost: float) -> None:
+    law, expected = make(releases=1, **{unit: cost}).distribution, _DISTRIBUTIONS[unit]
     require(
-        counter.distribution == expected,
-        f"with a claim of {unit} the distribution must be {expected!r}, "
-        f"not {counter.distribution!r}",
+        law == expected,
+        f"with a claim of {unit} the distribution must be {expected!r}, not {law!r}",
     )
-    return cost
 
 
 @dataclass(frozen=True)
 class _Builder:
     make: Callable[..., Counter]
     unit: str
-    cost: float | None
+    cost: float
     releases: int
 
     def __call__(
         self, shape: tuple[int, ...], source: NoiseSource | None = None, **options: Any
     ) -> Counter:
         arguments: dict[str, Any] = {"sensitivity": _SENSITIVITY, "releases": self.releases}
-        if self.cost is not None:
-            arguments[self.unit] = self.cost
-        arguments |= options
+        arguments |= {self.unit: self.cost} | options
         counter = self.make(shape=shape, source=Noise(7) if source is None else source, **arguments)
         for name, value in arguments.items():
             claim = getattr(counter, name)
@@ -168,7 +156,9 @@ def _check_sums(build: _Builder) -> None:
         counter = build(shape, BasisNoise(), symmetric=symmetric)
         sums = np.stack([counter.release(item) for item in items])
         error = float(np.abs(sums - np.cumsum(items, axis=0)).max())
-        require(error < 1e-10, f"without noise the sums of shape {shape} are off by {error:.3g}")
+        # Items are rounded to a grid, each of them by less than this.
+        allowed = 1e-4 * _SENSITIVITY * build.releases
+        require(error < allowed, f"without noise the sums of shape {shape} are off by {error:.3g}")
 
 
 # Exact audits of what ``make`` makes.
@@ -265,11 +255,15 @@ def _gaussian_cost(mechanism: Callable[[Floats, NoiseSource], Any], changes: Any
 
 
 class _Multiplied(PlayedNoise):
-    """Simulated noise, multiplied by a factor."""
+    """Simulated noise, multiplied by a whole factor."""
 
-    def __init__(self, seed: int, factor: float) -> None:
+    def __init__(self, seed: int, factor: int) -> None:
         super().__init__()
         self._noise, self._factor = Noise(seed), factor
+
+    def steps(self, pure: bool, scale: float, count: int) -> NDArray[np.int64]:
+        self.asked.add("laplace" if pure else "gaussian")
+        return self._factor * self._noise.steps(pure, scale, count)
 
     def _draw(self, law: str, shape: tuple[int, ...]) -> Floats:
         draw = self._noise.laplace if law == "laplace" else self._noise.normal
@@ -279,7 +273,7 @@ class _Multiplied(PlayedNoise):
 def _check_draws(build: _Builder) -> None:
     """All noise is of the claimed distribution."""
     for shape in ((), (5,), (2, 2)):
-        source = _Multiplied(3, 1.0)
+        source = _Multiplied(3, 1)
         counter = build(shape, source)
         for _ in range(build.releases):
             counter.release(np.zeros(shape))
@@ -292,7 +286,7 @@ def _check_draws(build: _Builder) -> None:
 
 def _check_linear(build: _Builder) -> None:
     """The exact audits are of linear mechanisms: no draw is cut off, rounded or folded."""
-    for factor in (-1.0, 1e-3, 1e3):
+    for factor in (-1, 3, 1000):
         plain, multiplied = build((4,), Noise(13)), build((4,), _Multiplied(13, factor))
         for t in range(build.releases):
             expected = factor * plain.release(np.zeros(4))
@@ -317,9 +311,6 @@ def _check_std(build: _Builder, laplace: bool) -> float:
         noise = counter.release(np.zeros(coordinates))
         if t in (0, build.releases - 1):
             _check_correlation(noise, t + 1)
-        if claimed[t] == 0.0:
-            require(not noise.any(), f"release {t + 1} claims no noise and has some")
-            continue
         ratio = float((noise @ noise) / coordinates / claimed[t] ** 2)
         require(
             abs(ratio - 1.0) < band,
@@ -335,8 +326,6 @@ def _check_std(build: _Builder, laplace: bool) -> float:
 
 def _check_correlation(noise: Floats, release: int) -> None:
     """No coordinate shares noise with the one a fixed number of places further, at any number."""
-    if not noise.any():
-        return
     spectrum = np.abs(np.fft.rfft(noise)) ** 2
     correlation = np.fft.irfft(spectrum, noise.size)[1 : noise.size // 2 + 1] / (noise @ noise)
     lag = int(np.abs(correlation).argmax())
@@ -380,13 +369,15 @@ def _check_adaptive(build: _Builder, shape: tuple[int, ...], symmetric: bool, si
     zero, total = np.zeros(shape), np.zeros(shape)
     factors = size * np.arange(1.0, 1.0 + zero.size).reshape(shape)
     item = np.full(shape, size)
+    # Items are rounded to a grid, each of them by less than this.
+    allowed = 1e-4 * _SENSITIVITY
     for t in range(build.releases):
         noise = plain.release(zero)
         total = total + item
         published = adaptive.release(item)
         gap = float(np.abs(published - total - noise).max())
         require(
-            gap < 1e-9 + 1e-13 * float(np.abs(total).max()),
+            gap < allowed * (t + 1) + 1e-13 * float(np.abs(total).max()),
             f"release {t + 1} of items of size {abs(size):g} and shape {shape}: the noise depends "
             f"on the items ({gap:.3g})",
         )
@@ -419,6 +410,5 @@ def _check_resume(build: _Builder, folder: Path) -> None:
     require(read_state(path, "counter").meta["noise"] is None, "a real generator was saved")
     first, second = Counter.load(path), Counter.load(path)
     values = [c.release(items[half]) for c in (real, first, second)]
-    if real.distribution != "none":
-        fresh = len({v.tobytes() for v in values}) == 3
-        require(fresh, "a resumed real counter must draw fresh noise")
+    fresh = len({v.tobytes() for v in values}) == 3
+    require(fresh, "a resumed real counter must draw fresh noise")

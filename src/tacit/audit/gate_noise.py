@@ -25,10 +25,10 @@ from tacit.privacy.curators.gate import Stream
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import LocalCurator, noise_scale
-from tacit.privacy.exact import ExactNoise, chunk_users, grid_step, heard_shares
+from tacit.privacy.exact import chunk_users, grid_step
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise
-from tacit.privacy.statistic import Block, Bools, Floats, Statistic
+from tacit.privacy.statistic import Block, Floats, Statistic
 
 Law: TypeAlias = Literal["normal", "laplace", "sum of laplace"]
 
@@ -39,8 +39,7 @@ class Measured:
 
     Attributes:
         place: how many releases came before.
-        noise: in units of its claimed scale, for all coordinates; zero where nothing is released.
-        kept: which coordinates are released.
+        noise: in units of its claimed scale, for all coordinates.
         gains: by block, what a user's vector is multiplied by in these units.
         law: how the noise must be distributed.
         blur: by how much a value may be off, in these units: numbers are rounded, and exact noise
@@ -50,7 +49,6 @@ class Measured:
     passage: Passage
     place: int
     noise: Floats
-    kept: Bools
     gains: dict[int, float]
     law: Law
     blur: float = 0.0
@@ -105,30 +103,18 @@ def _total(gate: WatchedGate, totals: Totals, passage: Passage, number: int) -> 
     return totals.of(passage.statistic, gate.blocks[passage.gate, number])
 
 
-def _kept(passage: Passage) -> Bools:
-    layout = passage.statistic.layout
-    if passage.mask is None:
-        return np.ones(layout.size, dtype=bool)
-    return layout.pack_mask(passage.mask)
-
-
 def _of_release(gate: WatchedGate, totals: Totals, place: int, passage: Passage) -> Measured:
     statistic, release, curator = passage.statistic, passage.release, passage.gate
     assert isinstance(curator, JointCurator)  # noqa: S101
-    pure = curator.privacy.pure
+    pure, block = curator.privacy.pure, passage.blocks[0]
     sensitivity = statistic.sensitivity(curator.privacy.relation, curator.privacy.norm)
-    largest = max(abs(share) for share in passage.shares)
-    scale = largest * sensitivity / float(release.cost or math.nan)
-    pairs = list(zip(passage.blocks, passage.shares, strict=True))
-    total = sum(share * _total(gate, totals, passage, b) for b, share in pairs)
-    kept, vector = _kept(passage), statistic.layout.pack(release.parts)
-    noise = np.where(kept, (vector - total) / scale, 0.0)
-    gains = {b: share / scale for b, share in pairs}
-    blur = rounding(vector, 1) / scale
-    if curator.exact:
-        smallest = heard_shares({b: share / largest for b, share in pairs})[1]
-        blur += largest * curator._step(statistic, smallest) * (release.users / 2 + 1) / scale
-    return Measured(passage, place, noise, kept, gains, "laplace" if pure else "normal", blur)
+    scale = sensitivity / float(release.cost or math.nan)
+    vector = statistic.layout.pack(release.parts)
+    noise = (vector - _total(gate, totals, passage, block)) / scale
+    step = grid_step(statistic, curator.privacy.norm)
+    blur = (rounding(vector, 1) + step * (release.users / 2 + 1)) / scale
+    law: Law = "laplace" if pure else "normal"
+    return Measured(passage, place, noise, {block: 1.0 / scale}, law, blur)
 
 
 def rounding(vector: Floats, terms: int) -> float:
@@ -152,15 +138,14 @@ def _of_stream(
         rows.append(released[-1] - prefix)
     whitened = unit @ (np.stack(rows) / stream.step)
     blur = rounding(np.stack(released), len(rows)) / stream.step
-    if stream._curator.exact:
-        blur += passages[-1][1].release.users / 2 + 1
+    blur += passages[-1][1].release.users / 2 + 1
     blur *= float(np.abs(unit).sum(axis=1).max())
     entered = [passage.blocks[0] for _, passage in passages]
     law: Law = "laplace" if stream._curator.privacy.pure else "normal"
     found = []
     for t, (place, passage) in enumerate(passages):
         gains = {b: float(columns[t, k]) / stream.step for k, b in enumerate(entered)}
-        found.append(Measured(passage, place, whitened[t], _kept(passage), gains, law, blur))
+        found.append(Measured(passage, place, whitened[t], gains, law, blur))
     return found
 
 
@@ -191,11 +176,10 @@ _inverses: dict[tuple[Any, ...], tuple[Floats, Floats] | None] = {}
 
 
 def _of_reports(gate: WatchedGate, totals: Totals, place: int, passage: Passage) -> Measured:
-    """The noise of a block's reports, added up; weights are as large as the noise's."""
+    """The noise of a block's reports, added up."""
     vector = passage.statistic.layout.pack(passage.release.parts)
-    pairs = list(zip(passage.blocks, passage.shares, strict=True))
-    users = sum(share**2 * gate.blocks[passage.gate, b].users for b, share in pairs)
-    noise = vector - sum(share * _total(gate, totals, passage, b) for b, share in pairs)
+    users = gate.blocks[passage.gate, passage.blocks[0]].users
+    noise = vector - _total(gate, totals, passage, passage.blocks[0])
     return _reported(passage, place, noise, users, vector, passage.release.users)
 
 
@@ -206,11 +190,9 @@ def _reported(
     privacy: LocalDP = passage.gate.privacy  # type: ignore[attr-defined]
     laplace = privacy.mechanism == "laplace"
     law: Law = "sum of laplace" if laplace else "normal"
-    scale = math.sqrt(users * (2.0 if laplace else 1.0)) * noise_scale(
-        passage.statistic, privacy, passage.gate.exact
-    )
-    kept, blur = _kept(passage), report_blur(passage.statistic, privacy, terms, vector) / scale
-    return Measured(passage, place, np.where(kept, noise / scale, 0.0), kept, {}, law, blur)
+    scale = math.sqrt(users * (2.0 if laplace else 1.0)) * noise_scale(passage.statistic, privacy)
+    blur = report_blur(passage.statistic, privacy, terms, vector) / scale
+    return Measured(passage, place, noise / scale, {}, law, blur)
 
 
 def _of_report_stream(
@@ -230,10 +212,7 @@ def _of_report_stream(
 
 def report_blur(statistic: Statistic, privacy: LocalDP, users: int, vector: Floats) -> float:
     """By how much a sum of reports may be off, by grids and floats."""
-    blur = rounding(vector, users)
-    if privacy.exact:
-        blur += grid_step(statistic, privacy.norm) * (users / 2 + 1)
-    return blur
+    return rounding(vector, users) + grid_step(statistic, privacy.norm) * (users / 2 + 1)
 
 
 # What passes the gate when nothing is added to it.
@@ -243,65 +222,44 @@ def report_blur(statistic: Statistic, privacy: LocalDP, users: int, vector: Floa
 def silence() -> Iterator[None]:
     """All sources of additive noise draw zeros for a while; for sums that should be exact."""
 
-    def zeros(self: Noise, *arguments: Any) -> Floats:
+    def zeros(self: Noise, *arguments: Any) -> NDArray[np.int64]:
         # The shape comes last.
-        return np.zeros(arguments[-1])
-
-    def steps(self: ExactNoise, *arguments: Any) -> NDArray[np.int64]:
         return np.zeros(arguments[-1], dtype=np.int64)
 
     with contextlib.ExitStack() as stack:
-        for name in ("normal", "laplace", "laplace_sum"):
+        for name in ("steps", "laplace_sum"):
             stack.enter_context(mock.patch.object(Noise, name, zeros))
-        stack.enter_context(mock.patch.object(ExactNoise, "steps", steps))
         yield
 
 
 def off_by(gate: WatchedGate) -> str | None:
     """Where sums that were released in silence are not those of the users' vectors, in words.
 
-    Under exact noise they must be, to the last bit, sums of whole numbers that every user's vector
-    was rounded to before anything was added.
+    They must be, to the last bit, sums of whole numbers that every user's vector was rounded to
+    before anything was added.
     """
-    before: dict[Stream, NDArray[Any]] = {}
+    before: dict[Stream, Floats] = {}
     for place, passage in enumerate(gate.passages):
         statistic, curator = passage.statistic, passage.gate
         if not isinstance(curator, JointCurator):
             continue
-        vector = statistic.layout.pack(passage.release.parts)
-        vectors = gate.contributions(passage)
-        largest, step = max(abs(share) for share in passage.shares), 1.0
-        pairs = zip(passage.blocks, passage.shares, strict=True)
-        shares = {b: share / largest for b, share in pairs}
-        if curator.exact:
-            smallest = 1.0
-            if passage.stream is None:
-                shares, smallest = heard_shares(shares)
-            step = curator._step(statistic, smallest)
-            sizes = {b: chunk_users(gate.blocks[curator, b]) for b in vectors}
-            total = sum(
-                np.rint(shares[b] * v[at : at + sizes[b]].sum(axis=0) / step)
-                for b, v in vectors.items()
-                for at in range(0, len(v), sizes[b])
-            )
-        else:
-            total = sum(shares[b] * v.sum(axis=0) for b, v in vectors.items())
-        expected = np.asarray(total, dtype=np.float64)
+        vector, block = statistic.layout.pack(passage.release.parts), passage.blocks[0]
+        vectors = gate.contributions(passage)[block]
+        step = grid_step(statistic, curator.privacy.norm)
+        if isinstance(passage.stream, JointStream):
+            step = passage.stream.step
+        size = chunk_users(gate.blocks[curator, block])
+        parts = [vectors[at : at + size].sum(axis=0) / step for at in range(0, len(vectors), size)]
+        expected = np.asarray(sum(np.rint(part) for part in parts), dtype=np.float64)
         if passage.stream is not None:
             expected = expected + before.get(passage.stream, np.zeros(1))
             before[passage.stream] = expected
-        if passage.mask is not None:
-            expected = np.where(statistic.layout.pack_mask(passage.mask), expected, 0.0)
         length = statistic.l2(curator.privacy.relation) * max(passage.release.users, 1)
-        gap = float(np.abs(vector / (largest * step) - expected).max())
+        gap = float(np.abs(vector / step - expected).max())
         # Weights of parts are multiplied in and out again, which may round.
-        allowed = 1e-9 * length / step
-        if curator.exact:
-            allowed = min(allowed, 1e-3)
-        if gap > allowed:
-            unit = "grid steps" if curator.exact else f"of at most {length:.4g}"
+        if gap > min(1e-9 * length / step, 1e-3):
             return (
                 f"without its noise release {place} is not the sum of its users' vectors: it is "
-                f"off by {gap:.4g} {unit}"
+                f"off by {gap:.4g} grid steps"
             )
     return None

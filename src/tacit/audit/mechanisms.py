@@ -92,23 +92,39 @@ class ExactAudit:
 
 
 class PlayedNoise(ABC):
-    """A source that knows what it draws, and writes down of which laws noise was asked for."""
+    """A source that knows what it draws, and writes down of which laws noise was asked for.
+
+    Attributes:
+        units: by draw, what stands for one standard deviation (or Laplace scale): a large number,
+            where draws are whole, so that rounding it does not count.
+    """
 
     simulation = True
 
     def __init__(self) -> None:
         self.draws = 0
+        self.units: list[float] = []
         self.asked: set[str] = set()
+
+    def steps(self, pure: bool, scale: float, count: int) -> NDArray[np.int64]:
+        """In place of whole noise."""
+        unit = 2.0 ** (55 - math.ceil(math.log2(scale)))
+        values = self._asked("laplace" if pure else "gaussian", (count,), unit)
+        return np.rint(unit * scale * values).astype(np.int64)
 
     def normal(self, shape: tuple[int, ...]) -> Floats:
         """In place of normals."""
-        self.asked.add("gaussian")
-        return self._draw("gaussian", shape)
+        return self._asked("gaussian", shape)
 
     def laplace(self, shape: tuple[int, ...]) -> Floats:
         """In place of Laplace variables."""
-        self.asked.add("laplace")
-        return self._draw("laplace", shape)
+        return self._asked("laplace", shape)
+
+    def _asked(self, law: str, shape: tuple[int, ...], unit: float = 1.0) -> Floats:
+        self.asked.add(law)
+        values = self._draw(law, shape)
+        self.units += [unit] * (self.draws - len(self.units))
+        return values
 
     @abstractmethod
     def _draw(self, law: str, shape: tuple[int, ...]) -> Floats: ...
@@ -147,15 +163,15 @@ def audit_counter(
     Args:
         mechanism: a counter (its sensitivity and cost are the claim to check), or a function
             ``make(dimension, source)`` that builds a fresh mechanism for vectors of that
-            dimension which draws all its noise from ``source.normal`` (or all of it from
-            ``source.laplace``) and treats all coordinates alike.
+            dimension which draws all its noise from ``source`` (of one law) and treats all
+            coordinates alike.
         releases: how many releases to audit; a counter's own number by default.
         sensitivity: the largest change of one item, for a function.
         claimed: the claimed mu (or epsilon), for a function.
 
-    >>> from tacit.privacy.counters import BinaryTree
-    >>> print(audit_counter(BinaryTree(releases=8, mu=0.5)))
-    exact mu 0.5 (item 0), claimed 0.5: covered
+    >>> from tacit.privacy.counters import Blocks
+    >>> print(audit_counter(Blocks(releases=8, mu=0.5)))
+    exact mu 0.499951 (item 0), claimed 0.5: covered
     """
     make: Callable[[int, NoiseSource], Releasing]
     if isinstance(mechanism, Counter):
@@ -190,7 +206,9 @@ def _matrices(
     counting = BasisNoise()
     _stream(make(1, counting), np.zeros((releases, 1)))
     draws = counting.draws
-    noise = _stream(make(max(draws, 1), BasisNoise(draws)), np.zeros((releases, max(draws, 1))))
+    basis = BasisNoise(draws)
+    noise = _stream(make(max(draws, 1), basis), np.zeros((releases, max(draws, 1))))
+    noise = noise / np.array(basis.units or [1.0])
     inputs = _stream(make(releases, BasisNoise()), np.eye(releases))
     return inputs, noise, counting
 
@@ -236,7 +254,8 @@ def _scalar_matrices(
     origin = output(zero, counting)
     noise = np.empty((origin.size, counting.draws))
     for k in range(counting.draws):
-        noise[:, k] = output(zero, _OneDraw(law, k)) - origin
+        one = _OneDraw(law, k)
+        noise[:, k] = (output(zero, one) - origin) / one.units[k]
     return np.stack([output(v, _OneDraw(law)) - origin for v in pairs], axis=1), noise
 
 

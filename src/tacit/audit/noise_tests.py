@@ -252,12 +252,8 @@ class NoiseRecord:
             seen[1] += int(np.count_nonzero(products))
 
     def _add_sizes(self, one: Measured, layout: Layout) -> None:
-        kept = one.noise[one.kept]
-        self.places.setdefault(one.place, Tally(one.law)).add(kept)
-        pieces = layout._pieces(one.noise)
-        masks = layout._pieces(one.kept)  # type: ignore[arg-type]
-        for part, noise, mask in zip(layout.parts, pieces, masks, strict=True):
-            values = noise[mask.astype(bool)]
+        self.places.setdefault(one.place, Tally(one.law)).add(one.noise)
+        for part, values in zip(layout.parts, layout._pieces(one.noise), strict=True):
             self.parts.setdefault(part.name, Tally(one.law)).add(values)
             self.looks.setdefault(part.name, Shape(one.law)).add(values, one.blur)
             if values.size > 1:
@@ -269,7 +265,7 @@ class NoiseRecord:
         nothing = [np.zeros(layout.size), np.zeros(layout.size)]
         found = self.coordinates.setdefault((layout, one.law), nothing)
         found[0] += np.abs(one.noise) if one.law == "laplace" else one.noise**2
-        found[1] += one.kept
+        found[1] += 1.0
 
     def _check_stated(self, one: Measured, layout: Layout) -> None:
         """What a release says of its own noise."""
@@ -280,7 +276,6 @@ class NoiseRecord:
         if passage.stream is None:
             unit = math.sqrt(2.0) if one.law == "laplace" else 1.0
             expected = unit / max(abs(gain) for gain in one.gains.values())
-            expected *= max(abs(share) for share in passage.shares)
         for part in layout.parts:
             std = float(np.max(passage.release.std[part.name])) * part.weight
             if abs(std - expected) > _SLACK * expected:

@@ -43,9 +43,6 @@ def page(audit: AgentAudit) -> str:
     if audit.outcomes:
         made = [(o.name, o.verdict, o.reason or "") for o in audit.outcomes]
         parts.append("<h2>Behaviour</h2>" + _table(made, ("check", "", "")))
-    if audit.real:
-        real = [(o.name, o.verdict, o.reason or "", o.power) for o in audit.real]
-        parts.append("<h2>Real path</h2>" + _table(real, ("check", "", "", "sees")))
     parts.append(
         "<p>A pass is no proof; the proof is in the documentation of each statistic. An agent "
         f"that does what it says fails with a probability below {FALSE_ALARM:g}.</p>"

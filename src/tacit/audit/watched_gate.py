@@ -21,6 +21,7 @@ from tacit.privacy.curators.entries import Entries
 from tacit.privacy.curators.gate import Curator, Release, Stream
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.errors import require
+from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 
@@ -33,10 +34,9 @@ class Passage:
     statistic: Statistic
     blocks: tuple[int, ...]
     options: str
-    mask: Mapping[str, Any] | None
-    shares: tuple[float, ...]
     release: Release
     std: float
+    drawn: tuple[tuple[bool, float, int], ...] = ()  # pure, scale in steps, how many
 
     @property
     def request(self) -> tuple[Any, ...]:
@@ -52,16 +52,22 @@ class WatchedGate:
     passages: list[Passage] = field(default_factory=list)
     blocks: dict[tuple[Curator, int], Block] = field(default_factory=dict)
     inside: bool = False
+    _drawn: list[tuple[bool, float, int]] = field(default_factory=list)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[WatchedGate]:
         """Replaces the methods of all curators and streams for a while."""
         originals: list[tuple[type, str, Any]] = [(Entries, "_join", Entries._join)]
         originals += [(cls, "release", cls.__dict__["release"]) for cls in _with_release()]
+        watchers: dict[str, Callable[[Any], Any]] = {
+            "_join": self._joining,
+            "release": self._out,
+            "steps": self._drawing,
+        }
+        originals.append((Noise, "steps", Noise.steps))
         try:
             for cls, name, original in originals:
-                watched = self._joining if name == "_join" else self._out
-                setattr(cls, name, watched(original))
+                setattr(cls, name, watchers[name](original))
             yield self
         finally:
             for cls, name, original in originals:
@@ -78,6 +84,14 @@ class WatchedGate:
 
         return join
 
+    def _drawing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def steps(noise: Noise, pure: bool, scale: float, count: int) -> Any:
+            self._drawn.append((bool(pure), float(scale), int(count)))
+            return original(noise, pure, scale, count)
+
+        return steps
+
     def _out(self, original: Callable[..., Release]) -> Callable[..., Release]:
         @wraps(original)
         def release(gate: Curator | Stream, *args: Any, **options: Any) -> Release:
@@ -85,45 +99,39 @@ class WatchedGate:
             if self.inside:
                 return original(gate, *args, **options)
             self.inside = True
+            self._drawn.clear()
             try:
-                here = _curator(gate).blocks
                 result = original(gate, *args, **options)
             finally:
                 self.inside = False
-            return self._write_down(gate, here, args, options, result)
+            return self._write_down(gate, args, options, result)
 
         return release
 
     def _write_down(
         self,
         gate: Curator | Stream,
-        here: tuple[int, ...],
         args: tuple[Any, ...],
         options: dict[str, Any],
         result: Release,
     ) -> Release:
         curator, std = _curator(gate), math.nan
-        newest = curator.entered - 1
         if isinstance(gate, Stream):
             block = args[0] if args else options.get("block")
-            numbers: tuple[int, ...] = (block,) if isinstance(block, int) else (newest,)
             statistic, stated = gate.statistic, f"stream {gate.name}"
             if isinstance(gate, JointStream):
                 std = gate.step * gate.counter.std_at(gate.counter.released)
         else:
             statistic = args[0] if args else options["statistic"]
-            chosen = options.get("blocks")
-            numbers = here if chosen is None else tuple(int(b) for b in chosen)
-            names = ("weights", "mu", "epsilon", "decay")
-            stated = repr({name: options.get(name) for name in names})
-            stated += digest_of(options.get("mask"))
+            block, stated = options.get("block"), f"mu {options.get('mu')!r}"
+        number = block if isinstance(block, int) else curator.entered - 1
         place = len(self.passages)
         if place < len(self.script):
             result = curator.last_release = self.script[place]
         stream = gate if isinstance(gate, Stream) else None
-        mask, shares = options.get("mask"), _shares(numbers, newest, options)
-        passage = (curator, stream, statistic, numbers, stated, mask, shares, result, std)
-        self.passages.append(Passage(*passage))
+        self.passages.append(
+            Passage(curator, stream, statistic, (number,), stated, result, std, (*self._drawn,))
+        )
         return result
 
     def contributions(self, passage: Passage) -> dict[int, Floats]:
@@ -136,14 +144,6 @@ class WatchedGate:
 
 def _curator(gate: Curator | Stream) -> Curator:
     return gate if isinstance(gate, Curator) else gate._curator
-
-
-def _shares(numbers: Sequence[int], newest: int, options: Mapping[str, Any]) -> tuple[float, ...]:
-    """The weight of every block in a release; see :meth:`tacit.Curator.release`."""
-    if options.get("decay") is not None:
-        return tuple(float(options["decay"]) ** (number - newest) for number in numbers)
-    weights = options.get("weights")
-    return (1.0,) * len(numbers) if weights is None else tuple(float(w) for w in weights)
 
 
 def _with_release() -> list[type]:

@@ -26,7 +26,6 @@ from tacit.cli import (
     bounds,
     compare,
     doctor,
-    figure,
     learn,
     ledger,
     names,
@@ -38,7 +37,6 @@ from tacit.cli import (
     serve,
     show,
     sweep,
-    version,
 )
 from tacit.cli.output import print_help_if_alone
 from tacit.privacy.errors import TacitError
@@ -144,7 +142,7 @@ def tacit(
     Try: tacit run --world riverswim --epsilon 1 --delta 1e-6
     """
     if print_version:
-        version.version_command()
+        typer.echo(f"tacit {__import__('tacit').__version__}")
         raise typer.Exit
     print_help_if_alone(context)
 
@@ -162,9 +160,7 @@ app.command("audit", help=audit.HELP)(audit.audit_command)
 app.command("report", help=report.HELP)(report.report_command)
 app.command("list", help=names.HELP)(names.list_command)
 app.command("show", help=show.HELP)(show.show_command)
-app.command("figure", help=figure.HELP)(figure.figure_command)
 app.command("doctor", help=doctor.HELP)(doctor.doctor_command)
-app.command("version", help=version.HELP)(version.version_command)
 app.add_typer(policy.app, name="policy")
 app.add_typer(ledger.app, name="ledger")
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tacit.registry import AgentChoice
 
 _MODELS = ("joint", "local", "distributed", "none")
-_SAMPLERS = ("exact", "floating-point")
 
 PICTURES = (".png", ".pdf", ".svg")
 """How the names of pictures end."""
@@ -72,13 +71,6 @@ Epsilons = Annotated[
 Delta = Annotated[
     str | None, asked("NUMBER", "Budget of one user, 0 for pure; must be given unless not private.")
 ]
-Sampler = Annotated[
-    str,
-    asked(
-        "|".join(_SAMPLERS),
-        "How real runs draw noise: exact, or floats, whose low-order bits can be read.",
-    ),
-]
 Users = Annotated[
     str | None,
     asked(
@@ -117,7 +109,6 @@ def chosen_privacy(
     model: str,
     epsilon: str | None,
     delta: str | None,
-    sampler: str = "exact",
     *,
     alone: bool = True,
 ) -> PrivacyModel:
@@ -129,11 +120,10 @@ def chosen_privacy(
     from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
 
     check_choice("--privacy", model, _MODELS)
-    check_choice("--sampler", sampler, _SAMPLERS)
     kind = agent.budget.get("privacy", model)
     if kind == "none":
         return NonPrivate()
-    budget: dict[str, Any] = {"sampler": sampler}
+    budget: dict[str, Any] = {}
     for name, text, example in (("epsilon", epsilon, "1"), ("delta", delta, "1e-6")):
         if name in agent.budget:
             budget[name] = agent.budget[name]

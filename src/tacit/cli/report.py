@@ -126,7 +126,6 @@ def _promise(terms: Mapping[str, Any] | None) -> dict[str, str] | None:
         unit=unit,
         releases=None,
         mechanism=f"releases under a budget filter, {kind} noise",
-        sampler=terms["sampler"] or "floating-point",
         simulation_only=terms["simulation"],
         episodes_per_user=g,
     )
@@ -258,7 +257,6 @@ def _guaranteed(found: Mapping[str, Any]) -> Iterator[Piece]:
 
 def _episodes(number: int, terms: Mapping[str, Any]) -> str:
     g, unit = terms["episodes_per_user"], terms["unit"]
-    sampler = terms["sampler"] or "not recorded"
     episode = at_most(terms["episode_limit"], 6)
     words = f"In run {number} a user takes part with at most {counted(g, 'episode')}"
     if g == 1:
@@ -270,7 +268,7 @@ def _episodes(number: int, terms: Mapping[str, Any]) -> str:
             f"{at_most(terms['user_limit'], 6)} {unit}. More episodes per user make every one of "
             "them teach less at the same budget"
         )
-    return f"{words}. Sampler of the noise: {sampler}."
+    return f"{words}."
 
 
 def _spent(found: Mapping[str, Any]) -> Iterator[Piece]:

@@ -19,11 +19,7 @@ from tacit.continuous.world import BoxWorld, CartPoleWorld, VectorWorld
 from tacit.continuous.worlds import cartpole, glucose, line, plane, trap
 
 if TYPE_CHECKING:
-    from tacit.continuous.deep_q import DeepQ
     from tacit.continuous.gym import from_gymnasium
-    from tacit.continuous.input_perturbation import InputPerturbation
-    from tacit.continuous.output_perturbation import OutputPerturbation
-    from tacit.continuous.private_policy_evaluation import PrivatePolicyEvaluation
 
 __all__ = [
     "ActionBox",
@@ -32,19 +28,15 @@ __all__ = [
     "CartPoleWorld",
     "ClassicWorld",
     "Custom",
-    "DeepQ",
     "FeatureMap",
     "Fourier",
     "GaussianPolicy",
     "Grid",
     "HeldPolicy",
-    "InputPerturbation",
     "Nearest",
     "Nystroem",
-    "OutputPerturbation",
     "PathPolicy",
     "Polynomial",
-    "PrivatePolicyEvaluation",
     "QPolicy",
     "Quadrature",
     "SimulatedSpec",
@@ -66,10 +58,6 @@ __all__ = [
 
 # Loaded by those who ask for them; the other agents of this family are names of ``tacit`` itself.
 _LAZY = {
-    "DeepQ": "deep_q",
-    "InputPerturbation": "input_perturbation",
-    "OutputPerturbation": "output_perturbation",
-    "PrivatePolicyEvaluation": "private_policy_evaluation",
     "from_gymnasium": "gym",
 }
 

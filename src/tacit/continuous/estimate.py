@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.continuous.feature_map import is_grid
-from tacit.privacy.functions.functional import RBF, GridFunctions, Kernel
+from tacit.privacy.functions.kernels import RBF, GridFunctions, Kernel
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:

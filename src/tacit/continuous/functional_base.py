@@ -17,7 +17,7 @@ from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.core.ways import way
 from tacit.privacy.arguments import flag, instance_of, one_of, positive, steady_repr
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functions.functional import Kernel
+from tacit.privacy.functions.kernels import Kernel
 from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Floats, Statistic
 

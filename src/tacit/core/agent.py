@@ -38,7 +38,6 @@ from tacit.privacy.errors import (
     InvalidArgument,
     TacitError,
 )
-from tacit.privacy.exact import ExactNoise
 from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.html import card
@@ -89,8 +88,7 @@ class Agent(Devices):
         self._curator = algorithm.privacy.curator(**options)
         if predecessor is not None:
             self._curator.participants.inherit(predecessor._curator.participants)
-        if isinstance(self._curator.source, ExactNoise):
-            prepare()
+        prepare()
         if isinstance(self._curator, LocalCurator) and algorithm.privacy.reports_bits:
             # Refused here and not at the first release.
             flip_probability(self.statistic, self._curator.privacy)
@@ -314,8 +312,7 @@ class Agent(Devices):
                 state = read_state(path, "agent")
                 session.check_same(state.meta["agent"])
                 other = algorithm.privacy.curator(**self._options)
-                kind = ExactNoise if isinstance(other.source, ExactNoise) else Noise
-                source = kind.from_state(state.meta["noise"])
+                source = Noise.from_state(state.meta["noise"])
                 session.restore(state.meta["agent"], state.arrays)
                 other.restart(algorithm.served, source)
                 other.participants.restore(state.meta, state.arrays)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.asks import Arrays, Asks, Kept, State
+from tacit.core.asks import Arrays, Asks, State
 from tacit.privacy.arguments import steady_repr
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE
@@ -194,11 +194,6 @@ class Algorithm(ABC, Generic[Plan]):
     def premise(self) -> str:
         """What was taken for public before the first user came, in words, if anything was."""
         return ""
-
-    @property
-    def kept(self) -> Kept | None:
-        """Which earlier blocks are asked again; none by default."""
-        return None
 
     @property
     def why(self) -> str:

@@ -29,9 +29,6 @@ class Ask:
     # what it costs the users of this block; by default all that they have left
     mu: float | None = None
     share: float | None = None  # the same as a share of an episode's whole budget (of mu^2)
-    # ask earlier blocks too, one that is ``a`` blocks older with weight decay^-a (and a cost that
-    # falls like its square); 1 for all alike, ``None`` for this block alone
-    decay: float | None = None
     # arrays of this block that the protected unit leaves public, to be sent along as they are; see
     # :meth:`tacit.Curator.public`, which refuses what is private
     public: tuple[str, ...] = ()
@@ -43,17 +40,6 @@ class Ask:
 
 Asks: TypeAlias = Generator[Ask, Release, None]
 """What an algorithm's ``asks`` returns: it yields questions and is sent their answers."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Which earlier blocks are asked again, where an algorithm does so."""
-
-    blocks: int  # how many are kept for the next round
-    decay: float  # by which their weight falls from round to round; 1 if it does not
-    # mu^2 of a whole round, for the users of its newest block. A block that cannot pay its part any
-    # more, since a crash made it pay for nothing, is dropped
-    cost: float
 
 
 def below(arrays: Arrays, prefix: str) -> Arrays:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.algorithm import Algorithm
-from tacit.core.asks import Kept, State
+from tacit.core.asks import State
 from tacit.core.episodes import Episodes
 from tacit.core.receipt import Receipt, who_waits
 from tacit.core.rounds import Gate
@@ -141,10 +141,6 @@ class Desk(Uncopyable):
     def _go_through(self, number: int, turn: Turn, *, resumed: bool) -> BaseException | None:
         algorithm, session, curator = self._algorithm, self._session, self._curator
         algorithm.asked = turn.users
-        kept = algorithm.kept
-        if kept is not None and not resumed:
-            # Within a round everybody has paid a part of it already.
-            self._drop_poor_blocks(number, kept)
         gate = Gate(curator, self._stream, number, algorithm.privacy)
         early = session.round.run(gate, session.answers, resumed=resumed)
         turn.answered = True
@@ -212,27 +208,13 @@ class Desk(Uncopyable):
 
     def _forget(self) -> None:
         """Drops blocks that nobody asks again."""
-        curator = self._curator
-        if blocks := curator.blocks:
-            kept = self._algorithm.kept
-            last = None if kept is None else -kept.blocks or None
-            for number in sorted(blocks)[:last]:
-                curator.forget(number)
+        for number in self._curator.blocks:
+            self._curator.forget(number)
 
     def _tidy(self) -> None:
         """Takes what was forgotten out of the autosave too."""
         if isinstance(self._curator, JointCurator):
             refresh(self._curator)
-
-    def _drop_poor_blocks(self, newest: int, kept: Kept) -> None:
-        """Drops blocks that cannot pay for another round."""
-        curator = self._curator
-        if not isinstance(curator, JointCurator):
-            return
-        for number in curator.blocks:
-            share = kept.decay ** (number - newest)
-            if curator.remaining(number) < kept.cost * share**2 * (1.0 - 1e-9):
-                curator.forget(number)
 
     def _catch_up(self) -> None:
         """Finishes the round that a crash came into."""

@@ -109,9 +109,7 @@ class Gate:
         if mu is not None and not math.isfinite(mu):
             # Without privacy nothing costs anything.
             mu = None
-        if ask.decay is None:
-            return curator.release(ask.statistic, blocks=[self._number], mu=mu)
-        return curator.release(ask.statistic, mu=mu, decay=ask.decay if ask.decay > 1 else None)
+        return curator.release(ask.statistic, block=self._number, mu=mu)
 
     def public(self, ask: Ask) -> Arrays:
         """What may come along with the answer."""

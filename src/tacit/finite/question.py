@@ -33,7 +33,7 @@ def question(statistic: Statistic, privacy: LocalDP) -> str:
             f"questions for other languages are about visit counts, not {statistic.name}: UCBVI, "
             "PSRL and their kin ask for them"
         )
-    if privacy.reports_bits or not privacy.exact:
+    if privacy.reports_bits:
         raise InvalidArgument(
             f"questions for other languages have exact Gaussian or Laplace noise, not {privacy!r}"
         )
@@ -58,6 +58,6 @@ def question(statistic: Statistic, privacy: LocalDP) -> str:
             "delta": 0.0 if privacy.needs_l1 else privacy.delta,
             "episodes_per_user": privacy.episodes_per_user,
             "step": step,
-            "scale": noise_scale(statistic, privacy, True) / step,
+            "scale": noise_scale(statistic, privacy) / step,
         }
     )

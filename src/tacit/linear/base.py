@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Algorithm, Floats, Pace
-from tacit.core.asks import Arrays, Ask, Kept, State, below
+from tacit.core.algorithm import Floats, Pace
+from tacit.core.asks import Arrays, State, below
 from tacit.core.ways import way
 from tacit.finite.algorithm import WayAlgorithm
 from tacit.linear.estimate import LinearModel, LinearWidths
@@ -31,39 +30,15 @@ if TYPE_CHECKING:
 WAYS = {
     "features": "tacit.linear.features:FeatureWay",
     "counts": "tacit.linear.counts:CellWay",
-    "targets": "tacit.linear.targets:TargetWay",
 }
 """Ways to ask, of which ``statistic="auto"`` chooses one (see :attr:`LinearAlgorithm.why`).
 
 Sums of features know every value function at once, in any finite world. Counts along the block's
-own policy are for few states; the values themselves, asked again after every block, for many.
+own policy are for few states.
 """
 
-# Blocks whose weight is below this are no longer asked.
-_FORGOTTEN = 1e-3
 # What a save keeps.
 _KEPT = ("q_values", "_variances", "_last_precision")
-
-
-@dataclass(frozen=True)
-class TargetRound:
-    """What a round of ``statistic="targets"`` costs the users of its newest block."""
-
-    gram_mu: float  # what their Grams and rewards do
-    target_mu: float  # and the values of one step
-    steps: int  # how many steps have a next one
-    decay: float  # by which the weight of a block falls from round to round
-
-    @classmethod
-    def of(cls, limit: float, split: float, steps: int, decay: float) -> TargetRound:
-        """Rounds that cost mu^2 = ``limit`` each, of which ``split`` is for Grams and rewards."""
-        gram = math.sqrt((split if steps else 1.0) * limit)
-        return cls(gram, math.sqrt((1.0 - split) / max(1, steps) * limit), steps, decay)
-
-    @property
-    def cost(self) -> float:
-        """mu^2 of all questions."""
-        return self.gram_mu**2 + self.steps * self.target_mu**2
 
 
 class LinearWay(ABC):
@@ -76,10 +51,6 @@ class LinearWay(ABC):
     def statistic(self, one_by_one: bool) -> Any:
         """What is asked of a block whose users are summed one by one, or all at once."""
 
-    def ask(self, statistic: Any) -> Ask:
-        """The first question about a block."""
-        return Ask(statistic)
-
     @abstractmethod
     def take_in(self, release: Release, statistic: Any) -> None:
         """Learns from its answer."""
@@ -87,13 +58,6 @@ class LinearWay(ABC):
     @abstractmethod
     def model(self) -> LinearModel:
         """What is known now."""
-
-    def question(self, step: int, values: Floats) -> Ask | None:
-        """What must be asked about value functions (k, S) after a step; nothing if sums know."""
-        return None
-
-    def begin_anew(self) -> None:  # noqa: B027  (most have nothing to do)
-        """What is known is a predecessor's; sums go on adding up."""
 
 
 class LinearAlgorithm(WayAlgorithm):
@@ -105,7 +69,6 @@ class LinearAlgorithm(WayAlgorithm):
     default_weights: ClassVar[Literal["variance", "none"]] = "none"
     default_switching: ClassVar[Switching] = "schedule"
     default_growth: ClassVar[float | None] = None
-    asks_again: ClassVar[bool] = True
 
     def __init__(self, setting: Setting, options: LinearOptions) -> None:
         spec: LinearSpec = setting.spec
@@ -119,17 +82,13 @@ class LinearAlgorithm(WayAlgorithm):
         self.stationary = spec.stationary_transitions if given is None else given
         self.growth = self.default_growth if options.growth is None else float(options.growth)
         self.weights = self.default_weights if options.weights == "auto" else options.weights
-        self.statistic_kind, self._reason = choose_statistic(
-            spec, setting.privacy, options, self.stationary, self.asks_again
-        )
-        # What is asked at every release anyway is used at every release.
-        own = "schedule" if self.statistic_kind == "targets" else self.default_switching
-        self.switching: Switching = own if options.switching == "auto" else options.switching
+        self.statistic_kind, self._reason = choose_statistic(spec, setting.privacy, options)
+        chosen, own = options.switching, self.default_switching
+        self.switching: Switching = own if chosen == "auto" else chosen
         # One factor for all keeps them linear; statistics cut to length 1 whatever comes.
         longest = max(1.0, float(np.sqrt((spec.features**2).sum(axis=-1).max())))
         self.features = unit_features(spec.features / longest)
-        same = self.stationary and spec.stationary_rewards
-        self.pooled = same and self.statistic_kind != "targets"
+        self.pooled = self.stationary and spec.stationary_rewards
         # What the way reads from the start.
         self.spec, self.options, self.privacy = spec, options, setting.privacy
         self.way: LinearWay = way(WAYS[self.statistic_kind])(self)
@@ -148,13 +107,6 @@ class LinearAlgorithm(WayAlgorithm):
     def form(self) -> Literal["episodes", "occupancy"]:
         """Episodes where users are summed one by one, else what followed the policy."""
         return "episodes" if self.statistic().clips else "occupancy"
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise in one sum with weight 1 of the current block."""
-        if self.statistic_kind == "targets":
-            return 2.0 / self.round.target_mu
-        return super().noise_std
 
     # What is asked.
 
@@ -180,24 +132,6 @@ class LinearAlgorithm(WayAlgorithm):
         # Pooled sums of signed features are protected by the triangle inequality, at a price that
         # a clip must first earn back.
         return self.options.constants.pooled_clip * typical if self.spec.nonnegative else None
-
-    @cached_property
-    def round(self) -> TargetRound:
-        """What ``"targets"`` cost: with decaying weights all rounds add up to the budget."""
-        assert self.privacy.joint  # noqa: S101
-        constants = self.options.constants
-        decay = constants.target_growth if self.growth is None else self.growth
-        limit = self.privacy.episode_limit * (1.0 - decay**-2.0)
-        return TargetRound.of(limit, constants.split, self.spec.horizon - 1, decay)
-
-    @property
-    def kept(self) -> Kept | None:
-        """The blocks that ``"targets"`` will ask again."""
-        if self.statistic_kind != "targets":
-            return None
-        # The oldest of these will weigh decay^-blocks in the next round.
-        blocks = math.floor(math.log(1.0 / _FORGOTTEN) / math.log(self.round.decay))
-        return Kept(blocks, self.round.decay, self.round.cost)
 
     # What is known.
 
@@ -229,30 +163,23 @@ class LinearAlgorithm(WayAlgorithm):
     # Choices made before the first user comes.
 
     def _check(self) -> None:
-        check_together(self.privacy, self.options, self.statistic_kind, self.switching)
+        check_together(self.privacy, self.options, self.statistic_kind)
         if self.privacy.reports_bits and self.pooled:
             raise InvalidArgument(
                 "randomised response is for counts per step: give stationary=False"
             )
 
     def _pace(self) -> Pace:
-        constants, targets = self.options.constants, self.statistic_kind == "targets"
-        own = constants.target_growth if targets else constants.growth
-        return Pace(first=self._smallest_block, growth=self.growth or own)
+        growth = self.growth or self.options.constants.growth
+        return Pace(first=self._smallest_block, growth=growth)
 
     @cached_property
     def _smallest_block(self) -> int:
         """How many users a block needs to stand out of its noise."""
         first = self.options.constants.first
-        if self.statistic_kind == "targets":
-            return math.ceil(first * 2.0 / self.round.target_mu)
         return users_above_noise(self.way.statistic(one_by_one=True), self.privacy, first)
 
     # Save and resume, and what comes after the last user.
-
-    def begin_anew(self, other: Algorithm[Any]) -> None:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        self.way.begin_anew()
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""

@@ -17,7 +17,7 @@ from tacit.linear.base import LinearAlgorithm, LinearWay
 from tacit.linear.estimate import REWARD_VARIANCE, distributions, middle_of, spread_of
 
 if TYPE_CHECKING:
-    from tacit.linear.estimate import Answer, LinearWidths
+    from tacit.linear.estimate import LinearWidths
     from tacit.privacy.curators.gate import Release
 
 # The ridge of a reward regression, in units of the variance of rewards.
@@ -135,9 +135,7 @@ class CellModel:
         """See :class:`~tacit.linear.estimate.LinearModel`."""
         return self._rewards[min(step, len(self._rewards) - 1)]
 
-    def next_values(
-        self, step: int, values: Floats, answer: Answer | None = None
-    ) -> tuple[Floats, Floats]:
+    def next_values(self, step: int, values: Floats) -> tuple[Floats, Floats]:
         """As in a model; the first value function decides how cells are weighted."""
         S, d = self._shape[0], self._dimension
         here = np.ones(len(self._row), dtype=bool)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 REWARD_VARIANCE = 0.25
 """Rewards in [0, 1] have at most this variance."""
 
-Answer: TypeAlias = tuple[Floats, float]
-"""What users answered to targets (k, S): their sums (k, d), and the noise of an entry."""
-
 
 class LinearModel(Protocol):
     """What is known of a world."""
@@ -37,10 +34,8 @@ class LinearModel(Protocol):
     def rewards(self, step: int) -> tuple[Floats, Floats]:
         """Mean rewards (S, A) at a step, and their widths."""
 
-    def next_values(
-        self, step: int, values: Floats, answer: Answer | None = None
-    ) -> tuple[Floats, Floats]:
-        """Expected next values (k, S, A) of (k, S), and widths; ``answer`` is what users said."""
+    def next_values(self, step: int, values: Floats) -> tuple[Floats, Floats]:
+        """Expected next values (k, S, A) of (k, S), and widths."""
 
     def precision(self) -> Floats:
         """Precision matrices (L, d, d): how well each direction of features is known."""

@@ -23,7 +23,7 @@ from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import positive_part, ridge_inverse
 
 if TYPE_CHECKING:
-    from tacit.linear.estimate import Answer, LinearWidths, Sums
+    from tacit.linear.estimate import LinearWidths, Sums
     from tacit.privacy.curators.gate import Release
 
 # Rows of probabilities are projected where there are at most this many in all.
@@ -124,9 +124,7 @@ class SumModel:
         at = min(step, len(means) - 1)
         return means[at], widths[at]
 
-    def next_values(
-        self, step: int, values: Floats, answer: Answer | None = None
-    ) -> tuple[Floats, Floats]:
+    def next_values(self, step: int, values: Floats) -> tuple[Floats, Floats]:
         """See :class:`~tacit.linear.estimate.LinearModel`."""
         at = min(step, len(self.inverse) - 1)
         inverse, sums = self.inverse[at], self._sums

@@ -3,14 +3,12 @@
 The page reads from top to bottom: what is asked of a block (:meth:`LSVIUCB.asks`), how values are
 planned backwards from what is known (:meth:`LSVIUCB.backward_induction`), and when a policy is
 replaced (:func:`enough_was_learnt`). What is known is a ridge regression with a bonus for what is
-uncertain, one for each way to ask: :mod:`~tacit.linear.features`, :mod:`~tacit.linear.counts` and
-:mod:`~tacit.linear.targets`.
+uncertain, one for each way to ask: :mod:`~tacit.linear.features` and :mod:`~tacit.linear.counts`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,7 +18,6 @@ from tacit.core.algorithm import Floats
 from tacit.core.asks import Ask, Asks
 from tacit.finite.policy import Policy
 from tacit.linear.base import LinearAlgorithm
-from tacit.privacy.curators.gate import Release
 
 if TYPE_CHECKING:
     from tacit.linear.estimate import LinearModel
@@ -41,8 +38,7 @@ class LSVIUCB(LinearAlgorithm):
     uncertain, by sampling or by privacy noise, and follow the best policy.
 
     Private statistics: by ``statistic``, :class:`~tacit.linear.statistics.FeatureSums`,
-    :class:`~tacit.finite.visits.VisitCounts` along the block's policy, or
-    :class:`~tacit.linear.statistics.TargetSums`, asked again with decaying weights.
+    or :class:`~tacit.finite.visits.VisitCounts` along the block's policy.
 
     Guarantee: that of its curator; see ``guarantee``.
 
@@ -57,27 +53,26 @@ class LSVIUCB(LinearAlgorithm):
     # What is asked.
 
     def asks(self) -> Asks:
-        """The sums of the block; with ``statistic="targets"`` also its values, step by step."""
+        """The sums of the block."""
         statistic = self.statistic()
-        release = yield self.way.ask(statistic)
+        release = yield Ask(statistic)
         self.way.take_in(release, statistic)
         model = self.way.model()
         if self._switch(model):
-            self._planned = yield from self.backward_induction(model)
+            self._planned = self.backward_induction(model)
 
     # How it plans.
 
-    def backward_induction(self, model: LinearModel) -> Generator[Ask, Release, Planned]:
+    def backward_induction(self, model: LinearModel) -> Planned:
         """Optimistic and greedy action values by least squares, from the last step to the first.
 
         Q_h = [r_h + P_h V_{h+1} + width] cut to [0, H - h] and V_h = max_a Q_h, where the model
         predicts r and P V with a width each: P V = w'phi and w = Lambda^-1 sum phi V(s'), as in
-        lines 4 to 20 of DP-LSVI-UCB++ (Sahu), which LSVI-UCB++ completes. Where sums do
-        not know P V, users are asked.
+        lines 4 to 20 of DP-LSVI-UCB++ (Sahu), which LSVI-UCB++ completes.
         """
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         names, known = self.value_functions, self.spec.known_rewards
-        Q = {name: np.zeros((H, S, A)) for name in (*names, "greedy")}
+        Q = {name: np.zeros((H, S, A)) for name in names}
         V = {name: np.zeros(S) for name in names}
         variances = np.zeros((H, S, A))
         for h in range(H - 1, -1, -1):
@@ -92,12 +87,8 @@ class LSVIUCB(LinearAlgorithm):
                 values = [V[name] for name in names]
                 if self.weights == "variance":
                     values.append(V["optimistic"] ** 2)
-                asked, answer = np.array(values), None
-                question = self.way.question(h, asked)
-                if question is not None:
-                    release = yield question
-                    answer = release["targets"], float(np.max(release.std["targets"]))
-                means, widths = model.next_values(h, asked, answer)
+                asked = np.array(values)
+                means, widths = model.next_values(h, asked)
                 if self.options.misspecification > 0.0:
                     widths = widths + self._missed(model, h, asked)
                 variances[h] = next_variance(dict(zip(names, means, strict=False)), means[-1])
@@ -105,8 +96,6 @@ class LSVIUCB(LinearAlgorithm):
                 sums = rewards + mean + _SIGNS[name] * (reward_widths + width)
                 Q[name][h] = self.bounded(name, h, np.clip(sums, 0.0, left))
                 V[name] = Q[name][h].max(axis=1)
-            if "greedy" not in names:
-                Q["greedy"][h] = np.clip(rewards + means[0], 0.0, left)
         if self.weights == "variance":
             self.weigh_by(variances)
         self.q_values = Q["optimistic"]
@@ -127,8 +116,7 @@ class LSVIUCB(LinearAlgorithm):
     @property
     def value_functions(self) -> tuple[str, ...]:
         """Which value functions planning follows."""
-        # What is asked of users again costs, so greedy values are not.
-        return ("optimistic",) if self.statistic_kind == "targets" else ("optimistic", "greedy")
+        return ("optimistic", "greedy")
 
     def bounded(self, name: str, step: int, q_values: Floats) -> Floats:
         """A last bound on action values, for algorithms that have one."""

@@ -13,13 +13,10 @@ if TYPE_CHECKING:
     from tacit.linear.spec import LinearSpec
     from tacit.privacy.models import Privacy
 
-Kind = Literal["features", "counts", "targets"]
+Kind = Literal["features", "counts"]
 Switching = Literal["schedule", "determinant", "rayleigh"]
 
 # Above this many states it pays to ask for values instead of for all next states; where sums are
-# pooled over steps, which values cannot be, later.
-_MANY_STATES = 60
-_MANY_STATES_POOLED = 400
 
 _CHOICES = {
     "weights": ("variance", "none"),
@@ -37,13 +34,11 @@ class LinearConstants:
     ridge: float = 1.0  # ridge in standard deviations of the Gram's noise, times sqrt(d)
     # the number of users served grows by at most this factor from block to block
     growth: float = 1.3
-    target_growth: float = 1.5  # the same for ``"targets"``, whose old blocks decay by it
     first: float = 4.0  # users of the first block, in standard deviations of a sum's noise
     clip: float = 1.1  # the longest vector of a user, in typical lengths of one with steps apart
     pooled_clip: float = 2.0  # the same for sums over all steps
     known: float = 1.0  # a cell is known once its count exceeds this many standard deviations
     cap: int = 2  # how many of a user's steps in a cell count, when counts are pooled over steps
-    split: float = 0.5  # the share of the budget for Grams and rewards of ``"targets"``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +61,7 @@ class LinearOptions(OptimismOptions):
         constants: the practical constants.
     """
 
-    statistic: Literal["auto", "features", "counts", "targets"] = "auto"
+    statistic: Literal["auto", "features", "counts"] = "auto"
     stationary: bool | None = None
     growth: float | None = None
     weights: Literal["auto", "variance", "none"] = "auto"
@@ -76,9 +71,9 @@ class LinearOptions(OptimismOptions):
     constants: LinearConstants = LinearConstants()
 
     def __post_init__(self) -> None:
-        if self.statistic not in ("auto", "features", "counts", "targets"):
+        if self.statistic not in ("auto", "features", "counts"):
             raise InvalidArgument(
-                f"statistic must be auto, features, counts or targets, got {self.statistic!r}"
+                f"statistic must be auto, features or counts, got {self.statistic!r}"
             )
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
@@ -92,17 +87,10 @@ class LinearOptions(OptimismOptions):
 
 
 def choose_statistic(
-    spec: LinearSpec, privacy: Privacy, options: LinearOptions, stationary: bool, asks_again: bool
+    spec: LinearSpec, privacy: Privacy, options: LinearOptions
 ) -> tuple[Kind, str]:
-    """What is asked of users, and why; ``asks_again`` is whether that suits the algorithm."""
+    """What is asked of users, and why."""
     asked, n, d = options.statistic, spec.states, spec.dimension
-    if asked == "targets" and not privacy.private:
-        return "features", "without privacy they know the same as 'targets', and cost nothing"
-    if asked == "targets" and not privacy.asks_again:
-        raise InvalidArgument(
-            "statistic='targets' asks the same users again, which only a trusted curator can: "
-            "use JointDP, or statistic='features'"
-        )
     if asked != "auto":
         return asked, "as asked"
     if privacy.needs_l1:
@@ -112,24 +100,12 @@ def choose_statistic(
     if n <= 2 * d:
         few = f"{n} states are few beside {d} features"
         return "counts", f"{few}, and a policy reaches one action in each"
-    many = _MANY_STATES_POOLED if stationary and spec.stationary_rewards else _MANY_STATES
-    if n > many and asks_again and privacy.joint:
-        only = "only values of them are asked for, again after every block"
-        return "targets", f"{n} states are many: {only}"
     few = f"{d} features are few beside {n} states"
     return "features", f"{few}, and one release serves every value function"
 
 
-def check_together(privacy: Privacy, options: LinearOptions, kind: Kind, switching: str) -> None:
+def check_together(privacy: Privacy, options: LinearOptions, kind: Kind) -> None:
     """Refuses options that do not go together, given what was chosen for ``"auto"``."""
-    if kind == "targets" and switching != "schedule":
-        raise InvalidArgument(
-            "statistic='targets' asks at every release, so it switches by schedule"
-        )
-    if kind == "targets" and privacy.disjoint:
-        raise InvalidArgument(
-            "statistic='targets' asks the users of several blocks at once: leave disjoint=True out"
-        )
     if kind != "counts" and privacy.needs_l1:
         raise InvalidArgument(f"statistic={kind!r} needs Gaussian noise: delta > 0")
     if kind == "counts" and options.gram_noise != "frobenius":

@@ -14,13 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.sizes import check_seed, check_size, numbers
+from tacit.core.sizes import check_size, numbers
 from tacit.finite.visits import check_occupancy
 from tacit.linear.tables import told_of_features, unit_features
-from tacit.privacy.bounds.features import SHORTEST, BoundedSteps, farthest_products
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.bounds.features import SHORTEST, BoundedSteps
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_codes, read_rewards, read_steps
+from tacit.privacy.reading import read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 
 Occupancy: TypeAlias = tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.generic]]
@@ -208,120 +207,3 @@ class FeatureSums(LoopSums, BoundedSteps):
             gram = gram[..., *np.triu_indices(self.dimension)]
         values = {"gram": gram, "next": following, "rewards": paid}
         return self.layout.pack(values, users=users)
-
-
-@dataclass(frozen=True, eq=False)
-class TargetSums(LoopSums):
-    """Sums at one step of w phi v_j(s') for k public functions v_j of the next state.
-
-    For any number of states: nothing here has one entry per state. A new function is a new
-    question to all users, and is paid for again.
-
-    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H), of which step ``step``
-    counts if its state, action, next state and reward are valid, as in :class:`FeatureSums`, whose
-    Gram matrix belongs to it. One part, ``targets`` (k, d). Targets are cut to [-1, 1].
-
-    Sensitivity: :func:`~tacit.privacy.bounds.features.farthest_products`, looked at for all pairs.
-
-    Every question is exact, and yet no two users cost what all questions of a round add up to: to
-    Grams those are farthest apart whose phi are orthogonal, to targets those who share a phi and
-    have opposite v. With half of the budget for each, about 0.85 of the mu is the most that a
-    pair attains.
-    """
-
-    features: Floats
-    horizon: int
-    step: int
-    targets: Floats
-    weights: Floats | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "features", unit_features(self.features))
-        object.__setattr__(self, "horizon", check_size("horizon", self.horizon))
-        object.__setattr__(self, "step", check_seed("step", self.step))
-        if self.step >= self.horizon:
-            raise InvalidArgument(f"step must be in 0..{self.horizon - 1}, got {self.step!r}")
-        targets = numbers("targets", self.targets)
-        if targets.ndim != 2 or targets.shape[1] != self.states or not np.isfinite(targets).all():
-            raise InvalidArgument(
-                f"targets must be finite, of shape (k, {self.states}), got {targets.shape}"
-            )
-        targets = np.clip(targets, -1.0, 1.0).astype(np.float64)
-        targets.setflags(write=False)
-        object.__setattr__(self, "targets", targets)
-        weights = np.ones(self.features.shape[:2]) if self.weights is None else self.weights
-        table = _unit_weights(np.asarray(weights)[np.newaxis], self.features, self.horizon)[0]
-        object.__setattr__(self, "weights", table)
-        if not self._longest > SHORTEST:
-            raise InvalidArgument("all features, weights or targets are zero: nothing to learn")
-        object.__setattr__(self, "name", "target sums")
-
-    @property
-    def states(self) -> int:
-        """S."""
-        return int(self.features.shape[0])
-
-    @property
-    def _weights(self) -> Floats:
-        assert self.weights is not None  # noqa: S101
-        return self.weights
-
-    @cached_property
-    def layout(self) -> Layout:
-        """``targets``."""
-        return Layout((Part("targets", (len(self.targets), self.features.shape[2])),))
-
-    @cached_property
-    def _weighted(self) -> Floats:
-        """Features times weights, (S A, d)."""
-        weighted: Floats = self.features * self._weights[..., np.newaxis]
-        return weighted.reshape(-1, self.features.shape[2])
-
-    @cached_property
-    def _longest(self) -> float:
-        most = np.linalg.norm(self._weighted, axis=1).max() * np.linalg.norm(self.targets, axis=0)
-        return float(most.max())
-
-    @cached_property
-    def _replace(self) -> float:
-        return farthest_products(self._weighted, self.targets, self._longest)
-
-    def l2(self, relation: Relation) -> float:
-        """See the class."""
-        if checked_relation(relation) is Relation.ZERO_OUT:
-            return self._longest
-        return self._replace
-
-    def aggregate(self, block: Block) -> Floats:
-        """From a simulated block whose users followed one policy."""
-        actions, counts, _ = occupancy_counts(block, (self.horizon, self.states))
-        at, taken = np.arange(self.states), actions[self.step]
-        weighted = self.features[at, taken] * self._weights[at, taken][:, np.newaxis]
-        here = np.asarray(counts[self.step], dtype=np.float64)
-        return self.layout.pack({"targets": (here @ self.targets.T).T @ weighted})
-
-    def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.linear.sum_loops import sum_targets
-
-        users, H, h = block.users, self.horizon, self.step
-        shapes = {"states": (users, H + 1), "actions": (users, H), "rewards": (users, H)}
-        for name, shape in shapes.items():
-            if block[name].shape != shape:
-                raise InvalidArgument(f"{name!r} must have shape {shape}, got {block[name].shape}")
-        # One step of all users: nothing else is read.
-        columns = {name: block[name][:, h] for name in shapes}
-        here = Block(users, columns | {"after": block["states"][:, h + 1]})
-        rows = users if separate else 1
-        sums = np.zeros((rows, len(self.targets), self.features.shape[2]))
-        sum_targets(
-            read_codes(here, "states", (users,)),
-            read_codes(here, "actions", (users,)),
-            read_codes(here, "after", (users,)),
-            read_rewards(here, "rewards", (users,)),
-            self.features,
-            self._weights,
-            self.targets,
-            separate,
-            sums,
-        )
-        return self.layout.pack({"targets": sums}, users=rows)

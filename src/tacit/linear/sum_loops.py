@@ -100,33 +100,6 @@ def sum_features(
             count += 1
 
 
-@compiled
-def sum_targets(
-    states: Ints,
-    actions: Ints,
-    after: Ints,
-    rewards: Floats,
-    features: Floats,
-    weights: Floats,
-    targets: Floats,
-    separate: bool,
-    sums: Floats,
-) -> None:
-    """Adds weight times feature times target of one step of users to ``sums`` (rows, k, d)."""
-    n_states, n_actions, dimension = features.shape
-    for user in range(len(states)):
-        row = user if separate else 0
-        state, action, there = states[user], actions[user], after[user]
-        if state < 0 or state >= n_states or there < 0 or there >= n_states:
-            continue
-        if action < 0 or action >= n_actions or np.isnan(rewards[user]):
-            continue
-        for j in range(len(targets)):
-            value = weights[state, action] * targets[j, there]
-            for k in range(dimension):
-                sums[row, j, k] += value * features[state, action, k]
-
-
 @inner
 def _room(most: float, length: float, used: float, limit: float) -> float:
     """The largest w <= 1 with used + 2 w most + w^2 length <= limit, without cancellation."""

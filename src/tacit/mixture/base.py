@@ -43,7 +43,6 @@ _SPARSE = 3.0
 
 WAYS = {
     "model": "tacit.mixture.regression_ways:ModelWay",
-    "values": "tacit.mixture.regression_ways:ValueWay",
     "counts": "tacit.mixture.count_way:CountWay",
 }
 
@@ -97,7 +96,7 @@ class MixtureOptions(OptimismOptions):
         constants: the practical constants.
     """
 
-    statistic: Literal["auto", "model", "values", "counts"] = "auto"
+    statistic: Literal["auto", "model", "counts"] = "auto"
     stationary: bool | None = None
     growth: float | None = None
     misspecification: float = 0.0
@@ -107,7 +106,7 @@ class MixtureOptions(OptimismOptions):
         super().__post_init__()
         if self.statistic not in ("auto", *WAYS):
             raise InvalidArgument(
-                f"statistic must be auto, model, values or counts, got {self.statistic!r}"
+                f"statistic must be auto, model or counts, got {self.statistic!r}"
             )
         checked_number(
             "misspecification", self.misspecification, "in [0, 1]", lambda d: 0.0 <= d <= 1.0

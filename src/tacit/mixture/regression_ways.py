@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tacit.core.sizes import Floats
 from tacit.mixture.base import Sums
-from tacit.mixture.estimate import MixtureModel, input_scale
+from tacit.mixture.estimate import MixtureModel
 from tacit.mixture.model_sums import ModelSums
-from tacit.mixture.value_sums import ValueSums
 
 if TYPE_CHECKING:
     from tacit.mixture.linopt_vi import LinOptVI
@@ -61,41 +59,3 @@ class ModelWay:
     def model(self) -> MixtureModel:
         """The regression of next states."""
         return self._algorithm.regression()
-
-
-class ValueWay:
-    """``"values"``: :class:`~tacit.mixture.value_sums.ValueSums`, of the values asked about."""
-
-    form: Literal["counts"] = "counts"
-
-    def __init__(self, algorithm: LinOptVI) -> None:
-        self._algorithm = algorithm
-
-    def statistic(self, one_by_one: bool) -> ValueSums:
-        """Inputs and targets; the targets come divided by public scales."""
-        public, values = self._algorithm.public, self._algorithm.values_asked
-        middles = (values.max(axis=1) + values.min(axis=1)) / 2.0
-        centred = values - middles[:, np.newaxis]
-        base, inputs = public.apply(centred)
-        inputs *= public.scale
-        scales = np.array([input_scale(x) for x in inputs])
-        # The largest target there can be, in units of the inputs' scale.
-        possible = np.where(public.support, 1.0, 0.0)
-        farthest = np.abs(centred[:, np.newaxis, np.newaxis] - base[..., np.newaxis]) * possible
-        reaches: Floats = np.maximum(farthest.reshape(len(values), -1).max(axis=1) / scales, 1e-9)
-        self._target_scales = reaches
-        inputs = inputs / scales[:, np.newaxis, np.newaxis, np.newaxis]
-        both = (scales * reaches)[:, np.newaxis]
-        tables = inputs, base / both[..., np.newaxis], centred / both, public.support
-        return ValueSums(*tables, public.horizon, public.reward_features, own_values=True)
-
-    def sums(self, release: Release, statistic: ValueSums) -> Sums:
-        """Targets in their own units again."""
-        parts, noise, unit = _row_sums(release)
-        parts["cross"] = parts["cross"] * self._target_scales[:, np.newaxis]
-        noise["cross"] = noise["cross"] * self._target_scales
-        return parts, noise, unit
-
-    def model(self) -> MixtureModel:
-        """The value-targeted regression."""
-        return self._algorithm.regression(targeted=True)

@@ -274,7 +274,6 @@ def _laplace_proof(
         relation=Relation.REPLACE_ONE,
         releases=sizes.episodes - 1 if model == "joint" else 1,
         mechanism="binary tree" if model == "joint" else "reports of every entry",
-        sampler="floating-point",
         simulation_only=True,
     )
     words = f"a replaced user changes up to 6H entries by 1, in {nodes} nodes; the paper counts 3H"

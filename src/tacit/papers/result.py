@@ -113,7 +113,6 @@ def gaussian_proof(mu: float, delta: float, releases: int, claim: str, **words: 
             relation=Relation.REPLACE_ONE,
             releases=releases,
             mechanism=mechanism,
-            sampler="floating-point",
             simulation_only=True,
             **words,
         ),

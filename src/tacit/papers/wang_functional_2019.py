@@ -36,7 +36,6 @@ from tacit.papers.result import PaperResult, Proof, gaussian_proof
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.functions.ou_path import bridge
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
 
@@ -57,6 +56,32 @@ WHY = (
     "states it discloses sums of rewards exactly"
 )
 """Why Algorithm 1 has no guarantee, at any sigma."""
+
+
+def bridge(
+    rate: float, x: float, left: float | None, right: float | None
+) -> tuple[float, float, float]:
+    """The unit Ornstein-Uhlenbeck process at x given its values at neighbours left and right.
+
+    With a = rate (x - left) and b = rate (right - x) the value is Gaussian with mean
+    (e^-a (1 - e^-2b) g(left) + e^-b (1 - e^-2a) g(right)) / (1 - e^-2(a+b)) and variance
+    (1 - e^-2a) (1 - e^-2b) / (1 - e^-2(a+b)); with one neighbour e^-a g and 1 - e^-2a; with none
+    0 and 1. Points farther away do not matter: the process is Markov. No exponent is positive, so
+    nothing overflows, and expm1 keeps all digits of tiny gaps.
+
+    Returns:
+        The weights of g(left) and g(right), and the variance.
+
+    >>> bridge(1.0, 0.5, None, None), bridge(math.log(2.0), 1.0, 0.0, None)
+    ((0.0, 0.0, 1.0), (0.5, 0.0, 0.75))
+    """
+    a = math.inf if left is None else rate * (x - left)
+    b = math.inf if right is None else rate * (right - x)
+    here, there, across = -math.expm1(-2.0 * a), -math.expm1(-2.0 * b), -math.expm1(-2.0 * (a + b))
+    if across == 0.0:
+        # Both gaps vanish in floating point; the process is constant there.
+        return 1.0, 0.0, 0.0
+    return math.exp(-a) * (there / across), math.exp(-b) * (here / across), here * (there / across)
 
 
 class Setting(NamedTuple):

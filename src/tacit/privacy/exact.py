@@ -12,11 +12,11 @@ the 1-norm: exactly (D / s)-DP. No other accounting is needed, and rounding to a
 adds next to nothing to the noise. :mod:`tacit.privacy.deviates` draws round(s Z) exactly.
 
 **Sums on the grid.** The grid has the step g, a power of two; it is public, for it depends on the
-statistic and on nobody's values. Users are summed in chunks, by position; each chunk's sum, times
-the weight of its block, is rounded to the grid, and the chunks are added as whole numbers.
-Neighbours differ in one chunk. There a coordinate moves by at most its part of the sensitivity,
-over g, plus 1, which is what rounding can add. So q moves by at most w D / g + sqrt(n) steps for n
-coordinates and a weight w (w D / g + n in the 1-norm).
+statistic and on nobody's values. Users are summed in chunks, by position; each chunk's
+sum is rounded to the grid, and the chunks are added as whole numbers. Neighbours differ in one
+chunk. There a coordinate moves by at most its part of the sensitivity,
+over g, plus 1, which is what rounding can add. So q moves by at most D / g + sqrt(n) steps for n
+coordinates (D / g + n in the 1-norm).
 
 *The chunk's sum is in floating point*, and its errors are in the bound too. Adding up m numbers in
 any order is off by at most m 2^-53 of the sum of their sizes. A user's vector is a sum of terms, no
@@ -25,12 +25,6 @@ is so small that its users have M = ``ADDITIONS`` numbers together at most. So i
 most M 2^-53 M L, and two neighbours by twice that: 2^-18 L, in the norm of the sensitivity.
 
 g is so small that all of it costs 0.01 % of noise or less.
-
-**Weights.** A block of weight w <= 1 moves q by w D / g + sqrt(n), and not by w (D / g + sqrt(n)),
-which is what its users are charged for. So where m is the smallest weight of a release, its grid
-is m times finer and the noise is for D / g + sqrt(n) / m: for every w >= m it is true that
-w D / g + sqrt(n) <= w (D / g + sqrt(n) / m). A block that weighs less than 2^-20 of the heaviest
-is left out and pays nothing.
 
 **Range.** A single release adds 64-bit integers: sums are at most 2^61 (refused by the number of
 users, which is public, before anybody is charged) and the noise has a scale of at most 2^51, so
@@ -42,24 +36,20 @@ rounding it is post-processing. Counters have ranges of their own
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation
-from tacit.privacy.deviates import LARGEST_SCALE, Deviates
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.noise import Noise, NoiseSource
 from tacit.privacy.statistic import StreamedBlock, gate_total
 
 if TYPE_CHECKING:
     from tacit.privacy.statistic import Block, Statistic
 
 Ints: TypeAlias = NDArray[np.int64]
-Sampler: TypeAlias = Literal["exact", "floating-point"]
 
 ROUNDING = 1e-4
 """By how much rounding may increase a sensitivity, and so the noise, at most."""
@@ -70,16 +60,13 @@ CHUNK = 512
 ADDITIONS = 1 << 17
 """How many numbers the users of a chunk have together at most."""
 
-SMALLEST_SHARE = 2.0**-20
-"""What a block must weigh, in parts of the heaviest one, to be in a release at all."""
-
 _SUMMING = 2.0 * ADDITIONS**2 * 2.0**-53
 LARGEST_SUM = 2.0**61
 
 
-def step_below(sensitivity: float, size: int, norm: Literal["l1", "l2"], share: float) -> float:
+def step_below(sensitivity: float, size: int, norm: Literal["l1", "l2"]) -> float:
     """The power of two that keeps rounding below ``ROUNDING`` of a sensitivity."""
-    step = ROUNDING * share * sensitivity / _spread(size, norm)
+    step = ROUNDING * sensitivity / _spread(size, norm)
     if not 1e-150 < step < 1e150:
         raise InvalidArgument(
             f"a sensitivity of {sensitivity:.6g} has no grid in floats: a step of {step:.6g} is "
@@ -94,10 +81,10 @@ def steps_apart(sensitivity: float, size: int, norm: Literal["l1", "l2"], step: 
     return (sensitivity / step + _spread(size, norm)) * (1.0 + 1e-12)
 
 
-def grid_step(statistic: Statistic, norm: Literal["l1", "l2"], share: float = 1.0) -> float:
-    """The step g of a statistic's grid; ``share`` is the smallest weight, the largest being 1."""
+def grid_step(statistic: Statistic, norm: Literal["l1", "l2"]) -> float:
+    """The step g of a statistic's grid."""
     smallest = statistic.sensitivity(Relation.ZERO_OUT, norm)
-    return step_below(smallest, statistic.layout.size, norm, share)
+    return step_below(smallest, statistic.layout.size, norm)
 
 
 def grid_sensitivity(
@@ -109,26 +96,15 @@ def grid_sensitivity(
     return steps_apart(apart, statistic.layout.size, norm, step)
 
 
-def uneven_rounding(statistic: Statistic, norm: Literal["l1", "l2"], share: float) -> float:
-    """What that grows by so that it holds per unit of weight, from a weight of ``share`` to 1."""
-    return _spread(statistic.layout.size, norm) * (1.0 / share - 1.0)
-
-
 def _spread(size: int, norm: Literal["l1", "l2"]) -> float:
     """How far two users can be apart by rounding alone, in steps."""
     return float(size) if norm == "l1" else math.sqrt(size)
 
 
-def heard_shares(shares: Mapping[int, float]) -> tuple[dict[int, float], float]:
-    """Weights by block, with 0 in place of those too small to be heard, and the smallest left."""
-    heard = {b: w if abs(w) >= SMALLEST_SHARE else 0.0 for b, w in shares.items()}
-    return heard, min(abs(w) for w in heard.values() if w != 0.0)
-
-
-def reach(statistic: Statistic, step: float, users: int, share: float = 1.0) -> float:
+def reach(statistic: Statistic, step: float, users: int) -> float:
     """How many steps a sum over so many users can have at most, whatever their values are."""
     length = statistic.sensitivity(Relation.ZERO_OUT, "l2") / step
-    return users * (abs(share) * length + 1.0) if share else 0.0
+    return users * (length + 1.0)
 
 
 def check_reach(steps: float, limit: float = LARGEST_SUM) -> None:
@@ -136,39 +112,30 @@ def check_reach(steps: float, limit: float = LARGEST_SUM) -> None:
     if steps > limit:
         raise InvalidArgument(
             f"exact sums of so many users can reach {steps:.3g} steps, but must stay below "
-            f"{limit:.3g}: use fewer users, or blocks whose weights differ less"
+            f"{limit:.3g}: use fewer users"
         )
 
 
-def check_scale(scale: float, largest: float = LARGEST_SCALE) -> None:
-    """Refuses noise that would not fit, before anybody is charged for it."""
-    if not 0.0 < scale <= largest:
-        raise InvalidArgument(
-            f"exact noise must have a scale of at most {largest:.3g} steps, got {scale:.3g}: this "
-            f"budget is too small for this statistic"
-        )
-
-
-def grid_total(statistic: Statistic, block: Block, share: float, step: float) -> Ints:
-    """The sum over a block's users of ``share`` times their vectors, in whole steps.
+def grid_total(statistic: Statistic, block: Block, step: float) -> Ints:
+    """The sum over a block's users of their vectors, in whole steps.
 
     An aggregate block, which only simulations have, is rounded as a whole.
     """
     total = np.zeros(statistic.layout.size, dtype=np.int64)
     if isinstance(block, StreamedBlock):
-        of = partial(_grid_part, statistic, share, step)
+        of = partial(_grid_part, statistic, step)
         return np.asarray(block.sums(of, total), dtype=np.int64)
     if block.aggregate:
-        return _rounded(share * gate_total(statistic, block) / step)
+        return _rounded(gate_total(statistic, block) / step)
     users = chunk_users(block)
     for start in range(0, block.users, users):
         chunk = block.take(slice(start, start + users))
-        total += _rounded(share * gate_total(statistic, chunk) / step)
+        total += _rounded(gate_total(statistic, chunk) / step)
     return total
 
 
-def _grid_part(statistic: Statistic, share: float, step: float, part: Block) -> Ints:
-    return grid_total(statistic, part, share, step)
+def _grid_part(statistic: Statistic, step: float, part: Block) -> Ints:
+    return grid_total(statistic, part, step)
 
 
 def chunk_users(block: Block) -> int:
@@ -186,54 +153,6 @@ def _rounded(steps: NDArray[np.float64]) -> Ints:
     if not (steps.min() > -2.0 * LARGEST_SUM and steps.max() < 2.0 * LARGEST_SUM):
         raise InvalidArgument("a sum that is not finite or too large has no whole number of steps")
     return np.rint(steps).astype(np.int64)
-
-
-class ExactNoise(Noise):
-    """A source of noise in whole numbers; see the module.
-
-    As a :class:`~tacit.privacy.noise.NoiseSource` it would be asked for numbers of scale 1, which
-    no grid has, and refuses.
-    """
-
-    def steps(self, pure: bool, scale: float, count: int) -> Ints:
-        """Independent round(scale Z), or round(scale L) with Laplace variables L if ``pure``."""
-        check_scale(scale)
-        draws = Deviates(self._bytes)
-        return draws.laplace(scale, count) if pure else draws.normal(scale, count)
-
-    def normal(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Refused."""
-        raise InvalidArgument("exact noise has no fractions: no standard normals")
-
-    def laplace(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Refused."""
-        raise InvalidArgument("exact noise has no fractions: no Laplace variables of scale 1")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The parent's would come back as a floating-point source.
-        super().__reduce__()
-        return (ExactNoise.from_state, (self.state(),))
-
-
-def noise_source(exact: bool, seed: int | None, source: NoiseSource | None) -> NoiseSource:
-    """Where a run's noise comes from: whole numbers if it is real, floats if it is a simulation.
-
-    Args:
-        exact: whether real noise is to be exact.
-        seed: of a simulation.
-        source: the caller's own source in place of both.
-    """
-    if source is None:
-        return ExactNoise() if exact and seed is None else Noise(seed)
-    if seed is not None:
-        raise InvalidArgument("give noise_seed or source, not both")
-    if not source.simulation and isinstance(source, ExactNoise) != exact:
-        wanted = "a tacit.privacy.exact.ExactNoise" if exact else "a source of floats"
-        raise InvalidArgument(
-            f"sampler={'exact' if exact else 'floating-point'!r} needs {wanted}, and this source "
-            f"is none: leave it out, or choose the other sampler"
-        )
-    return source
 
 
 def exact_words(pure: bool) -> str:

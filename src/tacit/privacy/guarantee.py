@@ -59,10 +59,6 @@ _REACH = {
 }
 _TAKING_PART = "That she took part, when and how often, is not hidden."
 _SAMPLERS = {
-    "floating-point": (
-        "The noise is drawn in floating point, for which none of this is proven: the lowest bits "
-        "of what is published can show more than the noise hides."
-    ),
     "bits": (
         "What is published are random bits, drawn in whole numbers: the proof covers every one."
     ),
@@ -110,7 +106,7 @@ class Guarantee:
         unit: What of a user is hidden.
         releases: How often private statistics are published at most; None if there is no limit.
         mechanism: The kind of releases, such as "square-root counter, Gaussian noise".
-        sampler: how a real run draws its noise: ``"exact"``, ``"bits"`` or ``"floating-point"``.
+        sampler: what is drawn: ``"exact"``, noise in whole numbers, or ``"bits"``.
         simulation_only: Whether the noise came from a known seed and hides nothing.
         episodes_per_user: With how many episodes a user is covered at most.
 
@@ -133,7 +129,7 @@ class Guarantee:
     unit: str = "one user's whole episode"
     releases: int | None
     mechanism: str
-    sampler: Literal["exact", "bits", "floating-point"] = "exact"
+    sampler: Literal["exact", "bits"] = "exact"
     simulation_only: bool = False
     episodes_per_user: int = 1
 
@@ -195,8 +191,8 @@ class Guarantee:
 
     @property
     def pure(self) -> bool:
-        """Whether delta is 0, of noise to which that applies: not of floats."""
-        return self.delta == 0 and self.sampler != "floating-point"
+        """Whether delta is 0."""
+        return self.delta == 0
 
     @property
     def short(self) -> str:
@@ -205,8 +201,6 @@ class Guarantee:
         parts = [f"{self._budget}-{_MODELS[self.model]} {whom}", self.relation.value, self._count()]
         if self.episodes_per_user > 1:
             parts.append(f"at most {self.episodes_per_user:,} episodes each")
-        if self.sampler == "floating-point":
-            parts.append("if noise were real numbers")
         if self.simulation_only:
             parts.append("simulation only")
         return ", ".join(parts)
@@ -214,8 +208,6 @@ class Guarantee:
     def __str__(self) -> str:
         name = f"{'pure ' if self.pure else ''}{self.model} differential privacy"
         claim = f"{self._budget}-{name} for {self.unit}, {self.relation.value}."
-        if self.sampler == "floating-point":
-            claim = f"If its noise were real numbers: {claim}"
         sentences = [claim, self._bound(), _REACH[self.model], _TAKING_PART, self._releases()]
         if self.episodes_per_user > 1:
             sentences.append(
@@ -226,8 +218,8 @@ class Guarantee:
         sentences.append(noise.replace("The noise", "Its noise") if self.simulation_only else noise)
         if self.simulation_only:
             warning = (
-                "Simulation only: the noise seed is known and noise is drawn in floating point, so "
-                "this protects nobody. Of a real run it is proven:"
+                "Simulation only: the noise seed is known, so this protects nobody. Of a real run "
+                "it is proven:"
             )
             sentences.insert(0, warning)
         return " ".join(sentences)

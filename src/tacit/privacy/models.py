@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tacit.privacy.curators.joint import JointCurator
     from tacit.privacy.curators.local import LocalCurator
     from tacit.privacy.curators.nonprivate import NonPrivateCurator
-    from tacit.privacy.exact import Sampler
 
 SLACK = 1e-3
 """The part of delta that is set aside for what distributed noise differs from a Gaussian."""
@@ -71,11 +70,6 @@ class PrivacyModel(ABC):
         return False
 
     @property
-    def exact(self) -> bool:
-        """Whether the noise of real runs is in whole numbers; see :mod:`tacit.privacy.exact`."""
-        return False
-
-    @property
     def asks_again(self) -> bool:
         """Whether one user may be asked more than once: a device reports once, a curator can."""
         return not self.local
@@ -104,11 +98,9 @@ class _Budgeted(PrivacyModel):
     epsilon: float
     delta: float
     episodes_per_user: int
-    sampler: Sampler
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
-        one_of("sampler", self.sampler, ("exact", "floating-point"))
         g = self.episodes_per_user
         if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= 10**9:
             raise InvalidArgument(f"episodes_per_user must be an integer from 1 to 1e9, got {g!r}")
@@ -123,20 +115,12 @@ class _Budgeted(PrivacyModel):
         """Whether delta is 0."""
         return self.budget.pure
 
-    @property
-    def exact(self) -> bool:
-        """Whether the sampler is ``"exact"``."""
-        return self.sampler == "exact"
-
     def _check_gaussian(self) -> None:
         if self.needs_l1:
             raise InvalidArgument("functional noise is Gaussian: it needs delta > 0")
 
     def __repr__(self) -> str:
-        # What it was made with; the sampler only where it is not the usual one.
         shown = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
-        if self.exact:
-            shown.pop("sampler", None)
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
@@ -153,12 +137,9 @@ class JointDP(_Budgeted):
         relation: replace-one, or zero-out.
         episodes_per_user: the guarantee is for users with at most this many episodes (g). In
             general the noise grows g-fold: episodes in one release may add up.
-        disjoint: every release is over one block and nobody is in one block twice. Then the g
+        disjoint: nobody is in one block twice, and a release is over one block. Then the g
             episodes of a user are in different releases and the noise grows sqrt(g)-fold only
             (g-fold under pure DP). The curator enforces it, and so needs user ids.
-        sampler: ``"exact"``: the noise of real runs is in whole numbers, which have no low-order
-            bits to read (:mod:`tacit.privacy.exact`); or ``"floating-point"``, which has.
-            Simulations draw in floating point either way, and say so.
 
     >>> JointDP(epsilon=1.0, delta=1e-6).budget
     Budget(epsilon=1.0, delta=1e-06)
@@ -172,7 +153,6 @@ class JointDP(_Budgeted):
     relation: Relation = Relation.REPLACE_ONE
     episodes_per_user: int = 1
     disjoint: bool = False
-    sampler: Sampler = "exact"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -230,8 +210,6 @@ class LocalDP(_Budgeted):
             the default at delta = 0), or ``"randomised response"`` for one-hot statistics (pure).
         episodes_per_user: the guarantee is for users with at most this many reports (g). Reports
             have independent noise, so it grows sqrt(g)-fold (g-fold for the pure mechanisms).
-        sampler: ``"exact"``: real reports are in whole numbers (:mod:`tacit.privacy.exact`); or
-            ``"floating-point"``. Randomised response reports bits either way.
     """
 
     joint: ClassVar[Literal[False]] = False
@@ -244,7 +222,6 @@ class LocalDP(_Budgeted):
     delta: float
     mechanism: LocalMechanism | None = None
     episodes_per_user: int = 1
-    sampler: Sampler = "exact"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -307,7 +284,6 @@ class DistributedDP(_Budgeted):
     local: ClassVar[Literal[False]] = False
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
     disjoint: ClassVar[bool] = False
-    sampler: ClassVar[Sampler] = "exact"  # type: ignore[misc]
 
     epsilon: float
     delta: float
@@ -377,7 +353,6 @@ class NonPrivate(PrivacyModel):
     local: ClassVar[Literal[False]] = False
     # The sensitivity a statistic is asked for; nothing is hidden, drawn, paid for or declared.
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
-    sampler: ClassVar[Sampler] = "floating-point"
     episodes_per_user: ClassVar[int] = 1
     disjoint: ClassVar[bool] = False
 

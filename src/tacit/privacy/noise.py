@@ -1,17 +1,13 @@
-"""Where privacy noise comes from: one door for every random number that protects somebody.
+"""Where privacy noise comes from: one sampler for everybody, people and simulations alike.
 
-A :class:`Noise` is either *real* or a *simulation*.
+Noise is drawn in whole numbers, exactly (:mod:`tacit.privacy.deviates`). A :class:`Noise` is either
+*real* or a *simulation*, and the two differ in where the sampler's random bits come from alone.
 
 * Real (no seed): every bit comes from the operating system's generator when it is needed. There is
   no key and no state, so there is nothing that could be copied, saved, forked or recovered from
   what was published. A real source cannot be copied or pickled all the same.
 * Simulation (``seed=``): bit-for-bit reproducible, and worthless as protection, because whoever
   knows the seed subtracts the noise. Everything built on it says "simulation only".
-
-What is drawn here are floats: a real normal is exact to 2^-50 (:mod:`tacit.privacy.deviates`), but
-the sum of a float and anybody's data has low-order bits that no theory covers. Real runs therefore
-take whole numbers (:class:`tacit.privacy.exact.ExactNoise`), unless somebody asks for
-``sampler="floating-point"``; ``docs/sharp-edges.md`` says what that means.
 """
 
 from __future__ import annotations
@@ -23,10 +19,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.deviates import Deviates
+from tacit.privacy.deviates import LARGEST_SCALE, Deviates
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 _UNIT = 2.0**50
 
@@ -38,17 +35,14 @@ class NoiseSource(Protocol):
     def simulation(self) -> bool:
         """Whether the noise is reproducible and hence protects nobody."""
 
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        """Independent standard normals."""
-
-    def laplace(self, shape: tuple[int, ...]) -> Floats:
-        """Independent Laplace variables of scale 1 (standard deviation sqrt 2)."""
+    def steps(self, pure: bool, scale: float, count: int) -> Ints:
+        """Independent round(scale Z), or round(scale L) with Laplace variables L if ``pure``."""
 
 
 class Noise:
-    """A source of floating-point noise: real, or with a seed a reproducible simulation.
+    """A source of noise in whole numbers: real, or with a seed a reproducible simulation.
 
-    >>> Noise(seed=1).normal((2,)) == Noise(seed=1).normal((2,))
+    >>> Noise(seed=1).steps(False, 1000.0, 2) == Noise(seed=1).steps(False, 1000.0, 2)
     array([ True,  True])
     >>> Noise().simulation
     False
@@ -64,17 +58,19 @@ class Noise:
         """Whether the noise is reproducible and hence protects nobody."""
         return self._rng is not None
 
+    def steps(self, pure: bool, scale: float, count: int) -> Ints:
+        """Independent round(scale Z), or round(scale L) with Laplace variables L if ``pure``."""
+        check_scale(scale)
+        draws = Deviates(self._bytes)
+        return draws.laplace(scale, count) if pure else draws.normal(scale, count)
+
     def normal(self, shape: tuple[int, ...]) -> Floats:
-        """Independent standard normals."""
-        if self._rng is not None:
-            return self._rng.standard_normal(shape)
-        return (Deviates().normal(_UNIT, math.prod(shape)) / _UNIT).reshape(shape)
+        """Independent standard normals, to 2^-50; for simulated mechanisms without a grid."""
+        return (self.steps(False, _UNIT, math.prod(shape)) / _UNIT).reshape(shape)
 
     def laplace(self, shape: tuple[int, ...]) -> Floats:
-        """Independent Laplace variables of scale 1 (standard deviation sqrt 2)."""
-        if self._rng is not None:
-            return self._rng.laplace(0.0, 1.0, shape)
-        return (Deviates().laplace(_UNIT, math.prod(shape)) / _UNIT).reshape(shape)
+        """Independent Laplace variables of scale 1, to 2^-50; as :meth:`normal`."""
+        return (self.steps(True, _UNIT, math.prod(shape)) / _UNIT).reshape(shape)
 
     def laplace_sum(self, count: int, shape: tuple[int, ...]) -> Floats:
         """The sum of ``count`` independent unit Laplace variables in one draw, in a simulation.
@@ -92,8 +88,6 @@ class Noise:
 
     def uniform(self, shape: tuple[int, ...]) -> Floats:
         """Independent uniforms on [0, 1), multiples of 2^-53."""
-        if self._rng is not None:
-            return self._rng.random(shape)
         digits = (self.words(math.prod(shape)) >> np.uint64(11)).astype(np.float64)
         return (digits * 2.0**-53).reshape(shape)
 
@@ -144,6 +138,15 @@ def saved_source(source: NoiseSource) -> dict[str, Any] | None:
 
 def _generator(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(seed)))
+
+
+def check_scale(scale: float, largest: float = LARGEST_SCALE) -> None:
+    """Refuses noise that would not fit, before anybody is charged for it."""
+    if not 0.0 < scale <= largest:
+        raise InvalidArgument(
+            f"exact noise must have a scale of at most {largest:.3g} steps, got {scale:.3g}: this "
+            f"budget is too small for this statistic"
+        )
 
 
 def safe_scale(sensitivity: float, cost: float) -> float:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.local import flip_probability, noise_scale
+from tacit.privacy.curators.local import flip_probability
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_step
-from tacit.privacy.models import Privacy
+from tacit.privacy.models import LocalDP, Privacy
+from tacit.privacy.noise import safe_scale
 from tacit.privacy.statistic import Statistic
 
 
@@ -21,7 +22,7 @@ def users_above_noise(statistic: Statistic, privacy: Privacy, multiple: float) -
         return 1
     if privacy.local:
         # n reports have noise sqrt(n) s together, so n must exceed a multiple of s^2.
-        return math.ceil((multiple * noise_scale(statistic, privacy, False)) ** 2)
+        return math.ceil((multiple * _report_scale(statistic, privacy)) ** 2)
     if privacy.pure:
         noise = math.sqrt(2.0) * statistic.sensitivity(privacy.relation, "l1")
         return math.ceil(multiple * noise / privacy.episode_limit)
@@ -39,11 +40,17 @@ def release_noise(statistic: Statistic, privacy: Privacy, users: int) -> float:
             # About a quarter of variance per report, over the share of reports that tell.
             tells = 0.5 - flip_probability(statistic, privacy)
             return math.sqrt(users) * 0.5 / tells
-        return laplace * noise_scale(statistic, privacy, False) * math.sqrt(users)
+        return laplace * _report_scale(statistic, privacy) * math.sqrt(users)
     if privacy.pure:
         sensitivity = statistic.sensitivity(privacy.relation, "l1")
         return math.sqrt(2.0) * sensitivity / privacy.episode_limit
     return statistic.sensitivity(privacy.relation, "l2") / math.sqrt(privacy.episode_limit)
+
+
+def _report_scale(statistic: Statistic, privacy: LocalDP) -> float:
+    return safe_scale(
+        statistic.sensitivity(Relation.REPLACE_ONE, privacy.norm), privacy.report_cost
+    )
 
 
 def check_question(statistic: Statistic, privacy: Privacy, size: str) -> None:
@@ -55,7 +62,6 @@ def check_question(statistic: Statistic, privacy: Privacy, size: str) -> None:
         return
     try:
         statistic.sensitivity(Relation.REPLACE_ONE, privacy.norm)
-        if privacy.exact:
-            grid_step(statistic, privacy.norm)
+        grid_step(statistic, privacy.norm)
     except InvalidArgument as error:
         raise InvalidArgument(f"privacy and {size} do not go together: {error}") from None

@@ -431,7 +431,7 @@ def _asked_of_devices(agent: Agent) -> dict[str, Any]:
         "mechanism": privacy.mechanism,
     }
     if not privacy.reports_bits:
-        found["scale"] = noise_scale(statistic, privacy, True)
+        found["scale"] = noise_scale(statistic, privacy)
         found["step"] = grid_step(statistic, privacy.norm)
     with contextlib.suppress(InvalidArgument):
         # For clients in JavaScript, where they can answer it.

@@ -22,7 +22,6 @@ from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
-from tacit.simulation.closed_loop import play
 from tacit.simulation.events import Callback, Event, announce
 from tacit.simulation.progress import Clock, Progress, progress_bar
 from tacit.simulation.result import WORLD_VALUES, Result
@@ -48,8 +47,7 @@ def run(
     """Lets an agent serve and learn from all users it is declared for.
 
     An agent that has learnt from users before goes on where it is; the result is about the users
-    it serves here. For the baseline that plans after every user there is
-    :mod:`tacit.simulation.closed_loop`. An agent for another world, or that has served its users
+    it serves here. An agent for another world, or that has served its users
     already, is refused unchanged.
 
     Args:
@@ -92,20 +90,6 @@ def run(
         return found
 
     with progress_bar(f"{_name(agent)} on {world.name}", agent.users, progress) as advance:
-        parts = play(agent, users_world, rng)
-        while parts is not None:
-            clock("simulate and learn")
-            part = next(parts, None)
-            if part is None:
-                break
-            clock("evaluate")
-            of_policies, of_greedy = part.values()
-            values.extend(of_policies.tolist())
-            greedy_values.extend(of_greedy.tolist())
-            served.extend(range(served[-1] + 1, served[-1] + part.users + 1))
-            if agent.block_users > 0:
-                published()
-            advance(part.users)
         while (block := agent.block_users) > 0:
             policy, form = agent.policy, agent.form
             for kept, found in zip((values, greedy_values), published(), strict=True):

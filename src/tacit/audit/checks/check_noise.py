@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tacit.audit.checks.check_frozen import frozen_world
@@ -14,6 +16,7 @@ from tacit.privacy.curators.gate import Stream
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import report
 from tacit.privacy.errors import require
+from tacit.privacy.exact import grid_sensitivity, grid_step
 
 # Numbers of noise that are looked at, and runs that they come from.
 _NOISE_VALUES = 2000
@@ -33,6 +36,8 @@ def check_noise(trial: Trial) -> None:
         if isinstance(passage.stream, JointStream) and passage.stream not in audited:
             audited.add(passage.stream)
             _audit_stream(passage.stream, passage)
+        elif trial.privacy.joint:
+            _check_drawn(passage)
     record = NoiseRecord()
     while record.runs < _NOISE_RUNS and (
         record.runs < _FEWEST_NOISE_RUNS or record.values < _NOISE_VALUES
@@ -46,6 +51,23 @@ def check_noise(trial: Trial) -> None:
     require(not wrong, "; ".join(wrong[:3]))
     if trial.privacy.joint:
         _check_real_noise(trial)
+
+
+def _check_drawn(passage: Passage) -> None:
+    """One draw per release, at the scale that sensitivity and cost demand, to the last digit."""
+    statistic, privacy = passage.statistic, passage.gate.privacy  # type: ignore[attr-defined]
+    step = grid_step(statistic, privacy.norm)
+    apart = grid_sensitivity(statistic, privacy.relation, privacy.norm, step)
+    needed = apart / float(passage.release.cost or math.nan)
+    right = [
+        pure == privacy.pure and count == statistic.layout.size and scale >= needed * (1.0 - 1e-9)
+        for pure, scale, count in passage.drawn
+    ]
+    require(
+        right == [True],
+        f"a release of {statistic.name} needs one draw of {statistic.layout.size} numbers at a "
+        f"scale of {needed:.6g} steps; drawn was (pure, scale, how many) {passage.drawn}",
+    )
 
 
 def _wrong_bits(trial: Trial) -> list[str]:

@@ -9,23 +9,18 @@ from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.blt import BufferedToeplitz, Endless
 from tacit.privacy.counters.choose import KINDS, counter, make_counter
 from tacit.privacy.counters.dense import NormalisedSquareRoot, Optimal
-from tacit.privacy.counters.simple import Blocks, Fresh, Noiseless
-from tacit.privacy.counters.toeplitz import SquareRoot
-from tacit.privacy.counters.tree import BinaryTree, SmoothTree
+from tacit.privacy.counters.simple import Blocks
+from tacit.privacy.counters.tree import SmoothTree
 
 __all__ = [
     "KINDS",
-    "BinaryTree",
     "Blocks",
     "BufferedToeplitz",
     "Counter",
     "Endless",
-    "Fresh",
-    "Noiseless",
     "NormalisedSquareRoot",
     "Optimal",
     "SmoothTree",
-    "SquareRoot",
     "counter",
     "make_counter",
 ]

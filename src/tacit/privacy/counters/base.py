@@ -19,8 +19,8 @@ scale * z_t, so
 
 ``column_norm`` is max_k ||C_:k||, ``row_norms`` are the norms of B's rows.
 
-**Exact.** A counter whose source is an :class:`~tacit.privacy.exact.ExactNoise` works in whole
-numbers; :mod:`tacit.privacy.counters.grid` has the proof. With any other source it adds floats.
+Everything is in whole numbers: :mod:`tacit.privacy.counters.grid` has the proof that the noise
+which is drawn is exactly as private.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Grid, Ints
 from tacit.privacy.counters.items import Items
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
-from tacit.privacy.exact import ExactNoise, check_scale, exact_words
+from tacit.privacy.exact import exact_words
 from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise import Noise, NoiseSource, safe_scale, saved_source
+from tacit.privacy.noise import Noise, NoiseSource, check_scale, safe_scale, saved_source
 from tacit.privacy.owner import Owner, Uncopyable
 from tacit.privacy.storage import read_state, write_state
 
 Floats = NDArray[np.float64]
-Distribution = Literal["gaussian", "laplace", "none"]
+Distribution = Literal["gaussian", "laplace"]
 
 # What a file may choose from; filled by Counter.__init_subclass__.
 _KINDS: dict[str, type[Counter]] = {}
@@ -65,10 +65,9 @@ class Counter(Uncopyable, ABC):
             norm.
         mu: calibrate Gaussian noise to mu-Gaussian-DP.
         epsilon: calibrate Laplace noise to pure epsilon-DP. Exactly one of ``mu`` and ``epsilon``.
-        source: where the noise comes from; floats of the operating system's entropy by default. An
-            ``ExactNoise`` makes the counter exact: :func:`tacit.counter` gives it one.
-        whole: in exact mode, items are whole numbers already, and ``sensitivity`` and all that is
-            published are in such whole steps.
+        source: where the noise comes from; the operating system's entropy by default.
+        whole: items are whole numbers already, and ``sensitivity`` and all that is published are
+            in such whole steps.
 
     A non-finite item is a public mistake here (it was not clipped) and is refused. Whoever takes
     values from users passes them through a curator, which turns such values into zeros instead.
@@ -114,33 +113,24 @@ class Counter(Uncopyable, ABC):
         self.size = self._items.size
         self.released = 0
         self.whole = flag("whole", whole)
-        self.exact = isinstance(self.source, ExactNoise) and self.distribution != "none"
         norm: Literal["l1", "l2"] = "l1" if self.distribution == "laplace" else "l2"
-        plain = Grid(1.0, self.sensitivity, False)
-        self._grid = Grid.of(self.sensitivity, self._items, norm, whole) if self.exact else plain
-        self._number: type[np.int64] | type[np.float64] = np.int64 if self.exact else np.float64
-        self._sum: NDArray[Any] = np.zeros(self.size, self._number)
+        self._grid = Grid.of(self.sensitivity, self._items, norm, whole)
+        self._sum: Ints = np.zeros(self.size, np.int64)
         self._reach = 0
         self._owner = Owner(self.source.simulation)
         self._interrupted = False
         self._start()
-        cost = mu if mu is not None else epsilon
-        self.scale = 0.0
-        if cost is not None:
-            self.scale = self._grid.step * safe_scale(self.column_norm * self._grid.apart, cost)
-        if self.exact:
-            check_scale(self.scale / self._grid.step, LARGEST_NOISE)
-            check_scale(self._grid.units(self.scale, self._places()))
+        cost = float(mu if mu is not None else epsilon or 0.0)
+        self.scale = self._grid.step * safe_scale(self.column_norm * self._grid.apart, cost)
+        check_scale(self.scale / self._grid.step, LARGEST_NOISE)
+        check_scale(self._grid.units(self.scale, self._places()))
 
     # What a kind defines.
 
     @property
     @abstractmethod
     def column_norm(self) -> float:
-        """The largest column norm of C: 2-norm for Gaussian noise, 1-norm for Laplace noise.
-
-        In exact mode of the C that is used, rounded up.
-        """
+        """The largest column norm of C, rounded up; 1-norm for Laplace noise, else the 2-norm."""
 
     @abstractmethod
     def row_norms(self, upto: int) -> Floats:
@@ -155,22 +145,21 @@ class Counter(Uncopyable, ABC):
         """Sets up the state before the first release."""
 
     def _places(self) -> int:
-        """In exact mode, the binary places p of C's entries at the next release."""
+        """The binary places p of C's entries at the next release."""
         return 0
 
-    def _advance(self, fresh: NDArray[Any]) -> NDArray[Any]:
+    def _advance(self, fresh: Ints) -> Ints:
         """The next row of B z, given the fresh vector z_t; called once per release."""
         return fresh
 
-    def _exactly(self, steps: Ints, fresh: Ints) -> NDArray[Any]:
-        """In exact mode, what is published, in steps: a function of w. Here B is of whole numbers.
+    def _released(self, steps: Ints, fresh: Ints) -> NDArray[Any]:
+        """What is published, in steps: a function of w. Here B is of whole numbers.
 
         Args:
             steps: the new item.
             fresh: the noise of (C x)_t, in units of 2^-p steps.
         """
-        total: Ints = self._sum + self._advance(fresh)
-        return total
+        return self._sum + self._advance(fresh)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What the kind keeps between releases: JSON values and arrays."""
@@ -200,29 +189,28 @@ class Counter(Uncopyable, ABC):
 
     @property
     def largest_sum(self) -> float:
-        """In exact mode, how many steps the sizes of all items may add up to, at the next release.
+        """How many steps the sizes of all items may add up to, at the next release.
 
         The size of an item is that of its largest coordinate. It depends on nobody's values, so
         that whoever knows how many users there are can refuse in time.
         """
-        return self._grid.most(self._items, LARGEST >> self._places()) if self.exact else math.inf
+        return self._grid.most(self._items, LARGEST >> self._places())
 
     @property
-    def guarantee(self) -> Guarantee | None:
-        """What is proven of everything this counter ever publishes; ``None`` without noise."""
-        return None if self.distribution == "none" else _guarantee(self)
+    def guarantee(self) -> Guarantee:
+        """What is proven of everything this counter ever publishes."""
+        return _guarantee(self)
 
     def release(self, item: ArrayLike) -> Floats:
         """Adds one item (the sum of a block's users) and publishes the private running sum.
 
-        An exact counter of whole items publishes whole steps, as floats.
+        A counter of whole items publishes whole steps, as floats.
 
         Raises:
             HorizonExceeded: all declared releases were made. Nothing changes.
             InvalidArgument: wrong shape, or not finite. Nothing changes.
         """
-        taken = self._grid.steps if self.exact else Items.packed
-        vector: Any = taken(self._items, item)
+        vector = self._grid.steps(self._items, item)
         self._owner.check("counter")
         if self.releases is not None and self.released >= self.releases:
             raise HorizonExceeded(
@@ -233,7 +221,7 @@ class Counter(Uncopyable, ABC):
                 "an earlier release was interrupted half-way: a retry could count its item twice, "
                 "so this counter has ended; resume from a save"
             )
-        reach = self._reach + (int(np.abs(vector).max()) if self.exact else 0)
+        reach = self._reach + int(np.abs(vector).max())
         if reach > self.largest_sum:
             raise InvalidArgument(
                 f"exact sums must stay below {self.largest_sum:.3g} steps, and this item might "
@@ -245,11 +233,7 @@ class Counter(Uncopyable, ABC):
         self._sum += vector
         self._reach = reach
         self.released += 1
-        published: Floats
-        if self.exact:
-            published = self._grid.step * self._exactly(vector, fresh)
-        else:
-            published = self._sum + self.scale * self._advance(fresh)
+        published = self._grid.step * self._released(vector, fresh)
         self._interrupted = False
         return self._items.shaped(published)
 
@@ -280,8 +264,7 @@ class Counter(Uncopyable, ABC):
         """Reads a saved counter of any kind. A simulation goes on bit for bit."""
         state = read_state(path, "counter")
         try:
-            kind = ExactNoise if state.meta["exact"] else Noise
-            source = kind.from_state(state.meta["noise"])
+            source = Noise.from_state(state.meta["noise"])
             return revive_counter(state.meta, state.arrays, source)
         except MALFORMED as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved counter ({error})") from None
@@ -307,14 +290,10 @@ class Counter(Uncopyable, ABC):
         """Constructor arguments that only this kind has."""
         return {}
 
-    def _draw(self) -> NDArray[Any]:
+    def _draw(self) -> Ints:
         """The fresh vector z_t of a release."""
-        pure = self.distribution == "laplace"
-        if isinstance(self.source, ExactNoise):
-            scale = self._grid.units(self.scale, self._places())
-            return self.source.steps(pure, scale, self.size)
-        draw = self.source.laplace if pure else self.source.normal
-        return draw((self.size,))
+        scale = self._grid.units(self.scale, self._places())
+        return self.source.steps(self.distribution == "laplace", scale, self.size)
 
     def _check_releases(self, releases: int | None) -> int | None:
         if releases is None:
@@ -329,10 +308,6 @@ class Counter(Uncopyable, ABC):
 
 def _distribution(counter: Counter, mu: float | None, epsilon: float | None) -> Distribution:
     """Which noise a cost is for; refuses costs that the kind does not have."""
-    if counter.distributions == ("none",):
-        if mu is not None or epsilon is not None:
-            raise InvalidArgument(f"{counter.kind} adds no noise: give neither mu nor epsilon")
-        return "none"
     if (mu is None) == (epsilon is None):
         raise InvalidArgument("give exactly one of mu (Gaussian noise) and epsilon (Laplace)")
     if mu is not None:
@@ -349,9 +324,7 @@ def _distribution(counter: Counter, mu: float | None, epsilon: float | None) -> 
 def _guarantee(counter: Counter) -> Guarantee:
     if counter.budget is None:
         raise InvalidArgument("no budget was declared; build the counter with tacit.counter")
-    words = f"{counter.distribution.capitalize()} noise"
-    if counter.exact:
-        words = exact_words(counter.distribution == "laplace")
+    words = exact_words(counter.distribution == "laplace")
     return Guarantee(
         model="joint",
         epsilon=counter.budget.epsilon,
@@ -361,7 +334,6 @@ def _guarantee(counter: Counter) -> Guarantee:
         unit="one user's contribution to one item",
         releases=counter.releases,
         mechanism=f"{counter.kind} counter, {words}",
-        sampler="exact" if counter.exact else "floating-point",
         simulation_only=counter.source.simulation,
     )
 
@@ -369,8 +341,6 @@ def _guarantee(counter: Counter) -> Guarantee:
 def unit_std(counter: Counter) -> float:
     """The standard deviation of one number of noise."""
     std = counter.scale * (math.sqrt(2.0) if counter.distribution == "laplace" else 1.0)
-    if not counter.exact:
-        return std
     # Rounding adds the variance of a uniform variable.
     unit = math.ldexp(counter._grid.step, -counter._places())
     return math.hypot(std, unit / math.sqrt(12.0))
@@ -393,7 +363,6 @@ def _described(counter: Counter) -> dict[str, Any]:
         "symmetric": counter.symmetric,
         "mu": counter.mu,
         "epsilon": counter.epsilon,
-        "exact": counter.exact,
         "whole": counter.whole,
         "calibration": [counter._grid.step, counter.scale],
         "options": counter._options(),
@@ -424,9 +393,8 @@ def revive_counter(
         **meta["options"],
     )
     step, scale = meta["calibration"]
-    alike = counter.exact == meta["exact"] and counter._grid.step == step
-    if not alike or not math.isclose(counter.scale, scale, rel_tol=1e-9):
-        raise CorruptFile("a saved counter goes on with the sampler and the grid that it had")
+    if counter._grid.step != step or not math.isclose(counter.scale, scale, rel_tol=1e-9):
+        raise CorruptFile("a saved counter goes on with the grid that it had")
     counter.scale = max(scale, counter.scale)
     counter.budget = None if meta["budget"] is None else Budget(*meta["budget"])
     counter.relation = Relation(meta["relation"])
@@ -435,6 +403,6 @@ def revive_counter(
     counter._reach = meta["sizes"]
     if arrays["sum"].shape != counter._sum.shape:
         raise ValueError("the sum does not have the shape of an item")
-    counter._sum = arrays["sum"].astype(counter._number)
+    counter._sum = arrays["sum"].astype(np.int64)
     counter._restore(meta["values"], {k: a.copy() for k, a in arrays.items() if k != "sum"})
     return counter

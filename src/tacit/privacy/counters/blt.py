@@ -10,14 +10,12 @@ from importlib.resources import files
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.privacy.counters.base import Counter, Floats, check_release, unit_std
-from tacit.privacy.counters.blt_fit import BLT, fit_blt
+from tacit.privacy.counters.blt_factor import BLT, tabulated
 from tacit.privacy.counters.fixed_point import FixedPoint, Resolution, octave, octave_share
 from tacit.privacy.counters.grid import LARGEST, Ints
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.exact import ExactNoise
 
 ENDLESS_NAME = "endless_factor.json"
 
@@ -28,9 +26,9 @@ class BufferedToeplitz(Counter):
     C's coefficients are 1 and sums of ``buffers`` geometric series, and so are those of its
     inverse; the noise of the running sum is the running sum of C^-1 z, which needs one buffer per
     series. With four buffers the worst-case error is within 1 % of the square root's up to 2^17
-    releases, at constant memory and time per release. See :mod:`tacit.privacy.counters.blt_fit`.
+    releases, at constant memory and time per release. See :mod:`tacit.privacy.counters.blt_factor`.
 
-    In exact mode C's numbers are rounded to 2^-32 and w = C x + z is computed in whole numbers
+    C's numbers are rounded to 2^-32 and w = C x + z is computed in whole numbers
     (:mod:`tacit.privacy.counters.fixed_point`). What is published is the running sum of C^-1 w, by
     the recursion x_t = w_t - sum_i w_i s_i, s_i = a_i s_i + x_t, in floating point. Rounding C x
     moves that by less than 1e-4 times the noise.
@@ -41,8 +39,9 @@ class BufferedToeplitz(Counter):
     """
 
     kind = "blt"
+    kept = ("buffers", "back", "published")
     rounding: ClassVar[float] = 1e-4
-    """What rounding adds to the sensitivity in exact mode, at most."""
+    """What rounding adds to the sensitivity, at most."""
 
     def __init__(
         self,
@@ -50,15 +49,12 @@ class BufferedToeplitz(Counter):
         releases: int | None = None,
         shape: tuple[int, ...] = (),
         *,
-        buffers: int = 4,
         parameters: tuple[tuple[float, ...], tuple[float, ...]] | None = None,
         numerators: Sequence[Sequence[int]] | None = None,
         **options: Any,
     ) -> None:
         checked = self._check_releases(releases)
-        self.fit = self._fitted(checked, buffers, parameters)
-        if isinstance(options.get("source"), ExactNoise):
-            self.fit = _dyadic(self.fit)
+        self.fit = _dyadic(self._fitted(checked, parameters))
         self._fixed = FixedPoint.of(self.fit.a, tuple(self.fit.weights))
         if numerators is not None:
             self._fixed = FixedPoint(*(tuple(map(int, row)) for row in numerators))
@@ -67,19 +63,16 @@ class BufferedToeplitz(Counter):
     def _fitted(
         self,
         releases: int | None,
-        buffers: int,
         parameters: tuple[tuple[float, ...], tuple[float, ...]] | None,
     ) -> BLT:
         if parameters is None:
-            return fit_blt(releases or 1, buffers)
+            return tabulated(releases or 1)
         return BLT(releases or 1, tuple(parameters[0]), tuple(parameters[1]))
 
     @property
     def column_norm(self) -> float:
-        """Closed form of the first column's norm; in exact mode with what rounding adds."""
-        if self.exact:
-            return self._fixed.column_norm(self.releases) + self.rounding
-        return self.fit.column_norm
+        """Closed form of the first column's norm, with what rounding adds."""
+        return self._fixed.column_norm(self.releases) + self.rounding
 
     def row_norms(self, upto: int) -> Floats:
         """Roots of the cumulative squares of the coefficients of A C^-1."""
@@ -92,25 +85,17 @@ class BufferedToeplitz(Counter):
 
     @property
     def memory(self) -> int:
-        """The running sum, its noise, the buffers and their next sum; in exact mode two buffers."""
-        return 3 + (2 if self.exact else 1) * self.fit.buffers
+        """The running sum, what was published, one more, and buffers of C and of its inverse."""
+        return 3 + 2 * self.fit.buffers
 
     @property
     def largest_sum(self) -> float:
         """See :attr:`Counter.largest_sum`; here by the places of the buffers."""
-        if not self.exact:
-            return math.inf
         places = self._resolution(self.released + 1).buffers
         return self._grid.most(self._items, LARGEST >> places)
 
     def _start(self) -> None:
-        self._buffers: NDArray[Any] = np.zeros((self.fit.buffers, self.size), self._number)
-        self._noise = np.zeros(self.size)
-        if not self.exact:
-            self._decay = np.array(self.fit.b)[:, np.newaxis]
-            self._weights = np.asarray(self.fit.inverse_weights)
-            self._due = np.zeros(self.size)
-            return
+        self._buffers: Ints = np.zeros((self.fit.buffers, self.size), np.int64)
         if not self._fixed.valid:
             raise InvalidArgument("numerators must be whole numbers between 0 and 2^32")
         self._decay = np.array(self._fixed.decays)[:, np.newaxis] / 2.0**32
@@ -121,17 +106,8 @@ class BufferedToeplitz(Counter):
         if self.largest_sum < least:
             raise InvalidArgument(
                 f"exact sums of {self.releases or 1:,} releases need {least:.3g} steps, but must "
-                f"stay below {self.largest_sum:.3g}: declare fewer releases, or take "
-                f"sampler='floating-point'"
+                f"stay below {self.largest_sum:.3g}: declare fewer releases"
             )
-
-    def _advance(self, fresh: Floats) -> Floats:
-        np.matmul(self._weights, self._buffers, out=self._due)
-        self._noise += self._due
-        self._noise += fresh
-        self._buffers *= self._decay
-        self._buffers += fresh
-        return self._noise
 
     def _resolution(self, release: int) -> Resolution:
         """The binary places of a release."""
@@ -141,7 +117,7 @@ class BufferedToeplitz(Counter):
     def _places(self) -> int:
         return self._resolution(self.released + 1).noise
 
-    def _exactly(self, steps: Ints, fresh: Ints) -> Floats:
+    def _released(self, steps: Ints, fresh: Ints) -> Floats:
         unit = self._resolution(self.released)
         if self.released > 1:
             self._buffers <<= unit.buffers - self._resolution(self.released - 1).buffers
@@ -155,14 +131,6 @@ class BufferedToeplitz(Counter):
         self._back += item
         self._published += item
         return self._published.copy()
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        names = ("buffers", "back", "published") if self.exact else ("buffers", "noise")
-        return {}, {name: getattr(self, f"_{name}") for name in names}
-
-    def _restore(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        for name, array in arrays.items():
-            setattr(self, f"_{name}", array)
 
     def _options(self) -> dict[str, Any]:
         # The parameters themselves, so that a saved counter does not depend on a later fit.
@@ -181,7 +149,7 @@ class Endless(BufferedToeplitz):
     are fitted so that at every number t of releases up to 2^24 the error is within 36 % of a square
     root that had known t; beyond that it grows like sqrt(t) in the end.
 
-    In exact mode the units of the whole numbers become finer from octave to octave, so that what
+    The units of the whole numbers become finer from octave to octave, so that what
     rounding adds stays below 0.1 % for ever; ``largest_sum`` therefore shrinks.
 
     >>> endless = Endless(mu=1.0)
@@ -196,7 +164,6 @@ class Endless(BufferedToeplitz):
     def _fitted(
         self,
         releases: int | None,
-        buffers: int,
         parameters: tuple[tuple[float, ...], tuple[float, ...]] | None,
     ) -> BLT:
         u, v = _endless() if parameters is None else parameters
@@ -205,8 +172,8 @@ class Endless(BufferedToeplitz):
 
     @property
     def column_norm(self) -> float:
-        """The norm of a column that goes on for ever; in exact mode with what rounding adds."""
-        return self._fixed.column_norm(None) + self.rounding if self.exact else self.fit.column_norm
+        """The norm of a column that goes on for ever, with what rounding adds."""
+        return self._fixed.column_norm(None) + self.rounding
 
     def _resolution(self, release: int) -> Resolution:
         number = octave(release)
@@ -221,8 +188,7 @@ def _dyadic(fit: BLT) -> BLT:
         return BLT(fit.releases, u, v)
     except InvalidArgument:
         raise InvalidArgument(
-            f"{fit.releases:,} releases are too many for exact noise: declare fewer releases, or "
-            f"take sampler='floating-point'"
+            f"{fit.releases:,} releases are too many for exact noise: declare fewer"
         ) from None
 
 

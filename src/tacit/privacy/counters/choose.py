@@ -7,24 +7,23 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.privacy.arguments import one_of
 from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.blt import BufferedToeplitz, Endless
-from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
-from tacit.privacy.counters.simple import Blocks, Fresh, Noiseless
-from tacit.privacy.counters.toeplitz import SquareRoot, square_root_error
-from tacit.privacy.counters.tree import BinaryTree, SmoothTree
+from tacit.privacy.counters.dense import (
+    MOST_OPTIMAL,
+    NormalisedSquareRoot,
+    Optimal,
+    square_root_error,
+)
+from tacit.privacy.counters.simple import Blocks
+from tacit.privacy.counters.tree import SmoothTree
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.exact import ExactNoise, Sampler
 from tacit.privacy.noise import Noise, NoiseSource
 
 KINDS: Mapping[str, type[Counter]] = {
     cls.kind: cls
-    for cls in (
-        *(Optimal, NormalisedSquareRoot, BufferedToeplitz, Endless, SmoothTree, Blocks),
-        *(SquareRoot, BinaryTree, Fresh, Noiseless),
-    )
+    for cls in (Optimal, NormalisedSquareRoot, BufferedToeplitz, Endless, SmoothTree, Blocks)
 }
 
 # Above this a history is too dear: it keeps a vector or two for every release, and its work per
@@ -46,7 +45,6 @@ def counter(
     relation: Relation | str = Relation.REPLACE_ONE,
     noise_seed: int | None = None,
     source: NoiseSource | None = None,
-    sampler: Sampler | None = None,
 ) -> Counter:
     """The best private running sum for a budget and a length.
 
@@ -63,9 +61,7 @@ def counter(
             ``KINDS``; ``why`` of the counter says why it was chosen.
         relation: what ``sensitivity`` was computed for; it is stated in the guarantee.
         noise_seed: a simulation that protects nobody; see :class:`tacit.privacy.noise.Noise`.
-        source: another source of noise (for audits); excludes ``noise_seed`` and ``sampler``.
-        sampler: ``"exact"`` for sums and noise in whole numbers, ``"floating-point"`` for floats.
-            Real noise is exact unless you say otherwise; a simulation is in floating point.
+        source: another source of noise (for audits); excludes ``noise_seed``.
 
     >>> c = counter(Budget(1.0, 1e-6), sensitivity=1.0, releases=100)
     >>> c.kind, round(float(c.std.max()), 2), c.guarantee.sampler
@@ -75,8 +71,8 @@ def counter(
     """
     if not isinstance(budget, Budget):
         raise InvalidArgument(f"budget must be a tacit.Budget, got {budget!r}")
-    if source is not None and (noise_seed is not None or sampler is not None):
-        raise InvalidArgument("give source alone, without noise_seed and sampler")
+    if source is not None and noise_seed is not None:
+        raise InvalidArgument("give noise_seed or source, not both")
     chosen = make_counter(
         kind,
         sensitivity=sensitivity,
@@ -85,7 +81,7 @@ def counter(
         symmetric=symmetric,
         mu=None if budget.pure else budget.mu,
         epsilon=budget.epsilon if budget.pure else None,
-        source=_source(noise_seed, sampler) if source is None else source,
+        source=Noise(noise_seed) if source is None else source,
     )
     chosen.budget = budget
     chosen.relation = checked_relation(relation)
@@ -99,16 +95,7 @@ def make_counter(kind: str, **options: Any) -> Counter:
         return _best_laplace(options) if pure else _best_gaussian(options)
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidArgument(f"kind must be auto or one of {', '.join(KINDS)}, got {kind!r}")
-    if kind == Noiseless.kind:
-        options |= {"mu": None, "epsilon": None}
     return KINDS[kind](**options)
-
-
-def _source(noise_seed: int | None, sampler: Sampler | None) -> NoiseSource:
-    if sampler is not None:
-        one_of("sampler", sampler, ("exact", "floating-point"))
-    exact = noise_seed is None if sampler is None else sampler == "exact"
-    return ExactNoise(noise_seed) if exact else Noise(noise_seed)
 
 
 def _best_gaussian(options: dict[str, Any]) -> Counter:
@@ -155,7 +142,7 @@ def _best_laplace(options: dict[str, Any]) -> Counter:
         best = SmoothTree(**options)
         best.why = "smooth tree: pure DP needs Laplace noise, and over many releases it has least"
         return best
-    candidates: list[Counter] = [cls(**options) for cls in (Blocks, BinaryTree, SmoothTree)]
+    candidates: list[Counter] = [cls(**options) for cls in (Blocks, SmoothTree)]
     worst = [float(c.std.max()) for c in candidates]
     chosen = candidates[worst.index(min(worst))]
     others = ", ".join(

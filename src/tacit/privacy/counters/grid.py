@@ -1,6 +1,6 @@
 """Counters in whole numbers: items on a grid, and why exact noise is exactly as private.
 
-**What is published.** A counter is a factorisation A = B C (see :mod:`.base`). In exact mode an
+**What is published.** A counter is a factorisation A = B C (see :mod:`.base`). An
 item is a vector x_t of whole steps of a grid. C has dyadic entries, whole numbers over 2^p, so C x
 lies on the grid of 2^-p steps. Let
 
@@ -12,7 +12,7 @@ column norm of the C that is used, rounded entries and all, computed from whole 
 up, and D is the largest distance of two neighbours' items in steps. The running sums are
 y = A C^-1 w: **a function of w alone**. So they may be computed in floating point. What must never
 happen is that an exact sum and the noise are added as floats: the lowest bits of the result would
-tell them apart. Blocks, trees and fresh noise have a B of zeros and ones. There y is the sum plus
+tell them apart. Blocks and trees have a B of zeros and ones. There y is the sum plus
 whole noise, which is the same thing. With Laplace variables in place of Z, and 1-norms, all this
 holds for pure DP.
 
@@ -72,7 +72,7 @@ class Grid(NamedTuple):
             if items.symmetric:
                 raise InvalidArgument("whole items are vectors: pack symmetric matrices before")
             return cls(1.0, sensitivity, True)
-        step = step_below(sensitivity, items.size, norm, 1.0)
+        step = step_below(sensitivity, items.size, norm)
         apart = steps_apart(sensitivity, items.size, norm, step)
         if items.symmetric:
             apart += 0.5 * math.sqrt(items.size)

@@ -1,8 +1,7 @@
 """Counters that keep a vector for every release: any triangular factor will do.
 
-In floating point a release is the sum plus scale B z, and the noise z of all releases is kept. In
-exact mode the items x of all releases are kept, and w = C x + z (see :mod:`.grid`): the t-th
-release is row t of B times w, a function of w alone.
+The items x of all releases are kept, and w = C x + z (see :mod:`.grid`): the t-th release is row t
+of B times w, a function of w alone.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PLACES = 14
 
 
 class History(Counter):
-    """A counter that keeps a vector for every release, twice as many in exact mode."""
+    """A counter that keeps two vectors for every release."""
 
     @abstractmethod
     def _factor_row(self, release: int) -> Ints:
@@ -35,25 +34,18 @@ class History(Counter):
 
     @abstractmethod
     def _numerators(self) -> Ints:
-        """All whole numbers that C consists of; none in floating point."""
+        """All whole numbers that C consists of."""
 
     @property
     def memory(self) -> int:
-        """The running sum and a noise vector per release; in exact mode an item and its w."""
-        return 1 + (2 if self.exact else 1) * (self.releases or 1)
+        """The running sum, and an item and its w per release."""
+        return 1 + 2 * (self.releases or 1)
 
     def _start(self) -> None:
-        self._drawn = np.empty((0, self.size))
         self._past = np.empty((0, self.size), np.int64)
         self._seen = np.empty((0, self.size))
 
-    def _advance(self, fresh: Floats) -> Floats:
-        t = self.released
-        self._drawn = self._with(self._drawn, fresh)
-        noise: Floats = self._row(t) @ self._drawn[:t]
-        return noise
-
-    def _exactly(self, steps: Ints, fresh: Ints) -> Floats:
+    def _released(self, steps: Ints, fresh: Ints) -> Floats:
         t = self.released
         self._past = self._with(self._past, steps)
         w = self._factor_row(t) @ self._past[:t] + fresh
@@ -72,8 +64,7 @@ class History(Counter):
         return rows
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        names = ("past", "seen") if self.exact else ("drawn",)
-        arrays = {name: getattr(self, f"_{name}")[: self.released] for name in names}
+        arrays = {name: getattr(self, f"_{name}")[: self.released] for name in ("past", "seen")}
         return {"factor": _digest(self._numerators())}, arrays
 
     def _restore(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:

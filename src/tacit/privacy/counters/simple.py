@@ -1,14 +1,11 @@
-"""The three counters without a factorisation to speak of: blocks, fresh noise, no noise."""
+"""Disjoint blocks: the counter without a factorisation to speak of."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.privacy.counters.base import Counter, Floats
+from tacit.privacy.counters.grid import Ints
 
 
 class Blocks(Counter):
@@ -34,52 +31,8 @@ class Blocks(Counter):
         return np.sqrt(np.arange(1, upto + 1, dtype=np.float64))
 
     def _start(self) -> None:
-        self._noise: NDArray[Any] = np.zeros(self.size, self._number)
+        self._noise: Ints = np.zeros(self.size, np.int64)
 
-    def _advance(self, fresh: NDArray[Any]) -> NDArray[Any]:
+    def _advance(self, fresh: Ints) -> Ints:
         self._noise += fresh
         return self._noise
-
-
-class Fresh(Counter):
-    """Fresh noise on the whole sum at every release: the naive way, for comparison.
-
-    B is the identity and C lower-triangular ones: a user of the first item is in all n releases,
-    so the column norm is sqrt(n).
-
-    >>> Fresh(releases=9, mu=1.0).std.tolist()[:2]
-    [3.0, 3.0]
-    """
-
-    kind = "fresh"
-    memory = 1  # the running sum
-
-    @property
-    def column_norm(self) -> float:
-        """The first user is in every release."""
-        return math.sqrt(self.releases or 1)
-
-    def row_norms(self, upto: int) -> Floats:
-        """One independent draw per release."""
-        return np.ones(upto)
-
-
-class Noiseless(Counter):
-    """No noise and no guarantee: the non-private twin of every other counter.
-
-    >>> Noiseless().release(2.0).item()
-    2.0
-    """
-
-    kind = "noiseless"
-    distributions = ("none",)
-    horizon_free = True
-    column_norm = 0.0
-    memory = 1  # the running sum
-
-    def row_norms(self, upto: int) -> Floats:
-        """Nothing is added."""
-        return np.zeros(upto)
-
-    def _draw(self) -> NDArray[Any]:
-        return np.zeros(self.size)

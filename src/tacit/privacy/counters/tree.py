@@ -1,8 +1,8 @@
-"""Trees: each release is a sum of few noisy nodes, each user is in few nodes.
+"""A tree: each release is a sum of few noisy nodes, each user is in few nodes.
 
-Both trees draw exactly one node per release and keep its noise until the node is no longer part
-of a prefix. C has a row per drawn node (1 for the users under it), so its column norm counts the
-nodes a user is in: the count itself for Laplace noise, its root for Gaussian noise.
+It draws exactly one node per release and keeps its noise until the node is no longer part of a
+prefix. C has a row per drawn node (1 for the users under it), so its column norm counts the nodes a
+user is in: the count itself for Laplace noise, its root for Gaussian noise.
 """
 
 from __future__ import annotations
@@ -15,66 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.counters.base import Counter, Distribution, Floats
+from tacit.privacy.counters.grid import Ints
 
 
-class _Tree(Counter):
-    """Shared by both trees: noisy nodes by level, the norm of a node count."""
-
-    distributions = ("gaussian", "laplace")
-    kept = ("nodes",)
-    _nodes: NDArray[Any]
-
-    def _node_norm(self, nodes: int) -> float:
-        return float(nodes) if self.distribution == "laplace" else math.sqrt(nodes)
-
-    def _set_node(self, level: int, fresh: NDArray[Any]) -> NDArray[Any]:
-        """The node at ``level`` replaces all nodes below it; returns the sum over all nodes."""
-        self._nodes[:level] = 0
-        self._nodes[level] = fresh
-        total: NDArray[Any] = self._nodes.sum(axis=0)
-        return total
-
-
-class BinaryTree(_Tree):
-    """The binary tree of the papers, with the right number of nodes per user.
-
-    Release t is the sum of the nodes of t's binary expansion, popcount(t) of them. The only new
-    node at release t is the one of length lowbit(t) that ends at t. A user is in at most
-    floor(log2 n) + 1 drawn nodes, and the first one is: [1,1], [1,2], [1,4], ...
-
-    >>> BinaryTree(releases=8, mu=1.0).column_norm
-    2.0
-    """
-
-    kind = "binary tree"
-
-    @property
-    def _levels(self) -> int:
-        return (self.releases or 1).bit_length()
-
-    @property
-    def column_norm(self) -> float:
-        """Norm of floor(log2 n) + 1 nodes."""
-        return self._node_norm(self._levels)
-
-    def row_norms(self, upto: int) -> Floats:
-        """Root of the number of ones of t."""
-        ones = np.bitwise_count(np.arange(1, upto + 1, dtype=np.uint64))
-        return np.sqrt(ones.astype(np.float64))
-
-    @property
-    def memory(self) -> int:
-        """The running sum and a node per level."""
-        return 1 + self._levels
-
-    def _start(self) -> None:
-        self._nodes = np.zeros((self._levels, self.size), self._number)
-
-    def _advance(self, fresh: NDArray[Any]) -> NDArray[Any]:
-        return self._set_node(_lowest_bit(self.released), fresh)
-
-
-class SmoothTree(_Tree):
+class SmoothTree(Counter):
     """The smooth binary tree (Andersson and Pagh, 2023), with unequal bits and no idle noise.
 
     Leaves are the h-bit labels with exactly k ones, in increasing order; user t sits at the t-th
@@ -101,6 +45,9 @@ class SmoothTree(_Tree):
     """
 
     kind = "smooth tree"
+    distributions = ("gaussian", "laplace")
+    kept = ("nodes",)
+    _nodes: Ints
 
     @property
     def ones(self) -> int:
@@ -115,7 +62,7 @@ class SmoothTree(_Tree):
     @property
     def column_norm(self) -> float:
         """Norm of z nodes."""
-        return self._node_norm(self.zeros)
+        return float(self.zeros) if self.distribution == "laplace" else math.sqrt(self.zeros)
 
     def row_norms(self, upto: int) -> Floats:
         """Root of the number of ones that are not trailing."""
@@ -136,14 +83,18 @@ class SmoothTree(_Tree):
         return (1 << self.ones) - 1
 
     def _start(self) -> None:
-        self._nodes = np.zeros((self.zeros + self.ones, self.size), self._number)
+        self._nodes = np.zeros((self.zeros + self.ones, self.size), np.int64)
         self._label = self._first_label
 
-    def _advance(self, fresh: NDArray[Any]) -> NDArray[Any]:
+    def _advance(self, fresh: Ints) -> Ints:
         label = _next_label(self._label)
         level = (label & ~self._label).bit_length() - 1
         self._label = label
-        return self._set_node(level, fresh)
+        # The node at this level replaces all nodes below it.
+        self._nodes[:level] = 0
+        self._nodes[level] = fresh
+        total: Ints = self._nodes.sum(axis=0)
+        return total
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"label": self._label}, {"nodes": self._nodes}

@@ -77,35 +77,16 @@ class BlockAccounts:
 
     # What a release costs.
 
-    def cost(
-        self,
-        mu: float | None,
-        epsilon: float | None,
-        decay: float | None = None,
-        shares: Mapping[int, float] | None = None,
-    ) -> float:
-        """The cost of a release in mu or epsilon: as asked for, or all that is left."""
-        pure = self.power == 1
-        unit, given, refused = ("epsilon", epsilon, mu) if pure else ("mu", mu, epsilon)
-        if refused is not None:
-            raise InvalidArgument(f"this budget is spent in {unit}; give that")
-        if given is not None:
-            return positive(f"{unit}, the cost,", given)
-        if decay is not None:
-            return float((self.limit * (1.0 - decay**-self.power)) ** (1.0 / self.power))
-        if shares is None:
-            return float(self.limit ** (1.0 / self.power))
-        # A share so small that its square is no float costs nothing that a float could count.
-        parts = {b: abs(share) ** self.power for b, share in shares.items()}
-        left = min(self.remaining(b) / part for b, part in parts.items() if part > 0.0)
+    def cost(self, mu: float | None, block: int | None = None) -> float:
+        """The cost of a release in mu or epsilon: as asked for, or all that a block has left."""
+        if mu is not None:
+            if self.power == 1:
+                raise InvalidArgument("this budget is spent in epsilon, all of it at once: no mu")
+            return positive("mu, the cost,", mu)
+        left = self.limit if block is None else self.remaining(block)
         if left <= self.limit * _SLACK:
-            exhausted = min(shares, key=self.remaining)
-            raise BudgetExceeded(f"the users of block {exhausted} have spent all their budget")
+            raise BudgetExceeded(f"the users of block {block} have spent all their budget")
         return float(left ** (1.0 / self.power))
-
-    def costs(self, cost: float, shares: Mapping[int, float]) -> dict[int, float]:
-        """What a release of this cost takes from each account, by the blocks' weights."""
-        return {b: (cost * abs(share)) ** self.power for b, share in shares.items()}
 
     def check_stream(self, cost: float) -> None:
         """Refuses a counter that no block could ever pay for."""

@@ -61,16 +61,12 @@ from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import DeviceCurator
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.exact import (
-    ExactNoise,
-    grid_sensitivity,
-    grid_step,
-    grid_total,
-)
+from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import SLACK, DistributedDP
+from tacit.privacy.noise import Noise
 from tacit.privacy.owner import alone
-from tacit.privacy.statistic import Block, Floats, Statistic, gate_total
+from tacit.privacy.statistic import Block, Floats, Statistic
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -221,8 +217,8 @@ def share(statistic: Statistic, data: Block, privacy: DistributedDP, *, devices:
     if data.users != 1 or data.aggregate:
         raise InvalidArgument(f"data must be one user's raw data, got {data!r}")
     plan = SumPlan.of(statistic, privacy, devices)
-    noise = ExactNoise().steps(False, plan.scale, plan.size)
-    steps = grid_total(statistic, data, 1.0, plan.step) + noise
+    noise = Noise().steps(False, plan.scale, plan.size)
+    steps = grid_total(statistic, data, plan.step) + noise
     sent: Ints = steps & np.int64(plan.modulus - 1)
     return sent
 
@@ -272,8 +268,9 @@ class DistributedCurator(DeviceCurator[DistributedDP]):
     def _simulate(self, statistic: Statistic, block: Block) -> Floats:
         """The sum of a block's shares, all devices honest and there, in one draw."""
         plan = SumPlan.of(statistic, self.privacy, block.users)
-        noise = self._noise.normal((statistic.layout.size,))
-        return gate_total(statistic, block) + plan.std(block.users) * noise
+        scale = math.sqrt(_variance(block.users, plan.scale))
+        noise = self._source.steps(False, scale, statistic.layout.size)
+        return plan.step * (grid_total(statistic, block, plan.step) + noise).astype(np.float64)
 
     def _estimate(self, statistic: Statistic, block: int) -> tuple[Floats, Floats]:
         total, stayed = self._reports[block][1], self._block_users[block]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from tacit.privacy.arguments import MOST_USERS, fitting, instance_of, positive, whole_number
+from tacit.privacy.arguments import MOST_USERS, instance_of, whole_number
 from tacit.privacy.curators.entries import Entries
 from tacit.privacy.curators.participants import Participants, UserIds
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.exact import ExactNoise
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise, NoiseSource
 from tacit.privacy.owner import Owner, alone, refuse_within
@@ -31,10 +29,9 @@ class Release:
         statistic: the statistic's name.
         parts: the noisy sums by part name; also ``release[name]``.
         std: noise standard deviation by part name (of the diagonal, for symmetric parts; an array
-            where it differs between entries). Masked entries are zero and have no noise.
+            where it differs between entries).
         users: how many users are in the sum (public).
-        cost: what it cost a user of the block with the largest weight: mu, or epsilon under pure
-            DP; ``None`` without privacy.
+        cost: what it cost a user: mu, or epsilon under pure DP; ``None`` without privacy.
         public: arrays that came along because the protected unit leaves them public; see
             :meth:`Curator.public`.
     """
@@ -51,17 +48,6 @@ class Release:
         return self.parts[part]
 
 
-class Wanted(NamedTuple):
-    """What is asked for in a release; see :meth:`Curator.release`."""
-
-    blocks: Iterable[int] | None
-    weights: ArrayLike | None
-    mask: Mapping[str, ArrayLike] | None
-    mu: float | None
-    epsilon: float | None
-    decay: float | None
-
-
 class WantedStream(NamedTuple):
     """What is asked for in a stream; see :meth:`Curator.stream`."""
 
@@ -69,7 +55,6 @@ class WantedStream(NamedTuple):
     name: str
     kind: str
     mu: float | None
-    epsilon: float | None
 
 
 class Curator(Entries, ABC):
@@ -112,11 +97,6 @@ class Curator(Entries, ABC):
     def source(self) -> NoiseSource:
         """Where the noise comes from."""
         return self._source
-
-    @property
-    def exact(self) -> bool:
-        """Whether sums and noise are whole numbers; see :mod:`tacit.privacy.exact`."""
-        return isinstance(self._source, ExactNoise)
 
     def restart(self, users: int, source: NoiseSource) -> None:
         """Goes on after ``users`` users with another source; for models that hold no secrets."""
@@ -182,42 +162,26 @@ class Curator(Entries, ABC):
 
     @alone
     def release(
-        self,
-        statistic: Statistic,
-        *,
-        blocks: Iterable[int] | None = None,
-        weights: ArrayLike | None = None,
-        mask: Mapping[str, ArrayLike] | None = None,
-        mu: float | None = None,
-        epsilon: float | None = None,
-        decay: float | None = None,
+        self, statistic: Statistic, *, block: int | None = None, mu: float | None = None
     ) -> Release:
-        """Publishes sum over blocks of weight * statistic, with noise, and charges the users.
+        """Publishes the sum of a statistic over one block, with noise, and charges its users.
 
-        A local report carries a user's whole budget, so the local model refuses ``mu`` and
-        ``epsilon``, and weights are post-processing there. Without privacy there is nothing to
-        spend.
+        A local report carries a user's whole budget, and without privacy there is nothing to
+        spend: both refuse ``mu``, and so does pure DP, where a release takes all that is left.
 
         Args:
             statistic: what to sum.
-            blocks: which blocks; all that are here by default.
-            weights: one number per block (1 by default). Users of a block with weight w pay
-                (w / the largest)^2 of the cost.
-            mask: per part, which entries to release. The others are dropped before the gate and
-                get no noise: use it where they are zero for every user, as for counts of actions
-                that a block's public policy never takes.
-            mu: what the release costs users with the largest weight. By default all that is left.
-            epsilon: the same under pure DP.
-            decay: weights decay^-age, the newest block having age 0, and by default a cost such
-                that releasing again after every block, for ever, stays within budget:
-                mu^2 (1 - decay^-2), since the squares of the weights add up to 1 / (1 - decay^-2).
+            block: which block; the newest by default.
+            mu: what the release costs users. By default all that is left.
 
         Raises:
-            BudgetExceeded: some block cannot afford it, or reported another statistic. Nothing is
+            BudgetExceeded: the block cannot afford it, or reported another statistic. Nothing is
                 published or changed.
         """
         self._settle()
-        return self._release(statistic, Wanted(blocks, weights, mask, mu, epsilon, decay))
+        instance_of("statistic", statistic, Statistic)
+        number = self.entered - 1 if block is None else whole_number("block", block, least=0)
+        return self._release(statistic, number, mu)
 
     @alone
     def stream(
@@ -228,7 +192,6 @@ class Curator(Entries, ABC):
         name: str = "stream",
         kind: str = "auto",
         mu: float | None = None,
-        epsilon: float | None = None,
     ) -> Stream:
         """A running sum over blocks, published after each; a block pays once, when it enters.
 
@@ -238,12 +201,11 @@ class Curator(Entries, ABC):
             name: under which it is saved and resumed.
             kind: a counter's kind, or ``"auto"``; see :func:`tacit.counter`.
             mu: what a block pays; all of an episode's budget by default.
-            epsilon: the same under pure DP.
         """
-        return self._stream(statistic, WantedStream(releases, name, kind, mu, epsilon))
+        return self._stream(statistic, WantedStream(releases, name, kind, mu))
 
     @abstractmethod
-    def _release(self, statistic: Statistic, wanted: Wanted) -> Release: ...
+    def _release(self, statistic: Statistic, block: int, mu: float | None) -> Release: ...
 
     @abstractmethod
     def _stream(self, statistic: Statistic, wanted: WantedStream) -> Stream: ...
@@ -309,23 +271,22 @@ class Stream(ABC):
         self._curator = curator
 
     def release(
-        self, block: Block | int, *, keep: bool = False, user_ids: Sequence[int | str] | None = None
+        self, block: Block | int, *, user_ids: Sequence[int | str] | None = None
     ) -> Release:
         """Adds a block and publishes the running sum.
 
         Args:
             block: raw data, or the number of a block that the curator has; it enters once.
-            keep: whether a block given as raw data stays for later queries.
             user_ids: who the users of a block given as raw data are; see :meth:`Curator.add`.
         """
         curator = self._curator
         refuse_within(curator._lock, "release")
         with curator._lock:
             curator._settle()
-            return self._release(block, keep, user_ids)
+            return self._release(block, user_ids)
 
     @abstractmethod
-    def _release(self, block: Block | int, keep: bool, user_ids: UserIds) -> Release: ...
+    def _release(self, block: Block | int, user_ids: UserIds) -> Release: ...
 
     def _enter(self, block: Block | int, user_ids: UserIds) -> int:
         """The number of a block that enters, for the first time."""
@@ -338,33 +299,3 @@ class Stream(ABC):
     @abstractmethod
     def std(self) -> Floats | None:
         """Noise standard deviation of unit-weight entries at each release, if known ahead."""
-
-
-def chosen_blocks(wanted: Wanted, known: Iterable[int], newest: int) -> dict[int, float]:
-    """Weight by block: finite, not all zero, no block twice."""
-    known, (blocks, weights, decay) = list(known), (wanted.blocks, wanted.weights, wanted.decay)
-    if blocks is not None and not isinstance(blocks, Iterable):
-        raise InvalidArgument(f"blocks must be a list of numbers of blocks, got {blocks!r}")
-    # Not longer than it can be: what is asked for must not fill the memory.
-    asked = known if blocks is None else itertools.islice(blocks, len(known) + 1)
-    chosen = [whole_number("every one of blocks", b, least=0) for b in asked]
-    if decay is not None:
-        decay = positive("decay", decay)
-        if weights is not None or decay <= 1:
-            raise InvalidArgument(f"decay must be > 1 and replaces weights, got {decay!r}")
-        weights = [decay ** float(b - newest) for b in chosen]
-    if not chosen or len(set(chosen)) < len(chosen):
-        raise InvalidArgument(f"blocks must be different and at least one, got {chosen}")
-    missing = [b for b in chosen if b not in known]
-    if missing:
-        raise InvalidArgument(f"no raw data of blocks {missing}; blocks here: {known}")
-    try:
-        given = [1.0] * len(chosen) if weights is None else weights
-        factors = np.asarray(fitting("weights", given), dtype=np.float64)
-    except (ValueError, TypeError, OverflowError):
-        raise InvalidArgument(f"weights must be numbers, got {weights!r}") from None
-    if factors.shape != (len(chosen),):
-        raise InvalidArgument(f"{len(chosen)} blocks need as many weights, got {weights!r}")
-    if not np.isfinite(factors).all() or not factors.any():
-        raise InvalidArgument(f"weights must be finite and not all zero, got {weights!r}")
-    return dict(zip(chosen, factors.tolist(), strict=True))

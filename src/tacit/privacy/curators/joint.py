@@ -3,15 +3,15 @@
 A curator holds raw blocks, sums bounded statistics over them, adds noise and keeps the accounts.
 What comes out (:class:`Release`) is public; everything computed from it is post-processing.
 
-Formal guarantee (joint model). A user is in one block. A release of sum_b w_b T_b + N(0, s^2 I)
-with a statistic of sensitivity D moves, given all earlier releases, by at most |w_b| D when a user
-of block b changes, which costs her (|w_b| D / s)^2 in mu^2. Weights, masks, statistics, blocks and
-mu may all be chosen from earlier releases. The curator refuses a release that would bring any
+Formal guarantee (joint model). A user is in one block. A release of T_b + N(0, s^2 I), T_b the
+sum of a statistic of sensitivity D over block b, moves, given all earlier releases, by at most D
+when a user of block b changes, which costs her (D / s)^2 in mu^2. Statistics, blocks and mu may all
+be chosen from earlier releases. The curator refuses a release that would bring any
 block above its limit L = mu^2. Then everything it ever publishes is mu-Gaussian-DP in each user:
 pad the transcript with independent dummy releases up to exactly L; the log-likelihood ratio is
 then a sum of conditionally Gaussian increments whose variances are known one step ahead and add
 up to L, that is, Brownian motion observed at L, so it is N(+-L/2, L) exactly. Under pure DP the
-noise is Laplace, costs are epsilons, |w_b| D / s, and they add.
+noise is Laplace, costs are epsilons, D / s, and they add.
 
 A *stream* feeds blocks into a counter; a block pays the counter's whole mu^2 when it enters, once.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tacit.privacy.arguments import FilePath, file_name, instance_of
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.accounts import BlockAccounts
-from tacit.privacy.curators.gate import Curator, Release, Wanted, WantedStream, chosen_blocks
+from tacit.privacy.curators.gate import Curator, Release, WantedStream
 from tacit.privacy.curators.id_files import IdFile
 from tacit.privacy.curators.joint_stream import JointStream, JointStreams
 from tacit.privacy.curators.participants import UserIds
@@ -43,33 +43,24 @@ from tacit.privacy.curators.saves import (
 )
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.exact import (
-    ExactNoise,
     check_reach,
-    check_scale,
     exact_words,
     grid_sensitivity,
     grid_step,
     grid_total,
-    heard_shares,
-    noise_source,
     reach,
-    uneven_rounding,
 )
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Terms
 from tacit.privacy.models import JointDP
-from tacit.privacy.noise import NoiseSource, safe_scale
+from tacit.privacy.noise import NoiseSource, check_scale, safe_scale
 from tacit.privacy.owner import alone
 from tacit.privacy.statistic import (
     WHOLE_EPISODE,
     Block,
     FiledBlock,
-    Floats,
     Statistic,
-    gate_total,
 )
-
-Numbers: TypeAlias = Floats | NDArray[np.int64]
 
 
 class JointCurator(Curator):
@@ -109,9 +100,9 @@ class JointCurator(Curator):
         for name, path in (("ledger", ledger), ("autosave", autosave)):
             if path is not None:
                 file_name(name, path)
-        source = noise_source(privacy.exact, noise_seed, source)
+        simulation = noise_seed is not None if source is None else source.simulation
         if autosave is not None:
-            check_autosave(autosave, simulation=source.simulation)
+            check_autosave(autosave, simulation=simulation)
         if privacy.relation is Relation.ZERO_OUT and protects != WHOLE_EPISODE:
             raise InvalidArgument(
                 f"protects={protects!r} and relation='zero-out' do not go together: the rest of an "
@@ -119,6 +110,7 @@ class JointCurator(Curator):
             )
         super().__init__(
             users=users,
+            noise_seed=noise_seed,
             source=source,
             episodes_per_user=privacy.episodes_per_user,
             once_per_block=privacy.disjoint,
@@ -135,12 +127,7 @@ class JointCurator(Curator):
         self._extra: Extra | None = None
         self.extra: tuple[dict[str, Any], dict[str, NDArray[Any]]] = ({}, {})
         if ledger is not None:
-            terms = Terms.of(
-                privacy,
-                protects,
-                simulation=self._source.simulation,
-                sampler=privacy.sampler,
-            )
+            terms = Terms.of(privacy, protects, simulation=self._source.simulation)
             self.accounts.start(ledger, terms, self._participants)
         if autosave is not None:
             # So that a process killed before its first release can be resumed too.
@@ -183,39 +170,25 @@ class JointCurator(Curator):
         """What each user of a block may still spend."""
         return self.accounts.remaining(block)
 
-    def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
+    def _release(self, statistic: Statistic, block: int, mu: float | None) -> Release:
         self.check_ready()
         self._check_unit(statistic)
-        selection = chosen_blocks(wanted, self._blocks, self.entered - 1)
-        if self.privacy.separate_blocks and len(selection) > 1:
-            raise InvalidArgument("disjoint=True was declared: release one block at a time")
-        kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
-        largest, shares, smallest = _shares(selection, self.exact)
-        step = self._step(statistic, smallest)
-        sensitivity = self._sensitivity(statistic, step)
-        if self.exact:
-            sensitivity += uneven_rounding(statistic, self.privacy.norm, smallest)
-        cost = self.accounts.cost(wanted.mu, wanted.epsilon, wanted.decay, shares)
-        scale = safe_scale(sensitivity, cost)
-        costs = self.accounts.costs(cost, shares)
+        raw = self._raw(block)
+        step = grid_step(statistic, self.privacy.norm)
+        cost = self.accounts.cost(mu, block)
+        scale = safe_scale(self._sensitivity(statistic, step), cost)
+        costs = {block: cost**self.accounts.power}
         self.accounts.check(costs)
-        if self.exact:
-            check_scale(scale)
-            users = {b: self._blocks[b].users for b in shares}
-            check_reach(sum(reach(statistic, step, users[b], w) for b, w in shares.items()))
+        check_scale(scale)
+        check_reach(reach(statistic, step, raw.users))
         with np.errstate(all="ignore"):
-            totals = [self._total(statistic, self._blocks[b], w, step) for b, w in shares.items()]
+            total = grid_total(statistic, raw, step)
         self._charge(costs, f"release {statistic.name}")
         self._plain = True
-        vector = step * (sum(totals) + self._noise(scale, statistic.layout.size))
-        if kept is not None:
-            vector = np.where(kept, vector, 0.0)
+        vector = step * (total + self._noise(scale, total.size)).astype(np.float64)
         unit = scale * step * (math.sqrt(2.0) if self.privacy.pure else 1.0)
-        with np.errstate(all="ignore"):
-            weighted: Floats = np.asarray(largest * vector, dtype=np.float64)
-        std = statistic.layout.stds(largest * unit)
-        counted = sum(self._block_users[b] for b in selection)
-        return self._publish_sum(statistic, weighted, std, counted, cost)
+        std, users = statistic.layout.stds(unit), self._block_users[block]
+        return self._publish_sum(statistic, vector, std, users, cost)
 
     @alone
     def stream(
@@ -226,10 +199,9 @@ class JointCurator(Curator):
         name: str = "stream",
         kind: str = "auto",
         mu: float | None = None,
-        epsilon: float | None = None,
     ) -> JointStream:
         """A counter over blocks: each block enters once and pays ``mu`` (all, by default)."""
-        return self._stream(statistic, WantedStream(releases, name, kind, mu, epsilon))
+        return self._stream(statistic, WantedStream(releases, name, kind, mu))
 
     def _stream(self, statistic: Statistic, wanted: WantedStream) -> JointStream:
         return self._streams.start(self, statistic, wanted)
@@ -253,37 +225,21 @@ class JointCurator(Curator):
             relation=privacy.relation,
             unit=self._unit(privacy.episodes_per_user),
             releases=None,
-            mechanism=_mechanism(privacy.pure, privacy.exact, self._streams.kinds, self._plain),
-            sampler=privacy.sampler,
+            mechanism=_mechanism(privacy.pure, self._streams.kinds, self._plain),
             simulation_only=self._source.simulation,
             episodes_per_user=privacy.episodes_per_user,
         )
 
-    # The gate: what is summed, how far a user moves it, and the noise that hides her.
-
-    def _step(self, statistic: Statistic, share: float = 1.0) -> float:
-        """What sums are whole numbers of, under exact noise; 1 otherwise."""
-        return grid_step(statistic, self.privacy.norm, share) if self.exact else 1.0
+    # The gate: how far a user moves what is summed, and what she pays.
 
     def _sensitivity(self, statistic: Statistic, step: float) -> float:
         """How far two users are apart, in steps."""
         self._check_unit(statistic)
-        if self.exact:
-            return grid_sensitivity(statistic, self.privacy.relation, self.privacy.norm, step)
-        return statistic.sensitivity(self.privacy.relation, self.privacy.norm)
+        return grid_sensitivity(statistic, self.privacy.relation, self.privacy.norm, step)
 
-    def _total(self, statistic: Statistic, block: Block, share: float, step: float) -> Numbers:
-        """The sum over a block's users, in steps: integers, under exact noise."""
-        if self.exact:
-            return grid_total(statistic, block, share, step)
-        return share * gate_total(statistic, block)
-
-    def _noise(self, scale: float, size: int) -> Numbers:
+    def _noise(self, scale: float, size: int) -> NDArray[np.int64]:
         """Fresh noise of a release, in steps."""
-        if isinstance(self._source, ExactNoise):
-            return self._source.steps(self.privacy.pure, scale, size)
-        draw = self._source.laplace if self.privacy.pure else self._source.normal
-        return scale * draw((size,))
+        return self._source.steps(self.privacy.pure, scale, size)
 
     def _charge(self, costs: Mapping[int, float], label: str) -> None:
         """Lets users pay; nothing was drawn yet."""
@@ -383,23 +339,9 @@ def _check_filed(block: FiledBlock, most: int) -> None:
         )
 
 
-def _shares(selection: Mapping[int, float], exact: bool) -> tuple[float, dict[int, float], float]:
-    """The largest weight, all weights as shares of it, and the smallest that is heard.
-
-    At the gate the largest weight is 1: how large the caller's are is post-processing, and must
-    not decide how noise, sums and costs round.
-    """
-    largest = max(abs(w) for w in selection.values())
-    shares = {b: w / largest for b, w in selection.items()}
-    return (largest, *heard_shares(shares)) if exact else (largest, shares, 1.0)
-
-
-def _mechanism(pure: bool, exact: bool, counters: Iterable[str], plain: bool) -> str:
+def _mechanism(pure: bool, counters: Iterable[str], plain: bool) -> str:
     """What is released and with which noise, in words."""
     kinds = [f"{kind} counter" for kind in sorted(counters)]
     if plain or not kinds:
         kinds.append("releases under a budget filter")
-    noise = "Laplace noise" if pure else "Gaussian noise"
-    if exact:
-        noise = exact_words(pure)
-    return f"{' and '.join(kinds)}, {noise}"
+    return f"{' and '.join(kinds)}, {exact_words(pure)}"

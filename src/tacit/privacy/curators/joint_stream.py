@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tacit.privacy.arguments import instance_of
-from tacit.privacy.counters import Counter, Noiseless, make_counter
+from tacit.privacy.counters import Counter, make_counter
 from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.curators.gate import Release, Stream, WantedStream
 from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
-from tacit.privacy.exact import check_reach, reach
+from tacit.privacy.exact import check_reach, grid_step, grid_total, reach
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 if TYPE_CHECKING:
@@ -48,11 +48,9 @@ class JointStreams:
         if privacy.separate_blocks and kind != "blocks":
             raise InvalidArgument("disjoint=True was declared: only kind='blocks' keeps to it")
         curator._check_unit(statistic)
-        cost = curator.accounts.cost(wanted.mu, wanted.epsilon)
-        if kind == Noiseless.kind:
-            raise InvalidArgument("a joint curator adds noise; without it use tacit.NonPrivate()")
+        cost = curator.accounts.cost(wanted.mu)
         curator.accounts.check_stream(cost)
-        step = curator._step(statistic)
+        step = grid_step(statistic, privacy.norm)
         made = make_counter(
             kind,
             sensitivity=curator._sensitivity(statistic, step),
@@ -61,7 +59,7 @@ class JointStreams:
             mu=None if privacy.pure else cost,
             epsilon=cost if privacy.pure else None,
             source=curator.source,
-            whole=curator.exact,
+            whole=True,
         )
         stream = JointStream(curator, name, statistic, made, cost, step)
         self.running[name] = stream
@@ -111,11 +109,10 @@ class JointStream(Stream):
         statistic: Statistic,
         made: Counter,
         cost: float,
-        step: float = 1.0,
+        step: float,
     ) -> None:
-        if curator.exact:
-            # Where the number of users is known, sums that will not fit are refused now.
-            check_reach(reach(statistic, step, curator.declared_users or 0), made.largest_sum)
+        # Where the number of users is known, sums that will not fit are refused now.
+        check_reach(reach(statistic, step, curator.declared_users or 0), made.largest_sum)
         super().__init__(curator, name, statistic)
         self.counter = made
         self.cost = cost
@@ -145,7 +142,7 @@ class JointStream(Stream):
             )
         self.statistic = statistic
 
-    def _release(self, block: Block | int, keep: bool, user_ids: UserIds) -> Release:
+    def _release(self, block: Block | int, user_ids: UserIds) -> Release:
         curator = self._curator
         curator.check_ready()
         if self.counter.releases is not None and self.counter.released >= self.counter.releases:
@@ -154,11 +151,9 @@ class JointStream(Stream):
             )
         number = self._enter(block, user_ids)
         try:
-            steps = 0.0
-            if curator.exact:
-                steps = reach(self.statistic, self.step, curator._block_users[number])
-                check_reach(self.reach + steps, self.counter.largest_sum)
-            total = curator._total(self.statistic, curator._raw(number), 1.0, self.step)
+            steps = reach(self.statistic, self.step, curator._block_users[number])
+            check_reach(self.reach + steps, self.counter.largest_sum)
+            total = grid_total(self.statistic, curator._raw(number), self.step)
             costs = {number: self.cost if curator.privacy.pure else self.cost**2}
             curator._charge(costs, f"stream {self.name}")
         except BaseException:
@@ -173,7 +168,7 @@ class JointStream(Stream):
         vector = self.step * self.counter.release(total)
         self.users += curator._block_users[number]
         self._before = None
-        if isinstance(block, Block) and not keep:
+        if isinstance(block, Block):
             curator._forget(number)
         std = self.statistic.layout.stds(self.step * self.counter.std_at(self.counter.released))
         return curator._publish_sum(self.statistic, vector, std, self.users, self.cost)

@@ -16,8 +16,9 @@ reported, zeros included, so that nothing shows where the user was.
 
 In a simulation the reports of n users need not be drawn one by one: the sum of n Gaussians is one
 Gaussian of variance n s^2, the sum of n Laplace variables a difference of two gammas, and the
-number of reported ones is Binomial(c, 1/2) + Binomial(n - c, q) with c the true count. All three
-are exact in distribution, at a cost that does not grow with n.
+number of reported ones is Binomial(c, 1/2) + Binomial(n - c, q) with c the true count. That is the
+law of the reports' sum, but for rounding once and not n times to steps far below the noise, at a
+cost that does not grow with n.
 """
 
 from __future__ import annotations
@@ -32,29 +33,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.gate import (
-    Curator,
-    Release,
-    Stream,
-    Wanted,
-    WantedStream,
-    chosen_blocks,
-)
+from tacit.privacy.curators.gate import Curator, Release, Stream, WantedStream
 from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
-from tacit.privacy.exact import (
-    ExactNoise,
-    exact_words,
-    grid_sensitivity,
-    grid_step,
-    grid_total,
-    noise_source,
-)
+from tacit.privacy.exact import exact_words, grid_sensitivity, grid_step, grid_total
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import DistributedDP, LocalDP
-from tacit.privacy.noise import Noise, safe_scale
+from tacit.privacy.noise import Noise, check_scale, safe_scale
 from tacit.privacy.owner import alone
-from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic, gate_total
+from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 # Laplace noise beyond so many scales has a probability below 1e-300, Gaussian noise far below.
 _TAIL = 800.0
@@ -79,19 +66,14 @@ def report(
     instance_of("privacy", privacy, LocalDP)
     if data.users != 1 or data.aggregate:
         raise InvalidArgument(f"data must be one user's raw data, got {data!r}")
-    noise = noise_source(privacy.exact, noise_seed, None)
-    assert isinstance(noise, Noise)  # noqa: S101
+    noise = Noise(noise_seed)
     if privacy.reports_bits:
         return _reported_bits(noise, statistic.contributions(data)[0], statistic, privacy)
-    scale = noise_scale(statistic, privacy, isinstance(noise, ExactNoise))
-    if isinstance(noise, ExactNoise):
-        step = grid_step(statistic, privacy.norm)
-        total = grid_total(statistic, data, 1.0, step)
-        steps = total + noise.steps(privacy.needs_l1, scale / step, total.size)
-        return step * steps.astype(np.float64)
-    vector = statistic.contributions(data)[0]
-    draw = noise.laplace if privacy.needs_l1 else noise.normal
-    return np.asarray(vector + scale * draw(vector.shape))
+    step = grid_step(statistic, privacy.norm)
+    scale = noise_scale(statistic, privacy) / step
+    total = grid_total(statistic, data, step)
+    steps = total + noise.steps(privacy.needs_l1, scale, total.size)
+    return step * steps.astype(np.float64)
 
 
 def _reported_bits(noise: Noise, vector: Floats, statistic: Statistic, privacy: LocalDP) -> Floats:
@@ -108,14 +90,11 @@ def _reported_bits(noise: Noise, vector: Floats, statistic: Statistic, privacy: 
     return (noise.words(vector.size) < limit).astype(np.float64)
 
 
-def noise_scale(statistic: Statistic, privacy: LocalDP, exact: bool) -> float:
+def noise_scale(statistic: Statistic, privacy: LocalDP) -> float:
     """Standard deviation (Gaussian) or scale (Laplace) of the noise in one report."""
-    norm = privacy.norm
-    if exact:
-        step = grid_step(statistic, norm)
-        apart = step * grid_sensitivity(statistic, Relation.REPLACE_ONE, norm, step)
-        return safe_scale(apart, privacy.report_cost)
-    return safe_scale(statistic.sensitivity(Relation.REPLACE_ONE, norm), privacy.report_cost)
+    step = grid_step(statistic, privacy.norm)
+    apart = step * grid_sensitivity(statistic, Relation.REPLACE_ONE, privacy.norm, step)
+    return safe_scale(apart, privacy.report_cost)
 
 
 def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
@@ -131,8 +110,8 @@ Model = TypeVar("Model", LocalDP, DistributedDP)
 class DeviceCurator(Curator, Generic[Model]):
     """Adds up what devices made. It holds raw data in simulations only, until it is reported.
 
-    Each user reports once: a block is asked one statistic. Asking the same again, with other
-    weights or a mask, uses the same reports and costs nothing.
+    Each user reports once: a block is asked one statistic. Asking the same again uses the same
+    reports and costs nothing.
     """
 
     def __init__(
@@ -150,7 +129,7 @@ class DeviceCurator(Curator, Generic[Model]):
             )
         super().__init__(
             users=users,
-            source=noise_source(privacy.exact, noise_seed, None),
+            noise_seed=noise_seed,
             episodes_per_user=privacy.episodes_per_user,
             protects=protects,
         )
@@ -177,47 +156,43 @@ class DeviceCurator(Curator, Generic[Model]):
             # Its reports were drawn, and what they are of was about to go.
             del self._blocks[block]
 
-    def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
-        """The weighted sum of reports, unbiased, with the standard deviation of its noise.
+    def _release(self, statistic: Statistic, block: int, mu: float | None) -> Release:
+        """The sum of a block's reports, unbiased, with the standard deviation of its noise.
 
         For randomised response that differs between entries and is estimated from the reports
         themselves; for fractional values it is an upper bound, since how much their rounding adds
         is not known.
         """
+        _check_unpriced(mu)
+        value, variance = self._told_by(statistic, block)
+        return self._published(statistic, value, variance, self._block_users[block])
+
+    def _told_by(self, statistic: Statistic, block: int) -> tuple[Floats, Floats]:
+        """An unbiased sum over a block, whose users report now if they did not before."""
         self._owner.check("curator")
         self._check_unit(statistic)
-        known = sorted({*self._reports, *self._blocks})
-        _check_unpriced(wanted)
-        selection = chosen_blocks(wanted, known, self.entered - 1)
-        kept = None if wanted.mask is None else statistic.layout.pack_mask(wanted.mask)
-        for block in selection:
-            if block in self._reports and self._reports[block][0] != statistic.fingerprint:
-                raise BudgetExceeded(
-                    f"the users of block {block} have sent their one report, of another statistic"
-                )
-        fresh = {
-            b: self._simulate(statistic, self._blocks[b]) for b in selection if b in self._blocks
-        }
-        for block, total in fresh.items():
-            self._reports[block] = (statistic.fingerprint, total)
+        if block not in self._reports:
+            raw = self._raw(block)
+            self._reports[block] = (statistic.fingerprint, self._simulate(statistic, raw))
             del self._blocks[block]
-        value, variance = np.zeros((2, statistic.layout.size))
-        for block, weight in selection.items():
-            estimate, spread = self._estimate(statistic, block)
-            value += weight * estimate
-            variance += weight**2 * spread
-        if kept is not None:
-            value, variance = np.where(kept, value, 0.0), np.where(kept, variance, 0.0)
+        elif self._reports[block][0] != statistic.fingerprint:
+            raise BudgetExceeded(
+                f"the users of block {block} have sent their one report, of another statistic"
+            )
+        return self._estimate(statistic, block)
+
+    def _published(
+        self, statistic: Statistic, value: Floats, variance: Floats, users: int
+    ) -> Release:
         std, layout = np.sqrt(variance), statistic.layout
         # Per part; one number where all entries agree.
         same = bool((std == std[0]).all())
         parts = layout.stds(float(std[0])) if same else layout.unpack(std)
-        users = sum(self._block_users[b] for b in selection)
         return self._publish_sum(statistic, value, parts, users, self.privacy.report_cost)
 
     def _stream(self, statistic: Statistic, wanted: WantedStream) -> Stream:
         """The running sum of all reports so far, whatever ``kind`` of counter is asked for."""
-        _check_unpriced(wanted)
+        _check_unpriced(wanted.mu)
         self._check_unit(statistic)
         return LocalStream(self, wanted.name, statistic, whole_number("releases", wanted.releases))
 
@@ -267,9 +242,7 @@ class LocalCurator(DeviceCurator[LocalDP]):
         """Which rows may be reports."""
         if self.privacy.reports_bits:
             return np.asarray(((reports == 0.0) | (reports == 1.0)).all(axis=1))
-        longest = statistic.l2(Relation.ZERO_OUT) + _TAIL * noise_scale(
-            statistic, self.privacy, self.exact
-        )
+        longest = statistic.l2(Relation.ZERO_OUT) + _TAIL * noise_scale(statistic, self.privacy)
         # NaN fails the comparison.
         return np.asarray((np.abs(reports) <= longest).all(axis=1))
 
@@ -284,7 +257,7 @@ class LocalCurator(DeviceCurator[LocalDP]):
         privacy, g = self.privacy, self.privacy.episodes_per_user
         gaussian = privacy.mechanism == "gaussian"
         mechanism = f"{privacy.mechanism} report from the device"
-        if privacy.exact and not privacy.reports_bits:
+        if not privacy.reports_bits:
             mechanism = f"report from the device with {exact_words(not gaussian)}"
         return Guarantee(
             model="local",
@@ -295,21 +268,25 @@ class LocalCurator(DeviceCurator[LocalDP]):
             unit=self._unit(g),
             releases=g,
             mechanism=mechanism,
-            sampler="bits" if privacy.reports_bits else privacy.sampler,
+            sampler="bits" if privacy.reports_bits else "exact",
             simulation_only=self._noise.simulation,
             episodes_per_user=g,
         )
 
     def _simulate(self, statistic: Statistic, block: Block) -> Floats:
-        """The sum of the reports of a block's users, in one exact draw."""
-        users, shape = block.users, (statistic.layout.size,)
+        """The sum of the reports of a block's users, in one draw."""
         if self.privacy.reports_bits:
             return self._simulate_bits(statistic, block)
-        total = gate_total(statistic, block)
-        scale = noise_scale(statistic, self.privacy, self.exact)
+        users, size = block.users, statistic.layout.size
+        step = grid_step(statistic, self.privacy.norm)
+        total = grid_total(statistic, block, step)
+        scale = noise_scale(statistic, self.privacy) / step
+        check_scale(scale)
         if self.privacy.mechanism == "gaussian":
-            return total + math.sqrt(users) * scale * self._noise.normal(shape)
-        return total + scale * self._noise.laplace_sum(users, shape)
+            noise = self._source.steps(False, math.sqrt(users) * scale, size)
+        else:
+            noise = np.rint(scale * self._noise.laplace_sum(users, (size,))).astype(np.int64)
+        return step * (total + noise).astype(np.float64)
 
     def _simulate_bits(self, statistic: Statistic, block: Block) -> Floats:
         flip = flip_probability(statistic, self.privacy)
@@ -336,7 +313,7 @@ class LocalCurator(DeviceCurator[LocalDP]):
             variance = (ones * 0.25 + (users - ones) * flip * (1.0 - flip)) / (0.5 - flip) ** 2
             # Rounding a value v to a bit adds v (1 - v) <= v.
             return estimate, variance + np.where(statistic.fractional, ones, 0.0)
-        unit = noise_scale(statistic, self.privacy, self.exact) ** 2
+        unit = noise_scale(statistic, self.privacy) ** 2
         if self.privacy.mechanism == "laplace":
             unit *= 2.0
         return total, np.full(total.shape, users * unit)
@@ -345,11 +322,13 @@ class LocalCurator(DeviceCurator[LocalDP]):
 class LocalStream(Stream):
     """The running sum of reports."""
 
+    _curator: DeviceCurator[Any]
+
     def __init__(
         self, curator: DeviceCurator[Any], name: str, statistic: Statistic, releases: int
     ) -> None:
         super().__init__(curator, name, statistic)
-        self._order: list[int] = []
+        self._sum, self._variance = np.zeros((2, statistic.layout.size))
         self._releases = releases
 
     @property
@@ -357,20 +336,20 @@ class LocalStream(Stream):
         """Grows with the number of users, which is not known ahead: see each release."""
         return None
 
-    def _release(self, block: Block | int, keep: bool, user_ids: UserIds) -> Release:
+    def _release(self, block: Block | int, user_ids: UserIds) -> Release:
         """Adds a block's reports; raw data is never kept."""
         if len(self.entered) >= self._releases:
             raise HorizonExceeded(
                 f"stream {self.name!r} was declared for {self._releases} releases"
             )
         number = self._enter(block, user_ids)
-        wanted = Wanted([*self._order, number], None, None, None, None, None)
-        release = self._curator._release(self.statistic, wanted)
+        value, variance = self._curator._told_by(self.statistic, number)
+        self._sum, self._variance = self._sum + value, self._variance + variance
+        self.users += self._curator._block_users[number]
         self.entered.add(number)
-        self._order.append(number)
-        return release
+        return self._curator._published(self.statistic, self._sum, self._variance, self.users)
 
 
-def _check_unpriced(wanted: Wanted | WantedStream) -> None:
-    if wanted.mu is not None or wanted.epsilon is not None:
-        raise InvalidArgument("a local report carries a user's whole budget: no mu or epsilon")
+def _check_unpriced(mu: float | None) -> None:
+    if mu is not None:
+        raise InvalidArgument("a local report carries a user's whole budget: no mu")

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.privacy.arguments import instance_of
-from tacit.privacy.counters import Noiseless
-from tacit.privacy.curators.gate import (
-    Curator,
-    Release,
-    Stream,
-    Wanted,
-    WantedStream,
-    chosen_blocks,
-)
+from tacit.privacy.arguments import instance_of, whole_number
+from tacit.privacy.curators.gate import Curator, Release, Stream, WantedStream
 from tacit.privacy.curators.participants import UserIds
+from tacit.privacy.errors import HorizonExceeded
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic, gate_total
@@ -35,14 +28,8 @@ class NonPrivateCurator(Curator):
         super().__init__(users=users, noise_seed=noise_seed, source=source, protects=protects)
         self.privacy = privacy
 
-    def _release(self, statistic: Statistic, wanted: Wanted) -> Release:
-        instance_of("statistic", statistic, Statistic)
-        selection = chosen_blocks(wanted, self._blocks, self.entered - 1)
-        totals = (w * gate_total(statistic, self._blocks[b]) for b, w in selection.items())
-        total = np.asarray(sum(totals))
-        if wanted.mask is not None:
-            total = np.where(statistic.layout.pack_mask(wanted.mask), total, 0.0)
-        users = sum(self._block_users[b] for b in selection)
+    def _release(self, statistic: Statistic, block: int, mu: float | None) -> Release:
+        total, users = gate_total(statistic, self._raw(block)), self._block_users[block]
         return self._publish_sum(statistic, total, statistic.layout.stds(0.0), users, None)
 
     def _stream(self, statistic: Statistic, wanted: WantedStream) -> Stream:
@@ -61,19 +48,24 @@ class _NonPrivateStream(Stream):
         self, curator: NonPrivateCurator, name: str, statistic: Statistic, releases: int
     ) -> None:
         super().__init__(curator, name, statistic)
-        self._counter = Noiseless(releases=releases, shape=(statistic.layout.size,))
+        self._releases = whole_number("releases", releases)
+        self._sum = np.zeros(statistic.layout.size)
 
     @property
     def std(self) -> Floats:
-        return self._counter.std
+        return np.zeros(self._releases)
 
-    def _release(self, block: Block | int, keep: bool, user_ids: UserIds) -> Release:
+    def _release(self, block: Block | int, user_ids: UserIds) -> Release:
+        if len(self.entered) >= self._releases:
+            raise HorizonExceeded(
+                f"stream {self.name!r} was declared for {self._releases} releases"
+            )
         number = self._enter(block, user_ids)
         raw = self._curator._raw(number)
-        vector = self._counter.release(gate_total(self.statistic, raw))
+        self._sum = self._sum + gate_total(self.statistic, raw)
         self.entered.add(number)
         self.users += raw.users
-        if isinstance(block, Block) and not keep:
+        if isinstance(block, Block):
             self._curator._forget(number)
         std = self.statistic.layout.stds(0.0)
-        return self._curator._publish_sum(self.statistic, vector, std, self.users, None)
+        return self._curator._publish_sum(self.statistic, self._sum, std, self.users, None)

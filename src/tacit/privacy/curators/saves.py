@@ -21,7 +21,6 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.id_files import IdFile, read_ids
 from tacit.privacy.errors import CorruptFile, DoubleSpend, InvalidArgument
-from tacit.privacy.exact import ExactNoise, noise_source
 from tacit.privacy.files import MALFORMED
 from tacit.privacy.ledger.ledger import Ledger, open_again
 from tacit.privacy.models import JointDP
@@ -124,8 +123,7 @@ def _write(curator: JointCurator, path: FilePath, mark: SaveMark) -> None:
         "block_users": {str(b): curator._block_users[b] for b in blocks},
         "blocks": {str(b): [raw.users, raw.aggregate] for b, raw in blocks.items()},
         "noise": saved_source(source),
-        "own_source": type(source) not in (Noise, ExactNoise),
-        "exact": curator.exact,
+        "own_source": type(source) is not Noise,
         "streams": {},
     }
     curator.accounts.dump(meta, blocks, curator.entered)
@@ -180,16 +178,15 @@ def read_curator(
     except MALFORMED as error:
         raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
     if source is not None:
-        curator._source = noise_source(curator.privacy.exact, None, source)
+        curator._source = source
     return curator, mark
 
 
 def _fill(curator: JointCurator, meta: dict[str, Any], arrays: Arrays) -> None:
-    kind = ExactNoise if meta["exact"] else Noise
     entered, users = meta["entered"]
     if type(entered) is not int or not 0 <= entered <= MOST_USERS:
         raise ValueError(f"{entered!r} is no number of blocks")
-    curator.restart(users, kind.from_state(meta["noise"]))
+    curator.restart(users, Noise.from_state(meta["noise"]))
     curator._extent = (entered, users)
     curator._plain = meta["plain"]
     # Of those that are forgotten nobody asks any more.

@@ -11,7 +11,6 @@ at huge points.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -73,53 +72,6 @@ class Kernel(ABC):
 
 
 @dataclass(frozen=True)
-class OU(Kernel):
-    """exp(-rate |x - y|) on a line: paths are those of an Ornstein-Uhlenbeck process.
-
-    Its functions on [low, high] are the Sobolev space H1, with the norm
-    |f|^2 = (f(low)^2 + f(high)^2) / 2 + (1 / (2 rate)) int (f'^2 + rate^2 f^2).
-
-    >>> OU(2.0)([0.0], [0.0, 0.5]).round(3).tolist()
-    [[1.0, 0.368]]
-    """
-
-    rate: float
-
-    def __post_init__(self) -> None:
-        positive("rate", self.rate)
-
-    @property
-    def dimension(self) -> int:
-        """A line."""
-        return 1
-
-    def _values(self, x: Floats, y: Floats) -> Floats:
-        distances: Floats = np.abs(x - y.T)
-        return np.exp(-self.rate * distances)
-
-
-@dataclass(frozen=True)
-class ProductOU(Kernel):
-    """exp(-sum_i rate_i |x_i - y_i|): the product of :class:`OU` kernels, one per coordinate."""
-
-    rates: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rates", _positives("rates", self.rates))
-
-    @property
-    def dimension(self) -> int:
-        """One per rate."""
-        return len(self.rates)
-
-    def _values(self, x: Floats, y: Floats) -> Floats:
-        distance = np.zeros((len(x), len(y)))
-        for i, rate in enumerate(self.rates):
-            distance += rate * np.abs(x[:, i, np.newaxis] - y[:, i])
-        return np.exp(-distance)
-
-
-@dataclass(frozen=True)
 class _Radial(Kernel):
     """A function of |x - y| / length."""
 
@@ -144,52 +96,6 @@ class RBF(_Radial):
 
     def _values(self, x: Floats, y: Floats) -> Floats:
         return np.exp(-0.5 * self._distances(x, y) ** 2)
-
-
-@dataclass(frozen=True)
-class Matern32(_Radial):
-    """(1 + r) exp(-r), r = sqrt(3) |x - y| / length: paths with one derivative."""
-
-    def _values(self, x: Floats, y: Floats) -> Floats:
-        r = math.sqrt(3.0) * self._distances(x, y)
-        return (1.0 + r) * np.exp(-r)
-
-
-@dataclass(frozen=True)
-class Matern52(_Radial):
-    """(1 + r + r^2 / 3) exp(-r), r = sqrt(5) |x - y| / length: paths with two derivatives."""
-
-    def _values(self, x: Floats, y: Floats) -> Floats:
-        r = math.sqrt(5.0) * self._distances(x, y)
-        return (1.0 + r + r * r / 3.0) * np.exp(-r)
-
-
-@dataclass(frozen=True)
-class BandLimited(Kernel):
-    """The product over coordinates of sin(r) / r, r = band_i (x_i - y_i).
-
-    The functions without frequencies above the bands (Paley-Wiener space), with the norm
-    |f|^2 = prod(band_i / pi) int f^2 over the whole space. On a bounded box about
-    prod(1 + band_i width_i / pi) coordinates describe them up to rounding, however fine the grid:
-    :class:`GridFunctions` then has no more than those.
-    """
-
-    bands: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bands", _positives("bands", self.bands))
-
-    @property
-    def dimension(self) -> int:
-        """One per band."""
-        return len(self.bands)
-
-    def _values(self, x: Floats, y: Floats) -> Floats:
-        values = np.ones((len(x), len(y)))
-        for i, band in enumerate(self.bands):
-            r = np.minimum(np.abs(band * (x[:, i, np.newaxis] - y[:, i])), _FAR_WAVES)
-            values *= np.sinc(r / math.pi)
-        return values
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -40,7 +40,6 @@ class Terms:
         episodes_per_user: For users with at most so many episodes in the run.
         disjoint: Whether they are in different releases.
         simulation: Whether the noise has a known seed, and so protects nobody.
-        sampler: How a run draws its noise; empty where that is not recorded.
     """
 
     unit: Unit
@@ -53,16 +52,10 @@ class Terms:
     episodes_per_user: int = 1
     disjoint: bool = False
     simulation: bool = False
-    sampler: str = ""
 
     @classmethod
     def of(
-        cls,
-        privacy: JointDP,
-        protects: str = WHOLE_EPISODE,
-        *,
-        simulation: bool = False,
-        sampler: str = "",
+        cls, privacy: JointDP, protects: str = WHOLE_EPISODE, *, simulation: bool = False
     ) -> Self:
         """The terms of a model."""
         g, episode = privacy.episodes_per_user, privacy.episode_limit
@@ -78,7 +71,6 @@ class Terms:
             episodes_per_user=g,
             disjoint=privacy.disjoint,
             simulation=simulation,
-            sampler=sampler,
         )
 
 
@@ -145,8 +137,6 @@ def checked_terms(record: dict[str, Any]) -> Terms:
         raise ValueError("malformed")
     number_of("epsilon", terms.epsilon), number_of("delta", terms.delta)
     text_of("relation", terms.relation), text_of("protects", terms.protects)
-    if terms.sampler:
-        text_of("sampler", terms.sampler)
     return terms
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audit.real import own_rules as own
-from tacit.audit.real import recorded as real
-from tacit.audit.real.answers import Answer, answers_of
-from tacit.audit.real.check_noise import report_scale
 from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.curators.participants import Participants
 from tacit.privacy.statistic import Block
+from tests.own_path import own_rules as own
+from tests.own_path import recorded as real
+from tests.own_path.answers import Answer, answers_of
+from tests.own_path.check_noise import report_scale
 
 _NAME = "people"
 _CROWD = 20_000

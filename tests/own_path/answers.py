@@ -1,4 +1,4 @@
-"""Releases of real runs, judged by our own rules; see :mod:`tacit.audit.real.own_rules`."""
+"""Releases of real runs, judged by our own rules; see :mod:`tests.own_path.own_rules`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.gate_noise import Law, Measured
-from tacit.audit.real import own_rules as own
 from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
-from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Bools, Floats
+from tests.own_path import own_rules as own
 
 Ints: TypeAlias = NDArray[np.int64]
 # How far a scale may be off without anybody being less safe, or paying for it.
@@ -99,7 +98,7 @@ def answers_of(gate: WatchedGate, draws: Sequence[Draw]) -> list[Answer]:
 def _plain(gate: WatchedGate, passage: Passage, place: int, draw: Draw | None) -> Answer:
     """One release of weighted blocks."""
     statistic, curator, where = passage.statistic, passage.gate, f"release {place}"
-    assert isinstance(curator, JointCurator)  # noqa: S101
+    assert isinstance(curator, JointCurator)
     privacy, cost = curator.privacy, float(passage.release.cost or math.nan)
     relation, norm, layout = privacy.relation, privacy.norm, statistic.layout
     largest, shares, smallest = own.heard(passage.shares)
@@ -197,7 +196,7 @@ def _streamed(
     return found
 
 
-class _Impulse(ExactNoise):
+class _Impulse(Noise):
     """Draws zeros, and in one place a number of a thousand times its scale."""
 
     def __init__(self, place: int) -> None:

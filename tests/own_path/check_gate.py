@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from tacit.audit.made_up_users import block_of_strangers, some_rows, with_public
-from tacit.audit.real import own_rules as own
-from tacit.audit.real import recorded as real
-from tacit.audit.real import statistics as tests
-from tacit.audit.real.answers import Answer, answers_of
 from tacit.audit.watched_gate import WatchedGate, require_same
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
+from tests.own_path import own_rules as own
+from tests.own_path import recorded as real
+from tests.own_path import statistics as tests
+from tests.own_path.answers import Answer, answers_of
 
 _CHUNKS = 1100
 _MANY = 120

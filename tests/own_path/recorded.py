@@ -1,7 +1,7 @@
 """Real runs: what the source of noise was asked for and drew, beside what was released.
 
 Nothing is simulated here: ``noise_seed`` is ``None`` throughout. Draws are watched where they leave
-:class:`tacit.privacy.exact.ExactNoise`, releases where they leave a curator.
+:class:`tacit.privacy.exact.Noise`, releases where they leave a curator.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import numpy as np
 from tacit.audit.check_agent import Outcome
 from tacit.audit.gate_noise import Law, silence
 from tacit.audit.made_up_users import joined, of_version, raw_block
-from tacit.audit.real.answers import Answer, Draw, Ints, answers_of
 from tacit.audit.trial import Trial
 from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.local import report
 from tacit.privacy.errors import CheckFailed
-from tacit.privacy.exact import ExactNoise
+from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats
+from tests.own_path.answers import Answer, Draw, Ints, answers_of
 
 Ids = Sequence[int | str] | None
 
@@ -51,15 +51,15 @@ def judged(name: str, wrong: Sequence[str], power: str) -> RealOutcome:
 def drawing(quiet: bool = False) -> Iterator[list[Draw]]:
     """Writes down all that exact sources draw meanwhile; zeros, if it is to be quiet."""
     draws: list[Draw] = []
-    original = ExactNoise.steps
+    original = Noise.steps
 
-    def steps(self: ExactNoise, pure: bool, scale: float, count: int) -> Ints:
+    def steps(self: Noise, pure: bool, scale: float, count: int) -> Ints:
         values = np.zeros(count, np.int64) if quiet else original(self, pure, scale, count)
         draws.append(Draw(bool(pure), float(scale), np.array(values)))
         return values
 
     calm = silence() if quiet else contextlib.nullcontext()
-    with calm, mock.patch.object(ExactNoise, "steps", steps):
+    with calm, mock.patch.object(Noise, "steps", steps):
         yield draws
 
 

@@ -20,13 +20,12 @@ from unittest import mock
 import numpy as np
 
 from tacit.audit.checks.check_frozen import frozen_world
-from tacit.audit.real import recorded as real
-from tacit.audit.real.answers import Ints
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.errors import DoubleSpend
-from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
+from tests.own_path import recorded as real
+from tests.own_path.answers import Ints
 
 _ASK = 16
 # On both sides of every limit of the sampler.
@@ -64,7 +63,7 @@ class Tape:
         """The operating system gives these bytes."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(os, "urandom", self))
-            for kind, names in ((ExactNoise, ("steps",)), (Noise, ("normal", "laplace", "words"))):
+            for kind, names in ((Noise, ("steps",)), (Noise, ("normal", "laplace", "words"))):
                 for name in names:
                     patched = self.before(kind.__dict__[name])
                     stack.enter_context(mock.patch.object(kind, name, patched))
@@ -130,10 +129,10 @@ def _numbers(pure: bool) -> list[str]:
     found, scale = [], 2.0**45 / 3.0
 
     def drawn(other: int | None, size: int) -> tuple[list[Ints], Tape]:
-        tape, source = Tape(b"numbers", other), ExactNoise()
+        tape, source = Tape(b"numbers", other), Noise()
         with tape.playing():
             made = [np.array(source.steps(pure, scale, n)) for n in (size, size, 9)]
-            return [*made, np.array(ExactNoise().steps(pure, scale, size))], tape
+            return [*made, np.array(Noise().steps(pure, scale, size))], tape
 
     for size in _SIZES:
         base, tape = drawn(None, size)
@@ -159,14 +158,14 @@ def _broken(pure: bool) -> list[str]:
     for size in (3, 600):
         broken = mock.patch.object(os, "urandom", side_effect=OSError("no entropy"))
         with broken, contextlib.suppress(OSError):
-            ExactNoise().steps(pure, 2.0**30, size)
+            Noise().steps(pure, 2.0**30, size)
             found.append(f"{size} numbers are drawn although the operating system has no entropy")
     return found
 
 
 def _threads(pure: bool) -> list[str]:
     """Threads that draw at the same time from one source share no number."""
-    source, numbers = ExactNoise(), list[int]()
+    source, numbers = Noise(), list[int]()
 
     def draw() -> None:
         for size in (5, 700, 5, 700):
@@ -203,7 +202,7 @@ def _processes(trial: real.RealTrial) -> list[str]:
     """Parent and children draw differently, and a child's curator refuses."""
     if not hasattr(os, "fork"):
         return []
-    found, pure, source = [], bool(trial.privacy.needs_l1), ExactNoise()
+    found, pure, source = [], bool(trial.privacy.needs_l1), Noise()
     source.steps(pure, 2.0**40, 600)
 
     def draw() -> bytes:

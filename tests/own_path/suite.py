@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tacit.audit.real import (
+from tacit.audit.trial import Trial
+from tacit.core.world import World
+from tests.own_path import (
     check_accounts,
     check_entropy,
     check_files,
@@ -18,9 +20,7 @@ from tacit.audit.real import (
     check_sampler,
     check_words,
 )
-from tacit.audit.real.recorded import RealOutcome, RealTrial, judged
-from tacit.audit.trial import Trial
-from tacit.core.world import World
+from tests.own_path.recorded import RealOutcome, RealTrial, judged
 
 CHECKS = {
     "real noise": check_noise,

@@ -19,18 +19,17 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.audit.real import own_rules as own
-from tacit.audit.real import recorded as real
-from tacit.audit.real import statistics as tests
-from tacit.audit.real.answers import Draw, answers_of
 from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import BudgetExceeded, DoubleSpend, TacitError
-from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block, Floats
+from tests.own_path import own_rules as own
+from tests.own_path import recorded as real
+from tests.own_path import statistics as tests
+from tests.own_path.answers import Draw, answers_of
 
 _NAME = "real resume"
 _CRASHES = ("between charge and draw", "before the save", "after the save")
@@ -155,7 +154,7 @@ def _crashing(where: str, published: list[Release]) -> Iterator[None]:
         raise Crash(where)
 
     points: dict[str, list[tuple[Any, str]]] = {
-        _CRASHES[0]: [(ExactNoise, "steps"), (Noise, "normal"), (Noise, "laplace")],
+        _CRASHES[0]: [(Noise, "steps"), (Noise, "normal"), (Noise, "laplace")],
         _CRASHES[1]: [(os, "replace")],
         _CRASHES[2]: [],
     }

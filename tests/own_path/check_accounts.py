@@ -1,6 +1,6 @@
 """Conversions, sums and the ledger, by an accountant that shares no code with the package's.
 
-Deltas are computed from the normal integral in sixty digits (:mod:`tacit.audit.real.own_rules`),
+Deltas are computed from the normal integral in sixty digits (:mod:`tests.own_path.own_rules`),
 and by Google's dp-accounting where it is installed. What a release really cost is its sensitivity
 over the scale that was asked of the source of noise.
 """
@@ -14,13 +14,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from tacit.audit.real import own_rules as own
-from tacit.audit.real import recorded as real
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.gaussian_dp import compose, delta_from_mu, epsilon_from_mu
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block
+from tests.own_path import own_rules as own
+from tests.own_path import recorded as real
 
 _BUDGETS = ((1.0, 1e-6), (0.1, 1e-3), (0.3, 1e-9), (4.0, 1e-5), (12.0, 1e-12))
 

@@ -33,18 +33,8 @@ geometric sums (``m`` terms of ratio ``r`` add up to ``(1 - r^m) / (1 - r)``),
     ||C||^2 = 1 + sum_ij w_i w_j sum_{k < n-1} (a_i a_j)^k,
     ||B||^2 = sum_ij g_i g_j sum_{k < n} (b_i b_j)^k.
 
-Optimum. No Toeplitz factorisation has a smaller error than the square root ``B = C`` of ``A``, with
-the coefficients ``f_0 = 1``, ``f_j = f_(j-1) (2 j - 1) / (2 j)`` of ``(1 - x)^(-1/2)`` and the
-error ``S_n = sum_{j < n} f_j^2``. Proof: let the polynomials ``b`` and ``c`` have the two first
-columns as coefficients, so that ``b c`` begins with ``n`` ones. For every analytic ``g`` with
-``|g| <= 1`` on the unit disc, the coefficient of ``x^(n-1)`` in ``b c g`` is
-``g_0 + ... + g_(n-1)`` and at most the mean of ``|b c|`` on the circle, hence at most
-``||b|| ||c||`` by Cauchy and Schwarz; the largest such ``g_0 + ... + g_(n-1)`` is ``S_n`` (Landau
-1913). A BLT whose ``c`` is the ``(d, d)`` Pade approximant of ``(1 - x)^(-1/2)`` has the
-coefficients ``f_0 .. f_2d``, so ``d`` buffers reach the optimum as long as ``n <= 2 d + 1``; longer
-streams are fitted numerically.
-
-In a clone of the repository ``python -m research.blt_table`` fits the shipped table anew.
+In a clone of the repository ``python -m research.blt_table`` fits the shipped table, and says
+why no Toeplitz factorisation is better than the square root.
 
 References:
     Landau (1913), Abschaetzung der Koeffizientensumme einer Potenzreihe.
@@ -69,11 +59,8 @@ from tacit.privacy.errors import InvalidArgument
 Array = NDArray[np.float64]
 
 TABLE_NAME = "blt_table.json"
-TABLE_BUFFERS = range(1, 6)
-TABLE_RELEASES = tuple(2**k for k in range(1, 25))
-
 _MOST_RELEASES = 2**40
-_MOST_BUFFERS = 10
+_BUFFERS = 4
 
 
 @dataclass(frozen=True)
@@ -187,172 +174,38 @@ class BLT:
         return _integer("n", n, self.releases)
 
 
-def fit_blt(releases: int, buffers: int = 4) -> BLT:
-    """The BLT factorisation of least ``max_error``, in milliseconds.
+@lru_cache(maxsize=256)
+def tabulated(releases: int) -> BLT:
+    """The shipped factorisation of four buffers that is best for so many releases.
 
-    Lengths ``2, 4, .., 2^24`` with at most five buffers are read from the shipped table. Lengths in
-    between start from the best of the two neighbouring ones and the geometric mean of their
-    parameters and descend from there. The result is never worse than a neighbour used as it is.
+    The table has lengths 4, 8, .., 2^24; in between the better one of the two neighbours is taken,
+    with an error within 1 % of a fit's. Up to nine releases a Pade approximant is optimal.
 
-    ``releases`` are from 1 to 2^40, ``buffers`` at most 10. The result has fewer buffers than asked
-    for if ``releases < 2 buffers``: half as many buffers as releases are already optimal (see the
-    module's text), and more would only leave the parameters undetermined.
-
-    >>> round(fit_blt(2**17).max_error, 3)
+    >>> round(tabulated(2**17).max_error, 3)
     4.848
-    >>> fit_blt(1000).buffers, fit_blt(5).buffers
-    (4, 2)
     """
     n = _integer("releases", releases, _MOST_RELEASES)
-    return _fit(n, _integer("buffers", buffers, _MOST_BUFFERS))
-
-
-def fit_blt_from_scratch(releases: int, buffers: int = 4) -> BLT:
-    """As :func:`fit_blt`, without the table: it fills it, and serves more buffers than it has.
-
-    >>> round(fit_blt_from_scratch(1000).max_error, 6) == round(fit_blt(1000).max_error, 6)
-    True
-    """
-    n = _integer("releases", releases, _MOST_RELEASES)
-    d = _integer("buffers", buffers, _MOST_BUFFERS)
-    if n <= 2 * d + 1:
+    if n <= 2 * _BUFFERS + 1:
         return _pade(n, max(1, n // 2))
-    # The decay times that make up a square root reach from one step to all n of them.
-    spread = _from_sequence(n, np.geomspace(1.0 / n, 0.7, 2 * d))
-    return min(_descend(spread), _descend(_pade(n, d)), key=_error)
-
-
-@lru_cache(maxsize=1024)
-def _fit(n: int, d: int) -> BLT:
-    if n <= 2 * d + 1 or d not in TABLE_BUFFERS:
-        return fit_blt_from_scratch(n, d)
-    if n in TABLE_RELEASES:
-        return _table()[n, d]
-    below = max(m for m in TABLE_RELEASES if m < n)
-    if below == TABLE_RELEASES[-1]:
-        last = _from_sequence(n, _sequence(_table()[below, d]))
-        return min(fit_blt_from_scratch(n, d), last, key=_error)
-    # A Pade approximant is the fit of every length below the shortest one in the table.
-    low = _table().get((below, d), _pade(below, d))
-    high = _table()[2 * below, d]
-    weight = math.log2(n / below)
-    mean = np.exp((1.0 - weight) * np.log(_sequence(low)) + weight * np.log(_sequence(high)))
-    candidates = [_from_sequence(n, x) for x in (_sequence(low), _sequence(high), mean)]
-    return _descend(min(candidates, key=_error))
+    lengths = sorted(_table())
+    near = [m for m in lengths if m <= n][-1:] + [m for m in lengths if m >= n][:1]
+    return min((BLT(n, *_table()[m]) for m in near), key=lambda blt: blt.max_error)
 
 
 @cache
-def _table() -> dict[tuple[int, int], BLT]:
-    """The shipped fits by releases and buffers."""
+def _table() -> dict[int, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """The shipped parameters by releases."""
     text = files("tacit.privacy.counters").joinpath(TABLE_NAME).read_text(encoding="utf-8")
-    fits = [BLT(entry["releases"], entry["u"], entry["v"]) for entry in json.loads(text)]
-    return {(fit.releases, fit.buffers): fit for fit in fits}
+    return {entry["releases"]: (entry["u"], entry["v"]) for entry in json.loads(text)}
 
 
 def _pade(n: int, d: int) -> BLT:
     """The BLT whose ``c`` agrees with ``(1 - x)^(-1/2)`` up to ``x^(2 d)``.
 
-    Its poles and zeros are ``cos^2(j pi / (4 d + 2))`` for odd and for even ``j = 1 .. 2 d``. With
-    ``y = sqrt(1 - x)`` this ``c`` is ``((1 + y)^m - (1 - y)^m) / (y ((1 + y)^m + (1 - y)^m))``,
-    ``m = 2 d + 1``: the fraction is even in ``y``, its numerator and denominator vanish where
-    ``(1 - y) / (1 + y)`` is an ``m``-th root of one and of minus one, that is at ``x = 1 / cos^2``
-    of these angles, and it differs from ``1 / y`` by a multiple of ``(1 - y)^m``, that is of
-    ``x^m``.
+    Its poles and zeros are ``cos^2(j pi / (4 d + 2))`` for odd and for even ``j = 1 .. 2 d``.
     """
-    angles = np.arange(1, 2 * d + 1) * (math.pi / (4 * d + 2))
-    return _from_sequence(n, np.sin(angles) ** 2)
-
-
-def _sequence(blt: BLT) -> Array:
-    """``u_1, v_1, u_2, v_2, ..``, which increases."""
-    return np.array((blt.u, blt.v)).T.ravel()
-
-
-def _from_sequence(n: int, x: Array) -> BLT:
+    x = np.sin(np.arange(1, 2 * d + 1) * (math.pi / (4 * d + 2))) ** 2
     return BLT(n, tuple(x[::2]), tuple(x[1::2]))
-
-
-def _error(blt: BLT) -> float:
-    return blt.max_error
-
-
-def _descend(blt: BLT, steps: int = 1000) -> BLT:
-    """Lowers ``max_error`` by the BFGS method until a step promises less than 1e-13 of it.
-
-    The increasing sequence ``x`` of ``u`` and ``v`` is written as
-    ``log x_k = -sum_{m >= k} exp(p_m)``: every real ``p`` interlaces, and a unit of ``p`` means the
-    same for slow and fast decays. Every step lowers the error or is not taken.
-    """
-    n = blt.releases
-    p = np.log(np.diff(np.log(_sequence(blt)), append=0.0))
-    value, gradient = _loss(p, n)
-    inverse_hessian = np.eye(p.size)
-    for _ in range(steps):
-        direction = -inverse_hessian @ gradient
-        slope = float(gradient @ direction)
-        if slope > -1e-13:
-            break
-        # At most two units at once: further away the quadratic model says nothing.
-        length = min(1.0, 2.0 / float(np.max(np.abs(direction))))
-        new_value, new_gradient = _loss(p + length * direction, n)
-        while not new_value <= value + 1e-4 * length * slope and length > 1e-9:
-            length /= 2.0
-            new_value, new_gradient = _loss(p + length * direction, n)
-        if not new_value < value:
-            break
-        move, change = length * direction, new_gradient - gradient
-        p, value, gradient = p + move, new_value, new_gradient
-        curvature = float(move @ change)
-        if curvature > 0.0:  # otherwise the update would not stay positive definite
-            project = np.eye(p.size) - np.outer(move, change) / curvature
-            inverse_hessian = project @ inverse_hessian @ project.T
-            inverse_hessian += np.outer(move, move) / curvature
-    return min(blt, _from_sequence(n, _interlace(p)), key=_error)
-
-
-def _interlace(p: Array) -> Array:
-    """The increasing sequence in (0, 1) that the free parameters ``p`` stand for."""
-    return np.asarray(np.exp(-np.cumsum(np.exp(p)[::-1])[::-1]))
-
-
-def _loss(p: Array, n: int) -> tuple[float, Array]:
-    """``log ||C||^2 + log ||B||^2`` at ``p``, and its gradient."""
-    # Far-off trial points may overflow or divide by zero; the line search takes finite values only.
-    with np.errstate(all="ignore"):
-        x = _interlace(p)
-        if not x[0] * n > 1e-3:  # constant over the whole stream: a plateau without a way back
-            return math.inf, np.zeros_like(p)
-        u, v = x[::2], x[1::2]
-        column, column_u, column_v = _squared_norm(u, v, n - 1)
-        row, row_v, row_u = _squared_norm(np.concatenate(([0.0], v)), u, n)
-        slopes = np.empty_like(x)
-        slopes[::2] = column_u / (1.0 + column) + row_u / row
-        slopes[1::2] = column_v / (1.0 + column) + row_v[1:] / row
-        # d log x_k / d p_m = -exp(p_m) for k <= m.
-        return float(np.log1p(column) + np.log(row)), -np.exp(p) * np.cumsum(x * slopes)
-
-
-def _squared_norm(nodes: Array, zeros: Array, m: int) -> tuple[float, Array, Array]:
-    """``Q = sum_ij h_i h_j G_ij`` and its gradients in the nodes and in the zeros.
-
-    ``h`` are the residues and ``G_ij`` the sum of ``m`` powers of ``r = (1 - y_i)(1 - y_j)``, with
-    ``dG/dr = (G - m r^(m-1)) / (1 - r)``. With ``q_i = 2 h_i (G h)_i``,
-    ``dQ = sum_i q_i dlog h_i + sum_ij h_i h_j dG_ij``, and ``log h_i`` is a sum of logarithms of
-    differences.
-    """
-    h = _residues(nodes, zeros)
-    G = _geometric_sums(nodes, m)
-    q = 2.0 * h * (G @ h)
-    log_rates = np.log1p(-nodes)
-    last = m * np.exp((m - 1) * np.add.outer(log_rates, log_rates))
-    gaps = _gaps(nodes)
-    gaps[gaps == 0.0] = 1.0  # the pair of y_0 = 0 with itself, which never moves
-    through_sums = 2.0 * h * (((last - G) / gaps) @ (h * (1.0 - nodes)))
-    between = np.subtract.outer(nodes, nodes)
-    np.fill_diagonal(between, np.inf)
-    across = 1.0 / np.subtract.outer(nodes, zeros)
-    through_nodes = q * across.sum(axis=1) - (np.add.outer(q, q) / between).sum(axis=1)
-    return float(h @ G @ h), through_sums + through_nodes, -(q @ across)
 
 
 def _residues(nodes: Array, zeros: Array) -> Array:

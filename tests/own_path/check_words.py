@@ -6,9 +6,9 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from tacit.audit.real import own_rules as own
-from tacit.audit.real import recorded as real
 from tacit.privacy.statistic import WHOLE_EPISODE
+from tests.own_path import own_rules as own
+from tests.own_path import recorded as real
 
 _NAME = "words"
 

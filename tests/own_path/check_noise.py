@@ -8,14 +8,14 @@ import numpy as np
 
 from tacit.audit.gate_noise import Measured
 from tacit.audit.noise_tests import Flips, NoiseRecord
-from tacit.audit.real import own_rules as own
-from tacit.audit.real import recorded as real
-from tacit.audit.real import statistics as tests
-from tacit.audit.real.answers import Ints, misfit, not_drawn
 from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import report
 from tacit.privacy.statistic import Floats, Statistic
+from tests.own_path import own_rules as own
+from tests.own_path import recorded as real
+from tests.own_path import statistics as tests
+from tests.own_path.answers import Ints, misfit, not_drawn
 
 _NAME = "real noise"
 

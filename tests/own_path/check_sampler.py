@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.audit.gate_noise import Law
-from tacit.audit.real import recorded as real
-from tacit.audit.real import statistics as tests
 from tacit.privacy.deviates import CELLS, Curve, Deviates, curve
-from tacit.privacy.exact import ExactNoise
 from tacit.privacy.noise import Noise
+from tests.own_path import recorded as real
+from tests.own_path import statistics as tests
 
 Ints = NDArray[np.int64]
 
@@ -71,7 +70,7 @@ def _by_law(trial: real.RealTrial, pure: bool, law: Law) -> tuple[list[str], int
     sizes += [(s, max(n, 20_000), 3) for s, n in _asked(trial)]
     pieces: dict[str, list[NDArray[np.float64]]] = {}
     for scale, size, times in sizes:
-        source = ExactNoise()
+        source = Noise()
         draws = [source.steps(pure, scale, size) for _ in range(times)]
         what = f"{times} draws of {size} at {scale:.4g}"
         if any(d.shape != (size,) or d.dtype != np.int64 for d in draws):
@@ -107,7 +106,7 @@ def _masses(pure: bool, scale: float, count: int) -> list[str]:
         tail = 0.5 * np.exp(-np.abs(x) / scale)
         return np.where(x < 0.0, tail, 1.0 - tail)
 
-    drawn = np.clip(ExactNoise().steps(pure, scale, count), -99, 99)
+    drawn = np.clip(Noise().steps(pure, scale, count), -99, 99)
     edges = np.arange(-99.0, 99.0) + 0.5
     chances = np.diff(below(edges), prepend=0.0, append=1.0)
     seen = np.bincount(drawn + 99, minlength=199)
@@ -223,4 +222,4 @@ def _fed(pure: bool, scale: float, words: list[tuple[int, int]], count: int) -> 
         return given.ljust(size, b"\x01")
 
     with mock.patch("os.urandom", bits):
-        return [int(n) for n in ExactNoise().steps(pure, scale, count)]
+        return [int(n) for n in Noise().steps(pure, scale, count)]
