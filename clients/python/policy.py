@@ -5,7 +5,7 @@
     policy.act(step, state, random.random)        # where actions are drawn
     policy.act(step, state, random.random, policy.draw(random.random))  # of a mixed policy
 
-For other kinds of policies (values of vectors, gains, networks) take the package
+For other kinds of policies (values of vectors, gains) take the package
 ``tacit-policies`` (``pyproject.toml`` here), which needs NumPy, or ``clients/js/policy.js``.
 """
 
