@@ -5,13 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.continuous.action_box import ActionBox
 from tacit.continuous.classic import ClassicWorld, acrobot, mountain_car, pendulum, poles
-from tacit.continuous.drawn_policy import GaussianPolicy, SoftmaxPolicy
-from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Polynomial
+from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Nearest, Polynomial
 from tacit.continuous.gusts import gusts
-from tacit.continuous.held_policy import HeldPolicy
 from tacit.continuous.kernel_maps import Nystroem, Quadrature
-from tacit.continuous.path_policy import Nearest, PathPolicy
-from tacit.continuous.policy import QPolicy
+from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
 from tacit.continuous.simulated_spec import SimulatedSpec
 from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
@@ -32,10 +29,8 @@ __all__ = [
     "Fourier",
     "GaussianPolicy",
     "Grid",
-    "HeldPolicy",
     "Nearest",
     "Nystroem",
-    "PathPolicy",
     "Polynomial",
     "QPolicy",
     "Quadrature",

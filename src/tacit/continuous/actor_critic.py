@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.drawn_policy import GaussianPolicy, SoftmaxPolicy, policy_from
 from tacit.continuous.features import Polynomial
 from tacit.continuous.kernel_maps import Quadrature
-from tacit.continuous.policy import QPolicy
+from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.core.algorithm import Pace
 from tacit.core.asks import Arrays, Ask, Asks, State
@@ -22,7 +21,7 @@ from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
     from tacit.privacy.curators.gate import Release
@@ -219,10 +218,6 @@ class ActorCritic(BoxAlgorithm):
         return Pace(f"fixed:size={size}", size=size)
 
     # Save and resume.
-
-    def policy_of(self, arrays: Arrays, version: int) -> QPolicy:
-        """The inverse of :meth:`policy_arrays`, to the bit."""
-        return policy_from(arrays, version, self.features)
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""

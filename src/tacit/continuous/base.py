@@ -14,7 +14,7 @@ from tacit.core.asks import Arrays
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
 

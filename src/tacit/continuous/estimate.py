@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.feature_map import is_grid
+from tacit.continuous.features import is_grid
 from tacit.privacy.functions.kernels import RBF, GridFunctions, Kernel
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
     from tacit.continuous.constants import FunctionalConstants
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
 
 # Eigenvalues of a kernel below this part of the largest are left out of a prior.
 _SMALLEST = 1e-4

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.constants import GRID, GRID_ENDS, MAP, FunctionalConstants
 from tacit.continuous.estimate import Basis
-from tacit.continuous.feature_map import is_grid
+from tacit.continuous.features import is_grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.core.ways import way
@@ -22,7 +22,7 @@ from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Floats, Statistic
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
 
@@ -54,7 +54,7 @@ class Units(NamedTuple):
 Protect = Literal["trajectory", "rewards", "reward_function"]
 
 WAYS = {
-    "grid": "tacit.continuous.grid:Grid",
+    "grid": "tacit.continuous.features:Grid",
     "polynomial": "tacit.continuous.features:default_polynomial",
 }
 """Maps that values are linear on, where the spec has none."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.continuous.base import auto_or, real
 from tacit.continuous.estimate import NO_NOISE
-from tacit.continuous.feature_map import is_grid
+from tacit.continuous.features import is_grid
 from tacit.continuous.functional_base import FunctionalAlgorithm, FunctionalOptions
 from tacit.continuous.policy import QPolicy
 from tacit.core.algorithm import Pace

@@ -22,7 +22,7 @@ from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
 

@@ -14,8 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.continuous.feature_map import made_of_numbers, number
-from tacit.continuous.grid import BoxMap, check_count, whole
+from tacit.continuous.features import BoxMap, check_count, made_of_numbers, number, whole
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.feature_map import is_grid
+from tacit.continuous.features import is_grid
 from tacit.continuous.statistics.steps import REWARDS_ONLY, Steps, parts_of, shaped, steps_of
 from tacit.privacy.bounds.balls import ACUTE, InBall, scaled_back
 from tacit.privacy.budget import Relation, checked_relation
@@ -20,8 +20,7 @@ from tacit.privacy.statistic import Block, Bools, Floats, Ints, Part
 from tacit.privacy.symmetric import pack
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
-    from tacit.continuous.grid import Grid
+    from tacit.continuous.features import FeatureMap, Grid
     from tacit.continuous.spec import BoxSpec
     from tacit.continuous.sum_loops import OnLine, Placed
 
