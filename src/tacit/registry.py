@@ -471,7 +471,8 @@ class AgentChoice:
     @property
     def batch(self) -> bool:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
-        return bool(getattr(NamedMaker(self.text, self.target).make, "batch", False))
+        make = NamedMaker(self.text, self.target).make
+        return getattr(make, "batch", False) and self.options.get("serve", "nobody") == "nobody"
 
     @property
     def after(self) -> str:

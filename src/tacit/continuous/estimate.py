@@ -4,22 +4,48 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tacit.continuous.features import is_grid
-from tacit.privacy.functions.kernels import RBF, GridFunctions, Kernel
+from tacit.privacy.functions.kernels import RBF, GridFunctions
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
     from tacit.continuous.constants import FunctionalConstants
     from tacit.continuous.features import FeatureMap
+    from tacit.continuous.spec import BoxSpec
+    from tacit.privacy.curators.gate import Release
 
 # Eigenvalues of a kernel below this part of the largest are left out of a prior.
 _SMALLEST = 1e-4
 NO_NOISE = 1e-6
 """Variance that stands for no noise at all."""
+
+
+class Units(NamedTuple):
+    """What rewards are measured from and in, the value of an end, if any, and values' range."""
+
+    centre: float
+    unit: float
+    ending: float | None
+    value_range: tuple[float, float]
+
+    @classmethod
+    def of(cls, spec: BoxSpec, discount: float, ends: bool) -> Units:
+        """Where nothing ends only differences of values count, so rewards are centred.
+
+        Where episodes may end, values are measured from the best that can be, so that an end,
+        which is worth 0, is one unit below it if rewards are positive.
+        """
+        low, high = spec.reward_range
+        if not ends:
+            most = 1.0 / (1.0 - discount)
+            return cls(0.5 * (low + high), high - low, None, (-most, most))
+        unit = max(high - low, abs(high)) / (1.0 - discount)
+        ending = -high / (1.0 - discount) / unit
+        return cls(high, unit, ending, (min(-1.0, ending), max(0.0, ending)))
 
 
 class Basis:
@@ -41,7 +67,6 @@ class Basis:
     def __init__(
         self,
         features: FeatureMap,
-        kernel: Kernel | None,
         constants: FunctionalConstants,
         centred: bool = True,
     ) -> None:
@@ -55,7 +80,7 @@ class Basis:
         points = (features.points - np.array(features.lows)) / (
             np.array(features.highs) - np.array(features.lows)
         )
-        self.root = GridFunctions(kernel or RBF(constants.kernel_length, D), points).root
+        self.root = GridFunctions(RBF(constants.kernel_length, D), points).root
         values, vectors = np.linalg.eigh(RBF(constants.prior_length, D)(points, points))
         kept = values > _SMALLEST * values[-1]
         self.prior = vectors[:, kept] * np.sqrt(values[kept])
@@ -193,3 +218,55 @@ class Posterior:
         drift = self._belief.constants.prior_drift**2 * np.arange(len(self._values))
         covariance: Floats = self._reward_and_moves(value[np.newaxis], self._values)[0] + drift
         return covariance
+
+
+class Filter:
+    """A Kalman filter of targets: each batch of users corrects what is believed of them once.
+
+    Targets drift from batch to batch, as Q does. Where users were is not asked: they are taken to
+    be everywhere equally often.
+
+    Attributes:
+        mean: (actions, q), in modes of the prior.
+        covariance: (actions, q, q).
+    """
+
+    def __init__(self, basis: Basis, constants: FunctionalConstants, actions: int) -> None:
+        self.basis, self.constants = basis, constants
+        modes = basis.prior.shape[1]
+        self.mean: Floats = np.zeros((actions, modes))
+        self.covariance: Floats = np.tile(
+            constants.prior_reward**2 * np.eye(modes), (actions, 1, 1)
+        )
+
+    @property
+    def targets(self) -> Floats:
+        """What is believed of them, as weights (actions, m)."""
+        return self.mean @ self.basis.prior.T
+
+    @property
+    def spread(self) -> Floats:
+        """The standard deviation of those weights, (actions, m)."""
+        prior = self.basis.prior
+        variances = np.einsum("mq,aqr,mr->am", prior, self.covariance, prior)
+        spread: Floats = np.sqrt(np.maximum(variances, 0.0))
+        return spread
+
+    def take_in(self, release: Release, visits: Floats, *, drifts: bool) -> None:
+        """A step of the filter for every action, given visits to points, (m, actions)."""
+        basis, constants = self.basis, self.constants
+        std = float(np.max(release.std["residuals"]))
+        mean, covariance = self.mean.copy(), self.covariance.copy()
+        for action in range(len(mean)):
+            if drifts:
+                covariance[action] += constants.prior_drift**2 * np.eye(mean.shape[1])
+            own = visits[:, action, np.newaxis]
+            across = basis.root.T @ (own * basis.prior)
+            noise = constants.noise**2 * basis.root.T @ (own * basis.root)
+            noise += (std**2 + NO_NOISE) * np.eye(len(noise))
+            gain = np.linalg.solve(
+                noise + across @ covariance[action] @ across.T, across @ covariance[action]
+            ).T
+            mean[action] += gain @ release["residuals"][action]
+            covariance[action] -= gain @ across @ covariance[action]
+        self.mean, self.covariance = mean, covariance

@@ -306,7 +306,7 @@ class ModelPosterior(BoxAlgorithm):
         if self.privacy.local:
             raise InvalidArgument(
                 "ModelPosterior sums moments of a thousand numbers, and a device's own noise would "
-                "be a thousand times theirs: take functional_q, or JointDP"
+                "be a thousand times theirs: take fitted_functional_q:serve=all, or JointDP"
             )
         check_question(self._how_far(), self.privacy, "scales")
 
