@@ -14,6 +14,7 @@ import gc
 import sys
 import types
 import weakref
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -312,17 +313,11 @@ def test_nobody_can_subclass_who_holds_people() -> None:
         type("Mine", (tacit.Agent,), {})
 
 
-def test_private_columns_are_not_for_the_asking() -> None:
-    world = tacit.tabular.riverswim(3, 4)
-
-    class Nosy(UCBVI):
-        name = "nosy"
-
-        def asks(self) -> Asks:
-            release = yield Ask(self.statistic(), public=("rewards",))
-            self.take_in(release, self.statistic())
-
-    agent = AgentKind(Nosy)(world.spec, 24, PRIVATE, schedule="fixed:size=12")
-    data = world.simulate(agent.policy, 12, np.random.default_rng(4), "episodes")
-    with pytest.raises(tacit.InvalidArgument, match="rewards cannot be public"):
-        agent.learn(data)
+def test_nothing_raw_can_be_asked_for() -> None:
+    """A question is a statistic and its price; no argument brings anything else along."""
+    with pytest.raises(TypeError, match="public"):
+        Ask(UCBVI.statistic, public=("rewards",))  # type: ignore[call-arg,arg-type]
+    assert {field.name for field in fields(Ask)} == {"statistic", "mu", "share"}
+    assert {field.name for field in fields(tacit.Release)} == {
+        *("index", "statistic", "parts", "std", "users", "cost"),
+    }

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.privacy.arguments import MOST_USERS, fitting, instance_of, positive, whole_number
 from tacit.privacy.curators.entries import Entries
@@ -35,8 +35,6 @@ class Release:
         users: how many users are in the sum (public).
         cost: what it cost a user of the block with the largest weight: mu, or epsilon under pure
             DP; ``None`` without privacy.
-        public: arrays that came along because the protected unit leaves them public; see
-            :meth:`Curator.public`.
     """
 
     index: int
@@ -45,7 +43,6 @@ class Release:
     std: Mapping[str, float | Floats]
     users: int
     cost: float | None
-    public: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __getitem__(self, part: str) -> Floats:
         return self.parts[part]
@@ -152,27 +149,6 @@ class Curator(Entries, ABC):
     def forget(self, block: int) -> None:
         """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
         self._forget(block)
-
-    @alone
-    def public(
-        self, statistic: Statistic, block: int, names: Sequence[str]
-    ) -> dict[str, NDArray[Any]]:
-        """Those of a block's arrays that the protected unit leaves public, as copies.
-
-        What is protected is not an opinion of the caller: the statistic names its private columns,
-        and this curator refuses a statistic that protects anything else than it guarantees.
-        """
-        self._check_unit(statistic)
-        private = statistic.private_columns
-        hidden = [name for name in names if private is None or name in private]
-        if hidden:
-            raise InvalidArgument(
-                f"{', '.join(hidden)} cannot be public: {statistic.name} protects "
-                f"{statistic.protects!r}"
-            )
-        raw = self._raw(block)
-        # Copies: no view leads back to the block.
-        return {name: np.array(raw[name]) for name in names}
 
     # Public out.
 
