@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.features import Polynomial
-from tacit.continuous.kernel_maps import Quadrature
+from tacit.continuous.features import default_polynomial
+from tacit.continuous.kernel_maps import kernel_features
 from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.core.algorithm import Pace
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 NO_CLIP = 1e9
 """A clip that clips nobody: without privacy it would only bias."""
-# Frequencies along each coordinate of the default features, up to three.
-_NODES = {1: 7, 2: 5, 3: 4}
 
 
 @dataclass(frozen=True)
@@ -244,13 +242,8 @@ class ActorCritic(BoxAlgorithm):
 
 def default_features(spec: BoxSpec) -> FeatureMap:
     """The spec's own, waves up to three coordinates, or monomials up to degree two."""
-    if spec.features is not None:
-        return spec.features
-    nodes = _NODES.get(spec.dimension)
-    if nodes is not None:
-        return Quadrature(spec.lows, spec.highs, 0.5, nodes)
-    scales = tuple(max(abs(a), abs(b)) for a, b in zip(spec.lows, spec.highs, strict=True))
-    return Polynomial(scales, 1.0, 2 if spec.dimension <= 26 else 1)
+    few = spec.features is not None or spec.dimension <= 3
+    return kernel_features(spec) if few else default_polynomial(spec.lows, spec.highs)
 
 
 def _told(released: Floats, noise: float) -> float:
