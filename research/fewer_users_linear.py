@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tacit.mixture.mixture_posterior import MixturePosteriorConstants
 
 from research.command_lines import Parser, whole
 from research.jobs import RUNS, Job, amount
 from research.tables import joint
 from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.linear.posterior import Prior
-from tacit.mixture.mixture_posterior import MixturePosteriorConstants
 from tacit.privacy.models import NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.simulation.limits import fewest_users

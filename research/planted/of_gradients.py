@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tacit.continuous.statistics.gradients import EpisodeGradients
 
 from research.planted.base import Asking, Leaking, Tampered
-from tacit.continuous.statistics.gradients import EpisodeGradients
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.privacy.statistic import Block, Floats
 

@@ -465,7 +465,9 @@ class AgentChoice:
 
         chosen = choose(spec, users, privacy)
         rest = split(self.text)[1]
-        found = choose_agent(f"{chosen.agent}:{rest}" if rest else chosen.agent)
+        name, _, options = chosen.agent.partition(":")
+        more = ",".join(filter(None, (options, rest)))
+        found = choose_agent(f"{name}:{more}" if more else name)
         return replace(found, why=chosen.why)
 
     @property

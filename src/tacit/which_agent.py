@@ -37,7 +37,7 @@ class Rule:
     """An agent, and where it is taken.
 
     Attributes:
-        agent: its name.
+        agent: its name, perhaps with options.
         family: of the spec's worlds, in a word or two.
         when: which of them, in words; empty for all others.
         models: kinds of privacy, of :data:`MODELS`.
@@ -188,15 +188,15 @@ RULES = (
         "",
         (JOINT, NONE),
         "it ends highest of our agents; users are a batch that is served at random, and "
-        "served_functional_q serves most of them by what was learnt",
+        "serve=most serves most of them by what was learnt",
         _box,
     ),
     Rule(
-        "functional_q",
+        "fitted_functional_q:serve=all",
         "continuous",
         "",
         (LOCAL,),
-        "devices report once, and it needs no more",
+        "devices report once, and with serve=all it needs no more",
         _box,
     ),
 )
@@ -239,10 +239,12 @@ def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
     ``options`` are those of serving (:class:`~tacit.core.kinds.Serving`), and of the agent that is
     chosen.
     """
-    from tacit.registry import agent_entry
+    from tacit.registry import agent_entry, choose_agent
 
     chosen = choose(spec, users, privacy)
-    made: Agent = agent_entry(chosen.agent).make(spec, users=users, privacy=privacy, **options)
+    found = choose_agent(chosen.agent)
+    make = agent_entry(chosen.agent.partition(":")[0]).make
+    made: Agent = make(spec, users=users, privacy=privacy, **{**found.options, **options})
     made.chosen = f"{chosen.agent}: {chosen.why}"
     return made
 

@@ -99,8 +99,8 @@ class ModelPosterior(BoxAlgorithm):
     points, or ten seconds of fitting; LQ control around 32 trajectories takes a few more.
 
     >>> from tacit import JointDP, ModelPosterior
-    >>> from tacit.continuous import pendulum
-    >>> agent = ModelPosterior(pendulum().spec, 1100, JointDP(10.0, 1e-6), noise_seed=0)
+    >>> from tacit.continuous import cartpole
+    >>> agent = ModelPosterior(cartpole().spec, 1100, JointDP(10.0, 1e-6), noise_seed=0)
     >>> agent.why
     'known rewards and ends; 5 blocks (auto)'
     """
