@@ -6,7 +6,6 @@ one line. They are measured where they can be: ``docs/algorithms/README.md`` has
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +42,6 @@ class Rule:
         models: kinds of privacy, of :data:`MODELS`.
         why: what speaks for it, in words.
         fits: whether a spec is such a one.
-        needs: a module that it needs, of an extra; where it is not installed the next rule decides.
     """
 
     agent: str
@@ -52,12 +50,6 @@ class Rule:
     models: tuple[str, ...]
     why: str
     fits: Callable[[Any], bool]
-    needs: str = ""
-
-    @property
-    def installed(self) -> bool:
-        """Whether what it needs is there."""
-        return not self.needs or importlib.util.find_spec(self.needs) is not None
 
 
 @dataclass(frozen=True)
@@ -108,11 +100,6 @@ def _box(spec: Any) -> bool:
 def _smooth(spec: Any) -> bool:
     """Of smooth moves, in coordinates few enough for a grid."""
     return _box(spec) and hasattr(spec, "pushes") and spec.dimension <= MOST_PLANNED
-
-
-def _wide(spec: Any) -> bool:
-    """In more coordinates than features or a grid reach, with numbered actions."""
-    return _box(spec) and spec.dimension > MOST_PLANNED and spec.action_box is None
 
 
 RULES = (
@@ -220,12 +207,9 @@ def choose(spec: Any, users: int, privacy: Privacy) -> Chosen:
         raise InvalidArgument(
             f"spec is {type(spec).__name__}, of no family of ours: name an agent for it"
         )
-    missing = ""
     for rule in fitting:
-        if kind in rule.models and not rule.installed:
-            missing = f". {rule.agent} would be taken, but needs {rule.needs}: tacit[deep]"
-        elif kind in rule.models:
-            return Chosen(rule.agent, _why(rule, users, privacy, kind) + missing)
+        if kind in rule.models:
+            return Chosen(rule.agent, _why(rule, users, privacy, kind))
     taken = [model for model in MODELS if any(model in rule.models for rule in fitting)]
     raise InvalidArgument(
         f"no agent fits: {_world(fitting[0])} and {_WORDS[kind]}, but there are agents for "

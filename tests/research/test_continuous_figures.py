@@ -28,7 +28,10 @@ from research.continuous_held_out import (
 )
 from research.figure_names import FIGURES
 from research.jobs import Run
-from tacit.continuous import line, plane
+from research.worlds import plane
+from tacit.continuous import (
+    line,
+)
 from tests.research.commands import TableChecks, curves
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tacit.continuous.features import is_grid
-from tacit.privacy.functions.kernels import RBF, GridFunctions
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
@@ -48,6 +47,33 @@ class Units(NamedTuple):
         return cls(high, unit, ending, (min(-1.0, ending), max(0.0, ending)))
 
 
+def bumps(points: Floats, length: float) -> Floats:
+    """K(x, y) = exp(-|x - y|^2 / (2 length^2)) of points (n, D), as (n, n)."""
+    squares = np.zeros((len(points), len(points)))
+    for x in points.T:
+        squares += ((x[:, np.newaxis] - x) / length) ** 2
+    gram: Floats = np.exp(-0.5 * np.sqrt(squares) ** 2)
+    return gram
+
+
+def root_of(gram: Floats) -> Floats:
+    """L with K = L L' up to rounding: from weights of points to coordinates, by L' w.
+
+    The squared length w' L L' w of the coordinates is that of the function sum_i w_i K(x_i, .), and
+    independent normal noise on them is the path of a Gaussian process with covariance K, seen at
+    the points. L is the Cholesky factor where K is safely invertible. Elsewhere it is
+    V sqrt(lambda) of the eigenvectors whose eigenvalues exceed rounding errors, with fewer columns
+    than points. Sensitivity does not hang on how good that is: users are clipped, and noise is
+    added, in the coordinates themselves.
+    """
+    values, vectors = np.linalg.eigh(gram)
+    if values[0] > 1e-10 * values[-1]:
+        return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
+    kept = values > 4.0 * len(gram) * 2.0**-52 * values[-1]
+    root: Floats = (vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1]
+    return np.ascontiguousarray(root)
+
+
 class Basis:
     """Features, the coordinates that are released, and what is believed a priori.
 
@@ -76,12 +102,11 @@ class Basis:
             self.root = np.eye(features.size)
             self.prior = np.eye(features.size)
             return
-        D = features.dimension
         points = (features.points - np.array(features.lows)) / (
             np.array(features.highs) - np.array(features.lows)
         )
-        self.root = GridFunctions(RBF(constants.kernel_length, D), points).root
-        values, vectors = np.linalg.eigh(RBF(constants.prior_length, D)(points, points))
+        self.root = root_of(bumps(points, constants.kernel_length))
+        values, vectors = np.linalg.eigh(bumps(points, constants.prior_length))
         kept = values > _SMALLEST * values[-1]
         self.prior = vectors[:, kept] * np.sqrt(values[kept])
         table = np.eye(features.size).reshape(*features.shape, features.size)

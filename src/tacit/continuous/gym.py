@@ -346,7 +346,7 @@ class BoxEnv(EpisodeEnv[Floats, np.int64]):
 
     >>> state, _ = BoxEnv(worlds.line()).reset(seed=0)
     >>> state.shape
-    (2,)
+    (1,)
     """
 
     def __init__(self, world: BoxWorld) -> None:
