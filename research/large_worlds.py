@@ -106,14 +106,14 @@ def measure(row: Row, runs: int) -> dict[str, Any]:
     }
 
 
-def markdown(rows: Sequence[Mapping[str, Any]], agents: Sequence[str]) -> str:
-    """The rows of some agents, as the documentation shows them."""
+def markdown(rows: Sequence[Mapping[str, Any]], worlds: Sequence[str]) -> str:
+    """The rows of some worlds, as the documentation shows them."""
     lines = [
         "| world | map | users | score at first | in the end | users to 90 % |",
         "|---|---|---:|---:|---:|---:|",
     ]
     for row in rows:
-        if row["agent"] in agents:
+        if row["world"] in worlds:
             scores = []
             for name in ("first", "score"):
                 low, high = np.quantile(row[name], [0.1, 0.9], method="nearest")
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows = stored() | {row.name: measure(row, given.runs)}
             write(rows)
             print(row.name, words(rows[row.name]["users_to_90"]), flush=True)
-    print(markdown(list(stored().values()), sorted({row.agent for row in ROWS})))
+    print(markdown(list(stored().values()), sorted({row.world for row in ROWS})))
     return 0
 
 

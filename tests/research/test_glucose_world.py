@@ -114,7 +114,7 @@ def test_meals_are_those_of_the_packages_scenario():
 
 @needs_table
 def test_names_rebuild_worlds_and_patients_differ():
-    world = build_world("glucose:patients=child#00,horizon=3")
+    world = build_world("research.worlds.glucose:patients=child#00,horizon=3")
     assert len(world.names) == 9
     assert build_world(world.name).spec == world.spec
     assert world.people_value != glucose("adult", horizon=3).people_value

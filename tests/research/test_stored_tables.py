@@ -68,7 +68,7 @@ def stored_tables() -> Iterator[str]:
     measured = list(misspecification.stored().values())
     yield from (misspecification.markdown(measured, world) for world in misspecification.KINDS)
     large = list(large_worlds.stored().values())
-    yield large_worlds.markdown(large, sorted({row["agent"] for row in large}))
+    yield large_worlds.markdown(large, sorted({row["world"] for row in large}))
     yield linear_comparison.markdown(json.loads(linear_comparison.STORED.read_text()))
     yield paper_switching.markdown(list(paper_switching.stored().values()))
     yield paper_orders.markdown(paper_orders.stored())
