@@ -1,45 +1,40 @@
-"""Continuous states: a private run against simulating its users, lazy paths, and queries of Q.
+"""Continuous states: a private run against simulating its users, and queries of Q.
 
 A run of the batch agent serves all users at random and asks all of them at every sweep, so that it
 goes through every episode once for each release; simulating the same users goes through it once.
-The agent that serves most users by what a few have shown asks the few so often. Noise that is drawn
-where somebody looks costs two binary searches and an insertion for each new point. A published Q is
-a table: looking at it leaves nothing behind. Times are of the processor, to which other processes
-add little.
+Where most users are served by what a few have shown, the few are asked so often. A published Q is a
+table: looking at it leaves nothing behind. Times are of the processor, to which other processes add
+little.
 """
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from benchmarks.row import Row, at_most, noted
 from benchmarks.timing import processor
-from tacit import FittedFunctionalQ, ServedFunctionalQ
+from tacit import FittedFunctionalQ
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.world import BoxWorld
 from tacit.continuous.worlds import line
 from tacit.core.agent import Agent
-from tacit.privacy.functions.functional import OUPath
 from tacit.privacy.models import JointDP
-from tacit.privacy.noise import Noise
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
 
-NAME, SERVED = "fitted functional q, (0.9, 1e-4)", "served functional q, (0.9, 1e-4)"
+NAME, SERVED = "fitted functional q, (0.9, 1e-4)", "the same, most served, (0.9, 1e-4)"
 USERS, TURNS = 10_000, 10
-FEW, MANY, NEW, PATHS = 10**3, 10**5, 500, 10
 QUERIES, AT_ONCE = 10**5, 100
 
 
 def rows() -> Iterator[Row]:
     """Every row of this benchmark."""
     yield from _run()
-    yield from _lazy_paths()
     yield from _queries()
 
 
@@ -53,7 +48,8 @@ def _private(world: BoxWorld, users: int) -> Result:
 
 
 def _served(world: BoxWorld, users: int) -> Result:
-    agent = ServedFunctionalQ(world.spec, users, JointDP(0.9, 1e-4), noise_seed=0)
+    options: dict[str, Any] = {"serve": "most", "noise_seed": 0}
+    agent = FittedFunctionalQ(world.spec, users, JointDP(0.9, 1e-4), **options)
     return run(agent, world, progress=False)
 
 
@@ -72,31 +68,6 @@ def _run() -> Iterator[Row]:
     yield noted(NAME, what.format("a release / simulating them"), whole / asked / users, "x")
     served, users = processor(partial(_served, world, USERS), works[1], turns=TURNS)
     yield at_most(SERVED, what.format("a run / simulating them"), served / users, 4.0, "x")
-
-
-def _lazy_paths() -> Iterator[Row]:
-    name = "lazy noise"
-    few, many = (_per_query(size) for size in (FEW, MANY))
-    yield noted(name, f"a new point after {FEW:,} others", 1e6 * few, " µs")
-    yield noted(name, f"a new point after {MANY:,} others", 1e6 * many, " µs")
-    yield at_most(name, f"a new point after {MANY:,} / after {FEW:,} others", many / few, 3.0, "x")
-
-
-def _per_query(size: int) -> float:
-    """Seconds for a new point of a path with so many, the least over some turns."""
-    rng = np.random.default_rng(0)
-    path = OUPath(1.0, 1.0, Noise(seed=0), 0.0, 1.0)
-    path.values(rng.random(size))
-    times = []
-    for _ in range(PATHS):
-        points = rng.random(NEW).tolist()
-        start = time.process_time()
-        for point in points:
-            path.value(point)
-        times.append((time.process_time() - start) / NEW)
-    if path.size != size + PATHS * NEW:
-        raise RuntimeError("some of the points were not new")
-    return min(times)
 
 
 def _queries() -> Iterator[Row]:

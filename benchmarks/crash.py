@@ -23,8 +23,6 @@ these notes, the ledger and the state:
 * a run ends with as many policies as it has blocks, less one for each kill at most.
 
 Children are forked from a process that holds no agent, so a kill costs no start of an interpreter.
-Nothing is compiled there for ``deep_q``, whose libraries do not survive a fork: it is slow, and
-gets few of the kills of ``--agent all``.
 """
 
 from __future__ import annotations
@@ -54,6 +52,7 @@ import numpy as np
 
 import tacit
 from tacit.continuous import line
+from tacit.continuous.constants import FunctionalConstants
 from tacit.core.kinds import maker
 from tacit.linear import simplex
 from tacit.lq import random_system
@@ -141,15 +140,9 @@ KINDS = {
     "fitted_functional_q": Kind(
         "tacit.continuous.fitted_functional_q:FittedFunctionalQ",
         partial(line, horizon=6),
-        (("releases", 3),),
+        (("constants", FunctionalConstants(depth=0.0, fewest=3)),),
         blocks=4,
         asks_once=False,
-    ),
-    "deep_q": Kind(
-        "tacit.continuous.deep_q:DeepQ",
-        partial(line, horizon=6),
-        (("hidden", (4,)),),
-        blocks=4,
     ),
 }
 
@@ -712,8 +705,6 @@ def _examine_files(case: Case, folder: Path, story: _Story, counted: set[int]) -
 def _warm_up(name: str) -> None:
     """Compiles and imports, in the parent, whatever an agent needs; this agent is then gone."""
     kind = KINDS[name]
-    if name == "deep_q":
-        return
     for counter in kind.counters:
         agent, world, rng = kind.make(counter), kind.world, np.random.default_rng(0)
         for _ in range(min(2, kind.blocks)):
@@ -721,13 +712,11 @@ def _warm_up(name: str) -> None:
 
 
 def _shares(kills: int) -> dict[str, int]:
-    """How many of the kills each agent gets; few for the slow one, which needs extra packages."""
-    slow = max(1, kills // 30) if importlib.util.find_spec("jax") else 0
-    quick = [name for name in KINDS if name != "deep_q"]
-    each = (kills - slow) // len(quick)
-    shares = dict.fromkeys(quick, each)
-    shares["ucbvi"] += kills - slow - each * len(quick)
-    return shares | ({"deep_q": slow} if slow else {})
+    """How many of the kills each agent gets."""
+    each = kills // len(KINDS)
+    shares = dict.fromkeys(KINDS, each)
+    shares["ucbvi"] += kills - each * len(KINDS)
+    return shares
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,9 +15,10 @@ from itertools import chain
 from typing import Any
 
 from research.command_lines import Parser, store, whole
+from research.worlds import build
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP, Privacy
-from tacit.registry import agent_entry, agent_names, build_world, choose_agent
+from tacit.registry import agent_entry, agent_names, choose_agent
 
 MODELS: dict[str, Privacy] = {
     "joint": JointDP(1.0, 1e-6),
@@ -39,8 +40,6 @@ WORLDS = {
 
 OWN_WORLDS = {
     "linopt_sampled": "currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
-    "kernel_mixture": "gusts:dimension=2,horizon=8,samples=8",
-    "fitted_functional_q:scales=asked": "acrobot:horizon=8",
 }
 """Worlds of agents that need models as simulators, or more than two coordinates."""
 
@@ -70,14 +69,14 @@ FAMILY_OPTIONS = {
         "certainty_equivalence:level=private",
         "certainty_equivalence:clip=trajectory",
     ),
-    "continuous": ("fitted_functional_q:protect=rewards", "input_perturbation:protect=episode"),
+    "continuous": ("fitted_functional_q:serve=most", "fitted_functional_q:serve=all"),
 }
 MORE_OPTIONS = (
     "lsvi_ucb:misspecification=0.1",
     "linopt_vi:misspecification=0.1",
     "policy_improvement:statistic=counts",
     "pessimistic_improvement:behaviour=unknown",
-    "fitted_functional_q:scales=asked",
+    "linopt_sampled on gusts:dimension=2,horizon=8,samples=8",
     "model_posterior on gym:MountainCar-v0:horizon=8",
     "model_posterior:discount=0.5 on gym:Acrobot-v1:horizon=3",
     "model_posterior:discount=0.5 on pendulum:horizon=4,continuous=true",
@@ -86,8 +85,6 @@ OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)
 """Options that change what is asked of users, how noise is added, or what is planned with; on
 worlds that do the same: ends and rewards to learn, six coordinates, actions that are vectors."""
 
-# A network takes many steps by default, each of which is a release.
-_FEWER = {"deep_q": "deep_q:steps=6"}
 _RUNS = 40
 
 
@@ -121,7 +118,7 @@ class Row:
 
 def agents() -> list[str]:
     """Every agent that has a name, and those with options."""
-    return [_FEWER.get(name, name) for name in agent_names()] + list(OPTIONS)
+    return agent_names() + list(OPTIONS)
 
 
 def family(agent: str) -> str:
@@ -146,7 +143,7 @@ def audited(agent: str, model: str, runs: int = _RUNS, **options: Any) -> Row:
     from tacit.cli.audit import audit_choice, maker
 
     own, place = split(agent)
-    world = build_world(place)
+    world = build(place)
     choice, privacy = choose_agent(own), MODELS[model]
     try:
         maker(choice, world, privacy)

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from research.command_lines import Parser
+from research.worlds import glucose, pendulum, poles
 from tacit import JointDP, ModelPosterior, NonPrivate
-from tacit.continuous import glucose, pendulum, poles
 
 STORED = Path(__file__).with_suffix(".json")
 DELTA, FIRST_SEED, RUNS = 1e-6, 1000, 10

@@ -1,58 +1,60 @@
-"""Agents with functional noise, and their baselines, on seeds on which no constants were chosen.
+"""The agent with functional noise, and baselines, on seeds on which no constants were chosen.
 
 The worlds are fixed; a seed is of users, labels of actions, ties and noise. A score is the share of
 what there is to gain that a policy has, 0 for uniform actions and 1 for the optimum. Scores are
 medians with quartiles over the runs; those of ``cartpole`` are estimates from 2,000 episodes each.
-Agents that ask a block of users several times serve all of them at random: their score is of the
+Where a block of users is asked several times all of them are served at random: the score is of the
 policy that is published in the end, for everybody who comes later.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tacit.papers.wang_public_code import public_code
 
 import tacit
 from research.jobs import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
 from research.tables import ColumnTable, columns_main
+from research.wang_public_code import public_code
+from tacit.continuous import line
 from tacit.core.permuted import PermutedWorld
+from tacit.papers import wang_baselines
+from tacit.papers.result import PaperResult
+from tacit.papers.wang_functional_2019 import Setting, network_q
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
-from tacit.registry import agent_entry
+from tacit.registry import choose_agent
 from tacit.simulation.compare import privacy_dict
 from tacit.simulation.result import WORLD_VALUES, Result, median
 from tacit.simulation.seeds import noise_seed
 
 Floats = NDArray[np.float64]
 
-FITTED, ONLINE, PRINTED = "fitted_functional_q", "functional_q", "public_code"
-SERVED = "served_functional_q"
+FITTED, PRINTED = "fitted_functional_q", "public_code"
+ONLINE, SERVED = f"{FITTED}:serve=all", f"{FITTED}:serve=most"
 OUTPUT, INPUT = "output_perturbation", "input_perturbation"
-EVALUATION, DEEP = "private_policy_evaluation", "deep_q"
+EVALUATION, NETWORK = "policy_evaluation", "network_q"
 NAMES = {
     FITTED: "FittedFunctionalQ",
-    ONLINE: "FunctionalQ",
+    ONLINE: "the same, all served",
     PRINTED: "Algorithm 1, public code",
-    OUTPUT: "OutputPerturbation",
-    EVALUATION: "PrivatePolicyEvaluation",
-    INPUT: "InputPerturbation, rewards only",
-    DEEP: "DeepQ",
+    OUTPUT: "output perturbation",
+    EVALUATION: "policy evaluation",
+    INPUT: "input perturbation",
+    NETWORK: "network state",
 }
-BASELINES = (OUTPUT, EVALUATION, INPUT, DEEP)
+BASELINES = (OUTPUT, EVALUATION, INPUT, NETWORK)
+"""Reconstructions of :mod:`tacit.papers`, which are simulations."""
 PAPER = JointDP(0.9, 1e-4)
 """The budget of the paper."""
 ONE, TEN = JointDP(1.0, 1e-6), JointDP(10.0, 1e-6)
 PLAIN = NonPrivate()
 PAPER_USERS = 100
-# Rewards are from 0 to 1/2: any two reward functions are within this of each other.
-WIDEST = 0.5
 
 
 def budget_cell(privacy: Privacy) -> str:
@@ -66,11 +68,6 @@ def budget_cell(privacy: Privacy) -> str:
     return f"{privacy.epsilon:g}, {privacy.delta:.0e}".replace("e-0", "e-")
 
 
-def has_jax() -> bool:
-    """Whether what :class:`tacit.continuous.deep_q.DeepQ` needs is installed."""
-    return importlib.util.find_spec("jax") is not None
-
-
 # Runs.
 
 
@@ -80,14 +77,9 @@ class BoxJob(Job):
 
     def agent(self, seed: int) -> Any:
         """The agent, before its first user."""
-        return agent_entry(self.kind).make(
-            _world(self.world).spec,
-            users=self.users,
-            privacy=self.privacy,
-            seed=seed,
-            noise_seed=noise_seed(seed),
-            **dict(self.options),
-        )
+        chosen = choose_agent(self.kind)
+        chosen = replace(chosen, options={**chosen.options, **dict(self.options)})
+        return chosen.build(_world(self.world).spec, self.users, self.privacy, seed)
 
     def run(self, seed: int) -> Run:
         """One run."""
@@ -112,20 +104,49 @@ class CodeJob(BoxJob):
             noise_seed=noise_seed(seed),
             **dict(self.options),
         )
-        greedy = found.more["greedy"].tolist()
+        return self.told(found, found.more["greedy"].tolist(), seed)
+
+    def told(self, found: PaperResult, greedy: Sequence[float], seed: int) -> Run:
+        """A run of a paper's algorithm, with the values of greedy policies after each user."""
+        world: Any = _world(self.world)
         result = Result(
             agent=self.kind,
             world=world.name,
             privacy=repr(self.privacy),
             seed=seed,
-            served=list(range(self.users + 1)),
+            served=list(range(len(found.values) + 1)),
             values=[*found.values.tolist(), greedy[-1]],
             greedy_values=[greedy[0], *greedy],
             **{name: getattr(world, name) for name in WORLD_VALUES},
-            guarantee=None,
+            guarantee=found.guarantee,
             seconds={},
         )
         return Run(result, self.users, self.users, self.kind)
+
+
+@dataclass(frozen=True)
+class PaperJob(CodeJob):
+    """What the paper compares with, as :mod:`tacit.papers` has it; ``kind`` is the function."""
+
+    def run(self, seed: int) -> Run:
+        """One run; only the last greedy policy is known."""
+        found = baseline(self.kind, self.privacy, self.users, seed)
+        policy = found.policy.greedy() if self.kind == NETWORK else found.policy
+        last = float(_world(self.world).value(policy))
+        return self.told(found, [last] * len(found.values), seed)
+
+
+def baseline(kind: str, privacy: Any, users: int, seed: int) -> PaperResult:
+    """A baseline on line; a network takes ten steps, each of a tenth of the users."""
+    world = line()
+    budget = {"epsilon": privacy.epsilon, "delta": privacy.delta, "seed": seed}
+    if kind == NETWORK:
+        steps = world.spec.horizon * users
+        return network_q(
+            world, setting=Setting(T=steps, B=max(50, steps // 10), alpha=1.0), **budget
+        )
+    found: PaperResult = getattr(wang_baselines, kind)(world, users=users, **budget)
+    return found
 
 
 def printed_job(users: int, **options: Any) -> CodeJob:
@@ -319,9 +340,10 @@ def paper() -> Table:
     at = partial(Place("line", PAPER_USERS, PAPER, 0.0).job)
     rows: dict[tuple[str, str], BoxJob] = {}
     for privacy in (PAPER, JointDP(0.45, 1e-4), PLAIN):
-        for kind in (FITTED, ONLINE, *BASELINES):
-            if kind != DEEP or has_jax():
-                rows[NAMES[kind], budget_cell(privacy)] = at(kind, privacy)
+        for kind in (FITTED, ONLINE):
+            rows[NAMES[kind], budget_cell(privacy)] = at(kind, privacy)
+        for kind in BASELINES if privacy.private else ():
+            rows[NAMES[kind], budget_cell(privacy)] = PaperJob("line", kind, privacy, PAPER_USERS)
     first = True
     cases = []
     for cells, job in rows.items():
@@ -338,8 +360,7 @@ def paper() -> Table:
             "what is protected": _unit,
         },
         "Mean returns of the greedy policy in the end, with standard errors; the optimum is 20.71, "
-        "uniform actions have 10.86. InputPerturbation protects rewards alone, all others whole "
-        "episodes.",
+        "uniform actions have 10.86. Baselines are reconstructions of tacit.papers.",
     )
 
 
@@ -355,17 +376,17 @@ def online() -> Table:
                 jobs[FITTED] = place.job(FITTED)
             cases.append(Case(place.cells, jobs))
     return Table(
-        "FunctionalQ, whose users follow what was learnt so far",
+        "All served: users follow what was learnt so far",
         HEADS,
         tuple(cases),
         {
             "score in the end": _score(ONLINE),
             "lost while served": _lost(ONLINE),
             "users to 90 %": _reached,
-            "score of FittedFunctionalQ": _score(FITTED),
+            "score with nobody served": _score(FITTED),
         },
         "Lost is what served users lose on average, 0 if all are served optimally and 1 if all are "
-        "served at random, as those of FittedFunctionalQ are. Served policies have 30 % uniform "
+        "served at random, as with nobody served. Served policies have 30 % uniform "
         "actions, which costs; scores are of the greedy policy.",
     )
 
@@ -379,11 +400,11 @@ def served() -> Table:
             jobs = {SERVED: at.job(SERVED), FITTED: place.job(FITTED)}
             cases.append(Case(at.cells, jobs))
     return Table(
-        "ServedFunctionalQ, of whose users few explore",
+        "Most served: few users explore",
         HEADS,
         tuple(cases),
         {
-            "users of FittedFunctionalQ": lambda row: f"{row.case.jobs[FITTED].users:,}",
+            "users, nobody served": lambda row: f"{row.case.jobs[FITTED].users:,}",
             "its score": _score(FITTED),
             "users to 90 %": lambda row: spread(_first_good(row)),
             "times as many": _times,
@@ -417,36 +438,7 @@ def _then(result: Result) -> float:
     return score(result, float(result.values[1]))
 
 
-def protections() -> Table:
-    """Less than a trajectory, and the paper's relation."""
-    cases = []
-    for world, users in (("line", 45), ("line", 1_000), ("trap", 300), ("plane", 256)):
-        place = Place(world, users, PAPER, 0.0)
-        options: dict[str, dict[str, Any]] = {
-            "trajectory": {},
-            "rewards": {"protect": "rewards"},
-            f"reward_function, radius {WIDEST:g}": {
-                "protect": "reward_function",
-                "radius": WIDEST,
-            },
-        }
-        for label, given in options.items():
-            cells = (world, f"{users:,}", label)
-            cases.append(Case(cells, {"own": place.job(FITTED, **given)}))
-    ten = BoxJob("line", FITTED, TEN, 1_000, (("protect", "reward_function"), ("radius", WIDEST)))
-    label = f"reward_function, radius {WIDEST:g}, at ε = 10, δ = 1e-6"
-    cases.append(Case(("line", "1,000", label), {"own": ten}))
-    return Table(
-        "What is protected, at ε = 0.9, δ = 1e-4",
-        ("world", "users", "protect"),
-        tuple(cases),
-        {"score": _score("own"), "in words": _unit},
-        "Of a reward function that all users share, every user's rewards tell, so that more users "
-        "need more noise: it does not learn.",
-    )
-
-
-TABLES = {make.__name__: make for make in (agents, paper, online, served, protections)}
+TABLES = {make.__name__: make for make in (agents, paper, online, served)}
 
 
 def measure(

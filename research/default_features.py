@@ -1,9 +1,9 @@
-"""Which features fit where nobody has given any: three public rules, on three environments.
+"""Which features fit where nobody has given any: two public rules, on three environments.
 
 ``python -m research.default_features`` runs FittedFunctionalQ on environments of four, six and
 eight coordinates, with and without privacy, on monomials of degree two whose coordinates are
-divided by what the box says, which is the default; by what users were privately asked for,
-``scales="asked"``; and on kernel features with 40 random centres in the box, by a public seed.
+divided by what the box says, which is the default; and on kernel features with 40 random centres in
+the box, by a public seed.
 Returns of the greedy policy are in the environment's own units. Results are in
 ``research/default_features.json``, written after every run, and what is stored is not run again.
 """
@@ -26,7 +26,7 @@ from tacit.continuous import BoxSpec, Nystroem, cartpole, from_gymnasium
 
 STORED = Path(__file__).with_suffix(".json")
 DELTA = 1e-6
-RULES = ("box", "asked", "random")
+RULES = ("box", "random")
 CENTRES, LENGTHSCALE = 40, 0.7
 
 
@@ -74,15 +74,13 @@ def _shorter(world: Any, horizon: int) -> Any:
 def measured(row: Row, rule: str, seed: int) -> float:
     """The return of what is learnt, with its defaults."""
     world, spec = world_of(row.world, row.horizon)
-    options: dict[str, Any] = {"scales": rule}
     if rule == "random":
         centres = np.random.default_rng(0).uniform(spec.lows, spec.highs, (CENTRES, spec.dimension))
         places = tuple(tuple(centre) for centre in centres.tolist())
         spec = replace(spec, features=Nystroem(spec.lows, spec.highs, places, LENGTHSCALE))
-        options = {}
     privacy = NonPrivate() if row.epsilon is None else JointDP(row.epsilon, DELTA)
     noise = {} if row.epsilon is None else {"noise_seed": 10**6 + seed}
-    agent = FittedFunctionalQ(spec, row.users, privacy, seed=seed, **noise, **options)
+    agent = FittedFunctionalQ(spec, row.users, privacy, seed=seed, **noise)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 2]))
     agent.learn(world.simulate(agent.policy, row.users, rng))
     return round(float(world.value(agent.greedy_policy)), 2)
@@ -90,8 +88,8 @@ def measured(row: Row, rule: str, seed: int) -> float:
 
 def table(stored: dict[str, Any]) -> str:
     """What is known, in Markdown."""
-    heads = ("world", "privacy", "users", "runs", "uniform actions", "box", "asked", "random")
-    lines = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * 6]
+    heads = ("world", "privacy", "users", "runs", "uniform actions", "box", "random")
+    lines = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * 5]
     for row in ROWS:
         found = stored.get(row.name, {})
         if not all(found.get(rule) for rule in RULES):

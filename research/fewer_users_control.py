@@ -1,8 +1,8 @@
-"""Whether few large blocks and less exploring save users in control and with continuous states.
+"""Whether few large blocks and less exploring save users in control.
 
 ``python -m research.fewer_users_control`` tries CertaintyEquivalence with larger first blocks,
-faster growth and less noise in controls, and FunctionalQ with fewer random actions and growing
-blocks, on seeds 500 to 509; and what is best of it in control on seeds 0 to 9. Results are in
+faster growth and less noise in controls, on seeds 500 to 509; and what is best of it on seeds 0 to
+9. Results are in
 ``research/fewer_users_control.json``; what is stored is not run again.
 """
 
@@ -76,13 +76,7 @@ CONTROL: dict[str, dict[str, Any]] = {
     "noise may cost half": {"explore": 0.5},
     "noise may cost a fifth": {"explore": 0.2},
 }
-ONLINE: dict[str, dict[str, Any]] = {
-    "as it is": {},
-    "one random action in ten": {"epsilon": 0.1},
-    "one random action in thirty": {"epsilon": 0.03},
-    "blocks grow by half": {"schedule": "geometric:growth=1.5,first=20"},
-}
-_ONE, _PAPER = tacit.JointDP(1.0, 1e-6), tacit.JointDP(0.9, 1e-4)
+_ONE = tacit.JointDP(1.0, 1e-6)
 _SYSTEMS = tuple(
     f"random_system:n={n},d={d},horizon={H}"
     for n, d, H in ((2, 1, 10), (3, 2, 15), (4, 2, 20), (6, 3, 30))
@@ -93,10 +87,6 @@ CASES = (
         for world in _SYSTEMS[:2]
         for variant, given in CONTROL.items()
         for constants in [(("constants", LQConstants(**given)),)]
-    ),
-    *(
-        Case("FunctionalQ", "line:horizon=50", 1_000, _PAPER, variant, tuple(given.items()))
-        for variant, given in ONLINE.items()
     ),
     *(
         Case("CertaintyEquivalence", world, 20_000, _ONE, variant, constants, held_out=True)

@@ -1,6 +1,6 @@
-"""Agents with functional noise beside their baselines: what so many users teach at one budget.
+"""The agent with functional noise beside baselines: what so many users teach at one budget.
 
-After Figure 2 of Wang and Hegde (2019), at its budgets, with all private agents under the same
+After Figure 2 of Wang and Hegde (2019), at its budgets, with all that is private under the same
 accountant. Every point is a run of its own with so many users; the return is that of the greedy
 policy in the end. The algorithm as printed is beside them, with the noise that the paper claims the
 budget for: it has no guarantee.
@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 
 from research.command_lines import figure_main
 from research.continuous_held_out import (
-    DEEP,
+    BASELINES,
     EVALUATION,
     FITTED,
     INPUT,
     NAMES,
+    NETWORK,
     ONLINE,
     OUTPUT,
     PRINTED,
     BoxJob,
-    has_jax,
+    PaperJob,
     printed_job,
 )
 from research.jobs import NUMBERS, RUNS, WORKERS, footnote, label_panels, run_jobs, sized
@@ -74,16 +75,17 @@ class Line:
         """It with so many users. As printed, all numbers of users are one run."""
         if self.kind == PRINTED:
             return printed_job(users, sigma=CLAIMS[epsilon])
-        return BoxJob("line", self.kind, JointDP(epsilon, DELTA), users)
+        make = PaperJob if self.kind in BASELINES else BoxJob
+        return make("line", self.kind, JointDP(epsilon, DELTA), users)
 
 
 LINES = (
     Line(FITTED, Pen("#0072B2", "o")),
     Line(ONLINE, Pen("#56B4E9", "P")),
     Line(OUTPUT, Pen("#009E73", "D")),
-    Line(DEEP, Pen("#E69F00", "v")),
+    Line(NETWORK, Pen("#E69F00", "v"), "network, rewards only"),
     Line(EVALUATION, Pen("#D55E00", "s")),
-    Line(INPUT, Pen("#222222", "X", "--"), "Input, rewards only"),
+    Line(INPUT, Pen("#222222", "X", "--"), "input, rewards only"),
     Line(PRINTED, Pen("#CC79A7", "^", ":"), "printed, no guarantee"),
 )
 
@@ -110,11 +112,6 @@ class Measured:
         return int(self.returns[0.9][LINES[0]][1].shape[1])
 
 
-def lines() -> tuple[Line, ...]:
-    """All, as far as they are installed."""
-    return tuple(line for line in LINES if line.kind != DEEP or has_jax())
-
-
 def sizes_of(line: Line, sizes: Sequence[int]) -> list[int]:
     """Fewer for what is slow."""
     return [size for size in sizes if size <= MOST.get(line.kind, size)]
@@ -129,7 +126,7 @@ def measure(
     sizes = [size for size in SIZES if size < most] + [most]
     wanted: dict[tuple[float, Line], list[BoxJob]] = {}
     for epsilon in CLAIMS:
-        for line in lines():
+        for line in LINES:
             some = sizes_of(line, sizes)
             alone = [max(some)] if line.kind == PRINTED else some
             wanted[epsilon, line] = [line.job(epsilon, size) for size in alone]
@@ -144,7 +141,7 @@ def measure(
                     sizes_of(line, sizes),
                     returns([results[job] for job in wanted[epsilon, line]], line, sizes),
                 )
-                for line in lines()
+                for line in LINES
             }
             for epsilon in CLAIMS
         },
@@ -166,7 +163,7 @@ def returns(found: Sequence[Sequence[Result]], line: Line, sizes: Sequence[int])
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "functional noise, averages": (FITTED, ONLINE, OUTPUT),
-    "all others": (DEEP, EVALUATION, INPUT, PRINTED),
+    "all others": (NETWORK, EVALUATION, INPUT, PRINTED),
 }
 
 
@@ -207,8 +204,8 @@ def paint(path: Path, measured: Measured) -> None:
         sheet[0].set(ylabel="return of the greedy policy")
         footnote(
             sheet[0],
-            "FittedFunctionalQ, OutputPerturbation and DeepQ serve all of these users at random; "
-            "FunctionalQ serves them with what it has learnt. Input perturbation protects rewards "
+            "Baselines are reconstructions. FittedFunctionalQ, output and input perturbation serve "
+            "all of these users at random. Input perturbation and the network protect rewards "
             "alone: states and actions are public.\nAs printed: the algorithm of Wang and Hegde "
             f"with σ = {CLAIMS[0.9]:g} and {CLAIMS[0.45]:g}, for which these budgets are claimed. "
             "It returns its network without noise: no guarantee at all.",

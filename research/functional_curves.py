@@ -4,14 +4,15 @@ After Figure 2 of the paper: what users got, one after another, on line, for the
 users and its two budgets. Algorithm 1 runs as the authors' public code does, with the sigma for
 which the paper claims the budget: nothing is proven of it. Input perturbation has noise on every
 reward for T rewards of the reward function, which is proven. ``functional state`` is the function
-itself as the state (:mod:`tacit.papers`, corrected), for one user's rewards. The other baselines
-are agents of this library at the same budget, for whole episodes.
+itself as the state (:mod:`tacit.papers`, corrected), for one user's rewards, and ``DP-SGD`` a
+network's parameters. Policy evaluation is a reconstruction, and the last line the agent of this
+library, all of whose users are served, for whole episodes.
 
 Besides: Proposition 10, which bounds the error of values with J = 1 and n states by a number that
 falls with n, beside what the error is.
 
-``tacit figure functional-curves`` stores its runs in ``research/functional_curves.json`` and uses
-what is there.
+``python -m research.functional_curves`` stores its runs in ``research/functional_curves.json`` and
+uses what is there.
 """
 
 from __future__ import annotations
@@ -25,16 +26,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tacit.papers.wang_public_code import public_code
 
 import tacit
 from research.command_lines import figure_main
-from research.continuous_held_out import has_jax
+from research.continuous_held_out import EVALUATION, NETWORK, ONLINE, BoxJob, baseline
+from research.wang_public_code import public_code
 from tacit.continuous import line
 from tacit.core.permuted import PermutedWorld
 from tacit.papers.wang_functional_2019 import Setting, functional_q
 from tacit.privacy.budget import Budget
-from tacit.registry import agent_entry
 from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
 from tacit.simulation.seeds import noise_seed
 
@@ -58,15 +58,11 @@ LINES: Mapping[str, tuple[str, Pen]] = {
     "input perturbation": ("the reward function", Pen("#E69F00", "v")),
     "functional state": ("one user's rewards", Pen("#56B4E9", "P")),
     "policy evaluation": ("whole episodes", Pen("#D55E00", "s")),
-    "DP-SGD": ("whole episodes", Pen("#009E73", "D", "--")),
-    "FunctionalQ": ("whole episodes", Pen("#0072B2", "o")),
+    "DP-SGD": ("one user's rewards", Pen("#009E73", "D", "--")),
+    "FittedFunctionalQ": ("whole episodes", Pen("#0072B2", "o")),
 }
 """What each line proves, and how it is drawn."""
-AGENTS = {
-    "policy evaluation": "private_policy_evaluation",
-    "DP-SGD": "deep_q",
-    "FunctionalQ": "functional_q",
-}
+BASELINES = {"policy evaluation": EVALUATION, "DP-SGD": NETWORK}
 
 
 def reward_noise(epsilon: float) -> float:
@@ -81,11 +77,12 @@ def returns(name: str, epsilon: float, seed: int) -> list[float]:
         budget: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "printed": False}
         found = functional_q(world, setting=STATE, protect="episode", seed=seed, **budget)
         return [float(value) for value in found.values]
-    if name in AGENTS:
-        privacy = tacit.JointDP(epsilon, DELTA)
-        make = agent_entry(AGENTS[name]).make
-        agent = make(world.spec, USERS, privacy, seed=seed, noise_seed=noise_seed(seed))
-        result = tacit.run(agent, world, seed, progress=False)
+    privacy = tacit.JointDP(epsilon, DELTA)
+    if name in BASELINES:
+        found = baseline(BASELINES[name], privacy, USERS, seed)
+        return [float(value) for value in found.values]
+    if name == "FittedFunctionalQ":
+        result = BoxJob("line", ONLINE, privacy, USERS).run(seed).result
         places = np.searchsorted(result.served, np.arange(USERS), side="right") - 1
         return [float(value) for value in result.values[places]]
     rng = np.random.default_rng(np.random.SeedSequence([1, seed]))
@@ -152,8 +149,6 @@ def measure(runs: int = RUNS, again: int = 0) -> dict[str, Any]:
     found = {} if again else load()
     curves = found.setdefault("curves", {})
     for name in LINES:
-        if name == "DP-SGD" and not has_jax():
-            continue
         for epsilon in CLAIMS:
             rows = curves.setdefault(f"{name}, {epsilon:g}", [])
             for seed in range(len(rows), runs):

@@ -19,10 +19,13 @@ from research.command_lines import figure_main
 from research.continuous_held_out import PAPER, PAPER_USERS
 from research.counter_look import budget_words
 from research.jobs import footnote
+from research.worlds import plane
 from tacit import FittedFunctionalQ
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.world import BoxWorld
-from tacit.continuous.worlds import line, plane
+from tacit.continuous.worlds import (
+    line,
+)
 from tacit.core.agent import Agent
 from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
 from tacit.simulation.seeds import noise_seed

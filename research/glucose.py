@@ -19,7 +19,7 @@ import numpy as np
 
 import tacit
 from research.command_lines import Parser
-from tacit.continuous import glucose
+from research.worlds import glucose
 from tacit.simulation.seeds import noise_seed
 
 TABLE = Path(__file__).with_suffix(".json")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import tacit
 from research.command_lines import Number
 from research.epsilon_cost import with_progress
-from tacit.registry import build_world
+from research.worlds import build
 from tacit.simulation.figures import INK, EndLabel, label_ends
 from tacit.simulation.plots import _short as short
 from tacit.simulation.seeds import SeedFailed, noise_seed
@@ -115,7 +115,7 @@ def _with(world: str, options: Mapping[str, Any]) -> str:
 @lru_cache(maxsize=16)
 def _world(name: str) -> Any:
     """Several jobs in a row are about one world."""
-    return build_world(name)
+    return build(name)
 
 
 J = TypeVar("J", bound=Job)

@@ -18,9 +18,10 @@ from statistics import median
 from typing import Any
 
 from research.command_lines import Parser
+from research.worlds import build
 from tacit import JointDP
 from tacit.privacy.storage import write_atomic
-from tacit.registry import build_world, choose_agent
+from tacit.registry import choose_agent
 from tacit.simulation.plan import plan
 from tacit.simulation.run import run
 
@@ -55,7 +56,7 @@ ROWS = (
 
 def measured(row: Row) -> dict[str, Any]:
     """The plan, and scores of fresh runs by the number of users."""
-    world, choice = build_world(row.world), choose_agent(row.agent)
+    world, choice = build(row.world), choose_agent(row.agent)
     privacy = JointDP(row.epsilon, DELTA)
     made = plan(world, choice, privacy, progress=False, text=row.world)
     thumb = None if made.thumb is None else made.thumb.users

@@ -15,7 +15,7 @@ What cannot be written at all, because an agent is final and its algorithm sees 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +39,8 @@ from research.planted.of_accounts import (
 )
 from research.planted.of_gradients import (
     GradientsUnclipped,
-    NetworkGradientsUnclipped,
-    NetworkPreTrainedOnUsers,
     PreTrainedOnUsers,
     RawMomentum,
-    RawOptimiser,
-    StepNoiseReused,
 )
 from research.planted.of_leaks import (
     RawAttribute,
@@ -85,7 +81,6 @@ from research.planted.of_noise import (
 from tacit.core.agent import Agent
 from tacit.core.asks import Ask
 from tacit.core.kinds import AgentKind
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP
 
 if TYPE_CHECKING:
@@ -192,15 +187,10 @@ HOSTS: dict[str, Host] = {
     "certainty equivalence": _host(
         "lq", "tacit.lq.certainty_equivalence:CertaintyEquivalence", _system
     ),
-    "policy evaluation": _host(
-        "continuous",
-        "tacit.continuous.private_policy_evaluation:PrivatePolicyEvaluation",
-        _line,
-        schedule=None,
-        rounds=4,
+    "functional noise": _host(
+        "continuous", "tacit.continuous.fitted_functional_q:FittedFunctionalQ", _line, serve="all"
     ),
     "policy gradients": _host("continuous", "tacit.continuous.actor_critic:ActorCritic", _line),
-    "deep Q": _host("continuous", "tacit.continuous.deep_q:DeepQ", _line, hidden=(4,)),
 }
 
 
@@ -294,12 +284,12 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawTau, "certainty equivalence", ("data flow",)),
     Planted(RawAttribute, "certainty equivalence", ("data flow",)),
     Planted(TwoLeaves, "certainty equivalence", ("data flow",)),
-    Planted(HalfTheNoise, "policy evaluation", ("noise", "transcript noise")),
-    Planted(NoiseDrawnOnce, "policy evaluation", ("noise", "transcript overlap")),
-    Planted(OneDrawForAll, "policy evaluation", ("noise", "transcript overlap")),
-    Planted(FirstPartWithoutNoise, "policy evaluation", ("noise", "transcript noise")),
-    Planted(TwoLeaves, "policy evaluation", ("data flow",)),
-    Planted(RawLog, "policy evaluation", ("data flow",)),
+    Planted(HalfTheNoise, "functional noise", ("noise", "transcript noise")),
+    Planted(NoiseDrawnOnce, "functional noise", ("noise", "transcript overlap")),
+    Planted(OneDrawForAll, "functional noise", ("noise", "transcript overlap")),
+    Planted(FirstPartWithoutNoise, "functional noise", ("noise", "transcript noise")),
+    Planted(TwoLeaves, "functional noise", ("data flow",)),
+    Planted(RawLog, "functional noise", ("data flow",)),
     Planted(UniformNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(CutNoise, "UCBVI", ("transcript noise",)),
     Planted(WholeNoise, "UCBVI", ("noise", "transcript noise")),
@@ -319,35 +309,31 @@ BUGS: tuple[Planted, ...] = (
     Planted(CutNoise, "LSVI-UCB", ("transcript noise",)),
     Planted(CutNoise, "LinOpt-VI", ("transcript noise",), runs=120),
     Planted(WholeNoise, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(WholeNoise, "policy evaluation", ("noise", "transcript noise")),
+    Planted(WholeNoise, "functional noise", ("noise", "transcript noise")),
     Planted(RealNoiseUnscaled, "LinOpt-VI", ("noise",)),
-    Planted(RealNoiseUnscaled, "policy evaluation", ("noise",)),
+    Planted(RealNoiseUnscaled, "functional noise", ("noise",)),
     Planted(NoiseOfSharedGenerator, "LSVI-UCB", ("noise",)),
     Planted(NoiseOfSharedGenerator, "certainty equivalence", ("noise",)),
     Planted(NoiseOfTheClock, "LinOpt-VI", ("noise",)),
     Planted(NoiseOfTheClock, "LSVI-UCB", ("noise",)),
     Planted(IdsDropped, "LSVI-UCB", ("budget",)),
     Planted(IdsDropped, "UCBVI, local", ("budget",)),
-    Planted(IdsDropped, "policy evaluation", ("budget",)),
+    Planted(IdsDropped, "functional noise", ("budget",)),
     Planted(IdsSorted, "LinOpt-VI", ("budget",)),
     Planted(IdsSorted, "certainty equivalence", ("budget",)),
     Planted(LedgerChargedNothing, "UCBVI, binary tree", ("real resume",)),
     Planted(LedgerChargedNothing, "LSVI-UCB", ("real resume",)),
     Planted(AutosaveIgnored, "LinOpt-VI", ("real resume",)),
-    Planted(AutosaveIgnored, "policy evaluation", ("real resume",)),
+    Planted(AutosaveIgnored, "functional noise", ("real resume",)),
     Planted(RawPublished, "LSVI-UCB", ("data flow",)),
     Planted(RawPublished, "certainty equivalence", ("data flow",)),
     Planted(RawRepr, "LinOpt-VI", ("data flow",)),
-    Planted(RawRepr, "policy evaluation", ("data flow",)),
+    Planted(RawRepr, "functional noise", ("data flow",)),
     Planted(RawProgress, "LSVI-UCB", ("data flow",)),
     Planted(GradientsUnclipped, "policy gradients", ("sensitivity",)),
     Planted(NoiseDrawnOnce, "policy gradients", ("noise", "transcript overlap")),
     Planted(RawMomentum, "policy gradients", ("data flow",)),
     Planted(PreTrainedOnUsers, "policy gradients", ("data flow",)),
-    Planted(NetworkGradientsUnclipped, "deep Q", ("sensitivity",)),
-    Planted(StepNoiseReused, "deep Q", ("noise",)),
-    Planted(RawOptimiser, "deep Q", ("data flow",)),
-    Planted(NetworkPreTrainedOnUsers, "deep Q", ("data flow",)),
 )
 """All that are audited."""
 
@@ -385,14 +371,6 @@ class _Looking:
         return self._curator.blocks  # type: ignore[attr-defined]
 
 
-class _Public:
-    """Asks for users' rewards as if they were public."""
-
-    def asks(self) -> Any:
-        for ask in super().asks():  # type: ignore[misc]
-            yield replace(ask, public=("rewards",))
-
-
 def _learn(bug: type[Any]) -> None:
     """A block of users for an algorithm that has the bug."""
     import numpy as np
@@ -406,7 +384,7 @@ def _learn(bug: type[Any]) -> None:
 _FINAL = "an agent is final: a subclass of it raises TypeError"
 _REMEMBERS = "a statistic that remembers whom it summed"
 _RAW: tuple[str, ...] = ("RawWidth", "RawWeights", "RawClip", "RawTau", "RawEnergy", "RawSwitch")
-_RAW += ("RawMomentum", "PreTrainedOnUsers", "RawOptimiser", "NetworkPreTrainedOnUsers")
+_RAW += ("RawMomentum", "PreTrainedOnUsers")
 _SHOWN = ("RawAttribute", "RawLog", "RawProgress", "RawProperty")
 
 IMPOSSIBLE: tuple[Impossible, ...] = (
@@ -485,10 +463,10 @@ IMPOSSIBLE: tuple[Impossible, ...] = (
     Impossible(
         "an algorithm asks for protected arrays as if they were public",
         (),
-        "the curator knows what its guarantee protects, and refuses",
+        "a question is a statistic and its price, and brings nothing else along",
         "",
-        partial(_learn, _Public),
-        InvalidArgument,
+        partial(Ask, None, public=("rewards",)),  # type: ignore[call-arg, arg-type]
+        TypeError,
     ),
 )
 """What the wall between agents and algorithms has closed."""

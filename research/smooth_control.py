@@ -20,8 +20,12 @@ from typing import Any
 import numpy as np
 
 from research.command_lines import Parser
+from research.worlds import acrobot, mountain_car, pendulum
 from tacit import JointDP, ModelPosterior, NonPrivate
-from tacit.continuous import SmoothSpec, acrobot, cartpole, mountain_car, pendulum
+from tacit.continuous import (
+    SmoothSpec,
+    cartpole,
+)
 
 STORED = Path(__file__).with_suffix(".json")
 DELTA, FIRST_SEED, RUNS = 1e-6, 1000, 40

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import itertools
 import json
 import shutil
 import subprocess
@@ -20,7 +19,6 @@ import pytest
 import tacit
 from tacit import published
 from tacit.continuous.features import Fourier, Grid, Polynomial
-from tacit.continuous.network_policy import NetworkPolicy
 from tacit.continuous.policy import QPolicy
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
@@ -67,8 +65,6 @@ def policies() -> dict[str, Any]:
     others = [Policy.deterministic(rng.integers(0, A, (H, S)), A) for _ in range(3)]
     lows, highs = (-1.0, 0.0), (1.0, 2.0)
     maps = [Grid(lows, highs, (4, 3)), Fourier(lows, highs, 2), Polynomial((1.0, 2.0), 2.0, 3)]
-    sizes = (D, 8, A)
-    theta = rng.normal(size=sum((a + 1) * b for a, b in itertools.pairwise(sizes)))
     return {
         "table": table,
         "labels": table.labelled(STATES, ["wait", "ask", "tell"]),
@@ -81,7 +77,6 @@ def policies() -> dict[str, Any]:
             f"values on {type(m).__name__}": QPolicy(m, rng.normal(size=(A, m.size)), 0.1, 7)
             for m in maps
         },
-        "network": NetworkPolicy.of(theta, sizes, 0.0, 8),
     }
 
 

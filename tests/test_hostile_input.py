@@ -59,8 +59,6 @@ def test_no_command_breaks(entry: EntryPoint) -> None:
 @pytest.mark.parametrize("name", AGENTS)
 def test_every_agent_is_attacked(name: str) -> None:
     """An agent that the small worlds do not fit would be left out without a word."""
-    if name == "deep_q":
-        pytest.importorskip("jax")
     attacked = {entry.name for entry in ENTRIES}
     assert {f"{name}: made", f"{name}: learn", f"{name}: users' values"} <= attacked
     small = next(small for small in small_agents() if small.name == name)

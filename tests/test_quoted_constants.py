@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
 
-from tacit.continuous import deep_q, fitted_functional_q, functional_q, output_perturbation
+from tacit.continuous import fitted_functional_q
 from tacit.continuous.constants import GRID, MAP
 from tacit.finite import algorithm as finite_algorithm
 from tacit.finite import flow, mirror
@@ -30,7 +30,6 @@ TABULAR, LINEAR, MIXTURE, LQ = (
 MIRROR = mirror.MirrorOptions()
 NUMBERS = {2: "two", 4: "four", 8: "eight"}
 IMPROVEMENT = policy_improvement.ImprovementConstants()
-DEEP, ONLINE = deep_q.DeepQOptions(), functional_q.FunctionalQOptions()
 
 
 def bare(x: float) -> str:
@@ -123,27 +122,6 @@ QUOTED = {
         f"{LQ.samples} models, drawn from the posterior widened by {LQ.caution:g}",
         f"they must beat zero control in {100 * LQ.confidence:.0f} % of them",
     ],
-    "algorithms/deep_q.md": [
-        f"a tenth of an episode (`reach` = {DEEP.constants.reach:g})",
-        f"{DEEP.constants.wide[0]} and {DEEP.constants.wide[1]} units",
-        f"{DEEP.constants.narrow[0]} and {DEEP.constants.narrow[1]} units",
-        f"of {DEEP.ahead} steps",
-        f"for every {DEEP.constants.every} steps of users",
-        f"batches of {DEEP.constants.batch}",
-        f"newest {DEEP.constants.kept:,} steps",
-        f"at most {DEEP.constants.most} blocks",
-        f"at least {DEEP.constants.fewest}",
-        f"`moved` = {bare(DEEP.constants.moved)}",
-        f"at most {bare(DEEP.constants.most_rate)}",
-    ],
-    "algorithms/output_perturbation.md": [
-        f"c is {bare(output_perturbation._RADIUS)} of the range of rewards"
-    ],
-    "algorithms/functional_q.md": [
-        f"`epsilon` = {bare(ONLINE.epsilon)}",
-        f"{bare(GRID.clip)} sqrt(signal), at most {bare(GRID.largest_clip)}, times sqrt(H)",
-        f"({bare(GRID.prior_drift)} of the range)",
-    ],
     "algorithms/fitted_functional_q.md": [
         f"length {GRID.visits_clip:g} sqrt(H) (grid), {bare(MAP.visits_clip)} H (maps)",
         f"| {100 * GRID.visits:.0f} % (grid), {100 * MAP.visits:.0f} % (maps) |",
@@ -155,6 +133,8 @@ QUOTED = {
         f"| clip c | {bare(GRID.clip)} sqrt(S), at most {bare(GRID.largest_clip)}, times sqrt(H)",
         f"on maps {bare(MAP.clip)} and {bare(MAP.largest_clip)} |",
         f"On maps the last {'five' if MAP.averaged == 5 else '?'} Qs are averaged",
+        f"with probability {bare(fitted_functional_q.EPSILON)} any action",
+        f"({bare(GRID.prior_drift)} of the range)",
     ],
 }
 

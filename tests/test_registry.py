@@ -131,7 +131,7 @@ def test_environments_without_a_table_take_options():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("riverswin", r"must be one of acrobot.*did you mean 'riverswim'.*\.toml.*gym:"),
+        ("riverswin", r"must be one of cartpole.*did you mean 'riverswim'.*\.toml.*gym:"),
         ("", "world is ''"),
         ("riverswim:", "colon, but no options"),
         ("riverswim:depth=3", r"no option 'depth'; it takes states=6, horizon=20$"),
@@ -323,9 +323,14 @@ def test_whole_numbers_can_be_scientific():
 
 
 def test_batch_agents_say_so() -> None:
-    batch = {"fitted_functional_q", "output_perturbation", "input_perturbation"}
-    batch |= {"pessimistic_improvement", "pessimistic_lsvi", "pessimistic_vi"}
+    batch = {"fitted_functional_q"} | {
+        "pessimistic_improvement",
+        "pessimistic_lsvi",
+        "pessimistic_vi",
+    }
     assert {name for name in registry.agent_names() if registry.choose_agent(name).batch} == batch
+    for serve in ("most", "all"):
+        assert not registry.choose_agent(f"fitted_functional_q:serve={serve}").batch
 
 
 def test_a_plan_of_a_batch_agent_is_the_smallest_batch_whose_policy_is_good() -> None:

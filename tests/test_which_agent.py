@@ -47,7 +47,7 @@ def taken(world, privacy):
         ("random_system:n=2,d=1,horizon=5", LOCAL, "certainty_equivalence"),
         ("line:horizon=8", JOINT, "fitted_functional_q"),
         ("line:horizon=8", NONE, "fitted_functional_q"),
-        ("line:horizon=8", LOCAL, "functional_q"),
+        ("line:horizon=8", LOCAL, "fitted_functional_q:serve=all"),
     ],
 )
 def test_each_rule_takes_an_agent_that_takes_the_budget(world, privacy, name):
@@ -159,13 +159,13 @@ def test_a_chosen_agent_learns():
     assert result.score > 0.9
 
 
-def test_a_network_is_taken_where_it_is_installed(monkeypatch):
-    """For many coordinates without privacy; where jax is missing, the reason says so."""
-    box = tacit.continuous.BoxSpec((-1.0,) * 6, (1.0,) * 6, actions=3, horizon=10)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    assert choose(box, 100, NONE).agent == "deep_q"
-    assert choose(box, 100, JOINT).agent == "fitted_functional_q"
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    without = choose(box, 100, NONE)
-    assert without.agent == "fitted_functional_q"
-    assert "deep_q would be taken, but needs jax" in without.why
+def test_options_of_a_rule_are_those_of_the_agent():
+    """Devices report once: with serve="all", unless the caller says otherwise."""
+    spec = tacit.continuous.line(horizon=4).spec
+    made = agent(spec, users=30, privacy=LocalDP(4.0, 1e-4), noise_seed=0)
+    assert made.algorithm.options.serve == "all"
+    assert made.chosen.startswith("fitted_functional_q:serve=all: ")
+    with pytest.raises(InvalidArgument, match="a device reports once"):
+        agent(spec, users=30, privacy=LocalDP(4.0, 1e-4), serve="nobody")
+    text = choose_agent("auto:ends=true").settled(spec, 30, LocalDP(4.0, 1e-4))
+    assert text.options == {"serve": "all", "ends": True}

@@ -26,7 +26,7 @@ export function parse(text) {
   const format = number(arrays, "format");
   if (format !== 1) throw new Error(`its format is ${format}; this reader reads 1`);
   const kind = arrays.kind ? arrays.kind.data[0] : "table";
-  const make = { table: table, mixed: mixed, gains: gains, q: values, network: values }[kind];
+  const make = { table: table, mixed: mixed, gains: gains, q: values }[kind];
   if (!make) throw new Error(`its kind is ${kind}; this reader does not know it`);
   const policy = make(arrays, kind);
   policy.kind = kind;
@@ -142,11 +142,11 @@ function gains(arrays) {
   };
 }
 
-// Values of actions: linear on features, or of a network.
-function values(arrays, kind) {
+// Values of actions, linear on features.
+function values(arrays) {
   const epsilon = number(arrays, "epsilon");
   const preference = arrays.preference.data;
-  const of = kind === "network" ? (x) => network(x, arrays) : (x) => linear(x, arrays);
+  const of = (x) => linear(x, arrays);
   return {
     values: of,
     act(_step, state, random) {
@@ -206,27 +206,6 @@ function monomials(z, degree) {
     last = last.flatMap(([x, i]) => z.slice(i).map((y, j) => [x * y, i + j]));
   }
   return found;
-}
-
-function network(state, arrays) {
-  const sizes = arrays.sizes.data;
-  if (state.length !== sizes[0]) throw new Error(`state must be a vector of ${sizes[0]} numbers`);
-  const theta = arrays.theta.data;
-  let [units, start] = [state, 0];
-  for (let layer = 0; layer + 1 < sizes.length; layer += 1) {
-    const [below, above] = [sizes[layer], sizes[layer + 1]];
-    const bias = start + below * above;
-    const outputs = [];
-    for (let i = 0; i < above; i += 1) {
-      let sum = 0;
-      for (let j = 0; j < below; j += 1) sum += theta[start + i * below + j] * units[j];
-      sum += theta[bias + i];
-      outputs.push(layer + 2 < sizes.length ? Math.max(sum, 0) : sum);
-    }
-    units = outputs;
-    start = bias + above;
-  }
-  return units;
 }
 
 /** The SHA-256 of all arrays but the hash itself, as tacit/published.py defines it. */

@@ -11,7 +11,7 @@ episode, or send it: what does not say which component it followed is not counte
     policy.act(step, "idle", random.random)
     policy.component
 
-For other kinds of policies (values of vectors, gains, networks) take the package
+For other kinds of policies (values of vectors, gains) take the package
 ``tacit-policies`` (``pyproject.toml`` here), which needs NumPy, or ``clients/js/policy.js``.
 """
 

@@ -180,7 +180,6 @@ def _archives() -> dict[str, bytes]:
     scaled = q | {"features": "polynomial", "clip": 1.0, "scales": ones}
     boxed = q | {"features": "fourier", "lows": -ones, "highs": ones}
     grid = boxed | {"features": "grid"}
-    net: dict[str, Any] = {"kind": "network", "epsilon": 0.0, "preference": [0, 1]}
     table: dict[str, Any] = {"n_actions": 2, "actions": np.zeros((2, 2), np.int64)}
     many = {f"a{i}": 0 for i in range(2000)}
     shapes = ("(1000000000000,)", "(-1,)", "(1,) * 9", "(((((((((1,),),),),),),),),)", "(2**70,)")
@@ -210,11 +209,8 @@ def _archives() -> dict[str, bytes]:
         ),
         "a point for a box": _packed(**boxed | {"lows": ones}, degree=0, weights=two),
         "no features": _packed(**q, features="none", weights=two),
-        "a million layers": _packed(**net, sizes=[1] * 10**6, theta=np.zeros(2 * 10**6 - 2)),
-        "wide layers": _packed(**net, sizes=[2**40, 2**40, 2], theta=np.zeros(10)),
-        "layers below 0": _packed(**net, sizes=[-3, 2], theta=np.zeros(10)),
         "a preference of floats": _packed(
-            **net | {"preference": [0.0, 1.0]}, sizes=[1, 2], theta=ones[:4]
+            **scaled | {"preference": [0.0, 1.0]}, degree=0, weights=two
         ),
         "gains of nothing": _packed(kind="gains", gains=np.zeros((2, 0, 3)), noise=0.0),
         "gains with no number": _packed(kind="gains", gains=np.full((1, 1, 1), np.nan), noise=0.0),

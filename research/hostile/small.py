@@ -34,7 +34,6 @@ _WORLDS = {
     "linear_posterior": "simplex:dimension=3,states=6,actions=2,horizon=3",
     # Their models must be simulators.
     "linopt_sampled": "currents:rows=10,columns=10,dimension=2,horizon=3,samples=4",
-    "kernel_mixture": "gusts:dimension=2,horizon=3,samples=4",
 }
 _USERS = 400
 

@@ -32,7 +32,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "Thermostat": "thermostat",
         "RandomSystem": "random_system",
     },
-    "continuous": {"Line": "line", "Trap": "trap", "Plane": "plane"},
+    "continuous": {"Line": "line"},
 }
 """Worlds by family and by name of their environment, ``tacit/<name>-v0``."""
 

@@ -547,13 +547,16 @@ class AgentChoice:
 
         chosen = choose(spec, users, privacy)
         rest = split(self.text)[1]
-        found = choose_agent(f"{chosen.agent}:{rest}" if rest else chosen.agent)
+        name, _, options = chosen.agent.partition(":")
+        more = ",".join(filter(None, (options, rest)))
+        found = choose_agent(f"{name}:{more}" if more else name)
         return replace(found, why=chosen.why)
 
     @property
     def batch(self) -> bool:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
-        return bool(getattr(NamedMaker(self.text, self.target).make, "batch", False))
+        make = NamedMaker(self.text, self.target).make
+        return getattr(make, "batch", False) and self.options.get("serve", "nobody") == "nobody"
 
     @property
     def after(self) -> str:

@@ -6,7 +6,6 @@ one line. They are measured where they can be: ``docs/algorithms/README.md`` has
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -37,13 +36,12 @@ class Rule:
     """An agent, and where it is taken.
 
     Attributes:
-        agent: its name.
+        agent: its name, perhaps with options.
         family: of the spec's worlds, in a word or two.
         when: which of them, in words; empty for all others.
         models: kinds of privacy, of :data:`MODELS`.
         why: what speaks for it, in words.
         fits: whether a spec is such a one.
-        needs: a module that it needs, of an extra; where it is not installed the next rule decides.
     """
 
     agent: str
@@ -52,12 +50,6 @@ class Rule:
     models: tuple[str, ...]
     why: str
     fits: Callable[[Any], bool]
-    needs: str = ""
-
-    @property
-    def installed(self) -> bool:
-        """Whether what it needs is there."""
-        return not self.needs or importlib.util.find_spec(self.needs) is not None
 
 
 @dataclass(frozen=True)
@@ -108,11 +100,6 @@ def _box(spec: Any) -> bool:
 def _smooth(spec: Any) -> bool:
     """Of smooth moves, in coordinates few enough for a grid."""
     return _box(spec) and hasattr(spec, "pushes") and spec.dimension <= MOST_PLANNED
-
-
-def _wide(spec: Any) -> bool:
-    """In more coordinates than features or a grid reach, with numbered actions."""
-    return _box(spec) and spec.dimension > MOST_PLANNED and spec.action_box is None
 
 
 RULES = (
@@ -188,15 +175,15 @@ RULES = (
         "",
         (JOINT, NONE),
         "it ends highest of our agents; users are a batch that is served at random, and "
-        "served_functional_q serves most of them by what was learnt",
+        "serve=most serves most of them by what was learnt",
         _box,
     ),
     Rule(
-        "functional_q",
+        "fitted_functional_q:serve=all",
         "continuous",
         "",
         (LOCAL,),
-        "devices report once, and it needs no more",
+        "devices report once, and with serve=all it needs no more",
         _box,
     ),
 )
@@ -220,12 +207,9 @@ def choose(spec: Any, users: int, privacy: Privacy) -> Chosen:
         raise InvalidArgument(
             f"spec is {type(spec).__name__}, of no family of ours: name an agent for it"
         )
-    missing = ""
     for rule in fitting:
-        if kind in rule.models and not rule.installed:
-            missing = f". {rule.agent} would be taken, but needs {rule.needs}: tacit[deep]"
-        elif kind in rule.models:
-            return Chosen(rule.agent, _why(rule, users, privacy, kind) + missing)
+        if kind in rule.models:
+            return Chosen(rule.agent, _why(rule, users, privacy, kind))
     taken = [model for model in MODELS if any(model in rule.models for rule in fitting)]
     raise InvalidArgument(
         f"no agent fits: {_world(fitting[0])} and {_WORDS[kind]}, but there are agents for "
@@ -239,10 +223,12 @@ def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
     ``options`` are those of serving (:class:`~tacit.core.kinds.Serving`), and of the agent that is
     chosen.
     """
-    from tacit.registry import agent_entry
+    from tacit.registry import agent_entry, choose_agent
 
     chosen = choose(spec, users, privacy)
-    made: Agent = agent_entry(chosen.agent).make(spec, users=users, privacy=privacy, **options)
+    found = choose_agent(chosen.agent)
+    make = agent_entry(chosen.agent.partition(":")[0]).make
+    made: Agent = make(spec, users=users, privacy=privacy, **{**found.options, **options})
     made.chosen = f"{chosen.agent}: {chosen.why}"
     return made
 

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from research.worlds import plane
 from tacit import ActorCritic, JointDP, NonPrivate, Relation, check_statistic, published
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate
@@ -21,7 +22,6 @@ from tacit.continuous import (
     from_gymnasium,
     gradient_loops,
     line,
-    plane,
 )
 from tacit.continuous.action_box import normals
 from tacit.continuous.features import Custom

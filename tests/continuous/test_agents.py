@@ -14,15 +14,14 @@ import pytest
 from numpy.typing import NDArray
 from tacit.privacy.functions.functional import OU
 
-from tacit import FittedFunctionalQ, FunctionalQ, JointDP, LocalDP, NonPrivate
+from research.worlds import trap
+from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate
-from tacit.continuous import BoxSpec, BoxWorld, cartpole, line, trap
+from tacit.continuous import BoxSpec, BoxWorld, cartpole, line
 from tacit.continuous.constants import GRID, MAP
-from tacit.continuous.estimate import Basis, Posterior
-from tacit.continuous.functional_base import Units
+from tacit.continuous.estimate import Basis, Posterior, Units
 from tacit.continuous.statistics.clipped_sums import ResidualSums
-from tacit.continuous.statistics.steps import REWARDS_ONLY
 from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -31,6 +30,7 @@ Floats = NDArray[np.float64]
 
 JOINT = JointDP(0.9, 1e-4)
 SHORT: Any = line(horizon=8)
+THREE = replace(GRID, depth=0.0, fewest=3)  # sweeps
 LINE: Any = line()
 
 
@@ -55,20 +55,22 @@ def score(world: Any, agent: Any) -> float:
 @pytest.mark.parametrize(
     "make",
     [
-        partial(FittedFunctionalQ, privacy=JOINT, releases=3, schedule="fixed:size=40"),
-        partial(FunctionalQ, privacy=JOINT, batch=30),
-        partial(FunctionalQ, privacy=LocalDP(2.0, 1e-4), batch=30),
+        partial(FittedFunctionalQ, privacy=JOINT, constants=THREE, schedule="fixed:size=40"),
+        partial(FittedFunctionalQ, privacy=JOINT, serve="all", schedule="fixed:size=30"),
+        partial(
+            FittedFunctionalQ, privacy=LocalDP(2.0, 1e-4), serve="all", schedule="fixed:size=30"
+        ),
     ],
 )
 def test_keeps_all_promises(make: Any) -> None:
     check_agent(make, SHORT, users=120, seeds=20)
 
 
-@pytest.mark.parametrize("protect", ["trajectory", "rewards"])
-def test_goes_on_from_a_save(protect: Any, tmp_path: Any) -> None:
+@pytest.mark.parametrize("serve", ["nobody", "all"])
+def test_goes_on_from_a_save(serve: Any, tmp_path: Any) -> None:
     def make() -> Agent:
         return FittedFunctionalQ(
-            SHORT.spec, 60, JOINT, protect=protect, schedule="fixed:size=20", noise_seed=0
+            SHORT.spec, 60, JOINT, serve=serve, schedule="fixed:size=20", noise_seed=0
         )
 
     rng = np.random.default_rng(0)
@@ -81,28 +83,6 @@ def test_goes_on_from_a_save(protect: Any, tmp_path: Any) -> None:
     for each in (agent, resumed):
         each.learn(last)
     np.testing.assert_array_equal(agent.q_mean, resumed.q_mean)
-
-
-def test_public_moments_of_a_block_that_failed_do_not_count(monkeypatch: Any) -> None:
-    def make() -> Agent:
-        return FittedFunctionalQ(
-            SHORT.spec, 40, JOINT, protect="rewards", schedule="fixed:size=20", noise_seed=0
-        )
-
-    agent, other = make(), make()
-    data = SHORT.simulate(agent.policy, 20, np.random.default_rng(0), "episodes")
-
-    def fails(*_: Any, **__: Any) -> None:
-        raise OSError("disk full")
-
-    for name in ("add", "release"):
-        with monkeypatch.context() as patch:
-            patch.setattr(type(agent._curator), name, fails)
-            with pytest.raises(OSError, match="disk full"):
-                agent.learn(data)
-    agent.learn(data)
-    other.learn(data)
-    np.testing.assert_array_equal(agent.public["counts"], other.public["counts"])
 
 
 def test_serves_everybody_at_random() -> None:
@@ -124,22 +104,8 @@ def test_spends_the_budget_to_the_last_bit() -> None:
 
 
 def test_says_what_is_protected() -> None:
-    cases: Any = (
-        ("trajectory", {}),
-        ("rewards", {}),
-        ("reward_function", {"radius": 0.25}),
-    )
-    guarantees: dict[str, Any] = {
-        protect: FittedFunctionalQ(
-            LINE.spec, 20, JOINT, protect=protect, noise_seed=0, **options
-        ).guarantee
-        for protect, options in cases
-    }
-    assert "whole episode" in guarantees["trajectory"].unit
-    assert guarantees["rewards"].unit == REWARDS_ONLY
-    assert "reward function, moved by at most 0.25" in guarantees["reward_function"].unit
-    agent = FittedFunctionalQ(LINE.spec, 20, NonPrivate())
-    assert agent.guarantee is None
+    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=0)
+    assert agent.guarantee.unit == "one user's whole episode"
 
 
 def test_residuals_are_of_what_was_published() -> None:
@@ -187,9 +153,11 @@ def _paid(block: Block, reward: float) -> Block:
     return Block(block.users, arrays)
 
 
-@pytest.mark.parametrize("cls", [FittedFunctionalQ, FunctionalQ])
-def test_learns_without_noise(cls: Any) -> None:
-    assert score(LINE, played(cls(LINE.spec, 100, NonPrivate(), seed=1), LINE)) > 0.97
+@pytest.mark.parametrize("serve", ["nobody", "all"])
+def test_learns_without_noise(serve: Any) -> None:
+    agent = FittedFunctionalQ(LINE.spec, 100, NonPrivate(), seed=1, serve=serve)
+    assert score(LINE, played(agent, LINE)) > 0.97
+    assert agent.batch == (serve == "nobody")
 
 
 @pytest.mark.parametrize(
@@ -212,66 +180,16 @@ def test_balances_a_pole() -> None:
     assert agent.ends
 
 
-def test_hiding_the_reward_function_hides_it() -> None:
-    """Its noise is that of all users together: the signal is far below it, however many there are.
-
-    The sum of n users has the norm n x 50 x .5 at most, the noise 2 n x 50 x radius / mu.
-    """
-    agent = FittedFunctionalQ(
-        LINE.spec, 400, JOINT, protect="reward_function", radius=0.5, noise_seed=0
-    )
-    played(agent, LINE)
-    std = math.sqrt(float(agent.public["variance"]))
-    assert std == pytest.approx(400 * 50 / math.sqrt(JOINT.episode_limit), rel=1e-6)
-    assert np.abs(agent.public["rewards"]).max() < 6.0 * std
-
-
-@pytest.mark.parametrize("values", [(0.0, 0.5), (math.nan, math.nan), (math.inf, -1e308)])
-def test_where_rewards_are_protected_they_count_only_through_releases(
-    values: tuple[float, float],
-) -> None:
-    """Not even whether they are numbers: what is summed in public leaves out no step for it."""
-    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, protect="rewards", noise_seed=0)
-    block = LINE.simulate(agent.policy, 20, np.random.default_rng(0), "episodes").block()
-    with WatchedGate().open() as gate:
-        agent.learn(block)
-    assert [passage.statistic.protects for passage in gate.passages] == [REWARDS_ONLY]
-    other = FittedFunctionalQ(LINE.spec, 20, JOINT, protect="rewards", noise_seed=1)
-    rewards = np.random.default_rng(1).choice(values, (20, 50))
-    with WatchedGate(script=[passage.release for passage in gate.passages]).open():
-        other.learn(Block(20, {**block.arrays, "rewards": rewards}))
-    np.testing.assert_array_equal(agent.weights, other.weights)
-    for name in ("counts", "moves"):
-        np.testing.assert_array_equal(agent.public[name], other.public[name])
-
-
-def test_rewards_alone_need_few_users() -> None:
-    scores = [
-        score(
-            LINE,
-            played(
-                FittedFunctionalQ(LINE.spec, 100, JOINT, protect="rewards", noise_seed=s), LINE, s
-            ),
-        )
-        for s in range(5)
-    ]
-    assert np.median(scores) > 0.9
-
-
-@pytest.mark.parametrize("protect", ["trajectory", "rewards"])
-def test_interrupted_between_two_releases_it_goes_on(protect: Any, tmp_path: Path) -> None:
-    make = partial(
-        FittedFunctionalQ, SHORT.spec, 20, JOINT, protect=protect, releases=3, noise_seed=5
-    )
+def test_interrupted_between_two_releases_it_goes_on(tmp_path: Path) -> None:
+    make = partial(FittedFunctionalQ, SHORT.spec, 20, JOINT, constants=THREE, noise_seed=5)
     whole = played(make(), SHORT)
     path = tmp_path / "save"
     agent: Any = make(autosave=path)
-    stop_at = 2 if protect == "trajectory" else 0
     publish = agent._curator._publish
 
     def killed(release: Any) -> Any:
         out = publish(release)
-        if release.index == stop_at:
+        if release.index == 2:
             raise KeyboardInterrupt
         return out
 
@@ -285,9 +203,8 @@ def test_interrupted_between_two_releases_it_goes_on(protect: Any, tmp_path: Pat
 
 
 def test_several_blocks_carry_on_what_is_known(tmp_path: Path) -> None:
-    make = partial(
-        FittedFunctionalQ, SHORT.spec, 40, JOINT, schedule="fixed:size=20", noise_seed=5, releases=3
-    )
+    options: Any = {"schedule": "fixed:size=20", "noise_seed": 5, "constants": THREE}
+    make = partial(FittedFunctionalQ, SHORT.spec, 40, JOINT, **options)
     agent, rng = make(), np.random.default_rng(0)
     blocks = [SHORT.simulate(agent.policy, 20, rng, "episodes") for _ in range(2)]
     agent.learn(blocks[0])
@@ -303,7 +220,7 @@ def test_several_blocks_carry_on_what_is_known(tmp_path: Path) -> None:
 
 def test_posterior_is_that_of_a_plain_gaussian_regression() -> None:
     """Mode by mode is the same as one joint regression over all releases."""
-    agent = played(FittedFunctionalQ(LINE.spec, 30, JOINT, releases=3, noise_seed=1), LINE)
+    agent = played(FittedFunctionalQ(LINE.spec, 30, JOINT, constants=THREE, noise_seed=1), LINE)
     belief, basis, constants = agent.belief, agent.basis, agent.constants
     fit = Posterior(belief, 3)
     gram = belief.gram / 2
@@ -343,7 +260,7 @@ def test_units_of_reward() -> None:
 
 
 def test_likeness_of_values_is_their_mean_squared_slope() -> None:
-    basis = Basis(FittedFunctionalQ(LINE.spec, 9, JOINT, noise_seed=0).features, None, GRID)
+    basis = Basis(FittedFunctionalQ(LINE.spec, 9, JOINT, noise_seed=0).features, GRID)
     slope = np.linspace(0.0, 3.0, 21)[np.newaxis]
     assert basis.alike(slope, slope)[0, 0] == pytest.approx(9.0)
 
@@ -356,32 +273,24 @@ def test_labels_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cls", "options", "match"),
+    ("options", "match"),
     [
-        (FittedFunctionalQ, {"privacy": LocalDP(1.0, 1e-6)}, "a device reports once"),
-        (FittedFunctionalQ, {"privacy": JointDP(1.0, 0.0)}, "delta"),
-        (FittedFunctionalQ, {"protect": "nothing"}, "protect"),
-        (FittedFunctionalQ, {"protect": "reward_function"}, "radius"),
-        (FittedFunctionalQ, {"radius": 1.0}, "radius"),
-        (FittedFunctionalQ, {"releases": 0}, "releases"),
-        (FittedFunctionalQ, {"clip": -1.0}, "clip"),
-        (FittedFunctionalQ, {"discount": 1.0}, "discount"),
-        (FittedFunctionalQ, {"kernel": "smooth"}, "kernel"),
-        (FittedFunctionalQ, {"users": 0}, "users"),
-        (FunctionalQ, {"protect": "rewards"}, "trajectory"),
-        (FunctionalQ, {"batch": 0}, "batch"),
-        (FunctionalQ, {"batch": 5, "schedule": "fixed:size=5"}, "give one"),
-        (FunctionalQ, {"epsilon": 0.0}, "epsilon"),
-        (FunctionalQ, {"spec": cartpole().spec}, "grid"),
-        (FittedFunctionalQ, {"spec": cartpole().spec, "protect": "rewards"}, "grid"),
+        ({"privacy": LocalDP(1.0, 1e-6)}, "a device reports once"),
+        ({"privacy": JointDP(1.0, 0.0)}, "delta"),
+        ({"serve": "some"}, "serve"),
+        ({"discount": 1.0}, "discount"),
+        ({"users": 0}, "users"),
+        ({"serve": "all", "spec": cartpole().spec}, "grid"),
+        ({"serve": "most", "schedule": "every"}, "schedule means nothing"),
+        ({"protect": "rewards"}, "no option 'protect'"),
     ],
 )
-def test_refuses_what_does_not_go_together(cls: Any, options: dict[str, Any], match: str) -> None:
+def test_refuses_what_does_not_go_together(options: dict[str, Any], match: str) -> None:
     given = {"spec": LINE.spec, "users": 20, "privacy": JOINT} | options
     with pytest.raises(InvalidArgument, match=match):
-        cls(given.pop("spec"), given.pop("users"), given.pop("privacy"), **given)
+        FittedFunctionalQ(given.pop("spec"), given.pop("users"), given.pop("privacy"), **given)
 
 
-def test_another_kernel_and_other_constants() -> None:
-    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, kernel=OU(5.0), constants=MAP, noise_seed=0)
+def test_other_constants() -> None:
+    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, constants=MAP, noise_seed=0)
     assert played(agent, LINE).weights.shape == (2, 21)

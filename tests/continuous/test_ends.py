@@ -12,26 +12,19 @@ from numpy.typing import NDArray
 
 from tacit import (
     FittedFunctionalQ,
-    FunctionalQ,
     KernelLSVI,
-    KernelMixture,
+    LinOptSampled,
     NonPrivate,
-    ServedFunctionalQ,
     check_statistic,
 )
 from tacit.continuous import (
     BoxSpec,
     Fourier,
-    Grid,
-    InputPerturbation,
-    OutputPerturbation,
-    PrivatePolicyEvaluation,
     QPolicy,
     SimulatedSpec,
 )
-from tacit.continuous.kernel_maps import Quadrature
+from tacit.continuous.kernel_maps import Nystroem, Quadrature
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
-from tacit.continuous.statistics.reports import FirstVisits
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.budget import Relation
@@ -83,21 +76,18 @@ def learnt(make: Any, world: Cliff, told: bool) -> float:
 
 
 MAP = Fourier((0.0,), (1.0,), 6)
+CENTRES = Nystroem.on_grid((0.0,), (1.0,), 7)
 
 
 @pytest.mark.parametrize(
     "make",
     [
         lambda spec: FittedFunctionalQ(spec, 100, NONE),
-        lambda spec: FittedFunctionalQ(spec, 100, NONE, protect="rewards"),
         lambda spec: FittedFunctionalQ(replace(spec, features=MAP), 100, NONE),
-        lambda spec: FunctionalQ(spec, 100, NONE),
-        lambda spec: ServedFunctionalQ(spec, 600, NONE),
+        lambda spec: FittedFunctionalQ(spec, 100, NONE, serve="all"),
+        lambda spec: FittedFunctionalQ(spec, 600, NONE, serve="most"),
         lambda spec: KernelLSVI(spec, 300, NONE),
-        lambda spec: KernelLSVI(spec, 300, NONE, kernel="nystroem"),
-        lambda spec: OutputPerturbation(spec, 100, NONE),
-        lambda spec: InputPerturbation(spec, 100, NONE),
-        lambda spec: PrivatePolicyEvaluation(spec, 300, NONE),
+        lambda spec: KernelLSVI(replace(spec, features=CENTRES), 300, NONE),
     ],
 )
 def test_keeps_away_from_an_end_that_pays_well(make: Any) -> None:
@@ -123,7 +113,7 @@ def test_simulators_know_ends() -> None:
     values = []
     for ends in (lambda states: states[:, 0] < EDGE, None):
         world = Cliff(simulated(ends))
-        agent, rng = KernelMixture(world.spec, 300, NONE), np.random.default_rng(0)
+        agent, rng = LinOptSampled(world.spec, 300, NONE), np.random.default_rng(0)
         while agent.block_users:
             agent.learn(world.simulate(agent.policy, agent.block_users, rng))
         values.append(world.value(agent.greedy_policy))
@@ -174,17 +164,3 @@ def test_at_an_end_features_vanish() -> None:
             d = np.append(after * (not over) - z, over)
             expected[block["actions"][i, t]] += np.outer(z, d)
     assert found == pytest.approx(expected)
-
-
-def test_returns_know_a_time_limit_from_an_end() -> None:
-    """Two rewards of 1 and then nothing: known to be nothing, or not known."""
-    states, rewards = np.full((2, 5, 1), np.nan), np.full((2, 4), np.nan)
-    states[:, :3], rewards[:, :2] = 0.0, 1.0
-    arrays = {"states": states, "actions": np.zeros((2, 4), np.int64), "rewards": rewards}
-    block = Block(2, arrays | {"lengths": np.array([2, 5])})
-    grid = Grid((0.0,), (1.0,), (2,))
-    statistic = FirstVisits(SHORT, grid, discount=0.5, radius=9.0)
-    rows = [statistic.layout.unpack(row)["returns"] for row in statistic.vectors(block)]
-    returns = [row[0, 0] for row in rows]
-    # (1 + .5) / (1 + .5 + .25 + .125) of the way, and all of it.
-    assert returns == pytest.approx([2.0 * 1.5 / 1.875 - 1.0, 1.0])

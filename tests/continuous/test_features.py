@@ -6,7 +6,7 @@ import pytest
 
 from tacit import InvalidArgument
 from tacit.continuous import Custom, FeatureMap, Fourier, Grid, Polynomial
-from tacit.continuous.feature_map import feature_arrays, features_of, loop_parameters
+from tacit.continuous.features import feature_arrays, features_of, loop_parameters
 
 MAPS = [
     Grid((0.0,), (1.0,), (5,)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
+from research.worlds import gusts
 from tacit import (
     Block,
     JointDP,
     KernelLSVI,
-    KernelMixture,
+    LinOptSampled,
     LocalDP,
     NonPrivate,
     Relation,
@@ -25,7 +27,7 @@ from tacit import (
     published,
 )
 from tacit.audit.check_agent import check_agent
-from tacit.continuous import Nystroem, QPolicy, Quadrature, SimulatedSpec, gusts, line
+from tacit.continuous import Nystroem, QPolicy, Quadrature, SimulatedSpec, line
 from tacit.continuous.kernel_maps import matern
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
 from tacit.continuous.statistics.targeted_moves import TargetedMoves
@@ -151,11 +153,12 @@ class TestTargetedMoves:
 
 
 class TestKernelLSVI:
-    @pytest.mark.parametrize("kernel", ["quadrature", "nystroem"])
-    def test_it_reaches_nine_tenths_on_the_line(self, kernel: str) -> None:
+    @pytest.mark.parametrize("features", [None, Nystroem.on_grid((0.0,), (1.0,), 7)])
+    def test_it_reaches_nine_tenths_on_the_line(self, features: Any) -> None:
         """At epsilon 1 with 3,000 users, serving them: all of 6 seeds of each map did."""
         world = line()
-        agent = KernelLSVI(world.spec, 3_000, JOINT, noise_seed=3, seed=3, kernel=kernel)
+        world.spec = replace(world.spec, features=features)
+        agent = KernelLSVI(world.spec, 3_000, JOINT, noise_seed=3, seed=3)
         result = run(agent, world, seed=3, progress=False)
         gap = world.optimal_value - world.baseline_value
         assert result.values[-2] > world.baseline_value + 0.9 * gap
@@ -167,7 +170,7 @@ class TestKernelLSVI:
     @pytest.mark.slow
     @pytest.mark.parametrize("privacy", [JOINT, LocalDP(1.0, 1e-6)])
     def test_it_passes_check_agent(self, privacy: Any) -> None:
-        make = partial(KernelLSVI, privacy=privacy, nodes=3, schedule="fixed:size=30")
+        make = partial(KernelLSVI, privacy=privacy, schedule="fixed:size=30")
         check_agent(make, line(horizon=4), users=90, seeds=12)
 
     def test_what_it_cannot_do_is_refused(self) -> None:
@@ -177,7 +180,7 @@ class TestKernelLSVI:
             KernelLSVI(line().spec, 10, JointDP(1.0, 0.0), noise_seed=0)
 
 
-class TestKernelMixture:
+class TestSimulators:
     WORLD = gusts(dimension=3, horizon=8, seed=2)
 
     def test_values_are_those_of_simulated_users(self) -> None:
@@ -189,7 +192,7 @@ class TestKernelMixture:
         assert self.WORLD.value(policy) < self.WORLD.optimal_value
 
     def test_weights_are_found(self) -> None:
-        agent = KernelMixture(self.WORLD.spec, 20_000, NonPrivate())
+        agent = LinOptSampled(self.WORLD.spec, 20_000, NonPrivate())
         result = run(agent, self.WORLD, progress=False)
         true = (self.WORLD.weights - 1 / 3) @ helmert(3)
         assert np.linalg.norm(agent.algorithm.coordinates - true) < 0.2
@@ -197,17 +200,17 @@ class TestKernelMixture:
 
     def test_it_learns_privately(self) -> None:
         world = gusts(seed=500)
-        agent = KernelMixture(world.spec, 10_000, JOINT, noise_seed=0)
+        agent = LinOptSampled(world.spec, 10_000, JOINT, noise_seed=0)
         assert run(agent, world, progress=False).score > 0.9
 
     @pytest.mark.slow
     def test_it_passes_check_agent(self) -> None:
         world = gusts(dimension=2, horizon=4, samples=4)
-        make = partial(KernelMixture, privacy=JOINT, nodes=3, schedule="fixed:size=30")
+        make = partial(LinOptSampled, privacy=JOINT, schedule="fixed:size=30")
         check_agent(make, world, users=90, seeds=12)
 
     def test_specs_are_told_apart_by_what_their_models_do(self) -> None:
         assert gusts().spec == gusts().spec
         assert gusts().spec != gusts(seed=1).spec
-        with pytest.raises(InvalidArgument, match="spec must be a SimulatedSpec"):
-            KernelMixture(line().spec, 10, NonPrivate())
+        with pytest.raises(InvalidArgument, match="or a SimulatedSpec; got BoxSpec"):
+            LinOptSampled(line().spec, 10, NonPrivate())

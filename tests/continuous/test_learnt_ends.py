@@ -11,8 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from research.worlds import mountain_car
 from tacit import JointDP, ModelPosterior, NonPrivate, check_statistic
-from tacit.continuous import SmoothSpec, cartpole, mountain_car
+from tacit.continuous import (
+    SmoothSpec,
+    cartpole,
+)
 from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
 from tacit.continuous.monomials import Monomials
 from tacit.continuous.statistics.end_places import BINS, GOING, EndPlaces

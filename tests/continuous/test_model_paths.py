@@ -11,19 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from research.worlds import classic_loops, pendulum, poles
 from tacit import JointDP, ModelPosterior, NonPrivate, published
 from tacit.audit.check_agent import check_agent
 from tacit.continuous import (
     ActionBox,
     BoxSpec,
-    HeldPolicy,
+    GaussianPolicy,
     Nearest,
-    PathPolicy,
     QPolicy,
     SmoothSpec,
-    classic_loops,
-    pendulum,
-    poles,
 )
 from tacit.continuous import fitted_planner as fitting
 from tacit.continuous.fitted_planner import FittedPlanner, draw_starts
@@ -226,10 +223,12 @@ def test_fitted_values_find_their_way_in_five_coordinates(monkeypatch: pytest.Mo
 # Policies.
 
 
-def some_policy(turns: tuple[int, ...] = (0, 1)) -> PathPolicy:
+def some_policy(turns: tuple[int, ...] = (0, 1)) -> GaussianPolicy:
     near = Nearest((-1.0, -math.pi), (1.0, math.pi), ((0.0, 3.0), (0.5, -1.0)), turns)
     gains = np.array([[[0.5, 1.0]], [[-1.0, 0.2]]])
-    return PathPolicy.around(near, np.array([[0.1], [-0.3]]), gains, ActionBox((-2.0,), (2.0,)), 3)
+    return GaussianPolicy.around(
+        near, np.array([[0.1], [-0.3]]), gains, ActionBox((-2.0,), (2.0,)), 3
+    )
 
 
 def test_controls_follow_the_nearest_point() -> None:
@@ -249,13 +248,13 @@ def test_files_hold_what_is_followed(tmp_path: Any) -> None:
     rng = np.random.default_rng(0)
     for state in rng.uniform((-1.2, -3.1), (1.2, 3.1), (40, 2)):
         np.testing.assert_allclose(read.act(0, state), policy.action(state), atol=5e-3)
-    exploring = policy.exploring_with(0.3, 0.1)
+    exploring = replace(policy, explorers=0.3, bursts=0.1)
     assert not exploring.is_deterministic
     exploring.publish(tmp_path / "served.npz")
     drawn: Any = published.load(tmp_path / "served.npz")
     found = np.array([drawn.act(0, [0.0, 3.0], rng)[0] for _ in range(400)])
     assert (np.abs(found - 0.2) > 1e-6).mean() == pytest.approx(exploring.epsilon, abs=0.1)
-    back = PathPolicy.from_arrays(exploring.arrays(), 3)
+    back = QPolicy.from_arrays(exploring.arrays(), 3)
     coins = rng.random((20, 30))
     np.testing.assert_array_equal(back.exploration(coins), exploring.exploration(coins))
     np.testing.assert_array_equal(back.values([[0.1, 0.2]]), policy.values([[0.1, 0.2]]))
@@ -287,7 +286,7 @@ def test_swings_up_a_pendulum_with_any_torque() -> None:
 
 @pytest.mark.parametrize(
     ("make", "continuous", "kind"),
-    [(pendulum, True, PathPolicy), (poles, True, PathPolicy), (poles, False, HeldPolicy)],
+    [(pendulum, True, GaussianPolicy), (poles, True, GaussianPolicy), (poles, False, QPolicy)],
 )
 def test_goes_on_from_a_save(
     tmp_path: Any, make: Any, continuous: bool, kind: type, monkeypatch: pytest.MonkeyPatch

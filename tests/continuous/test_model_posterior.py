@@ -12,18 +12,14 @@ import gymnasium
 import numpy as np
 import pytest
 
+from research.worlds import acrobot, classic_loops, mountain_car, pendulum
 from tacit import FittedFunctionalQ, JointDP, LocalDP, ModelPosterior, NonPrivate, check_statistic
 from tacit.audit.check_agent import check_agent
 from tacit.continuous import (
     Grid,
-    HeldPolicy,
     QPolicy,
     SmoothSpec,
-    acrobot,
     cartpole,
-    classic_loops,
-    mountain_car,
-    pendulum,
 )
 from tacit.continuous.end_estimate import EndSigns
 from tacit.continuous.model_estimate import MODEL, MoveModel
@@ -114,7 +110,7 @@ def test_specs_are_equal_if_they_do_the_same() -> None:
 
 
 def test_actions_are_held_as_often_as_it_says() -> None:
-    policy = HeldPolicy.of(Grid((0.0,), (1.0,), (2,)), np.zeros((3, 2)), 0.25, 0.1)
+    policy = QPolicy(Grid((0.0,), (1.0,), (2,)), np.zeros((3, 2)), explorers=0.25, bursts=0.1)
     coins = np.random.default_rng(0).random((1000, 2000))
     tries = policy.exploration(coins)
     assert tries is not None
@@ -126,7 +122,7 @@ def test_actions_are_held_as_often_as_it_says() -> None:
         assert (tries[:, explorers] == action).mean() == pytest.approx(1 / 3, abs=0.02)
     changes = (tries[1:] != tries[:-1])[:, explorers].mean(axis=0)
     assert changes.max() > 0.3 > 0.05 > changes.min()
-    back = HeldPolicy.from_arrays(policy.arrays(), 0)
+    back = QPolicy.from_arrays(policy.arrays(), 0)
     np.testing.assert_array_equal(back.exploration(coins[:50]), policy.exploration(coins[:50]))
 
 
@@ -395,7 +391,8 @@ def test_goes_on_from_a_save(tmp_path: Any) -> None:
     for each in (agent, resumed):
         each.learn(last)
     np.testing.assert_array_equal(agent.policy.weights, resumed.policy.weights)
-    assert type(resumed.policy) is HeldPolicy
+    assert type(resumed.policy) is QPolicy
+    assert resumed.policy.epsilon > 0.0
 
 
 @pytest.mark.slow

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import FittedFunctionalQ, FunctionalQ, JointDP, LocalDP, check_statistic
+from tacit import FittedFunctionalQ, JointDP, LocalDP, check_statistic
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import Grid, QPolicy, line
+from tacit.continuous.constants import FunctionalConstants
 from tacit.continuous.statistics import clipped_sums as module
 from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.core.agent import Agent
@@ -162,7 +163,8 @@ def test_a_slip_of_a_statistic_is_found(mutant: Any) -> None:
 
 def paths_are_independent(releases: int = 40) -> None:
     """Of two actions, in every release: the correlation is 0 up to six deviations."""
-    agent = FittedFunctionalQ(WORLD.spec, 5, JOINT, releases=releases, noise_seed=1)
+    options: Any = {"constants": FunctionalConstants(depth=0.0, fewest=releases), "discount": 0.99}
+    agent = FittedFunctionalQ(WORLD.spec, 5, JOINT, noise_seed=1, **options)
     block = users(np.random.default_rng(0), 5)
     nobody = np.full_like(block["states"], np.nan)
     with WatchedGate().open() as gate:
@@ -199,9 +201,8 @@ def test_devices_do_not_share_their_noise() -> None:
     """
     found = []
     for seed in range(10):
-        agent = FunctionalQ(
-            WORLD.spec, 30, LocalDP(2.0, 1e-4), schedule="fixed:size=30", noise_seed=seed
-        )
+        options: Any = {"serve": "all", "schedule": "fixed:size=30", "noise_seed": seed}
+        agent = FittedFunctionalQ(WORLD.spec, 30, LocalDP(2.0, 1e-4), **options)
         block = users(np.random.default_rng(0), 30)
         nobody = np.full_like(block["states"], np.nan)
         with WatchedGate().open() as gate:

@@ -6,7 +6,7 @@ import pytest
 
 from tacit import InvalidArgument
 from tacit.continuous import Custom, Fourier, Grid, Polynomial, QPolicy
-from tacit.continuous.feature_map import features_of
+from tacit.continuous.features import features_of
 from tacit.continuous.world import chooser
 from tacit.privacy.storage import read_state, write_state
 

@@ -7,14 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit import FittedFunctionalQ, FunctionalQ, JointDP
+from tacit import FittedFunctionalQ, JointDP, KernelLSVI
 from tacit.continuous import (
     BoxSpec,
-    Grid,
-    InputPerturbation,
-    OutputPerturbation,
-    Polynomial,
-    PrivatePolicyEvaluation,
     line,
 )
 from tacit.continuous.constants import FunctionalConstants
@@ -33,28 +28,12 @@ NO_NUMBER = ("much", 1j, None, True, float("nan"), object(), [1.0])
 @pytest.mark.parametrize(
     ("make", "name", "values"),
     [
-        (FittedFunctionalQ, "clip", ("much", 0.0, -1.0, 1j, True, np.ones(2))),
-        (FittedFunctionalQ, "releases", ("many", 0, 1.5, 1j, True, np.ones(2))),
+        (FittedFunctionalQ, "serve", ("some", 1, [], np.ones(2))),
         (FittedFunctionalQ, "discount", ("much", 1.0, -0.1, 1j, True)),
         (FittedFunctionalQ, "ends", ("no", 0, 1.0, [])),
         (FittedFunctionalQ, "constants", ({}, 0, "grid", FunctionalConstants)),
-        (FittedFunctionalQ, "kernel", (1.0, "smooth", [], np.ones(2))),
-        (FittedFunctionalQ, "protect", ("all", 1, [], np.ones(2))),
-        (FittedFunctionalQ, "radius", (1.0,)),
-        (FunctionalQ, "batch", ("many", 0, 2.5, 1j, True)),
-        (FunctionalQ, "epsilon", (*NO_NUMBER, 0.0, 1.5)),
-        (FunctionalQ, "discount", ("much", 1.0, 1j)),
-        (InputPerturbation, "features", (0, "grid", [], Grid, Grid((0, 0), (1, 1), (3, 3)))),
-        (InputPerturbation, "ridge", (*NO_NUMBER, 0.0)),
-        (InputPerturbation, "discount", ("much", 1.0, 1j)),
-        (InputPerturbation, "protect", ("all", 1, [])),
-        (OutputPerturbation, "features", (0, "grid", [], Grid)),
-        (OutputPerturbation, "radius", ("much", 0.0, 1j, True)),
-        (OutputPerturbation, "ridge", (*NO_NUMBER, 0.0)),
-        (PrivatePolicyEvaluation, "features", (0, "grid", [], Polynomial((1.0,), 1.0, 2))),
-        (PrivatePolicyEvaluation, "rounds", (*NO_NUMBER, 0, 1.5)),
-        (PrivatePolicyEvaluation, "epsilon", (*NO_NUMBER, -0.1, 1.1)),
-        (PrivatePolicyEvaluation, "radius", ("much", 0.0, 1j, True)),
+        (FittedFunctionalQ, "kernel", (1.0,)),
+        (KernelLSVI, "scale", (*NO_NUMBER, 0.0)),
     ],
 )
 def test_options_are_refused_in_words(make, name, values, tmp_path: Path) -> None:
@@ -62,25 +41,6 @@ def test_options_are_refused_in_words(make, name, values, tmp_path: Path) -> Non
         with pytest.raises(InvalidArgument, match=name):
             make(WORLD.spec, 10, JOINT, ledger=tmp_path / "ledger", **{name: value})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_deep_options_are_refused_in_words() -> None:
-    pytest.importorskip("jax")
-    deep = pytest.importorskip("tacit.continuous")
-    for name in ("steps", "target_every", "ahead", "radius", "users", "seed"):
-        for value in (*NO_NUMBER, -1):
-            if value is None and name == "steps":
-                continue
-            with pytest.raises(InvalidArgument, match=name):
-                deep.DeepQ(**{"spec": WORLD.spec, "users": 5, "privacy": JOINT} | {name: value})
-    for value in ("wide", 3, (), (0,), (2.5,), (10**9, 10**9)):
-        with pytest.raises(InvalidArgument, match=r"hidden|theta"):
-            deep.DeepQ(WORLD.spec, 5, JOINT, hidden=value)
-    for value in ("much", 1.0, 1j):
-        with pytest.raises(InvalidArgument, match="discount"):
-            deep.DeepQ(WORLD.spec, 5, JOINT, discount=value)
-    with pytest.raises(InvalidArgument, match="privacy"):
-        deep.DeepQ(WORLD.spec, 5, "private")
 
 
 def test_specs_and_worlds_are_refused_in_words() -> None:

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from research.worlds import plane, trap
 from tacit import InvalidArgument
 from tacit.continuous import (
     BoxSpec,
@@ -14,8 +15,6 @@ from tacit.continuous import (
     QPolicy,
     cartpole,
     line,
-    plane,
-    trap,
 )
 from tacit.continuous.world import roll_out
 from tacit.core.permuted import PermutedWorld

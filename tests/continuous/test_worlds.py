@@ -4,8 +4,15 @@ import gymnasium
 import numpy as np
 import pytest
 
+from research.worlds import plane, trap
 from tacit import InvalidArgument
-from tacit.continuous import Polynomial, QPolicy, cartpole, line, plane, trap, world_loops
+from tacit.continuous import (
+    Polynomial,
+    QPolicy,
+    cartpole,
+    line,
+    world_loops,
+)
 from tacit.registry import build_world
 
 RNG = np.random.default_rng
@@ -49,7 +56,7 @@ def test_specs():
     ids=lambda world: world.name,
 )
 def test_names_rebuild_worlds(world):
-    again = build_world(f"tacit.continuous.worlds.{world.name}")
+    again = build_world(world.name)
     assert again.name == world.name
     assert again.spec == world.spec
     assert repr(again) == repr(world)

@@ -285,11 +285,11 @@ def test_control_tells_costs_and_energies() -> None:
 
 def test_vectors_are_counted_on_a_grid_and_residuals_tell_nothing() -> None:
     world = tacit.continuous.line()
-    agent, _ = served(tacit.FittedFunctionalQ, users=40, world=world, releases=2)
+    agent, _ = served(tacit.FittedFunctionalQ, users=40, world=world)
     found = tacit.monitor(agent)
     assert found.occupancy.sum() == pytest.approx(world.spec.horizon)
     assert np.isnan(found.returns).all()
     assert "No release tells returns" in str(found)
-    agent, _ = served(tacit.FunctionalQ, users=40, world=world)
+    agent, _ = served(tacit.FittedFunctionalQ, users=40, world=world, serve="all")
     with pytest.raises(InvalidArgument, match="tell neither returns nor where people are"):
         tacit.monitor(agent)

@@ -42,12 +42,9 @@ ROWS = [
     ("linopt_vi", MODELS, 4_000, {}),
     ("mixture_posterior", HARD, 400, {}),
     ("certainty_equivalence", SYSTEM, 2_000, {}),
-    ("fitted_functional_q", LINE, 300, {"releases": 3}),
-    ("functional_q", LINE, 2_000, {}),
+    ("fitted_functional_q", LINE, 300, {}),
+    ("fitted_functional_q", LINE, 2_000, {"serve": "all"}),
     pytest.param("kernel_lsvi", LINE, 1_000, {}, marks=pytest.mark.slow),
-    pytest.param("private_policy_evaluation", LINE, 1_000, {}, marks=pytest.mark.slow),
-    pytest.param("output_perturbation", LINE, 300, {}, marks=pytest.mark.slow),
-    pytest.param("deep_q", LINE, 300, {"steps": 5, "epsilon": 50.0}, marks=pytest.mark.slow),
 ]
 
 

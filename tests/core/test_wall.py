@@ -14,6 +14,7 @@ import gc
 import sys
 import types
 import weakref
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -130,10 +131,8 @@ def marked(data: Any, rng: np.random.Generator) -> Any:
 # Every agent there is.
 
 
-OPTIONS: dict[str, dict[str, Any]] = {"deep_q": {"steps": 2}}
 OWN_WORLDS = {
     "linopt_sampled": "currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
-    "kernel_mixture": "gusts:dimension=2,horizon=4,samples=4",
 }
 EXTRA = (
     ("lsvi_ucb", {"statistic": "targets"}),
@@ -145,7 +144,7 @@ EXTRA = (
 def _cases() -> list[Any]:
     cases = []
     for name, target in registry.built_in_agents().items():
-        cases.append((name, target, OPTIONS.get(name, {})))
+        cases.append((name, target, {}))
     targets = registry.built_in_agents()
     cases += [(name, targets[name], options) for name, options in EXTRA]
     return [pytest.param(*case, id=f"{case[0]} {case[2] or ''}".strip()) for case in cases]
@@ -312,17 +311,11 @@ def test_nobody_can_subclass_who_holds_people() -> None:
         type("Mine", (tacit.Agent,), {})
 
 
-def test_private_columns_are_not_for_the_asking() -> None:
-    world = tacit.tabular.riverswim(3, 4)
-
-    class Nosy(UCBVI):
-        name = "nosy"
-
-        def asks(self) -> Asks:
-            release = yield Ask(self.statistic(), public=("rewards",))
-            self.take_in(release, self.statistic())
-
-    agent = AgentKind(Nosy)(world.spec, 24, PRIVATE, schedule="fixed:size=12")
-    data = world.simulate(agent.policy, 12, np.random.default_rng(4), "episodes")
-    with pytest.raises(tacit.InvalidArgument, match="rewards cannot be public"):
-        agent.learn(data)
+def test_nothing_raw_can_be_asked_for() -> None:
+    """A question is a statistic and its price; no argument brings anything else along."""
+    with pytest.raises(TypeError, match="public"):
+        Ask(UCBVI.statistic, public=("rewards",))  # type: ignore[call-arg,arg-type]
+    assert {field.name for field in fields(Ask)} == {"statistic", "mu", "share"}
+    assert {field.name for field in fields(tacit.Release)} == {
+        *("index", "statistic", "parts", "std", "users", "cost"),
+    }

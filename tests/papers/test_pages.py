@@ -33,8 +33,8 @@ def test_page_names_the_lines_where_they_are(name: str) -> None:
 PLUMBING = {
     *("finite_loops", "result", "search_loops", "tree_loops", "widths"),  # of tacit.papers
     *("compiled", "arguments", "budget", "errors", "guarantee", "noise", "statistic", "zcdp"),
-    *("ou_path", "riccati_loops", "network_loops", "world_loops"),  # arithmetic
-    *("policy", "network_policy", "world"),  # what is simulated, and what comes out
+    *("riccati_loops", "world_loops"),  # arithmetic
+    *("features", "policy", "world"),  # what is simulated, and what comes out
 }
 """What files of papers import: users, noise, arithmetic and results; nothing of an algorithm."""
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
 
-from tacit.continuous import line, plane
+from research.worlds import plane
+from tacit.continuous import (
+    line,
+)
 from tacit.papers import wang_functional_2019 as paper
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import mu_from_budget
@@ -211,3 +215,48 @@ def test_refusals() -> None:
         paper.functional_q(line(), printed=False, protect="nobody", **given)
     with pytest.raises(InvalidArgument, match=r"setting\.B"):
         paper.functional_q(line(), setting=paper.Setting(T=10), **given)
+
+
+def decimal_bridge(rate: float, x: float, left: float, right: float) -> tuple[float, ...]:
+    """Weights and variance from the 2 x 2 matrix conditional, to 700 digits."""
+    with localcontext() as context:
+        context.prec = 700
+        context.Emin = -999999999
+
+        def K(s: float, t: float) -> Decimal:
+            return (-Decimal(rate) * abs(Decimal(s) - Decimal(t))).exp()
+
+        to_left, to_right, across = K(x, left), K(x, right), K(left, right)
+        determinant = 1 - across * across
+        on_left = (to_left - to_right * across) / determinant
+        on_right = (to_right - to_left * across) / determinant
+        variance = 1 - on_left * to_left - on_right * to_right
+        return float(on_left), float(on_right), float(variance)
+
+
+@pytest.mark.parametrize(
+    ("rate", "left", "x", "right"),
+    [
+        (5.0, 0.1, 0.3, 0.8),
+        (1e-6, 0.0, 0.4, 1.0),
+        (1.0, 0.0, 1e-9, 1.0),
+        (1.0, 0.0, 1e-160, 1e-150),
+        (1.0, 0.3, math.nextafter(0.3, 1.0), math.nextafter(math.nextafter(0.3, 1.0), 1.0)),
+        (3.0, 0.0, 1e-12, 200.0),
+        (40.0, 0.0, 5.0, 15.0),
+    ],
+)
+def test_bridges_have_all_their_digits(rate: float, left: float, x: float, right: float) -> None:
+    assert paper.bridge(rate, x, left, right) == pytest.approx(
+        decimal_bridge(rate, x, left, right), rel=1e-12
+    )
+
+
+def test_bridges_at_the_ends_of_the_scale() -> None:
+    a = math.exp(-2.0 * 0.3)
+    assert paper.bridge(2.0, 0.5, 0.2, None) == pytest.approx((a, 0.0, 1.0 - a * a), abs=1e-15)
+    assert paper.bridge(2.0, 0.2, None, 0.5) == pytest.approx((0.0, a, 1.0 - a * a), abs=1e-15)
+    assert paper.bridge(2.0, 0.2, None, None) == (0.0, 0.0, 1.0)
+    assert paper.bridge(1.0, 0.0, -1.7e308, 1.7e308) == (0.0, 0.0, 1.0)
+    assert paper.bridge(1e300, 0.0, -1e300, 1e300) == (0.0, 0.0, 1.0)
+    assert paper.bridge(1e-300, 2e-300, 1e-300, 3e-300) == (1.0, 0.0, 0.0)

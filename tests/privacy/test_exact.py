@@ -10,6 +10,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,6 @@ from tacit import (
     Block,
     CertaintyEquivalence,
     FittedFunctionalQ,
-    FunctionalQ,
     JointDP,
     LinOptPO,
     LinOptVI,
@@ -45,12 +45,10 @@ from tacit import (
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.continuous import (
-    InputPerturbation,
-    OutputPerturbation,
-    PrivatePolicyEvaluation,
     cartpole,
     line,
 )
+from tacit.continuous.constants import GRID, MAP
 from tacit.finite.visits import VisitCounts
 from tacit.linear import simplex
 from tacit.lq import double_integrator
@@ -819,19 +817,10 @@ def test_agents_with_exact_noise_pass_the_check(name: str) -> None:
 LINE, CART = line(horizon=4), cartpole(horizon=4)
 CONTROL = double_integrator(horizon=4)
 VECTORS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
-    "functional, grid": (FittedFunctionalQ, LINE, {"releases": 3}),
-    "functional, map": (FittedFunctionalQ, CART, {"releases": 3}),
-    "functional, rewards": (FittedFunctionalQ, LINE, {"protect": "rewards"}),
-    "functional, reward function": (
-        FittedFunctionalQ,
-        LINE,
-        {"protect": "reward_function", "radius": 0.1},
-    ),
-    "functional, online": (FunctionalQ, LINE, {"batch": 20}),
-    "input, rewards": (InputPerturbation, LINE, {}),
-    "input, episodes": (InputPerturbation, LINE, {"protect": "episode"}),
-    "output": (OutputPerturbation, LINE, {}),
-    "evaluation": (PrivatePolicyEvaluation, LINE, {}),
+    "functional, grid": (FittedFunctionalQ, LINE, {"constants": replace(GRID, fewest=3)}),
+    "functional, map": (FittedFunctionalQ, CART, {"constants": replace(MAP, fewest=3)}),
+    "functional, served": (FittedFunctionalQ, LINE, {"serve": "most"}),
+    "functional, online": (FittedFunctionalQ, LINE, {"serve": "all", "schedule": "fixed:size=20"}),
     "control": (CertaintyEquivalence, CONTROL, {}),
 }
 
@@ -860,12 +849,11 @@ def test_every_agent_on_vectors_runs_with_exact_noise(name: str) -> None:
     assert_exact(agent, gate)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in VECTORS if VECTORS[n][0] != FittedFunctionalQ and "input" not in n]
-)
+@pytest.mark.parametrize("name", ["functional, online", "control"])
 def test_devices_with_vectors_report_with_exact_noise(name: str) -> None:
     make, world, options = VECTORS[name]
-    agent = make(world.spec, 6, DEVICE, **options | ({"batch": 3} if "batch" in options else {}))
+    own = {"schedule": "fixed:size=3"} if "schedule" in options else {}
+    agent = make(world.spec, 6, DEVICE, **options | own)
     rng = np.random.default_rng(9)
     while users := agent.block_users:
         data = world.simulate(agent.policy, users, rng)
@@ -877,7 +865,7 @@ def test_devices_with_vectors_report_with_exact_noise(name: str) -> None:
 
 
 @pytest.mark.parametrize("privacy", [EASY_PURE, DEVICE_PURE], ids=["joint", "local"])
-@pytest.mark.parametrize("name", [name for name in VECTORS if name != "input, rewards"])
+@pytest.mark.parametrize("name", VECTORS)
 def test_without_delta_agents_on_vectors_are_refused_when_they_are_made(
     name: str, privacy: Any, tmp_path: Path
 ) -> None:
@@ -888,11 +876,11 @@ def test_without_delta_agents_on_vectors_are_refused_when_they_are_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_radii_beyond_any_grid_are_refused_when_an_agent_is_made() -> None:
-    for make in (OutputPerturbation, PrivatePolicyEvaluation):
-        for radius in (1e-200, 1e200):
-            with pytest.raises(InvalidArgument, match=r"radius .* no grid"):
-                make(LINE.spec, 60, EASY, radius=radius)
+def test_clips_beyond_any_grid_are_refused_when_an_agent_is_made() -> None:
+    for clip in (1e-200, 1e200):
+        constants = replace(GRID, clip=clip, largest_clip=clip)
+        with pytest.raises(InvalidArgument, match=r"clip .* no grid"):
+            FittedFunctionalQ(LINE.spec, 60, EASY, constants=constants)
 
 
 # Sums in floating point.

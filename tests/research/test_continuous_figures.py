@@ -13,8 +13,10 @@ from research import (
     functional_q_pictures,
 )
 from research.continuous_held_out import (
+    BASELINES,
     FITTED,
     INPUT,
+    NETWORK,
     ONLINE,
     PAPER,
     PLACES,
@@ -23,12 +25,14 @@ from research.continuous_held_out import (
     TABLES,
     BoxJob,
     Case,
+    PaperJob,
     Row,
     printed_job,
 )
 from research.figure_names import FIGURES
 from research.jobs import Run
-from tacit.continuous import line, plane
+from research.worlds import plane
+from tacit.continuous import line
 from tests.research.commands import TableChecks, curves
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -53,10 +57,16 @@ class TestJobs:
         assert run.result.world == line().name
 
     def test_agents_are_what_the_job_says(self):
-        options = (("protect", "reward_function"), ("radius", 0.5))
-        agent = BoxJob("line", FITTED, PAPER, 20, options).agent(1)
-        assert (agent.name, agent.users, agent.radius) == (FITTED, 20, 0.5)
+        agent = BoxJob("line", ONLINE, PAPER, 20, (("discount", 0.5),)).agent(1)
+        assert (agent.name, agent.users) == (FITTED, 20)
+        assert (agent.algorithm.options.serve, agent.algorithm.options.discount) == ("all", 0.5)
         assert agent.spec == line().spec
+
+    def test_papers_have_the_budget_of_the_job_and_its_users(self):
+        for kind in BASELINES:
+            run = PaperJob("line", kind, PAPER, 20).run(1)
+            assert run.result.guarantee.epsilon == pytest.approx(0.9)
+            assert run.result.users == 20
 
     def test_scores_are_between_uniform_and_optimal(self):
         result = made_up(greedy=(1.0, 1.0, 2.8))
@@ -113,16 +123,12 @@ class TestHeldOut(TableChecks):
         for make in TABLES.values():
             for case in make().cases:
                 for job in case.jobs.values():
-                    if job.kind == PRINTED:
+                    if isinstance(job, PaperJob):
+                        assert job.kind in BASELINES
                         continue
                     agent = job.agent(0)
                     private = not isinstance(job.privacy, tacit.NonPrivate)
                     assert (agent.guarantee is not None) == private
-
-    def test_deep_q_is_left_out_where_it_is_not_installed(self, monkeypatch):
-        monkeypatch.setattr(continuous_held_out, "has_jax", lambda: False)
-        jobs = [job for case in continuous_held_out.paper().cases for job in case.jobs.values()]
-        assert "deep_q" not in {job.kind for job in jobs}
 
     def test_a_target_is_met_by_the_median(self):
         table = continuous_held_out.agents()
@@ -137,7 +143,7 @@ class TestHeldOut(TableChecks):
     def test_what_was_not_run_is_a_dash(self):
         table = continuous_held_out.online()
         row = Row(table.cases[-1], {ONLINE: runs_of(made_up())})
-        assert table.columns["score of FittedFunctionalQ"](row) == "-"
+        assert table.columns["score with nobody served"](row) == "-"
 
 
 class TestNoise:
@@ -206,30 +212,30 @@ class TestBaselines:
 
     def test_budgets_are_for_all_but_the_printed_algorithm(self):
         for epsilon, sigma in functional_baselines.CLAIMS.items():
-            for line_ in functional_baselines.lines():
+            for line_ in functional_baselines.LINES:
                 if line_.kind == PRINTED:
                     assert dict(line_.job(epsilon, 50).options) == {"sigma": sigma}
                     assert "no guarantee" in line_.words
                     continue
-                agent = line_.job(epsilon, 50).agent(0)
-                assert agent.guarantee.epsilon == pytest.approx(epsilon)
-                assert agent.guarantee.delta == 1e-4
-                if line_.kind == INPUT:
+                guarantee = line_.job(epsilon, 50).run(0).result.guarantee
+                assert guarantee.epsilon == pytest.approx(epsilon)
+                assert guarantee.delta == 1e-4
+                if line_.kind in (INPUT, NETWORK):
                     assert "rewards only" in line_.words
-                    assert "rewards" in agent.guarantee.unit
+                    assert "rewards" in guarantee.unit
 
     def test_every_line_is_in_one_panel(self):
         shown = [kind for kinds in functional_baselines.GROUPS.values() for kind in kinds]
         assert sorted(shown) == sorted(line_.kind for line_ in functional_baselines.LINES)
 
-    def test_all_but_input_perturbation_protect_episodes(self):
+    def test_all_but_two_protect_episodes(self):
         units = {
-            line_.kind: line_.job(0.9, 50).agent(0).guarantee.unit
-            for line_ in functional_baselines.lines()
+            line_.kind: line_.job(0.9, 50).run(0).result.guarantee.unit
+            for line_ in functional_baselines.LINES
             if line_.kind != PRINTED
         }
         whole = units[FITTED]
-        assert [kind for kind, unit in units.items() if unit != whole] == [INPUT]
+        assert [kind for kind, unit in units.items() if unit != whole] == [NETWORK, INPUT]
 
     def test_what_is_slow_has_fewer_users(self):
         by_kind = {line_.kind: line_ for line_ in functional_baselines.LINES}

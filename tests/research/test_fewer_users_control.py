@@ -16,9 +16,8 @@ def test_the_pages_show_what_is_stored() -> None:
     page = (DOCS / "lq.md").read_text()
     assert table(stored, "CertaintyEquivalence") in page
     assert table(stored, "CertaintyEquivalence", held_out=True) in page
-    assert table(stored, "FunctionalQ") in (DOCS / "continuous.md").read_text()
 
 
 def test_what_is_stored_is_shown_without_running(capsys) -> None:
     assert main(["--show"]) == 0
-    assert table(load(), "FunctionalQ") in capsys.readouterr().out
+    assert table(load(), "CertaintyEquivalence") in capsys.readouterr().out

@@ -12,7 +12,6 @@ import pytest
 from research import (
     command_lines,
     continuous_actions,
-    deep,
     default_features,
     exact_learning,
     fewer_users,
@@ -31,6 +30,7 @@ from research import (
     paper_orders,
     paper_switching,
     plan_check,
+    policy_gradients,
     policy_optimisation,
     public_prior,
     smooth_control,
@@ -68,7 +68,7 @@ def stored_tables() -> Iterator[str]:
     measured = list(misspecification.stored().values())
     yield from (misspecification.markdown(measured, world) for world in misspecification.KINDS)
     large = list(large_worlds.stored().values())
-    yield large_worlds.markdown(large, sorted({row["agent"] for row in large}))
+    yield large_worlds.markdown(large, sorted({row["world"] for row in large}))
     yield linear_comparison.markdown(json.loads(linear_comparison.STORED.read_text()))
     yield paper_switching.markdown(list(paper_switching.stored().values()))
     yield paper_orders.markdown(paper_orders.stored())
@@ -94,7 +94,7 @@ def stored_tables() -> Iterator[str]:
     yield "\n".join(exact_learning.Row(**row).line for row in found)
     yield gymnasium.table(gymnasium.load())
     yield default_features.table(default_features.load())
-    yield deep.table(deep.load())
+    yield policy_gradients.table(policy_gradients.load())
     yield plan_check.table(plan_check.load())
     yield continuous_actions.table(continuous_actions.load())
     yield from (smooth_control.table(smooth_control.load(), learnt) for learnt in (False, True))

@@ -33,8 +33,7 @@ _RUNS: dict[str, tuple[tuple[str, str, int, str], ...]] = {
     "control": (("dosing", "auto", 2000, "joint"), ("dosing", "auto", 2000, "local")),
     "continuous states": (
         ("line", "auto", 20, "joint"),
-        ("plane", "fitted_functional_q", 20, "joint"),
-        ("line", "functional_q", 20, "joint"),
+        ("line", "fitted_functional_q:serve=all", 20, "joint"),
         ("gym:CartPole-v1", "auto", 60, "joint"),
         ("gym:Acrobot-v1", "auto", 10, "joint"),
     ),

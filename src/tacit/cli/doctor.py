@@ -28,7 +28,6 @@ REQUIRED = ("numpy", "scipy", "numba", "gymnasium", "matplotlib", "typer", "rich
 OPTIONAL = {
     "dp-accounting": ("dp_accounting", "only for checking our accounting against another"),
     "opendp": ("opendp", "only for checking our noise against another"),
-    "jax": ("jax", "the neural baseline: pip install 'tacit[deep]'"),
 }
 
 

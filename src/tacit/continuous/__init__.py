@@ -4,19 +4,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tacit.continuous.action_box import ActionBox
-from tacit.continuous.classic import ClassicWorld, acrobot, mountain_car, pendulum, poles
-from tacit.continuous.drawn_policy import GaussianPolicy, SoftmaxPolicy
-from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Polynomial
-from tacit.continuous.gusts import gusts
-from tacit.continuous.held_policy import HeldPolicy
+from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Nearest, Polynomial
 from tacit.continuous.kernel_maps import Nystroem, Quadrature
-from tacit.continuous.path_policy import Nearest, PathPolicy
-from tacit.continuous.policy import QPolicy
+from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
 from tacit.continuous.simulated_spec import SimulatedSpec
 from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, CartPoleWorld, VectorWorld
-from tacit.continuous.worlds import cartpole, glucose, line, plane, trap
+from tacit.continuous.worlds import cartpole, line
 
 if TYPE_CHECKING:
     from tacit.continuous.gym import from_gymnasium
@@ -26,16 +21,13 @@ __all__ = [
     "BoxSpec",
     "BoxWorld",
     "CartPoleWorld",
-    "ClassicWorld",
     "Custom",
     "FeatureMap",
     "Fourier",
     "GaussianPolicy",
     "Grid",
-    "HeldPolicy",
     "Nearest",
     "Nystroem",
-    "PathPolicy",
     "Polynomial",
     "QPolicy",
     "Quadrature",
@@ -43,17 +35,9 @@ __all__ = [
     "SmoothSpec",
     "SoftmaxPolicy",
     "VectorWorld",
-    "acrobot",
     "cartpole",
     "from_gymnasium",
-    "glucose",
-    "gusts",
     "line",
-    "mountain_car",
-    "pendulum",
-    "plane",
-    "poles",
-    "trap",
 ]
 
 # Loaded by those who ask for them; the other agents of this family are names of ``tacit`` itself.

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.drawn_policy import GaussianPolicy, SoftmaxPolicy, policy_from
-from tacit.continuous.features import Polynomial
-from tacit.continuous.kernel_maps import Quadrature
-from tacit.continuous.policy import QPolicy
+from tacit.continuous.features import default_polynomial
+from tacit.continuous.kernel_maps import kernel_features
+from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.core.algorithm import Pace
 from tacit.core.asks import Arrays, Ask, Asks, State
@@ -22,15 +21,13 @@ from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
     from tacit.privacy.curators.gate import Release
 
 NO_CLIP = 1e9
 """A clip that clips nobody: without privacy it would only bias."""
-# Frequencies along each coordinate of the default features, up to three.
-_NODES = {1: 7, 2: 5, 3: 4}
 
 
 @dataclass(frozen=True)
@@ -220,10 +217,6 @@ class ActorCritic(BoxAlgorithm):
 
     # Save and resume.
 
-    def policy_of(self, arrays: Arrays, version: int) -> QPolicy:
-        """The inverse of :meth:`policy_arrays`, to the bit."""
-        return policy_from(arrays, version, self.features)
-
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
         return super().identity() | {"discount": self.discount}
@@ -249,13 +242,8 @@ class ActorCritic(BoxAlgorithm):
 
 def default_features(spec: BoxSpec) -> FeatureMap:
     """The spec's own, waves up to three coordinates, or monomials up to degree two."""
-    if spec.features is not None:
-        return spec.features
-    nodes = _NODES.get(spec.dimension)
-    if nodes is not None:
-        return Quadrature(spec.lows, spec.highs, 0.5, nodes)
-    scales = tuple(max(abs(a), abs(b)) for a, b in zip(spec.lows, spec.highs, strict=True))
-    return Polynomial(scales, 1.0, 2 if spec.dimension <= 26 else 1)
+    few = spec.features is not None or spec.dimension <= 3
+    return kernel_features(spec) if few else default_polynomial(spec.lows, spec.highs)
 
 
 def _told(released: Floats, noise: float) -> float:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tacit.continuous.policy import QPolicy
 from tacit.core.algorithm import Algorithm, Pace
@@ -14,7 +13,7 @@ from tacit.core.asks import Arrays
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
 
@@ -55,9 +54,6 @@ def box_spec(setting: Setting) -> BoxSpec:
     return spec
 
 
-Number = TypeVar("Number", int, float)
-
-
 def real(name: str, value: Any) -> float:
     """A finite number."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
@@ -66,17 +62,6 @@ def real(name: str, value: Any) -> float:
             if math.isfinite(number):
                 return number
     raise InvalidArgument(f"{name} must be a finite number, got {value!r}")
-
-
-def auto_or(
-    name: str, value: Any, check: Callable[[str, Any], Number], allowed: str
-) -> Number | Literal["auto"]:
-    """``"auto"``, or what a check allows."""
-    if isinstance(value, str) and value == "auto":
-        return "auto"
-    with contextlib.suppress(InvalidArgument):
-        return check(name, value)
-    raise InvalidArgument(f"{name} must be 'auto' or {allowed}, got {value!r}")
 
 
 def discount_of(discount: Any, spec: BoxSpec) -> float:

@@ -1,4 +1,4 @@
-"""Tuned numbers of the agents with functional noise."""
+"""Tuned numbers of the agent with functional noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tacit.privacy.errors import InvalidArgument
 
 @dataclass(frozen=True)
 class FunctionalConstants:
-    """Tuned numbers of the agents; lengths are parts of the box, rewards in units of their range.
+    """Tuned numbers of the agent; lengths are parts of the box, rewards in units of their range.
 
     ``signal`` is users x mu / (actions x modes): how far the sum of all users stands out of the
     noise, per number that has to be learnt.
@@ -36,11 +36,7 @@ class FunctionalConstants:
     visits: float = 0.05  # part of mu^2 that is spent on where users were
     # Of users' visits: per root of the number of steps on a grid, per step on a map.
     visits_clip: float = 1.0
-    # Part of mu^2 that is spent on how far coordinates reach, where features are scaled with it.
-    reaches: float = 0.05
     averaged: int = 1  # over how many last value functions the greedy policy's is averaged
-    # Of users' rewards where only these are protected, per root of the steps.
-    reward_clip: float = 0.3
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -4,22 +4,74 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tacit.continuous.feature_map import is_grid
-from tacit.privacy.functions.kernels import RBF, GridFunctions, Kernel
+from tacit.continuous.features import is_grid
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
     from tacit.continuous.constants import FunctionalConstants
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
+    from tacit.continuous.spec import BoxSpec
+    from tacit.privacy.curators.gate import Release
 
 # Eigenvalues of a kernel below this part of the largest are left out of a prior.
 _SMALLEST = 1e-4
 NO_NOISE = 1e-6
 """Variance that stands for no noise at all."""
+
+
+class Units(NamedTuple):
+    """What rewards are measured from and in, the value of an end, if any, and values' range."""
+
+    centre: float
+    unit: float
+    ending: float | None
+    value_range: tuple[float, float]
+
+    @classmethod
+    def of(cls, spec: BoxSpec, discount: float, ends: bool) -> Units:
+        """Where nothing ends only differences of values count, so rewards are centred.
+
+        Where episodes may end, values are measured from the best that can be, so that an end,
+        which is worth 0, is one unit below it if rewards are positive.
+        """
+        low, high = spec.reward_range
+        if not ends:
+            most = 1.0 / (1.0 - discount)
+            return cls(0.5 * (low + high), high - low, None, (-most, most))
+        unit = max(high - low, abs(high)) / (1.0 - discount)
+        ending = -high / (1.0 - discount) / unit
+        return cls(high, unit, ending, (min(-1.0, ending), max(0.0, ending)))
+
+
+def bumps(points: Floats, length: float) -> Floats:
+    """K(x, y) = exp(-|x - y|^2 / (2 length^2)) of points (n, D), as (n, n)."""
+    squares = np.zeros((len(points), len(points)))
+    for x in points.T:
+        squares += ((x[:, np.newaxis] - x) / length) ** 2
+    gram: Floats = np.exp(-0.5 * np.sqrt(squares) ** 2)
+    return gram
+
+
+def root_of(gram: Floats) -> Floats:
+    """L with K = L L' up to rounding: from weights of points to coordinates, by L' w.
+
+    The squared length w' L L' w of the coordinates is that of the function sum_i w_i K(x_i, .), and
+    independent normal noise on them is the path of a Gaussian process with covariance K, seen at
+    the points. L is the Cholesky factor where K is safely invertible. Elsewhere it is
+    V sqrt(lambda) of the eigenvectors whose eigenvalues exceed rounding errors, with fewer columns
+    than points. Sensitivity does not hang on how good that is: users are clipped, and noise is
+    added, in the coordinates themselves.
+    """
+    values, vectors = np.linalg.eigh(gram)
+    if values[0] > 1e-10 * values[-1]:
+        return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
+    kept = values > 4.0 * len(gram) * 2.0**-52 * values[-1]
+    root: Floats = (vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1]
+    return np.ascontiguousarray(root)
 
 
 class Basis:
@@ -41,7 +93,6 @@ class Basis:
     def __init__(
         self,
         features: FeatureMap,
-        kernel: Kernel | None,
         constants: FunctionalConstants,
         centred: bool = True,
     ) -> None:
@@ -51,12 +102,11 @@ class Basis:
             self.root = np.eye(features.size)
             self.prior = np.eye(features.size)
             return
-        D = features.dimension
         points = (features.points - np.array(features.lows)) / (
             np.array(features.highs) - np.array(features.lows)
         )
-        self.root = GridFunctions(kernel or RBF(constants.kernel_length, D), points).root
-        values, vectors = np.linalg.eigh(RBF(constants.prior_length, D)(points, points))
+        self.root = root_of(bumps(points, constants.kernel_length))
+        values, vectors = np.linalg.eigh(bumps(points, constants.prior_length))
         kept = values > _SMALLEST * values[-1]
         self.prior = vectors[:, kept] * np.sqrt(values[kept])
         table = np.eye(features.size).reshape(*features.shape, features.size)
@@ -193,3 +243,55 @@ class Posterior:
         drift = self._belief.constants.prior_drift**2 * np.arange(len(self._values))
         covariance: Floats = self._reward_and_moves(value[np.newaxis], self._values)[0] + drift
         return covariance
+
+
+class Filter:
+    """A Kalman filter of targets: each batch of users corrects what is believed of them once.
+
+    Targets drift from batch to batch, as Q does. Where users were is not asked: they are taken to
+    be everywhere equally often.
+
+    Attributes:
+        mean: (actions, q), in modes of the prior.
+        covariance: (actions, q, q).
+    """
+
+    def __init__(self, basis: Basis, constants: FunctionalConstants, actions: int) -> None:
+        self.basis, self.constants = basis, constants
+        modes = basis.prior.shape[1]
+        self.mean: Floats = np.zeros((actions, modes))
+        self.covariance: Floats = np.tile(
+            constants.prior_reward**2 * np.eye(modes), (actions, 1, 1)
+        )
+
+    @property
+    def targets(self) -> Floats:
+        """What is believed of them, as weights (actions, m)."""
+        return self.mean @ self.basis.prior.T
+
+    @property
+    def spread(self) -> Floats:
+        """The standard deviation of those weights, (actions, m)."""
+        prior = self.basis.prior
+        variances = np.einsum("mq,aqr,mr->am", prior, self.covariance, prior)
+        spread: Floats = np.sqrt(np.maximum(variances, 0.0))
+        return spread
+
+    def take_in(self, release: Release, visits: Floats, *, drifts: bool) -> None:
+        """A step of the filter for every action, given visits to points, (m, actions)."""
+        basis, constants = self.basis, self.constants
+        std = float(np.max(release.std["residuals"]))
+        mean, covariance = self.mean.copy(), self.covariance.copy()
+        for action in range(len(mean)):
+            if drifts:
+                covariance[action] += constants.prior_drift**2 * np.eye(mean.shape[1])
+            own = visits[:, action, np.newaxis]
+            across = basis.root.T @ (own * basis.prior)
+            noise = constants.noise**2 * basis.root.T @ (own * basis.root)
+            noise += (std**2 + NO_NOISE) * np.eye(len(noise))
+            gain = np.linalg.solve(
+                noise + across @ covariance[action] @ across.T, across @ covariance[action]
+            ).T
+            mean[action] += gain @ release["residuals"][action]
+            covariance[action] -= gain @ across @ covariance[action]
+        self.mean, self.covariance = mean, covariance

@@ -1,23 +1,329 @@
-"""Polynomials, cosines and functions of your own as feature maps; see also :class:`Grid`."""
+"""Feature maps: a state of R^D as a vector of m numbers, on which values are linear.
+
+A map is public, and a frozen value: two maps that are equal do the same. Its ``bound`` is the
+largest Euclidean norm that any state's features have, which is what sensitivities need. It holds
+for every state, also outside of the declared box, since states are clipped first. A state that is
+not finite has the zero vector as its features: a user's values never raise.
+
+Maps that are made of numbers (:func:`made_of_numbers`) can be published and saved as such.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard, TypeVar, cast, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.feature_map import FeatureMap as FeatureMap
-from tacit.continuous.feature_map import made_of_numbers, number, numbers
-from tacit.continuous.grid import BoxMap, LoopParameters, SafeMap, check_count, whole
-from tacit.continuous.grid import Grid as Grid
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
+
+# Features of a state; more are a mistake in a degree or a shape.
+_MOST_FEATURES = 1 << 20
+# A cell of a grid has 2^D corners.
+_MOST_GRID_COORDINATES = 12
+
+Map = TypeVar("Map", bound=type[Any])
+
+
+@runtime_checkable
+class FeatureMap(Protocol):
+    """A public map from states to vectors."""
+
+    @property
+    def size(self) -> int:
+        """How many features there are, m."""
+
+    @property
+    def dimension(self) -> int | None:
+        """How many coordinates a state has, D; ``None`` if the map takes any number."""
+
+    @property
+    def bound(self) -> float:
+        """The largest Euclidean norm of a state's features; infinite if nobody knows one."""
+
+    def __call__(self, states: ArrayLike) -> Floats:
+        """The features, (..., m), of states, (..., D)."""
+
+    def publishable(self) -> bool:
+        """Whether a file of plain numbers can hold the map; no map of your own is such a one."""
+
+    def describe(self) -> str:
+        """The map in a few words."""
+
+
+# Arguments of maps and of their boxes.
+
+
+def set_corners(box: Any, *, finite: bool) -> None:
+    """Checks and sets ``lows`` and ``highs``, which are finite, or may be infinite."""
+    given = ((name, getattr(box, name)) for name in ("lows", "highs"))
+    lows, highs = (numbers(name, values, finite=finite) for name, values in given)
+    if len(lows) != len(highs) or any(
+        not (low < high and (math.isfinite(high - low) or not finite))
+        for low, high in zip(lows, highs, strict=False)
+    ):
+        raise InvalidArgument(
+            f"lows and highs must have the same length and lows be less than highs, "
+            f"got {box.lows!r} and {box.highs!r}"
+        )
+    object.__setattr__(box, "lows", lows)
+    object.__setattr__(box, "highs", highs)
+
+
+def sequence(name: str, values: Any) -> Sequence[Any]:
+    """A list that is not empty."""
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        values = values.tolist()
+    if not isinstance(values, (tuple, list)) or not values:
+        raise InvalidArgument(f"{name} must be a sequence of numbers, got {values!r}")
+    return values
+
+
+def numbers(name: str, values: Any, *, finite: bool = True) -> tuple[float, ...]:
+    """Numbers, finite ones unless others will do."""
+    return tuple(number(name, value, finite=finite) for value in sequence(name, values))
+
+
+def number(name: str, value: Any, *, finite: bool = True) -> float:
+    """A number that is one."""
+    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    with contextlib.suppress(OverflowError):
+        if good and (math.isfinite(value) or not (finite or math.isnan(value))):
+            return float(value)
+    raise InvalidArgument(f"{name} must be {'finite ' if finite else ''}numbers, got {value!r}")
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """An integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidArgument(f"{name} must be integers >= {least}, got {value!r}")
+    return int(value)
+
+
+def check_count(name: str, count: int) -> None:
+    """Refuses more features than anybody means."""
+    if count > _MOST_FEATURES:
+        raise InvalidArgument(
+            f"{name} makes {count:,} features, but at most {_MOST_FEATURES:,} are allowed"
+        )
+
+
+class LoopParameters(NamedTuple):
+    """A map as the compiled loops take it."""
+
+    kind: str  # "grid" or "polynomial"
+    # (3, D), lows, highs and points per unit of a grid; (2, D), a polynomial's scales and clip.
+    numbers: Floats
+    # (D, 2), points along each coordinate and their stride; (m, 2), a polynomial's chain.
+    table: Ints
+
+
+# Maps as plain numbers.
+
+_KINDS: dict[str, tuple[type[Any], tuple[str, ...]]] = {}
+
+
+def made_of_numbers(kind: str, *names: str) -> Callable[[Map], Map]:
+    """Files may hold maps of a class as numbers: a kind, and the constructor's attributes."""
+
+    def add(made: Map) -> Map:
+        _KINDS[kind] = made, names
+        return made
+
+    return add
+
+
+def feature_arrays(features: FeatureMap) -> tuple[str, dict[str, NDArray[Any]]] | None:
+    """The kind of a map and its parameters as arrays; ``None`` for a map that is code.
+
+    >>> from tacit.continuous.features import Grid
+    >>> kind, arrays = feature_arrays(Grid((0.0,), (1.0,), (3,)))
+    >>> kind, {name: array.tolist() for name, array in arrays.items()}
+    ('grid', {'lows': [0.0], 'highs': [1.0], 'shape': [3]})
+    """
+    for kind, (made, names) in _KINDS.items():
+        if type(features) is made:
+            return kind, {name: np.array(getattr(features, name)) for name in names}
+    return None
+
+
+def features_of(kind: str, arrays: Mapping[str, NDArray[Any]]) -> FeatureMap:
+    """The inverse of :func:`feature_arrays`, to the bit; other arrays are ignored."""
+    if kind not in _KINDS:
+        raise InvalidArgument(f"kind is {kind!r}, but must be one of {list(_KINDS)}")
+    made, names = _KINDS[kind]
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise InvalidArgument(f"arrays of a {kind} must have {', '.join(missing)}")
+    # Python's own numbers, so that maps made of arrays equal those made by hand.
+    values = [arrays[name].tolist() for name in names]
+    found: FeatureMap = made(*(tuple(v) if isinstance(v, list) else v for v in values))
+    return found
+
+
+def loop_parameters(features: FeatureMap) -> LoopParameters | None:
+    """What compiled loops need of a map; ``None`` if they do not know it, as any subclass."""
+    for_loops: Callable[[], LoopParameters] | None = getattr(features, "for_loops", None)
+    return None if for_loops is None or feature_arrays(features) is None else for_loops()
+
+
+def is_grid(features: FeatureMap) -> TypeGuard[Grid]:
+    """Whether weights are values at points."""
+    return getattr(features, "on_points", False)
+
+
+# The maps.
+
+
+class SafeMap(ABC):
+    """A map that takes all states: those that are not finite have zeros for features."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int | None:
+        """How many coordinates a state has; ``None`` if the map takes any number."""
+
+    @abstractmethod
+    def _evaluate(self, states: Floats) -> Floats:
+        """The features, (n, m), of finite states, (n, D)."""
+
+    def __call__(self, states: ArrayLike) -> Floats:
+        """The features, (..., m), of states, (..., D)."""
+        points, dimension = np.asarray(states, dtype=np.float64), self.dimension
+        if points.ndim == 0 or (dimension is not None and points.shape[-1] != dimension):
+            wanted = "the coordinates" if dimension is None else f"{dimension} coordinates"
+            raise InvalidArgument(
+                f"states must have {wanted} of a state along the last axis, got shape "
+                f"{points.shape}"
+            )
+        rows, size = points.reshape(-1, points.shape[-1]), cast(FeatureMap, self).size
+        good = np.isfinite(rows).all(axis=1)
+        # Nobody may be left: a function need not take an empty array.
+        if len(rows) and good.all():
+            features = self._evaluate(rows)
+        else:
+            features = np.zeros((len(rows), size))
+            if good.any():
+                features[good] = self._evaluate(rows[good])
+        return features.reshape(*points.shape[:-1], size)
+
+    def publishable(self) -> bool:
+        """Whether a file of plain numbers can hold the map."""
+        return True
+
+
+@dataclass(frozen=True)
+class BoxMap(SafeMap):
+    """A map on a box; states outside are clipped to it."""
+
+    lows: tuple[float, ...]  # the lower corner of the box
+    highs: tuple[float, ...]  # its upper corner
+
+    def __post_init__(self) -> None:
+        set_corners(self, finite=True)
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates a state has."""
+        return len(self.lows)
+
+
+@made_of_numbers("grid", "lows", "highs", "shape")
+@dataclass(frozen=True)
+class Grid(BoxMap):
+    """Multilinear interpolation on a regular grid of points that includes the corners of a box.
+
+    The features of a state are the weights of the 2^D points around it: non-negative, with sum 1.
+    Weights of a value function are its values at the points. At a point of the grid one weight is
+    1, so the bound is 1.
+
+    >>> Grid((0.0,), (1.0,), (3,))([[0.5], [0.75], [9.0]]).tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
+    """
+
+    on_points: ClassVar[bool] = True
+    shape: tuple[int, ...]  # how many points there are along each coordinate, at least 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        shape = tuple(whole("shape", n, 2) for n in sequence("shape", self.shape))
+        if len(shape) != len(self.lows):
+            raise InvalidArgument(
+                f"shape must have {len(self.lows)} numbers as lows has, got {self.shape!r}"
+            )
+        if len(shape) > _MOST_GRID_COORDINATES:
+            raise InvalidArgument(
+                f"a grid must have at most {_MOST_GRID_COORDINATES} coordinates, got {len(shape)}"
+            )
+        check_count("shape", math.prod(shape))
+        object.__setattr__(self, "shape", shape)
+
+    @cached_property
+    def size(self) -> int:
+        """How many points the grid has."""
+        return math.prod(self.shape)
+
+    @property
+    def bound(self) -> float:
+        """1, the norm at every point of the grid."""
+        return 1.0
+
+    @property
+    def points(self) -> Floats:
+        """The points, (m, D), in the order of the features: the last coordinate runs fastest."""
+        axes = [
+            np.linspace(low, high, n)
+            for low, high, n in zip(self.lows, self.highs, self.shape, strict=True)
+        ]
+        return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+    def describe(self) -> str:
+        """The map in a few words."""
+        return f"interpolation on a grid of {' x '.join(map(str, self.shape))} points"
+
+    def for_loops(self) -> LoopParameters:
+        """The box and the strides; see :func:`loop_parameters`."""
+        box = list(zip(self.lows, self.highs, self.shape, strict=True))
+        scales = [_grid_scale(low, high, n) for low, high, n in box]
+        strides = [math.prod(self.shape[i + 1 :]) for i in range(len(box))]
+        table = np.array([self.shape, strides], dtype=np.int64).T.copy()
+        return LoopParameters("grid", np.array([self.lows, self.highs, scales]), table)
+
+    @cached_property
+    def corners(self) -> Ints:
+        """How far the 2^D points around a state are from its lower corner, in points."""
+        strides = [math.prod(self.shape[i + 1 :]) for i in range(self.dimension)]
+        found = [0]
+        for stride in strides:
+            found += [c + stride for c in found]
+        return np.array(found, dtype=np.int64)
+
+    def _evaluate(self, states: Floats) -> Floats:
+        weights = np.ones((len(states), 1))
+        for i, (low, high, n) in enumerate(zip(self.lows, self.highs, self.shape, strict=True)):
+            position = (np.clip(states[:, i], low, high) - low) * _grid_scale(low, high, n)
+            # Rounding must not lead past the last point.
+            cell = np.minimum(position.astype(np.int64), n - 2)
+            part = np.minimum(position - cell, 1.0)
+            along = np.zeros((len(states), n))
+            rows = np.arange(len(states))
+            along[rows, cell] = 1.0 - part
+            along[rows, cell + 1] = part
+            weights = (weights[:, :, np.newaxis] * along[:, np.newaxis, :]).reshape(len(states), -1)
+        return weights
+
+
+def _grid_scale(low: float, high: float, points: int) -> float:
+    """Points per unit of a coordinate."""
+    return (points - 1) / (high - low)
 
 
 @made_of_numbers("polynomial", "scales", "clip", "degree")
@@ -103,7 +409,7 @@ class Polynomial(SafeMap):
         return f"{self.size} monomials up to degree {self.degree} of {self.dimension} coordinates"
 
     def for_loops(self) -> LoopParameters:
-        """Scales, clip and chain; see :func:`~tacit.continuous.feature_map.loop_parameters`."""
+        """Scales, clip and chain; see :func:`loop_parameters`."""
         numbers = np.array([self.scales, (self.clip,) * self.dimension])
         return LoopParameters("polynomial", numbers, self.chain)
 
@@ -254,3 +560,77 @@ def _named(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", "")
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{module}.{name}" if module else str(name)
+
+
+@made_of_numbers("nearest", "lows", "highs", "points", "turns")
+@dataclass(frozen=True)
+class Nearest(BoxMap):
+    """A function that is linear around each of some points: 1, and how far a state is from it.
+
+    Each point has D + 1 features, which are zero but for the nearest point's: 1, and the difference
+    of the state to it along each coordinate, in half widths of the box. Distances are Euclidean in
+    the same units. States are cut to the box first, but for coordinates that are angles.
+
+    >>> Nearest((-1.0,), (1.0,), ((0.0,), (1.0,)))([[0.4], [0.9]]).round(6).tolist()
+    [[1.0, 0.4, 0.0, 0.0], [0.0, 0.0, 1.0, -0.1]]
+    """
+
+    points: tuple[tuple[float, ...], ...]  # finite, in the coordinates of states
+    turns: tuple[int, ...] = ()  # for every coordinate 1 if it is an angle; none by default
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        D = len(self.lows)
+        points = np.array(sequence("points", self.points), dtype=np.float64)
+        if points.ndim != 2 or points.shape[1] != D or not np.isfinite(points).all():
+            raise InvalidArgument(f"points must be finite, with {D} coordinates each")
+        object.__setattr__(self, "points", tuple(map(tuple, points.tolist())))
+        turns = tuple(whole("turns", turn, 0) for turn in self.turns) or (0,) * D
+        if len(turns) != D or max(turns) > 1:
+            raise InvalidArgument(f"turns must be 0 or 1 for each of {D} coordinates")
+        object.__setattr__(self, "turns", turns)
+        check_count("points", self.size)
+
+    @property
+    def size(self) -> int:
+        """D + 1 for every point."""
+        return len(self.points) * (len(self.lows) + 1)
+
+    @property
+    def bound(self) -> float:
+        """That of a state at the other end of the box."""
+        return math.sqrt(1.0 + 4.0 * len(self.lows))
+
+    def describe(self) -> str:
+        """The map in a few words."""
+        return f"linear around the nearest of {len(self.points)} points"
+
+    @cached_property
+    def _tables(self) -> tuple[Floats, Floats, Ints]:
+        half = 0.5 * (np.array(self.highs) - np.array(self.lows))
+        return np.array(self.points), half, np.array(self.turns, dtype=np.int64)
+
+    def around(self, states: Floats) -> tuple[Ints, Floats]:
+        """The nearest points, (n,), and the nonzero features, (n, D + 1), of states (n, D)."""
+        from tacit.continuous.model_loops import nearest
+
+        points, half, turns = self._tables
+        cut = np.where(turns == 1, states, np.clip(states, self.lows, self.highs))
+        chosen = np.zeros(len(states), dtype=np.int64)
+        nearest(points, half, turns, np.ascontiguousarray(cut), chosen)
+        off = cut - points[chosen]
+        off = np.where(turns == 1, (off + math.pi) % (2.0 * math.pi) - math.pi, off) / half
+        return chosen, np.concatenate([np.ones((len(states), 1)), off], axis=1)
+
+    def dot(self, states: Floats, weights: Floats) -> Floats:
+        """``features(states) @ weights.T``, (n, k), without the zeros of all other points."""
+        chosen, own = self.around(np.nan_to_num(states))
+        table = weights.reshape(len(weights), -1, own.shape[1])
+        found: Floats = np.einsum("knd,nd->nk", table[:, chosen], own)
+        return found
+
+    def _evaluate(self, states: Floats) -> Floats:
+        chosen, own = self.around(states)
+        found = np.zeros((len(states), len(self.points), own.shape[1]))
+        found[np.arange(len(states)), chosen] = own
+        return found.reshape(len(states), -1)

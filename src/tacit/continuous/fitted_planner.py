@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.held_policy import held
 from tacit.continuous.kernel_maps import Nystroem
 from tacit.continuous.model_planner import Step
+from tacit.continuous.policy import held
 from tacit.continuous.statistics.move_moments import PLACES, placed
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
 
 # Rounds of fitting, each at states that the plan before visits; episodes of a round, and their

@@ -344,9 +344,9 @@ def _action_box(space: Any, levels: int) -> ActionBox | None:
 class BoxEnv(EpisodeEnv[Floats, np.int64]):
     """A world of moves in a box as an environment.
 
-    >>> state, _ = BoxEnv(worlds.plane()).reset(seed=0)
+    >>> state, _ = BoxEnv(worlds.line()).reset(seed=0)
     >>> state.shape
-    (2,)
+    (1,)
     """
 
     def __init__(self, world: BoxWorld) -> None:

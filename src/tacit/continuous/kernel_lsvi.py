@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.kernel_maps import Nystroem, Quadrature
+from tacit.continuous.base import BoxAlgorithm, box_spec
+from tacit.continuous.kernel_maps import kernel_features, public_states
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
 from tacit.core.algorithm import Pace
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import ridge_inverse
-from tacit.privacy.arguments import checked_number, instance_of, one_of, positive, whole_number
+from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
-    from tacit.continuous.spec import BoxSpec
+    from tacit.continuous.features import FeatureMap
     from tacit.core.setting import Setting
 
-# Public states on which plans are made, at most, and along a single coordinate.
-_POINTS, _ALONG = 4096, 101
 NO_CLIP = 1e9
 """A clip that clips nobody: without privacy it would only bias."""
 
@@ -42,6 +39,7 @@ class KernelConstants:
     first: float = 24.0  # users of the first block, in standard deviations of a sum's noise
     clip: float = 0.8  # the longest user, in steps
     smooth: float = 3.0  # of value functions, in units of the regression's own ridge
+    uniform: float = 0.1  # chance of a uniform action, over the number of releases
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,59 +47,26 @@ class KernelLSVIOptions:
     """Options of :class:`KernelLSVI`.
 
     Attributes:
-        kernel: which map where the spec has none: ``"quadrature"`` Fourier features of the squared
-            exponential kernel, or ``"nystroem"`` with centres on a public grid.
-        lengthscale: of the kernel, in widths of the box.
-        nodes: frequencies or centres along each coordinate; by default 7, 5, 4 and 3 in one to
-            four dimensions.
-        discount: of future rewards; the spec's by default.
-        epsilon: the probability of a uniform action in the second block; later ones have less, as
-            one over the number of releases.
         scale: multiplies the bonus.
         constants: the practical constants.
     """
 
-    kernel: Literal["quadrature", "nystroem"] = "quadrature"
-    lengthscale: float = 0.5
-    nodes: int | None = None
-    discount: float | None = None
-    epsilon: float = 0.1
     scale: float = 1.0
     constants: KernelConstants = KernelConstants()
 
     def __post_init__(self) -> None:
-        self._check_kernel()
-        instance_of("constants", self.constants, KernelConstants)
-
-    def _check_kernel(self) -> None:
-        one_of("kernel", self.kernel, ("quadrature", "nystroem"))
-        positive("lengthscale", self.lengthscale)
         positive("scale", self.scale)
-        checked_number("epsilon", self.epsilon, "in [0, 1]", lambda share: 0.0 <= share <= 1.0)
-        if self.nodes is not None:
-            whole_number("nodes", self.nodes, 2, 100)
-
-    def map_for(self, spec: BoxSpec) -> FeatureMap:
-        """The spec's own features, or those of the kernel."""
-        if spec.features is not None:
-            return spec.features
-        D = spec.dimension
-        nodes = self.nodes or {1: 7, 2: 5, 3: 4}.get(D, 3)
-        if nodes**D > 1000:
-            raise InvalidArgument(f"nodes={nodes} makes {nodes**D:,} features in {D} dimensions")
-        if self.kernel == "quadrature":
-            return Quadrature(spec.lows, spec.highs, self.lengthscale, nodes)
-        return Nystroem.on_grid(spec.lows, spec.highs, nodes, self.lengthscale)
+        instance_of("constants", self.constants, KernelConstants)
 
 
 class KernelLSVI(BoxAlgorithm):
     """Least squares on a kernel's features, for every value function at once.
 
     Idea: in a kernel MDP what follows a state and an action is linear in z, a kernel's features of
-    the state, and so is the value of an action. A regression of how features move finds it for all
-    value functions at once; fitted value iteration on public states plans, with a bonus for what
-    is uncertain by sampling or by noise. Moves are from where the user is, so that what is not
-    known yet stays where it is.
+    the state (:func:`~.kernel_maps.kernel_features`), and so is the value of an action. A
+    regression of how features move finds it for all value functions at once; fitted value iteration
+    on public states plans, with a bonus for what is uncertain by sampling or by noise. Moves are
+    from where the user is, so that what is not known yet stays where it is.
 
     Private statistics: :class:`~tacit.continuous.statistics.embedding_sums.EmbeddingSums` of every
     block, once, with the whole budget, pooled over steps.
@@ -124,9 +89,8 @@ class KernelLSVI(BoxAlgorithm):
         self.spec = spec = box_spec(setting)
         if not spec.bounded:
             raise InvalidArgument("lows and highs must be finite: plans are made on their box")
-        self.features = options.map_for(spec)
+        self.features = kernel_features(spec)
         spec.check_weights(self.features.size)
-        self.discount = discount_of(options.discount, spec)
         self.points = public_states(spec)
         self._at = self.features(self.points)
         self._fit = self._fitting(1e-6)
@@ -171,7 +135,7 @@ class KernelLSVI(BoxAlgorithm):
         for bonus in (scale, 0.0):
             Q = self._iterated(rewards, moves, leverage, length, noise, half, bonus, smooth)
             weights = (self._fit @ Q).T
-            drawn = self.options.epsilon / self.releases if bonus else 0.0
+            drawn = constants.uniform / self.releases if bonus else 0.0
             policies.append(QPolicy.draw(self.features, weights, self.rng, drawn, self.releases))
         return policies[0], policies[1]
 
@@ -197,11 +161,11 @@ class KernelLSVI(BoxAlgorithm):
         Q_a = r_a + discount (V + moves_a v) + width, cut to the range of values, with v the weights
         that V has on the features, and the value of an end, which is known: nothing is earned.
         """
-        top = half / (1.0 - self.discount)
-        middle = float(np.mean(self.spec.reward_range)) / (1.0 - self.discount)
+        top = half / (1.0 - self.spec.discount)
+        middle = float(np.mean(self.spec.reward_range)) / (1.0 - self.spec.discount)
         end = [-middle] if self.spec.may_end else []
         Q: Floats = np.zeros(rewards.shape)
-        for _ in range(math.ceil(math.log(1e-3) / math.log(max(self.discount, 0.1)))):
+        for _ in range(math.ceil(math.log(1e-3) / math.log(max(self.spec.discount, 0.1)))):
             V: Floats = Q.max(axis=1)
             v: Floats = np.append(smooth @ V, end)
             ahead = np.clip(
@@ -211,7 +175,7 @@ class KernelLSVI(BoxAlgorithm):
             spread = float(V.var()) + half**2
             width = bonus * np.sqrt(squares * length + spread * leverage)
             Q = np.clip(
-                rewards + self.discount * ahead + width, min([-top, *end]), max([top, *end])
+                rewards + self.spec.discount * ahead + width, min([-top, *end]), max([top, *end])
             )
         return Q
 
@@ -241,11 +205,3 @@ class KernelLSVI(BoxAlgorithm):
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
         self._sums.restore(meta["sums"], below(arrays, "sums/"))
-
-
-def public_states(spec: BoxSpec, most: int = _POINTS) -> Floats:
-    """A grid of the box, (n, D)."""
-    D = spec.dimension
-    along = max(2, min(_ALONG, int(most ** (1.0 / D))))
-    axes = [np.linspace(low, high, along) for low, high in zip(spec.lows, spec.highs, strict=True)]
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, D)

@@ -11,14 +11,22 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.feature_map import made_of_numbers, number
-from tacit.continuous.grid import BoxMap, check_count, whole
+from tacit.continuous.features import BoxMap, check_count, made_of_numbers, number, whole
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 
+if TYPE_CHECKING:
+    from tacit.continuous.features import FeatureMap
+    from tacit.continuous.spec import BoxSpec
+
+# Frequencies along each coordinate where nobody has given a map, up to three; more have three.
+_NODES = {1: 7, 2: 5, 3: 4}
+# Public states on which plans are made, at most, and along a single coordinate.
+_POINTS, _ALONG = 4096, 101
 # What is added to the diagonal of a kernel matrix before its root is taken, per centre.
 _JITTER = 1e-9
 # Smoothness of Nystroem's kernels: Matern 1/2, 3/2, 5/2, and the squared exponential.
@@ -200,3 +208,21 @@ def _unit(made: BoxMap, states: Floats) -> Floats:
     lows, highs = np.array(made.lows), np.array(made.highs)
     clipped: Floats = (np.clip(states, lows, highs) - lows) / (highs - lows)
     return clipped
+
+
+def kernel_features(spec: BoxSpec) -> FeatureMap:
+    """The spec's own features, or Fourier features of a kernel of half the width of the box."""
+    if spec.features is not None:
+        return spec.features
+    nodes, D = _NODES.get(spec.dimension, 3), spec.dimension
+    if nodes**D > 1000:
+        raise InvalidArgument(f"{nodes**D:,} features of {D} coordinates: give the spec features")
+    return Quadrature(spec.lows, spec.highs, 0.5, nodes)
+
+
+def public_states(spec: BoxSpec, most: int = _POINTS) -> Floats:
+    """A grid of the box, (n, D)."""
+    D = spec.dimension
+    along = max(2, min(_ALONG, int(most ** (1.0 / D))))
+    axes = [np.linspace(low, high, along) for low, high in zip(spec.lows, spec.highs, strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, D)

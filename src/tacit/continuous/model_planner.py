@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.grid import Grid
+from tacit.continuous.features import Grid
 from tacit.continuous.statistics.move_moments import angles_of
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
 
 Step = Callable[[Floats, Ints], tuple[Floats, Floats, Bools]]

@@ -10,14 +10,13 @@ import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.end_estimate import EndModel
+from tacit.continuous.features import Nearest
 from tacit.continuous.fitted_planner import FittedPlanner, draw_starts
-from tacit.continuous.held_policy import HeldPolicy
 from tacit.continuous.model_estimate import MODEL, ModelConstants, MoveModel
 from tacit.continuous.model_planner import MOST_COORDINATES, GridPlanner
 from tacit.continuous.monomials import Monomials
 from tacit.continuous.path_planner import PathPlanner
-from tacit.continuous.path_policy import Nearest, PathPolicy
-from tacit.continuous.policy import QPolicy, chooser
+from tacit.continuous.policy import GaussianPolicy, QPolicy, chooser
 from tacit.continuous.statistics.end_places import EndPlaces
 from tacit.continuous.statistics.move_moments import (
     FIRST_POWER,
@@ -35,7 +34,7 @@ from tacit.privacy.statistic import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from tacit.continuous.action_box import ActionBox
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
 
@@ -100,8 +99,8 @@ class ModelPosterior(BoxAlgorithm):
     points, or ten seconds of fitting; LQ control around 32 trajectories takes a few more.
 
     >>> from tacit import JointDP, ModelPosterior
-    >>> from tacit.continuous import pendulum
-    >>> agent = ModelPosterior(pendulum().spec, 1100, JointDP(10.0, 1e-6), noise_seed=0)
+    >>> from tacit.continuous import cartpole
+    >>> agent = ModelPosterior(cartpole().spec, 1100, JointDP(10.0, 1e-6), noise_seed=0)
     >>> agent.why
     'known rewards and ends; 5 blocks (auto)'
     """
@@ -235,12 +234,13 @@ class ModelPosterior(BoxAlgorithm):
         exploring, box = self.believed.exploration(), self.spec.action_box
         if box is not None:
             around = self._around_paths(box)
-            return around.exploring_with(*exploring), around
+            return replace(around, explorers=exploring[0], bursts=exploring[1]), around
         hoping = self._hoping()
         features, self.weights = self.planner.plan(self.step, self.rng)
         greedy = QPolicy.draw(features, self.weights, self.rng, version=self.releases)
         known = hoping or (greedy.features, greedy.weights)
-        return HeldPolicy.of(*known, *exploring, self.releases, greedy.preference), greedy
+        served = QPolicy(*known, 0.0, self.releases, greedy.preference, *exploring)
+        return served, greedy
 
     def _hoping(self) -> tuple[FeatureMap, Floats] | None:
         """The plan of who hopes for ends that nobody has seen yet, if there is hope."""
@@ -258,7 +258,7 @@ class ModelPosterior(BoxAlgorithm):
             planner = GridPlanner(planner.spec, *self._with_margin(lows, highs), self.discount)
         return planner.plan(step, self.rng)
 
-    def _around_paths(self, box: ActionBox) -> PathPolicy:
+    def _around_paths(self, box: ActionBox) -> GaussianPolicy:
         """LQ control around trajectories in the model, from those of a plan with a few actions."""
         assert self.planner is not None  # noqa: S101
         assert self.paths is not None  # noqa: S101
@@ -276,12 +276,11 @@ class ModelPosterior(BoxAlgorithm):
         turns = tuple(angles_of(self.spec).astype(int).tolist())
         corners = tuple(lows.tolist()), tuple(highs.tolist())
         near = Nearest(*corners, tuple(map(tuple, points.tolist())), turns)
-        return PathPolicy.around(near, controls, gains, box, self.releases)
+        return GaussianPolicy.around(near, controls, gains, box, self.releases)
 
     def behaviour(self) -> QPolicy:
         """Random actions that are held for a while."""
-        plain = super().behaviour()
-        return HeldPolicy.of(plain.features, plain.weights, 1.0, 0.0, self.releases)
+        return replace(super().behaviour(), explorers=1.0)
 
     # What is public.
 
@@ -307,7 +306,7 @@ class ModelPosterior(BoxAlgorithm):
         if self.privacy.local:
             raise InvalidArgument(
                 "ModelPosterior sums moments of a thousand numbers, and a device's own noise would "
-                "be a thousand times theirs: take functional_q, or JointDP"
+                "be a thousand times theirs: take fitted_functional_q:serve=all, or JointDP"
             )
         check_question(self._how_far(), self.privacy, "scales")
 
@@ -317,13 +316,6 @@ class ModelPosterior(BoxAlgorithm):
         return Pace(first=first, growth=constants.growth)
 
     # Save and resume.
-
-    def policy_of(self, arrays: Arrays, version: int) -> QPolicy:
-        """The inverse of :meth:`policy_arrays`, to the bit."""
-        if "levels" in arrays:
-            return PathPolicy.from_arrays(arrays, version)
-        kind = HeldPolicy if "held" in arrays else QPolicy
-        return kind.from_arrays(arrays, version)
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.held_policy import held
 from tacit.continuous.model_planner import Step
+from tacit.continuous.policy import held
 from tacit.continuous.statistics.move_moments import angles_of
 from tacit.privacy.statistic import Bools, Floats, Ints
 

@@ -1,23 +1,25 @@
-"""Policies on states that are vectors: the best action of a published value function."""
+"""Policies on states that are vectors: the best action by published values, or a drawn one."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.feature_map import (
+from tacit.continuous.action_box import ActionBox, normals
+from tacit.continuous.features import (
     FeatureMap,
+    Nearest,
     feature_arrays,
     features_of,
     loop_parameters,
 )
 from tacit.core.public_file import drawing, write_published
-from tacit.privacy.arguments import fitting
+from tacit.privacy.arguments import fitting, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 
@@ -26,6 +28,17 @@ _CHUNK = 1 << 22
 # Saves hold numbers only.
 _KINDS = ("code", "grid", "polynomial", "fourier", "quadrature", "nystroem", "nearest")
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
+# An action is held for about 2^0 to 2^5 steps, by the user.
+_HOLDS = 6
+
+
+def held(coins: Floats, actions: int, explorers: float, bursts: float) -> Ints:
+    """What users (columns) try at steps (rows), by uniform numbers; -1 where they do not."""
+    from tacit.continuous.model_loops import hold
+
+    tries = np.full(coins.shape, -1, dtype=np.int64)
+    hold(np.ascontiguousarray(coins), actions, explorers, bursts, _HOLDS, tries)
+    return tries
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,12 +50,24 @@ class QPolicy:
     wins. An agent draws that order once, when it publishes (:meth:`draw`), so that no label is
     favoured by its number. The arrays are copies and read-only: what was published cannot change.
 
+    With ``explorers`` or ``bursts`` random actions are held for a while: single random steps
+    explore little. A part ``explorers`` of users try one random action after the other. Each other
+    user is greedy, but for bursts of a random action, which begin with the chance ``bursts`` over
+    how long she holds one. How long that is, is geometric, with a mean of 2^0 to 2^5 steps that is
+    drawn once for each user. All of it is drawn before the first step, whatever states follow
+    (:meth:`exploration`), so that who serves a real user draws a column of it once per episode.
+    :meth:`act`, and readers of a published file, which hold nothing, try as many actions, but each
+    for one step: ``epsilon`` is then how often somebody explores on average.
+
     Attributes:
         features: the map that values are linear on.
         weights: shape (actions, features.size).
-        epsilon: the probability of a uniform action, in [0, 1].
+        epsilon: the probability of a uniform action, in [0, 1]; it follows from the last two, where
+            any is given.
         version: which policy of its agent it is.
         preference: all actions, the one that wins ties first; in the order of labels by default.
+        explorers: the part of users who hold random actions all the time, in [0, 1].
+        bursts: how often others begin to, in [0, 1].
 
     >>> from tacit.continuous.features import Grid
     >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
@@ -56,6 +81,9 @@ class QPolicy:
     version: int = 0
     # Never None once made; None stands for the order of labels.
     preference: tuple[int, ...] = None  # type: ignore[assignment]
+    explorers: float = 0.0
+    bursts: float = 0.0
+    kind: ClassVar[str] = "q"  # of its public file
 
     def __post_init__(self) -> None:
         if not isinstance(self.features, FeatureMap):
@@ -77,6 +105,13 @@ class QPolicy:
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
         epsilon, version = self.epsilon, self.version
+        for name in ("explorers", "bursts"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise InvalidArgument(f"{name} must be in [0, 1], got {getattr(self, name)!r}")
+        if self.explorers or self.bursts:
+            # A burst of n steps on average follows n / bursts greedy ones.
+            resting = (1.0 - self.explorers) * self.bursts / (1.0 + self.bursts)
+            epsilon = self.explorers + resting
         good = isinstance(epsilon, (int, float, np.integer, np.floating))
         if not good or isinstance(epsilon, bool) or not 0.0 <= epsilon <= 1.0:
             raise InvalidArgument(f"epsilon must be in [0, 1], got {epsilon!r}")
@@ -130,7 +165,7 @@ class QPolicy:
     @property
     def exploring(self) -> tuple[float, ...]:
         """What its exploration is made of."""
-        return (self.epsilon,)
+        return self.epsilon, self.explorers, self.bursts
 
     def values(self, states: ArrayLike) -> Floats:
         """The values of all actions, (..., A), in states, (..., D)."""
@@ -138,6 +173,9 @@ class QPolicy:
         if points.ndim == 0:
             raise InvalidArgument("states must have the coordinates of a state as their last axis")
         rows = points.reshape(-1, points.shape[-1])
+        if isinstance(self.features, Nearest):
+            found = self.features.dot(rows, self.weights)
+            return found.reshape(*points.shape[:-1], len(self.weights))
         size = max(1, _CHUNK // self.features.size)
         # Not a matrix product: that may round the same sum differently from column to column, and
         # equal weights must have equal values.
@@ -186,7 +224,11 @@ class QPolicy:
 
         It is -1 where they act greedily; ``None`` if they always do.
         """
-        return None if self.epsilon == 0.0 else self._drawn(coins)
+        if self.epsilon == 0.0 or not coins.size:
+            return None
+        if self.explorers or self.bursts:
+            return held(coins, self.n_actions, self.explorers, self.bursts)
+        return self._drawn(coins)
 
     def _drawn(self, coins: Floats) -> Ints:
         """A number below ``epsilon`` means a uniform action, and how far below says which one."""
@@ -212,16 +254,19 @@ class QPolicy:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All but the version, for a save; who loads it has the code of features that are code."""
         kind, parameters = feature_arrays(self.features) or ("code", {})
-        return self._plain() | {"features": np.array(_CODES[kind])} | parameters
-
-    def _plain(self) -> dict[str, NDArray[Any]]:
         order = np.array(self.preference, dtype=np.int64)
-        return {"weights": self.weights, "epsilon": np.array(self.epsilon), "preference": order}
+        own = {"weights": self.weights, "epsilon": np.array(self.epsilon), "preference": order}
+        own |= {"held": np.array([self.explorers, self.bursts]), self.kind: np.array(1)}
+        return own | self._own() | {"features": np.array(_CODES[kind])} | parameters
 
-    @classmethod
+    def _own(self) -> dict[str, NDArray[Any]]:
+        """What other policies have besides."""
+        return {}
+
+    @staticmethod
     def from_arrays(
-        cls, arrays: Mapping[str, NDArray[Any]], version: int, features: FeatureMap | None = None
-    ) -> Self:
+        arrays: Mapping[str, NDArray[Any]], version: int, features: FeatureMap | None = None
+    ) -> QPolicy:
         """The inverse of :meth:`arrays`, to the bit; ``features`` is for those that are code."""
         kinds = {code: kind for kind, code in _CODES.items() if code}
         code = int(arrays["features"])
@@ -229,8 +274,13 @@ class QPolicy:
             features = features_of(kinds[code], arrays)
         elif features is None:
             raise InvalidArgument("features must be given: these are code, which no save holds")
-        order = tuple(arrays["preference"].tolist())
-        return cls(features, arrays["weights"], float(arrays["epsilon"]), version, order)
+        order, held = tuple(arrays["preference"].tolist()), arrays["held"].tolist()
+        own = features, arrays["weights"], float(arrays["epsilon"]), version, order, *held
+        if "gaussian" in arrays:
+            corners = (tuple(arrays[name].tolist()) for name in ("action_lows", "action_highs"))
+            box = ActionBox(*corners, int(arrays["levels"]))
+            return GaussianPolicy(*own, box, float(arrays["sigma"]))
+        return SoftmaxPolicy(*own) if "softmax" in arrays else QPolicy(*own)
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically (mode 0644), unless the features are code."""
@@ -242,8 +292,11 @@ class QPolicy:
                 "and the weights yourself"
             )
         kind, parameters = plain
-        stored = self._plain() | {"features": np.array(kind)} | parameters
-        write_published(path, self.version, stored, kind="q")
+        stored = self._published() | {"features": np.array(kind)} | parameters
+        write_published(path, self.version, stored, kind=self.kind)
+
+    def _published(self) -> dict[str, NDArray[Any]]:
+        return {name: self.arrays()[name] for name in ("weights", "epsilon", "preference")}
 
     def __repr__(self) -> str:
         drawn = f", uniform with {self.epsilon:g}" if self.epsilon else ""
@@ -251,6 +304,167 @@ class QPolicy:
             f"<QPolicy version {self.version}: {self.n_actions} actions, "
             f"{self.features.describe()}{drawn}>"
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SoftmaxPolicy(QPolicy):
+    """Every action with a chance proportional to exp(weights[a] @ features(state)).
+
+    >>> from tacit.continuous.features import Grid
+    >>> policy = SoftmaxPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 0.0], [1.0, 1.0]])
+    >>> policy.probabilities([0.3]).round(3).tolist()
+    [0.269, 0.731]
+    """
+
+    kind: ClassVar[str] = "softmax"
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Never."""
+        return False
+
+    def probabilities(self, states: ArrayLike) -> Floats:
+        """The probabilities of all actions, (..., A), in states, (..., D)."""
+        values = self.values(states)
+        chances: Floats = np.exp(values - values.max(axis=-1, keepdims=True))
+        chances /= chances.sum(axis=-1, keepdims=True)
+        return chances
+
+    def by_coins(self, states: ArrayLike, coins: Floats) -> Ints:
+        """Actions, (n,), in states, (n, D), by a uniform number of [0, 1) for each of them."""
+        below = np.cumsum(self.probabilities(states), axis=-1) <= coins[..., np.newaxis]
+        drawn: Ints = np.minimum(below.sum(axis=-1), self.n_actions - 1)
+        return drawn
+
+    def act_many(
+        self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
+    ) -> Ints:
+        """The actions, (n,), in states, (n, D), drawn independently."""
+        return self.by_coins(states, drawing(rng).random(len(np.asarray(states))))
+
+    def scores(self, states: Floats, actions: Ints) -> Floats:
+        """Derivatives, (..., A), of the logarithm of an action's chance by weights @ features."""
+        taken = actions[..., np.newaxis] == np.arange(self.n_actions)
+        scores: Floats = taken - self.probabilities(states)
+        return scores
+
+    def _published(self) -> dict[str, NDArray[Any]]:
+        return {"weights": self.weights}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GaussianPolicy(SoftmaxPolicy):
+    """Actions in a box: normal around weights @ features(state), which is kept in the box.
+
+    Means and ``sigma`` are in units of the box, whose corners are -1 and 1. Actions are numbers of
+    the mesh of ``box``; :meth:`action` is the vector itself. ``sigma=0`` takes the mean, but for
+    actions that are held for a while.
+
+    >>> from tacit.continuous.features import Grid
+    >>> box = ActionBox((-2.0,), (2.0,))
+    >>> policy = GaussianPolicy.of(Grid((0.0,), (1.0,), (2,)), [[0.0, 1.0]], box, 0.0)
+    >>> policy.action([0.5]).tolist()
+    [1.0]
+    """
+
+    kind: ClassVar[str] = "gaussian"
+    box: ActionBox = None  # type: ignore[assignment]
+    sigma: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        instance_of("box", self.box, ActionBox)
+        if len(self.weights) != self.box.dimension or not 0.0 <= self.sigma < np.inf:
+            raise InvalidArgument(
+                f"weights must have {self.box.dimension} rows and sigma be >= 0, got "
+                f"{len(self.weights)} and {self.sigma!r}"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        features: FeatureMap,
+        weights: ArrayLike,
+        box: ActionBox,
+        sigma: float,
+        version: int = 0,
+    ) -> Self:
+        """The policy of such weights, (k, features)."""
+        table = np.asarray(weights, dtype=np.float64)
+        return cls(features, table, version=version, box=box, sigma=float(sigma))
+
+    @classmethod
+    def around(
+        cls, features: Nearest, controls: Floats, gains: Floats, box: ActionBox, version: int = 0
+    ) -> Self:
+        """Of controls, (m, k), and gains, (m, k, D), at the points of a map; nobody explores."""
+        half = 0.5 * (np.array(features.highs) - np.array(features.lows))
+        table = np.concatenate([controls[..., np.newaxis], gains * half], axis=2)
+        return cls.of(features, table.swapaxes(0, 1).reshape(box.dimension, -1), box, 0.0, version)
+
+    @property
+    def n_actions(self) -> int:
+        """How many points the mesh has."""
+        return self.box.size
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether it never draws an action."""
+        return self.sigma == 0.0 and self.epsilon == 0.0
+
+    @property
+    def exploring(self) -> tuple[float, ...]:
+        """What its exploration is made of."""
+        return *super().exploring, self.sigma
+
+    def means(self, states: ArrayLike) -> Floats:
+        """What actions aim at on average, (..., k), in units of the box."""
+        return np.clip(self.values(states), -1.0, 1.0)
+
+    def greedy(self, states: ArrayLike) -> Ints:
+        """The number of the mean action."""
+        return self.box.numbers(self.means(states))
+
+    def probabilities(self, states: ArrayLike) -> Floats:
+        """Refused: a mesh has too many points."""
+        raise InvalidArgument("actions are vectors: ask for means and sigma")
+
+    def by_coins(self, states: ArrayLike, coins: Floats) -> Ints:
+        """See :class:`SoftmaxPolicy`: numbers of the mesh."""
+        aims = self.means(states)
+        if self.sigma > 0.0:
+            aims = aims + self.sigma * normals(coins, self.box.dimension)
+        return self.box.numbers(aims)
+
+    def act_many(
+        self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
+    ) -> Ints:
+        """The numbers of actions, (n,), in states, (n, D), drawn independently."""
+        users = len(np.asarray(states))
+        coins = np.zeros(users) if self.sigma == 0.0 else drawing(rng).random(users)
+        taken = self.by_coins(states, coins)
+        return self.explored(taken, drawing(rng).random(users)) if self.epsilon else taken
+
+    def action(self, state: ArrayLike, rng: np.random.Generator | None = None) -> Floats:
+        """The action itself in a state, in the box."""
+        return self.box.actions(self.act(0, state, rng))
+
+    def scores(self, states: Floats, actions: Ints) -> Floats:
+        """Derivatives, (..., k), of the log density by means, in standard deviations."""
+        scale = self.sigma if self.sigma > 0.0 else 1.0
+        return (self.box.aims(actions) - self.means(states)) / scale
+
+    def _own(self) -> dict[str, NDArray[Any]]:
+        return {
+            "action_lows": np.array(self.box.lows),
+            "action_highs": np.array(self.box.highs),
+            "levels": np.array(self.box.levels),
+            "sigma": np.array(self.sigma),
+        }
+
+    def _published(self) -> dict[str, NDArray[Any]]:
+        explores = {"epsilon": np.array(self.epsilon)} if self.epsilon else {}
+        return super()._published() | self._own() | explores
 
 
 def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +15,9 @@ from tacit.continuous.spec import BoxSpec
 from tacit.core.sizes import check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from tacit.continuous.vector_targets import VectorTargets
 
 VectorSampler: TypeAlias = Callable[[Floats, Ints, np.random.Generator], ArrayLike]
 """A base model: next states (n, D) of states (n, D) and actions (n,), drawn one by one."""
@@ -64,6 +67,12 @@ class SimulatedSpec(BoxSpec):
             if not callable(self.ends):
                 raise InvalidArgument(f"ends must be a function, got {self.ends!r}")
             object.__setattr__(self, "may_end", True)
+
+    def targets(self) -> VectorTargets:
+        """What :class:`tacit.LinOptSampled` plans with, and asks by."""
+        from tacit.continuous.vector_targets import VectorTargets
+
+        return VectorTargets(self)
 
     @property
     def mixed(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.continuous.feature_map import numbers, sequence
+from tacit.continuous.features import numbers, sequence
 from tacit.continuous.spec import BoxSpec
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints

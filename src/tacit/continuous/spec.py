@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from tacit.continuous.action_box import ActionBox
-from tacit.continuous.feature_map import FeatureMap, number, numbers, set_corners
+from tacit.continuous.features import FeatureMap, number, numbers, set_corners
 from tacit.core.sizes import check_bytes, check_size
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument

@@ -14,7 +14,7 @@ from tacit.numerics.compiled import Floats, Ints, compiled, fused, inner
 Steps: TypeAlias = tuple[Floats, Ints, Floats, Ints]
 """States (users, H + 1, D), actions, rewards (users, H) and lengths (users,)."""
 GridNumbers: TypeAlias = tuple[Floats, Ints]
-"""Numbers and table of a grid; see :class:`~tacit.continuous.grid.LoopParameters`."""
+"""Numbers and table of a grid; see :class:`~tacit.continuous.features.LoopParameters`."""
 Placed: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32], Floats]
 """Where users' steps are on a grid, which no question about them changes.
 

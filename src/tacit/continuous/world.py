@@ -11,10 +11,8 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.continuous.drawn_policy import SoftmaxPolicy
-from tacit.continuous.feature_map import FeatureMap
-from tacit.continuous.features import Polynomial
-from tacit.continuous.policy import QPolicy, chooser
+from tacit.continuous.features import FeatureMap, Polynomial
+from tacit.continuous.policy import QPolicy, SoftmaxPolicy, chooser
 from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.core.sizes import check_bytes, check_size, check_users
@@ -109,7 +107,8 @@ class VectorWorld(ABC):
         self.check_policy(policy)
         key: Any = "uniform"
         if policy.epsilon < 1.0:
-            key = (policy.features, policy.weights.tobytes(), *policy.exploring, policy.preference)
+            known = policy.features, policy.weights.tobytes(), policy.preference
+            key = (policy.kind, *known, *policy.exploring)
         if key not in self._values:
             if len(self._values) >= _KEPT:
                 self._values.clear()

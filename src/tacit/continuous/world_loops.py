@@ -32,7 +32,7 @@ def best_on_grid(
 ) -> None:
     """The best actions in states by values on a grid, the first in the preference among equals.
 
-    Numbers and table are :class:`~tacit.continuous.grid.LoopParameters`; weights, (m, A), are
+    Numbers and table are :class:`~tacit.continuous.features.LoopParameters`; weights, (m, A), are
     transposed, so that the actions' are beside each other.
     """
     users, D = states.shape

@@ -84,7 +84,7 @@ class Algorithm(ABC, Generic[Plan]):
 
     name: ClassVar[str] = ""
     Options: ClassVar[type[Any]] = NoOptions
-    batch: ClassVar[bool] = False
+    batch: bool = False
     """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
     ends_greedy: ClassVar[bool] = False
     """Whether the policy after the last block explores no more; a successor's first one does."""

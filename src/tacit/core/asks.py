@@ -29,9 +29,6 @@ class Ask:
     # what it costs the users of this block; by default all that they have left
     mu: float | None = None
     share: float | None = None  # the same as a share of an episode's whole budget (of mu^2)
-    # arrays of this block that the protected unit leaves public, to be sent along as they are; see
-    # :meth:`tacit.Curator.public`, which refuses what is private
-    public: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.mu is not None and self.share is not None:

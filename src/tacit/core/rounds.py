@@ -8,7 +8,6 @@ record: nobody pays twice, and no family does this by itself.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,8 +55,6 @@ class Round:
         told = 0
         try:
             while True:
-                # Before it is asked: devices keep nothing, and what is private is refused at once.
-                public = gate.public(ask)
                 if told == len(answers):
                     try:
                         answers.append(gate.answer(ask))
@@ -67,8 +64,7 @@ class Round:
                         return None if resumed and isinstance(error, BudgetExceeded) else error
                 told += 1
                 self.asked.append(ask.statistic)
-                answer = answers[told - 1]
-                ask = asks.send(replace(answer, public=public) if public else answer)
+                ask = asks.send(answers[told - 1])
         except StopIteration:
             return None
         finally:
@@ -110,12 +106,6 @@ class Gate:
             # Without privacy nothing costs anything.
             mu = None
         return curator.release(ask.statistic, block=self._number, mu=mu)
-
-    def public(self, ask: Ask) -> Arrays:
-        """What may come along with the answer."""
-        if not ask.public:
-            return {}
-        return self._curator.public(ask.statistic, self._number, ask.public)
 
 
 class NotRecorded(Exception):

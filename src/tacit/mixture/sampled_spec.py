@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,9 @@ from tacit.finite.feature_spec import check_mean_rewards, fingerprint
 from tacit.finite.spec import FiniteSpec
 from tacit.mixture.spec import check_weight_set
 from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.mixture.state_targets import StateTargets
 
 Sampler: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int64], np.random.Generator], Any]
 """A base model: next states (n,) of states (n,) and actions (n,), drawn one by one."""
@@ -84,6 +87,12 @@ class SampledSpec(ArraySpec, FiniteSpec):
         if not ((table >= 0.0) & (table <= 1.0)).all():
             raise InvalidArgument("known_rewards must be in [0, 1]")
         return table
+
+    def targets(self) -> StateTargets:
+        """What :class:`tacit.LinOptSampled` plans with, and asks by."""
+        from tacit.mixture.state_targets import StateTargets
+
+        return StateTargets(self)
 
     @property
     def dimension(self) -> int:

@@ -16,7 +16,8 @@ with a fresh path g_j,a of the Gaussian process of kernel sigma^2 K for every ba
 reward functions move a batch's update by at most alpha eta in the norm of K's space, so T/B batches
 cost mu = alpha eta sqrt(T/B) / sigma. With ``protect="episode"`` a batch is some whole episodes,
 the unit is one user's rewards, and each user is in one batch: mu = alpha R / (U sigma), R the range
-of rewards and U the users of a batch.
+of rewards and U the users of a batch. :func:`network_q` does the same for the parameters of a
+network.
 
 These are simulations: the loop sees raw rewards, as the pseudo-code does. They are not compiled:
 T is some thousand steps. ``docs/papers/wang_functional_2019.md`` has the paper's lines beside the
@@ -27,11 +28,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from copy import copy
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from tacit.continuous.network_policy import NetworkPolicy, first_network
+from tacit.continuous.features import Custom
+from tacit.continuous.policy import QPolicy
 from tacit.papers.result import PaperResult, Proof, gaussian_proof
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
@@ -190,32 +194,55 @@ class Paths:
 
 
 class Network:
-    """Q_theta(s, a): a network of ReLU units, and its gradient."""
+    """Q_theta(s, a) of ReLU units; theta has each layer's weights, row by row, then its biases."""
 
     def __init__(self, layers: tuple[int, ...], rng: np.random.Generator) -> None:
-        self.layers, self.theta = np.array(layers, dtype=np.int64), first_network(rng, layers)
+        self.layers = layers
+        # PyTorch's default start: uniform, within one by the root of the inputs.
+        sizes = pairwise(layers)
+        parts = [rng.uniform(-1.0, 1.0, (a + 1) * b) / math.sqrt(a) for a, b in sizes]
+        self.theta = np.concatenate(parts)
 
     def __call__(self, states: Floats) -> Floats:
         """Q at states (n,), as (n, m)."""
-        outputs: Floats = self._units(states)[-self.layers[-1] :].T
-        return outputs
+        return self._units(states)[-1]
 
-    def gradient(self, states: Floats, actions: list[int], errors: Floats) -> Floats:
-        """The sum of errors_t times the gradient of Q_theta(s_t, a_t)."""
-        from tacit.continuous.network_loops import backward
+    def gradients(self, states: Floats, actions: list[int]) -> Floats:
+        """The gradient of each Q_theta(s_t, a_t) by theta, (n, len(theta))."""
+        units, parts = self._units(states), []
+        deltas = np.eye(self.layers[-1])[actions]
+        for (W, _), below in zip(self._matrices()[::-1], units[-2::-1], strict=True):
+            outer = deltas[:, :, np.newaxis] * below[:, np.newaxis]
+            parts[:0] = [outer.reshape(len(states), -1), deltas]
+            deltas = (deltas @ W) * (below > 0.0)
+        return np.concatenate(parts, axis=1)
 
-        units = self._units(states)
-        deltas, gradient = np.zeros_like(units), np.zeros_like(self.theta)
-        deltas[len(units) - self.layers[-1] + np.array(actions), np.arange(len(states))] = errors
-        backward(self.theta, self.layers, units, deltas, gradient)
-        return gradient
+    def greedy(self) -> QPolicy:
+        """The policy of the best action by the network as it is now."""
+        kept = copy(self)
+        kept.theta = self.theta.copy()
+        W, biases = kept._matrices()[-1]
 
-    def _units(self, states: Floats) -> Floats:
-        from tacit.continuous.network_loops import forward
+        def hidden(states: Floats) -> Floats:
+            return np.column_stack([kept._units(states)[-2], np.ones(len(states))])
 
-        units = np.zeros((int(self.layers.sum()), len(states)))
-        units[0] = states
-        forward(self.theta, self.layers, units)
+        return QPolicy(Custom(hidden, W.shape[1] + 1), np.column_stack([W, biases]))
+
+    def _matrices(self) -> list[tuple[Floats, Floats]]:
+        """Weights (outputs, inputs) and biases by layer."""
+        found, at = [], 0
+        for a, b in pairwise(self.layers):
+            middle, end = at + a * b, at + (a + 1) * b
+            found.append((self.theta[at:middle].reshape(b, a), self.theta[middle:end]))
+            at = end
+        return found
+
+    def _units(self, states: Floats) -> list[Floats]:
+        """By layer, (n, units)."""
+        units = [states.reshape(len(states), -1)]
+        for W, biases in self._matrices():
+            units[1:] = [np.maximum(unit, 0.0) for unit in units[1:]]
+            units.append(units[-1] @ W.T + biases)
         return units
 
 
@@ -330,12 +357,11 @@ def _algorithm_1(
             states[b], errors[b] = s, noisy[a] - y
             actions.append(a)
         # Alg. 1, line 21; Alg. 1, line 22.
-        Q.theta -= alpha / B * Q.gradient(states, actions, errors)
-    # Alg. 1, line 23; Alg. 1, line 24; Alg. 1, line 3: what is returned has no noise.
-    policy = NetworkPolicy.of(Q.theta, tuple(Q.layers.tolist()))
+        Q.theta -= alpha / B * (errors @ Q.gradients(states, actions))
     named = {"sigma": sigma, "beta": setting.beta, "batches": float(setting.batches)}
     claim = f"{budget} for two reward functions at most 1 apart"
-    return _result("Algorithm 1", world, walk, estimates, policy, Proof(claim, None, WHY), named)
+    # Alg. 1, line 23; Alg. 1, line 24; Alg. 1, line 3: what is returned has no noise.
+    return _result("Algorithm 1", world, walk, estimates, Q, Proof(claim, None, WHY), named)
 
 
 # What makes the idea private.
@@ -393,14 +419,11 @@ def _functional_state(
     m, H, alpha = world.spec.actions, world.spec.horizon, setting.alpha
     low, high = world.spec.reward_range
     if protect == "episode":
-        users = max(1, round(setting.B / H))
-        size, batches = users * H, setting.T // (users * H)
-        distance, unit = alpha * (high - low) / users, _EPISODE
+        users, batches = _whole_episodes(setting, H)
+        size, distance, unit = users * H, alpha * (high - low) / users, _EPISODE
     else:
         size, batches = setting.B, setting.batches
         distance, unit = alpha * eta * math.sqrt(batches), f"{_FUNCTION} {eta:g} apart"
-    if batches < 1:
-        raise InvalidArgument(f"setting.T must be at least {size}, got {setting.T}")
     sigma = distance / budget.mu
     rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
     F, walk = GridFunction(grid, m, 1.0), Walk(world, rng)
@@ -432,6 +455,107 @@ def _functional_state(
     return _result("functional state", world, walk, estimates, F, proof, named)
 
 
+def network_q(
+    world: BoxWorld,
+    *,
+    epsilon: float,
+    delta: float,
+    setting: Setting = Setting(T=5000, B=500, alpha=0.3),  # noqa: B008
+    clip: float = 1.0,
+    exploration: float = 0.3,
+    sigma: float | None = None,
+    seed: int = 0,
+) -> PaperResult:
+    """Q-learning of a private network: theta itself is noised, so any look at Q_theta is free.
+
+    The paper names the wish, a network that may be queried without limit; this is what meets it,
+    without functional noise. With whole episodes in a batch, of B steps of U users,
+
+        theta <- theta - alpha [(1/B) sum_t (Q_theta(s_t, a_t) - y_t) h_t + N(0, sigma^2 I)]
+
+    where h_t is the gradient of Q_theta(s_t, a_t), scaled back to length G. Only r_t is private in
+    it: theta is released, and states and actions are public. So if one user's H rewards change,
+    each by at most their range R, the sum moves by at most R H G, the mean by R G / U, and TD
+    errors need no bound. Each user is in one batch: the mechanism is (R G / (U sigma))-GDP in all.
+
+    Args:
+        world: on [0, 1].
+        epsilon: with ``delta``, the privacy target, from which sigma follows.
+        delta: see ``epsilon``.
+        setting: T, B, alpha, the discount and the hidden layers; k, L and J mean nothing here.
+        clip: G.
+        exploration: how often an action is uniform.
+        sigma: another noise; the guarantee is that of the noise drawn.
+        seed: of the users, the network and the noise (that of a simulation).
+
+    >>> from tacit.continuous import line
+    >>> result = network_q(line(), epsilon=3.0, delta=1e-4, setting=Setting(T=1000, B=500))
+    >>> round(result.guarantee.epsilon, 6), result.guarantee.unit
+    (3.0, "one user's rewards; states and actions are public")
+    """
+    budget, H = Budget(epsilon, delta), world.spec.horizon
+    if world.spec.dimension != 1:
+        raise InvalidArgument("world must have states in [0, 1]")
+    (low, high), clip = world.spec.reward_range, positive("clip", clip)
+    chance = checked_number("exploration", exploration, "in [0, 1]", lambda x: 0.0 <= x <= 1.0)
+    users, batches = _whole_episodes(setting, H)
+    distance, B = (high - low) * clip / users, users * H
+    std = distance / budget.mu if sigma is None else positive("sigma", sigma)
+    rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
+    Q, walk = Network((1, *setting.hidden, world.spec.actions), rng), Walk(world, rng)
+    estimates: list[float] = []
+    for _ in range(batches):
+        states, actions, rewards, nexts = np.empty(B), [], np.empty(B), np.empty(B)
+        for t in range(B):
+            states[t], known = walk.state, Q(np.array([walk.state]))[0]
+            if walk.t % H == 0:
+                estimates.append(float(known.max()))
+            uniform = rng.random() < chance
+            actions.append(int(rng.integers(len(known)) if uniform else np.argmax(known)))
+            rewards[t], nexts[t] = walk.step(actions[-1])
+        gradient = network_gradient(
+            Q, states, actions, np.clip(rewards, low, high), nexts, setting, clip
+        )
+        Q.theta = Q.theta - setting.alpha * (gradient + std * noise.normal(gradient.shape))
+    proof = gaussian_proof(
+        distance / std,
+        budget.delta,
+        batches,
+        "nothing: the paper compares with private gradients",
+        mechanism="Gaussian noise on mean gradients",
+        unit=_EPISODE,
+        reason="only noised parameters are carried, looked at and returned",
+    )
+    named = {"sigma": std, "clip": clip, "batches": float(batches)}
+    return _result("network state", world, walk, estimates, Q, proof, named)
+
+
+def network_gradient(
+    Q: Network,
+    states: Floats,
+    actions: list[int],
+    rewards: Floats,
+    nexts: Floats,
+    setting: Setting,
+    clip: float,
+) -> Floats:
+    """The mean of TD errors times gradients, which are scaled back to length ``clip``."""
+    h = Q.gradients(states, actions)
+    h *= np.minimum(1.0, clip / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-300))
+    y = rewards + setting.discount * Q(nexts).max(axis=1)
+    errors = Q(states)[np.arange(len(states)), actions] - y
+    gradient: Floats = errors @ h / len(states)
+    return gradient
+
+
+def _whole_episodes(setting: Setting, horizon: int) -> tuple[int, int]:
+    """Users of a batch whose steps are about B, and how many batches T has room for."""
+    users = max(1, round(setting.B / horizon))
+    if users * horizon > setting.T:
+        raise InvalidArgument(f"setting.T must be at least {users * horizon}, got {setting.T}")
+    return users, setting.T // (users * horizon)
+
+
 _EPISODE = "one user's rewards; states and actions are public"
 _FUNCTION = "the reward function; two are at most"
 
@@ -441,7 +565,7 @@ def _result(
     world: BoxWorld,
     walk: Walk,
     estimates: list[float],
-    policy: NetworkPolicy | GridFunction,
+    policy: Network | GridFunction,
     proof: Proof,
     constants: dict[str, float],
 ) -> PaperResult:

@@ -12,7 +12,6 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
 * ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
 * ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
   ``preference``, and ``features`` with its parameters (see :func:`features`);
-* ``"network"``: ``sizes``, ``theta``, ``epsilon`` and ``preference``;
 * ``"softmax"``: ``weights`` and ``features`` as for ``"q"``; actions are drawn in proportion to the
   exponentials of their values;
 * ``"gaussian"`` for actions that are vectors: the same with a row of weights for each coordinate,
@@ -50,7 +49,6 @@ from .policies import (
     features,
     kernel_features,
     near_features,
-    network,
 )
 from .reading import FORMAT, MOST_BYTES, about, digest, load
 
@@ -76,5 +74,4 @@ __all__ = [
     "kernel_features",
     "load",
     "near_features",
-    "network",
 ]

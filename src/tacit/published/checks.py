@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 from .policies import Arrays, corner
 
 _TOLERANCE = 1e-8
-# More than any published policy has: coordinates of a state, layers of a network.
-_MOST_COORDINATES, _MOST_LAYERS = 4096, 100
+# More coordinates than a state of any published policy has.
+_MOST_COORDINATES = 4096
 
 
 def check(
@@ -155,17 +154,6 @@ def _monomials(dimension: int, degree: int, most: int) -> int:
         if found > most:
             break
     return found
-
-
-def check_network(stored: Arrays, actions: int) -> None:
-    """Whether the layers fit each other and the actions."""
-    array = stored["sizes"]
-    if array.ndim != 1 or array.dtype.kind not in "iu" or not 2 <= len(array) <= _MOST_LAYERS:
-        raise ValueError(f"sizes must be those of at most {_MOST_LAYERS} layers")
-    sizes = array.tolist()
-    needed = sum((below + 1) * above for below, above in itertools.pairwise(sizes))
-    if min(sizes) < 1 or sizes[-1] != actions or stored["theta"].shape != (needed,):
-        raise ValueError("theta, sizes and preference do not fit each other")
 
 
 def whole(stored: Arrays, name: str) -> int:

@@ -100,7 +100,7 @@ class PublishedGains:
 class PublishedValues:
     """A published value function; its policy takes the best action, or now and then any."""
 
-    weights: NDArray[np.float64] | None  # (actions, features), or ``None`` for a network
+    weights: NDArray[np.float64]  # (actions, features)
     epsilon: float  # the probability of a uniform action
     preference: tuple[int, ...]  # all actions, the one that wins ties first
     stored: Arrays  # what the features are made of
@@ -109,12 +109,9 @@ class PublishedValues:
     def values(self, state: ArrayLike) -> NDArray[np.float64]:
         """The values of all actions in a state."""
         x = np.asarray(state, dtype=np.float64)
-        stored = self.stored
-        size = int(stored["sizes"][0]) if self.weights is None else len(corner(stored))
+        size = len(corner(self.stored))
         if x.shape != (size,):
             raise ValueError(f"state must be a vector of {size} numbers, got shape {x.shape}")
-        if self.weights is None:
-            return network(x, self.stored["sizes"].tolist(), self.stored["theta"])
         # Not a matrix product, which may round equal sums differently.
         sums: NDArray[np.float64] = (self.weights * features(x, self.stored)).sum(axis=1)
         return sums
@@ -254,21 +251,6 @@ def kernel_features(x: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> 
     root = (vectors / np.sqrt(np.maximum(values, 0.0) + 1e-9 * len(at))) @ vectors.T
     features: NDArray[np.float64] = kernel(x[np.newaxis])[0] @ root
     return features
-
-
-def network(
-    state: NDArray[np.float64], sizes: list[int], theta: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The outputs of a network: layers of ``sizes`` units, rectified but for the last."""
-    values, start = state, 0
-    for layer, (below, above) in enumerate(itertools.pairwise(sizes)):
-        weights = theta[start : start + below * above].reshape(above, below)
-        start += below * above
-        values = weights @ values + theta[start : start + above]
-        start += above
-        if layer < len(sizes) - 2:
-            values = np.maximum(values, 0.0)
-    return values
 
 
 def choose(

@@ -19,7 +19,6 @@ from .checks import (
     check,
     check_features,
     check_mixed,
-    check_network,
     check_numbers,
     number,
     whole,
@@ -153,21 +152,18 @@ def _decode(stored: Arrays, most_bytes: int) -> Published:
         return PublishedGains(stored["gains"], number(stored, "noise"), version)
     if kind in ("softmax", "gaussian"):
         return _draws(stored, kind, version, most_bytes)
-    if kind not in ("q", "network"):
+    if kind != "q":
         raise ValueError(f"its kind is {kind!r}; this loader does not know it")
     order = stored["preference"]
     if order.ndim != 1 or order.dtype.kind not in "iu" or not len(order):
         raise ValueError("preference must be a list of actions")
-    numbers = stored["weights" if kind == "q" else "theta"]
-    check_numbers("weights" if kind == "q" else "theta", numbers, 2 if kind == "q" else 1)
-    if kind == "q":
-        check_features(stored, len(order), most_bytes)
-    else:
-        check_network(stored, len(order))
+    numbers = stored["weights"]
+    check_numbers("weights", numbers, 2)
+    check_features(stored, len(order), most_bytes)
     if not np.array_equal(np.sort(order), np.arange(len(order))):
         raise ValueError("preference must hold every action once")
     epsilon, first = number(stored, "epsilon", 1.0), tuple(order.tolist())
-    return PublishedValues(numbers if kind == "q" else None, epsilon, first, stored, version)
+    return PublishedValues(numbers, epsilon, first, stored, version)
 
 
 def _draws(stored: Arrays, kind: str, version: int, most_bytes: int) -> PublishedDraws:

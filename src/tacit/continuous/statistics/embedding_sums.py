@@ -16,7 +16,7 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
 
 

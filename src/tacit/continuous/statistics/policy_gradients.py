@@ -16,7 +16,7 @@ from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 if TYPE_CHECKING:
-    from tacit.continuous.drawn_policy import SoftmaxPolicy
+    from tacit.continuous.policy import SoftmaxPolicy
     from tacit.continuous.spec import BoxSpec
 
 ACTOR, CRITIC, SHORT, MOMENTS = 0.7, 0.45, 0.1, 0.45

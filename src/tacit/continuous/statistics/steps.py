@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
 
 
-REWARDS_ONLY = "one user's rewards; states and actions are public"
-"""What is protected where only rewards are."""
-
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22
 

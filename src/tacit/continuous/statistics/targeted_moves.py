@@ -17,7 +17,7 @@ from tacit.privacy.standard import GramCross
 from tacit.privacy.statistic import Block, Floats, Layout, Statistic
 
 if TYPE_CHECKING:
-    from tacit.continuous.feature_map import FeatureMap
+    from tacit.continuous.features import FeatureMap
     from tacit.continuous.simulated_spec import SimulatedSpec
 
 

@@ -1,10 +1,10 @@
-"""Agents that follow gradients: what DeepQ and ActorCritic reach, private and not.
+"""What ActorCritic reaches, private and not.
 
-``python -m research.deep`` runs what is missing and stores every seed as it is there, in
-``research/deep.json``; with names only those rows, and ``--again`` also what is stored. ``--show``
-prints the table of docs/continuous.md. A cell is the median of the
-greedy policy's value, with the least and the most, over seeds that no constant was chosen on, with
-all options as shipped. Steps are those of all users, as environments count them.
+``python -m research.policy_gradients`` runs what is missing and stores every seed as it is there,
+in ``research/policy_gradients.json``; with names only those rows, and ``--again`` also what is
+stored. ``--show`` prints the table of docs/continuous.md. A cell is the median of the greedy
+policy's value, with the least and the most, over seeds that no constant was chosen on, with all
+options as shipped. Steps are those of all users, as environments count them.
 """
 
 from __future__ import annotations
@@ -21,27 +21,25 @@ import numpy as np
 
 import tacit
 from research.command_lines import Parser
+from research.worlds import build
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.simulation.seeds import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
-NAMES = {"deep_q": "DeepQ", "actor_critic": "ActorCritic"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A world, an agent, its users, and a budget.
+    """A world, its users, and a budget.
 
     Attributes:
-        agent: its name.
         world: a text that makes it.
         users: how many.
         epsilon: ``None`` without privacy; delta is 1e-6.
         seeds: how many.
     """
 
-    agent: str
     world: str
     users: int
     epsilon: float | None = None
@@ -50,7 +48,7 @@ class Row:
     @property
     def key(self) -> str:
         """As stored."""
-        return f"{self.agent}; {self.world}; {self.users}; {self.budget}"
+        return f"{self.world}; {self.users}; {self.budget}"
 
     @property
     def budget(self) -> str:
@@ -64,37 +62,24 @@ class Row:
 
 
 ROWS = (
-    Row("deep_q", "gym:LunarLander-v3", 1000, seeds=5),
-    Row("deep_q", "trap", 400, seeds=5),
-    Row("deep_q", "plane", 400, seeds=5),
-    Row("deep_q", "gym:CartPole-v1", 400, seeds=5),
-    Row("deep_q", "gym:Acrobot-v1", 200, seeds=3),
-    Row("deep_q", "gym:LunarLander-v3", 20_000, 10.0, seeds=2),
-    Row("deep_q", "gym:LunarLander-v3", 20_000, 1.0, seeds=2),
-    Row("deep_q", "gym:CartPole-v1", 4000, 10.0, seeds=5),
-    Row("deep_q", "line", 1000, 1.0),
-    Row("deep_q", "plane", 4000, 1.0, seeds=5),
-    Row("deep_q", "trap", 4000, 1.0, seeds=5),
-    Row("actor_critic", "trap", 3000, 10.0),
-    Row("actor_critic", "gym:Pendulum-v1,horizon=200,reward_range=-16.3:0", 10_000, 10.0, seeds=3),
-    Row("actor_critic", "gym:Pendulum-v1,horizon=200,reward_range=-16.3:0", 10_000, 1.0, seeds=3),
-    Row("actor_critic", "glucose:continuous=true", 4000, 10.0, seeds=3),
-    Row("actor_critic", "pendulum:continuous=true", 10_000, seeds=5),
-    Row("actor_critic", "pendulum:continuous=true", 10_000, 10.0, seeds=5),
-    Row("actor_critic", "pendulum:continuous=true", 10_000, 1.0, seeds=5),
+    Row("trap", 3000, 10.0),
+    Row("gym:Pendulum-v1,horizon=200,reward_range=-16.3:0", 10_000, 10.0, seeds=3),
+    Row("gym:Pendulum-v1,horizon=200,reward_range=-16.3:0", 10_000, 1.0, seeds=3),
+    Row("glucose:continuous=true", 4000, 10.0, seeds=3),
+    Row("pendulum:continuous=true", 10_000, seeds=5),
+    Row("pendulum:continuous=true", 10_000, 10.0, seeds=5),
+    Row("pendulum:continuous=true", 10_000, 1.0, seeds=5),
 )
 
 
 def measured(row: Row, seed: int) -> dict[str, Any]:
     """One run."""
     began = time.process_time()
-    world: Any = tacit.world(row.world)
+    world: Any = build(row.world)
     options = (
         {"seed": seed} if row.epsilon is None else {"seed": seed, "noise_seed": noise_seed(seed)}
     )
-    agent = tacit.registry.agent_entry(row.agent).make(
-        world.spec, users=row.users, privacy=row.privacy, **options
-    )
+    agent = tacit.ActorCritic(world.spec, users=row.users, privacy=row.privacy, **options)
     rng, steps = np.random.default_rng(np.random.SeedSequence([21, seed])), 0
     while agent.block_users:
         episodes = world.simulate(agent.policy, agent.block_users, rng)
@@ -128,8 +113,8 @@ def number(value: float) -> str:
 def table(stored: dict[str, dict[str, Any]]) -> str:
     """As the documentation shows it."""
     lines = [
-        "| agent | world | budget | users | steps | at random | greedy policy | seeds |",
-        "|---|---|---|---:|---:|---:|---:|---:|",
+        "| world | budget | users | steps | at random | greedy policy | seeds |",
+        "|---|---|---:|---:|---:|---:|---:|",
     ]
     for row in ROWS:
         found = list(stored.get(row.key, {}).values())
@@ -140,17 +125,8 @@ def table(stored: dict[str, dict[str, Any]]) -> str:
         steps = statistics.median(one["steps"] for one in found)
         name = row.world.removeprefix("gym:").partition(",")[0]
         name = name.replace(":continuous=true", ", any action")
-        cells = (
-            *(
-                NAMES[row.agent],
-                name,
-                row.budget,
-                f"{row.users:,}",
-                f"{steps:,.0f}",
-                number(found[0]["random"]),
-            ),
-            *(f"{number(statistics.median(values))} ({ends})", str(len(found))),
-        )
+        cells = name, row.budget, f"{row.users:,}", f"{steps:,.0f}", number(found[0]["random"])
+        cells += f"{number(statistics.median(values))} ({ends})", str(len(found))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -158,7 +134,7 @@ def table(stored: dict[str, dict[str, Any]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs what is missing, and prints the tables."""
     first = (__doc__ or "").partition("\n")[0]
-    parser = Parser(prog="python -m research.deep", description=first)
+    parser = Parser(prog="python -m research.policy_gradients", description=first)
     parser.add_argument("names", nargs="*", help="parts of rows' names; all by default")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--again", action="store_true", help="also what is stored")

@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from research.worlds import glucose
 from tacit import MissingExtra
-from tacit.continuous import QPolicy, glucose
+from tacit.continuous import (
+    QPolicy,
+)
 from tacit.privacy.errors import InvalidArgument
 from tacit.registry import build_world
 
@@ -44,7 +47,7 @@ def solved(name, minutes, meals, insulin):
 @needs_table
 @pytest.mark.parametrize("name", ["adult#002", "adolescent#010", "child#001"])
 def test_minutes_are_those_of_the_package(name):
-    from tacit.continuous import glucose_loops as loops
+    from research.worlds import glucose_loops as loops
 
     rng = np.random.default_rng(3)
     meals = {20: 45, 200: 12, 203: 30, 320: 70}  # one is served while another is eaten
@@ -91,11 +94,11 @@ def test_states_rewards_and_bounds():
 
 
 def module_doses():
-    return sys.modules["tacit.continuous.glucose"].DOSES
+    return sys.modules["research.worlds.glucose"].DOSES
 
 
 def test_meals_are_those_of_the_packages_scenario():
-    from tacit.continuous.glucose import meals
+    from research.worlds.glucose import meals
 
     times, grams = meals(np.random.default_rng(0), 4000, 30)
     assert times.shape == grams.shape == (4000, 12)
@@ -111,7 +114,7 @@ def test_meals_are_those_of_the_packages_scenario():
 
 @needs_table
 def test_names_rebuild_worlds_and_patients_differ():
-    world = build_world("glucose:patients=child#00,horizon=3")
+    world = build_world("research.worlds.glucose:patients=child#00,horizon=3")
     assert len(world.names) == 9
     assert build_world(world.name).spec == world.spec
     assert world.people_value != glucose("adult", horizon=3).people_value
@@ -120,7 +123,7 @@ def test_names_rebuild_worlds_and_patients_differ():
 
 
 def test_without_the_table_it_says_how_to_install_it(monkeypatch):
-    module = sys.modules["tacit.continuous.glucose"]
+    module = sys.modules["research.worlds.glucose"]
     module._table.cache_clear()
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="pip install --no-deps simglucose"):

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from tacit.papers.wang_public_code import STATED, Code, public_code
 
+from research.wang_public_code import STATED, Code, public_code
 from tacit.continuous import line
 
 
 @pytest.fixture(autouse=True)
 def _values_are_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.papers.wang_public_code._greedy_value", lambda *_: 0.0)
+    monkeypatch.setattr("research.wang_public_code._greedy_value", lambda *_: 0.0)
 
 
 def late(seed: int, sigma: float, **options) -> float:

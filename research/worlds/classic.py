@@ -67,7 +67,7 @@ class ClassicWorld(VectorWorld):
         return float(np.nansum(played.rewards, axis=1).mean())
 
     def _played(self, policy: QPolicy, starts: Floats, coins: Floats) -> VectorEpisodes:
-        from tacit.continuous import classic_loops
+        from research.worlds import classic_loops
 
         loop: Any = getattr(classic_loops, self._loop)
 
@@ -125,7 +125,7 @@ def pendulum(horizon: int = 200, discount: float = 0.99, continuous: bool = Fals
         **(known if box is None else {"action_box": box}),
     )
     more = "" if box is None else ",continuous=true"
-    name = f"pendulum:horizon={spec.horizon},discount={spec.discount}{more}"
+    name = f"research.worlds.pendulum:horizon={spec.horizon},discount={spec.discount}{more}"
     best = -140.0 if spec.horizon == 200 else math.nan
     if box is None:
         return ClassicWorld(spec, name, "swing", _hanging_anywhere, best)
@@ -163,7 +163,7 @@ def mountain_car(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
         reward=_each_step,
         ends=_out_of_the_valley,
     )
-    name = f"mountain_car:horizon={spec.horizon},discount={spec.discount}"
+    name = f"research.worlds.mountain_car:horizon={spec.horizon},discount={spec.discount}"
     return ClassicWorld(
         spec, name, "climb", _in_the_valley, -98.0 if spec.horizon == 200 else math.nan
     )
@@ -203,7 +203,7 @@ def acrobot(horizon: int = 500, discount: float = 0.99) -> ClassicWorld:
         reward=_until_it_ends,
         ends=_above_the_bar,
     )
-    name = f"acrobot:horizon={spec.horizon},discount={spec.discount}"
+    name = f"research.worlds.acrobot:horizon={spec.horizon},discount={spec.discount}"
     return ClassicWorld(
         spec, name, "hoist", _hanging_still, -75.0 if spec.horizon == 500 else math.nan
     )
@@ -250,7 +250,7 @@ def poles(horizon: int = 200, discount: float = 0.98, continuous: bool = False) 
         **(known if box is None else {"action_box": box}),
     )
     more = "" if box is None else ",continuous=true"
-    name = f"poles:horizon={spec.horizon},discount={spec.discount}{more}"
+    name = f"research.worlds.poles:horizon={spec.horizon},discount={spec.discount}{more}"
     best = 199.3 if spec.horizon == 200 else math.nan
     return ClassicWorld(spec, name, "balance", _nearly_upright, best, forces=forces)
 

@@ -1,18 +1,20 @@
-"""Small networks: forward, backward, optimisers, noise paths, and policies made of them."""
+"""Small networks: forward, backward, optimisers and noise paths."""
 
 import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from tacit.papers.wang_public_code import new_path
 
-from tacit import published
-from tacit.continuous import network_loops as network
-from tacit.continuous.network_policy import HiddenUnits, NetworkPolicy, first_network, parameters
-from tacit.privacy.errors import InvalidArgument
+from research import network_loops as network
+from research.wang_public_code import new_path
+from tacit.papers.wang_functional_2019 import Network
 
 SIZES = (2, 5, 4, 3)
+
+
+def first_network(rng, sizes):
+    return Network(sizes, rng).theta
 
 
 def outputs(theta, sizes, inputs):
@@ -189,54 +191,3 @@ class TestPaths:
             network.path_at(rng, path, 1.0, 1.0, np.array([x]), noise)
             np.testing.assert_array_equal(seen.setdefault(x, noise.copy()), noise)
         assert path[0][0, : path[3][0]].tolist() == [0.0, 0.2, 0.5, 0.9, 1.0]
-
-
-class TestNetworkPolicy:
-    def policy(self, **options):
-        return NetworkPolicy.of(first_network(np.random.default_rng(8), SIZES), SIZES, **options)
-
-    def test_values_are_the_networks(self):
-        policy = self.policy()
-        states = np.random.default_rng(9).normal(size=(5000, 2))
-        np.testing.assert_allclose(
-            policy.values(states), outputs(policy.theta, SIZES, states), atol=1e-12
-        )
-        assert policy.sizes == SIZES
-        assert policy.theta.size == parameters(SIZES)
-
-    def test_states_that_are_not_finite(self):
-        hidden = self.policy().features
-        features = hidden(np.array([[0.1, np.nan], [np.inf, 0.0], [0.1, 0.2]]))
-        assert (features[:2] == 0.0).all()
-        assert features[2, -1] == 1.0
-
-    def test_arrays_are_exact(self):
-        policy = self.policy(epsilon=0.3, version=4, preference=(2, 0, 1))
-        again = NetworkPolicy.from_arrays(policy.arrays(), 4)
-        assert again.theta.tobytes() == policy.theta.tobytes()
-        assert (again.epsilon, again.version, again.preference) == (0.3, 4, (2, 0, 1))
-        assert again.features == policy.features
-        assert hash(again.features) == hash(policy.features)
-
-    def test_relabelled(self):
-        policy = self.policy()
-        other = policy.relabelled((2, 0, 1))
-        assert isinstance(other, NetworkPolicy)
-        states = np.random.default_rng(10).normal(size=(50, 2))
-        np.testing.assert_array_equal(other.values(states)[:, [2, 0, 1]], policy.values(states))
-
-    def test_published(self, tmp_path):
-        policy = self.policy(epsilon=0.25, version=3, preference=(1, 2, 0))
-        policy.publish(tmp_path / "policy.npz")
-        loaded = published.load(tmp_path / "policy.npz")
-        assert (loaded.epsilon, loaded.version, loaded.preference) == (0.25, 3, (1, 2, 0))
-        for state in np.random.default_rng(11).normal(size=(20, 2)):
-            np.testing.assert_allclose(loaded.values(state), policy.values(state), atol=1e-12)
-
-    def test_refusals(self):
-        with pytest.raises(InvalidArgument, match="theta must have the"):
-            NetworkPolicy.of(np.zeros(3), SIZES)
-        with pytest.raises(InvalidArgument, match="theta must have"):
-            HiddenUnits((1, 2), np.zeros(3))
-        with pytest.raises(InvalidArgument, match="2 coordinates"):
-            self.policy().values([[0.1]])

@@ -80,8 +80,8 @@ class GlucoseWorld(VectorWorld):
         self._numbers = np.array([numbers for numbers, _ in rows.values()])
         self._starts = np.array([start for _, start in rows.values()])
         more = "" if box is None else ",continuous=true"
-        name = f"glucose:patients={patients},horizon={spec.horizon},discount={spec.discount}{more}"
-        super().__init__(spec, name)
+        known = f"patients={patients},horizon={spec.horizon},discount={spec.discount}{more}"
+        super().__init__(spec, f"research.worlds.glucose:{known}")
 
     @property
     def optimal_value(self) -> float:
@@ -106,7 +106,7 @@ class GlucoseWorld(VectorWorld):
     def _days(
         self, policy: QPolicy, users: int, rng: np.random.Generator
     ) -> tuple[Floats, Ints, Floats, Ints]:
-        from tacit.continuous import glucose_loops as loops
+        from research.worlds import glucose_loops as loops
 
         H, spec = self.spec.horizon, self.spec
         which = rng.integers(len(self.names), size=users)
@@ -164,7 +164,7 @@ def meals(rng: np.random.Generator, users: int, horizon: int) -> tuple[Floats, F
 @lru_cache
 def _table() -> dict[str, tuple[list[float], list[float]]]:
     """By patient, the numbers of her equations and the state in which she rests."""
-    from tacit.continuous.glucose_loops import COLUMNS
+    from research.worlds.glucose_loops import COLUMNS
 
     found = find_spec("simglucose")
     if found is None or found.origin is None:

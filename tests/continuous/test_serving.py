@@ -9,15 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import JointDP, ServedFunctionalQ, check_statistic
+from research.worlds import plane
+from tacit import FittedFunctionalQ, JointDP, check_statistic
 from tacit.audit.check_agent import check_agent
-from tacit.continuous import line, plane
-from tacit.continuous.served_functional_q import _turns
-from tacit.continuous.statistics.reports import MeanRewards
+from tacit.continuous import (
+    line,
+)
+from tacit.continuous.fitted_functional_q import _turns
+from tacit.continuous.statistics.mean_rewards import MeanRewards
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.simulation.run import run
 
+SERVED = partial(FittedFunctionalQ, serve="most")
 PAPER = JointDP(0.9, 1e-4)
 SHORT = line(horizon=6)
 
@@ -48,7 +52,7 @@ def test_serves_well_with_at_most_four_times_the_users_of_the_batch_agent(
 ) -> None:
     needed = []
     for seed in range(3):
-        agent = ServedFunctionalQ(world.spec, 40 * batch, privacy, seed=seed, noise_seed=seed)
+        agent = SERVED(world.spec, 40 * batch, privacy, seed=seed, noise_seed=seed)
         result = run(agent, world, seed=seed, progress=False)
         needed.append(result.users_to_90)
     assert sorted(n or 10**9 for n in needed)[1] <= 4 * batch
@@ -59,7 +63,7 @@ def test_serves_well_with_at_most_four_times_the_users_of_the_batch_agent(
 
 
 def test_asks_those_who_are_served_once() -> None:
-    agent = ServedFunctionalQ(SHORT.spec, 400, JointDP(10.0, 1e-6), noise_seed=0)
+    agent = SERVED(SHORT.spec, 400, JointDP(10.0, 1e-6), noise_seed=0)
     rng = np.random.default_rng(0)
     assert agent.policy.epsilon == 1.0
     agent.learn(SHORT.simulate(agent.policy, agent.block_users, rng, "episodes"))
@@ -68,7 +72,7 @@ def test_asks_those_who_are_served_once() -> None:
     agent.learn(SHORT.simulate(agent.policy, agent.block_users, rng, "episodes"))
     np.testing.assert_array_equal(agent.weights, before)
     with pytest.raises(InvalidArgument, match="who explores"):
-        ServedFunctionalQ(SHORT.spec, 400, PAPER, schedule="every")
+        SERVED(SHORT.spec, 400, PAPER, schedule="every")
 
 
 def test_rewards_are_bounded() -> None:
@@ -87,7 +91,7 @@ def test_rewards_are_bounded() -> None:
 
 def test_goes_on_from_a_save(tmp_path: Any) -> None:
     def make() -> Any:
-        return ServedFunctionalQ(SHORT.spec, 1500, JointDP(10.0, 1e-6), noise_seed=0)
+        return SERVED(SHORT.spec, 1500, JointDP(10.0, 1e-6), noise_seed=0)
 
     rng, agent = np.random.default_rng(0), make()
     for _ in range(2):
@@ -103,5 +107,5 @@ def test_goes_on_from_a_save(tmp_path: Any) -> None:
 
 @pytest.mark.slow
 def test_keeps_all_promises() -> None:
-    make = partial(ServedFunctionalQ, privacy=JointDP(10.0, 1e-6))
+    make = partial(SERVED, privacy=JointDP(10.0, 1e-6))
     check_agent(make, SHORT, users=3000, seeds=20)

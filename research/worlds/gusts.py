@@ -149,5 +149,5 @@ def gusts(dimension: int = 5, horizon: int = 20, seed: int = 0, samples: int = 6
     spec = SimulatedSpec(
         (0.0,), (1.0,), _ACTIONS, H, discount=0.9, models=models, reward=_near, samples=samples
     )
-    name = f"gusts:dimension={d},horizon={H},seed={seed},samples={spec.samples}"
+    name = f"research.worlds.gusts:dimension={d},horizon={H},seed={seed},samples={spec.samples}"
     return GustWorld(spec, weights, name)

@@ -1,4 +1,4 @@
-"""What baselines ask: what one user did, as she could report it, visits, and values of her own."""
+"""What users who are served earn: one number, for all to see."""
 
 from __future__ import annotations
 

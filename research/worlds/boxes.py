@@ -1,0 +1,66 @@
+"""Boxes beside the line: a trap for those who look one step ahead, and two doses at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.continuous.world import BoxWorld
+from tacit.privacy.statistic import Floats
+
+
+def trap(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
+    """A small comfort nearby and a larger one on the other side, with nothing in between.
+
+    State:
+        A place in [0, 1]; uniform at the start.
+    Actions:
+        0 goes down and 1 goes up, by U[0, .25]; the place stays in [0, 1].
+    Reward:
+        .5 at new places above .9, .2 at those below .1, else 0.
+    Optimum:
+        23.5 in 50 steps, by always going up; uniform has 5.3. Who goes down below .2 and settles
+        there still scores .87, so read scores from .95.
+    Source:
+        Invented for this library: a world in which the action that is best right now is not.
+
+    >>> world = trap()
+    >>> round(world.optimal_value, 1), round(world.baseline_value, 1)
+    (23.5, 5.3)
+    """
+    name = f"research.worlds.trap:horizon={horizon},discount={discount}"
+    return BoxWorld(_comforts, 1, name, horizon, discount=discount, names=("place",))
+
+
+def plane(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
+    """Two doses that should both stay in the middle, of which only one is changed at a time.
+
+    State:
+        Two levels, in [0, 1]^2; uniform at the start.
+    Actions:
+        0 and 1 lower and raise the first level, 2 and 3 the second, by U[0, .25]; both stay in
+        [0, 1].
+    Reward:
+        .5 minus the mean of |s_i - .5| at the new levels.
+    Optimum:
+        22.38 in 50 steps; uniform has 10.98.
+    Source:
+        Invented for this library, after the line.
+
+    >>> world = plane()
+    >>> round(world.optimal_value, 2), round(world.baseline_value, 2)
+    (22.38, 10.98)
+    """
+    name, names = "research.worlds.plane", ("first level", "second level")
+    name = f"{name}:horizon={horizon},discount={discount}"
+    return BoxWorld(_closeness, 2, name, horizon, discount=discount, names=names)
+
+
+def _closeness(states: Floats) -> Floats:
+    """How close all coordinates are to the middle."""
+    closeness: Floats = 0.5 - np.abs(states - 0.5).mean(axis=-1)
+    return closeness
+
+
+def _comforts(states: Floats) -> Floats:
+    place = states[..., 0]
+    return 0.5 * (place > 0.9) + 0.2 * (place < 0.1)

@@ -1,1 +1,0 @@
-"""Functional noise: publishing whole functions."""
