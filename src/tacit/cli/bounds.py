@@ -15,6 +15,7 @@ HELP = (
     "Evaluates each theorem's expression with the printed constants and with corrected ones. A "
     "theorem is an order: O is read as 1, hidden logarithms are left out. Compare with K H, which "
     "no regret exceeds: above it a theorem says nothing. docs/papers has the algorithms.\n\n"
+    "Below are the systems that the papers compare with, by the orders that they quote.\n\n"
     "\b\nExample:\n"
     "  tacit bounds --states 6 --actions 2 --horizon 20 --dimension 10 --users 1e6 \\\n"
     "      --epsilon 1 --delta 1e-6"

@@ -258,17 +258,16 @@ class Session:
     def placed(self, part: Block) -> Block:
         """Users with the components that they followed, as a mixed policy needs them.
 
-        By slot they are the places in the block, in the order in which users are given. Otherwise
-        each user says what she drew: -1, a component that no policy has, where she does not.
+        Each user says what she drew: -1, a component that no policy has, where she does not.
         """
         policy = self.algorithm.policy
         mixed = hasattr(policy, "components")
-        right = mixed == ("components" in part.arrays) and getattr(policy, "slots", None) is None
+        right = mixed == ("components" in part.arrays)
         if right or part.aggregate:
             return part
         arrays = {name: array for name, array in part.arrays.items() if name != "components"}
         if mixed:
-            arrays["components"] = policy.placed(self.waiting.users, part.users)
+            arrays["components"] = np.full(part.users, -1, dtype=np.int64)
         return Block(part.users, arrays)
 
     # Save and resume.

@@ -30,8 +30,8 @@ def question(statistic: Statistic, privacy: LocalDP) -> str:
     instance_of("privacy", privacy, LocalDP)
     if type(statistic) is not VisitCounts:
         raise InvalidArgument(
-            f"questions for other languages are about visit counts, not {statistic.name}: UCBVI, "
-            "PSRL and their kin ask for them"
+            f"questions for other languages are about visit counts, not {statistic.name}: UCBVI "
+            "and its kin ask for them"
         )
     if privacy.reports_bits or not privacy.exact:
         raise InvalidArgument(
