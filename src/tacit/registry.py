@@ -24,7 +24,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from tacit.core.targets import load, split, target_of
-from tacit.core.texts import Option, annotation_of, hint, settable, shown
+from tacit.core.texts import Option, annotation_of, hint, settable
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.seeds import noise_seed
@@ -119,11 +119,6 @@ class NamedMaker:
     def summary(self) -> str:
         """The first line of its documentation."""
         return self.document.partition("\n")[0]
-
-    @property
-    def after(self) -> str:
-        """Whose algorithm an agent is rebuilt from memory after, if it is."""
-        return str(getattr(self.make, "after", ""))
 
     def read(self, text: str, extra: Mapping[str, Option] | None = None) -> dict[str, Any]:
         """Options from ``key=value,key=value``, checked against the signature.
@@ -472,16 +467,6 @@ class AgentChoice:
     def batch(self) -> bool:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
         return bool(getattr(NamedMaker(self.text, self.target).make, "batch", False))
-
-    @property
-    def after(self) -> str:
-        """Whose algorithm it is rebuilt from memory after, if it is."""
-        return NamedMaker(self.text, self.target).after
-
-    @property
-    def label(self) -> str:
-        """As people see it: the text, and after whom it is rebuilt."""
-        return shown(self.text, self.after)
 
     def describe(self, users: int, privacy: Any) -> dict[str, Any]:
         """The description that :func:`tacit.simulation.seeds.run_seeds` makes agents from."""

@@ -6,7 +6,6 @@ one line. They are measured where they can be: ``docs/algorithms/README.md`` has
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,9 @@ from tacit.privacy.models import Privacy, PrivacyModel
 MANY_CELLS = 500
 """States times actions above which transitions are too many to count; measured between 240, where
 counting is as good, and 600, where it is not."""
+
+MANY_TRANSITIONS = 1 << 22
+"""Counts of transitions that take too long where they have no noise."""
 
 MOST_PLANNED = 4
 """Coordinates of states for which there is a plan on a grid."""
@@ -43,7 +45,6 @@ class Rule:
         models: kinds of privacy, of :data:`MODELS`.
         why: what speaks for it, in words.
         fits: whether a spec is such a one.
-        needs: a module that it needs, of an extra; where it is not installed the next rule decides.
     """
 
     agent: str
@@ -52,12 +53,6 @@ class Rule:
     models: tuple[str, ...]
     why: str
     fits: Callable[[Any], bool]
-    needs: str = ""
-
-    @property
-    def installed(self) -> bool:
-        """Whether what it needs is there."""
-        return not self.needs or importlib.util.find_spec(self.needs) is not None
 
 
 @dataclass(frozen=True)
@@ -110,19 +105,25 @@ def _smooth(spec: Any) -> bool:
     return _box(spec) and hasattr(spec, "pushes") and spec.dimension <= MOST_PLANNED
 
 
-def _wide(spec: Any) -> bool:
-    """In more coordinates than features or a grid reach, with numbered actions."""
-    return _box(spec) and spec.dimension > MOST_PLANNED and spec.action_box is None
-
-
 RULES = (
     Rule(
         "policy_improvement",
         "finite",
         f"states allow some actions only, or there are more than {MANY_CELLS} states times actions",
-        (JOINT, NONE),
+        (JOINT,),
         "returns are asked for, because transitions are too many to count",
         _many,
+    ),
+    Rule(
+        "policy_improvement",
+        "finite",
+        "states allow some actions only, or there are more than 4 million transitions",
+        (NONE,),
+        "returns are asked for, because transitions are too many to keep",
+        lambda spec: (
+            _tabular(spec)
+            and (spec.admissible is not None or spec.states**2 * spec.actions > MANY_TRANSITIONS)
+        ),
     ),
     Rule(
         "concurrent_psrl",
@@ -220,12 +221,9 @@ def choose(spec: Any, users: int, privacy: Privacy) -> Chosen:
         raise InvalidArgument(
             f"spec is {type(spec).__name__}, of no family of ours: name an agent for it"
         )
-    missing = ""
     for rule in fitting:
-        if kind in rule.models and not rule.installed:
-            missing = f". {rule.agent} would be taken, but needs {rule.needs}: tacit[deep]"
-        elif kind in rule.models:
-            return Chosen(rule.agent, _why(rule, users, privacy, kind) + missing)
+        if kind in rule.models:
+            return Chosen(rule.agent, _why(rule, users, privacy, kind))
     taken = [model for model in MODELS if any(model in rule.models for rule in fitting)]
     raise InvalidArgument(
         f"no agent fits: {_world(fitting[0])} and {_WORDS[kind]}, but there are agents for "

@@ -30,8 +30,7 @@ HELP = (
     "  tacit audit ucbvi --world riverswim:states=4,horizon=5 --epsilon 1 --delta 1e-6\n"
     "  tacit audit ucbvi --world riverswim --epsilon 1 --delta 1e-6 --quick --json\n"
     "  tacit audit my_module.MyAgent --world grid:side=3 --epsilon 1 --delta 1e-6 \\\n"
-    "      --html audit.html\n"
-    "  tacit audit ucbvi --world riverswim:states=3,horizon=4 --epsilon 1 --delta 1e-6 --service"
+    "      --html audit.html"
 )
 
 # Blocks of an audited agent: few and small, because it runs thousands of times. The mechanism is
@@ -57,9 +56,6 @@ def audit_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer runs, and no checks of behaviour.")
     ] = False,
-    service: Annotated[
-        bool, typer.Option("--service", help="Through a running service, over HTTP; see there.")
-    ] = False,
     html: Annotated[str | None, asked("FILE", "Write the report as a page.", "--html")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -70,8 +66,6 @@ def audit_command(
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta, sampler)
     options.check_writable("--html", html)
-    if service:
-        _audit_service(agent, build_world(world), model, quick, whole_number("seed", seed, least=0))
     made = audit_choice(
         choice,
         build_world(world),
@@ -92,25 +86,6 @@ def audit_command(
         if html is not None:
             typer.echo(f"The report is {html}")
     raise typer.Exit(0 if made.passed else 1)
-
-
-def _audit_service(agent: str, world: World, model: Any, quick: bool, seed: int) -> None:
-    """Audits through a service of its own, begun in an empty folder on this machine."""
-    import tempfile
-    from pathlib import Path
-
-    from tacit.service.audit import BLOCKS, audit_service
-
-    if model.local or not model.private:
-        raise InvalidArgument("--service is for joint DP")
-    with tempfile.TemporaryDirectory() as name:
-        blocks = BLOCKS // 4 if quick else BLOCKS
-        found = audit_service(agent, world, model, Path(name), blocks=blocks, seed=seed)
-    rows = [(o.name, _outcome(o), o.power if o.failure is None else str(o.failure)) for o in found]
-    print_table(("through a service", "", "sees, with probability .99"), rows)
-    passed = all(o.failure is None for o in found)
-    say(f"Verdict: {'pass' if passed else 'fail'}.")
-    raise typer.Exit(0 if passed else 1)
 
 
 def audit_choice(

@@ -50,7 +50,6 @@ def question(statistic: Statistic, privacy: LocalDP) -> str:
             "pooled": statistic.pooled,
             "cap": statistic.cap,
             "weight": statistic.weight,
-            "visits": statistic.visits,
             "policy": None if policy is None else policy.tolist(),
             "version": statistic.version,
             "mechanism": privacy.mechanism,

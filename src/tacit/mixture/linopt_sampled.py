@@ -15,7 +15,7 @@ from tacit.finite.policy import Policy
 from tacit.mixture.targeted_sums import TargetedSums
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import ridge_inverse
-from tacit.privacy.arguments import checked_number, instance_of, positive
+from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
 
@@ -45,20 +45,14 @@ class LinOptSampledOptions:
 
     Attributes:
         scale: multiplies the bonus.
-        misspecification: how far, in total variation, the world may be from every mixture of the
-            models; it widens the bonus.
         constants: the practical constants.
     """
 
     scale: float = 1.0
-    misspecification: float = 0.0
     constants: LinOptSampledConstants = LinOptSampledConstants()
 
     def __post_init__(self) -> None:
         positive("scale", self.scale)
-        checked_number(
-            "misspecification", self.misspecification, "in [0, 1]", lambda x: 0.0 <= x <= 1.0
-        )
         instance_of("constants", self.constants, LinOptSampledConstants)
 
 
@@ -143,8 +137,7 @@ class LinOptSampled(FiniteAlgorithm):
         """Optimistic values step by step from the last; V of the next step is what is asked about.
 
         Q = r + p0 V + phi' eta + width, cut to what the next values are, and V = max_a Q. The
-        width is a multiple of the standard deviation that sampling and noise give, and
-        ``misspecification`` times the range of V.
+        width is a multiple of the standard deviation that sampling and noise give.
         """
         spec = self.spec
         H, S, A, k = spec.horizon, spec.states, spec.actions, spec.free
@@ -168,7 +161,7 @@ class LinOptSampled(FiniteAlgorithm):
                     mean = base + x @ eta
                     if j == 0:
                         inputs[h], means[h] = x, base
-                        mean = mean + self._width(x, inverse, noise, eta, high - low)
+                        mean = mean + self._width(x, inverse, noise, eta)
                     Q[j] += np.clip(mean, low, high)
             for j in range(2):
                 best[j, h], values[j] = self._best(Q[j])
@@ -176,20 +169,17 @@ class LinOptSampled(FiniteAlgorithm):
         made = (Policy.deterministic(acts, A, version=self.releases) for acts in best)
         return next(made), next(made)
 
-    def _width(
-        self, x: Floats, inverse: Floats, noise: Floats, eta: Floats, spread: float
-    ) -> Floats:
+    def _width(self, x: Floats, inverse: Floats, noise: Floats, eta: Floats) -> Floats:
         """How far off <x, eta> may be; inputs and targets were asked in units of the scale."""
         options, k = self.options, x.shape[-1]
-        missed = options.misspecification * spread
         if not self._sums.parts:
-            return np.full(x.shape[:-1], missed)
+            return np.zeros(x.shape[:-1])
         turned = x @ inverse
         leverage = np.maximum((turned * x).sum(axis=-1), 0.0)
         length = min(float(eta @ eta), k * self.spec.radius**2)
         from_noise = noise[1] ** 2 + noise[0] ** 2 * length
         squares = self._variance * leverage + from_noise * (turned**2).sum(axis=-1)
-        width: Floats = options.scale * options.constants.bonus * np.sqrt(squares) + missed
+        width: Floats = options.scale * options.constants.bonus * np.sqrt(squares)
         return width
 
     def _ask_about(self, inputs: Floats, means: Floats, values: Floats) -> None:

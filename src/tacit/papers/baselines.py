@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tacit.finite.policy import Policy
+from tacit.finite.simulate import simulate_episodes
 from tacit.numerics.compiled import Floats, compiled, inner
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import sahu_linear_2025 as linear
@@ -291,7 +292,7 @@ def _lsvi(
     policy = _best(Q)
     values, estimates, switches = np.full(K, world.value(policy)), np.full(K, H), np.zeros(K)
     for look in range(1, looks + 1):
-        users = world.simulate(policy, batch, rng)
+        users = simulate_episodes(world.model, policy, batch, rng)
         s, a = users.states, users.actions
         np.add.at(counts, (steps, s[:, :-1], a, s[:, 1:]), 1.0)
         sums += np.einsum("nhi,nhj->hij", phi[s[:, :-1], a], phi[s[:, :-1], a])
