@@ -46,36 +46,19 @@ OWN_WORLDS = {
 
 FAMILY_OPTIONS = {
     "tabular": (
-        "ucbvi:counter=binary tree",
-        "ucbvi:counter=smooth tree",
         "ucbvi:stationary=false",
         "ucbpo:stationary=false",
-        "ldpob:stationary=false",
         "concurrent_psrl:running=0",
         "concurrent_psrl:stationary=false",
     ),
     "linear": (
-        "lsvi_ucb:statistic=targets",
         "lsvi_ucb:statistic=features",
-        "lsvi_ucb_plus_plus:statistic=targets",
         "linear_posterior:stationary=false",
     ),
-    "mixture": (
-        "linopt_vi:statistic=counts",
-        "linopt_vi:statistic=values",
-        "linopt_po:statistic=values",
-        "mixture_posterior:stationary=false",
-    ),
-    "lq": (
-        "certainty_equivalence:level=private",
-        "certainty_equivalence:clip=trajectory",
-    ),
-    "continuous": ("fitted_functional_q:protect=rewards", "input_perturbation:protect=episode"),
+    "mixture": ("linopt_vi:statistic=counts",),
+    "continuous": ("fitted_functional_q:protect=rewards",),
 }
 MORE_OPTIONS = (
-    "lsvi_ucb:misspecification=0.1",
-    "linopt_vi:misspecification=0.1",
-    "policy_improvement:statistic=counts",
     "pessimistic_improvement:behaviour=unknown",
     "fitted_functional_q:scales=asked",
     "model_posterior on gym:MountainCar-v0:horizon=8",
@@ -86,8 +69,6 @@ OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)
 """Options that change what is asked of users, how noise is added, or what is planned with; on
 worlds that do the same: ends and rewards to learn, six coordinates, actions that are vectors."""
 
-# A network takes many steps by default, each of which is a release.
-_FEWER = {"deep_q": "deep_q:steps=6"}
 _RUNS = 40
 
 
@@ -121,7 +102,7 @@ class Row:
 
 def agents() -> list[str]:
     """Every agent that has a name, and those with options."""
-    return [_FEWER.get(name, name) for name in agent_names()] + list(OPTIONS)
+    return [*agent_names(), *OPTIONS]
 
 
 def family(agent: str) -> str:
@@ -164,10 +145,8 @@ def rows(chosen: Sequence[str], runs: int = _RUNS) -> Iterator[list[Row]]:
 
 
 def line_of(row: Sequence[Row]) -> str:
-    """An agent's row of the table, with after whom it is rebuilt."""
-    after = choose_agent(split(row[0].agent)[0]).after
-    name = f"`{row[0].agent}`{f' (after {after})' if after else ''}"
-    return f"| {name} | {' | '.join(one.cell for one in row)} |"
+    """An agent's row of the table."""
+    return f"| `{row[0].agent}` | {' | '.join(one.cell for one in row)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tacit.papers.wang_public_code import public_code
 
 import tacit
 from research.jobs import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
 from research.tables import ColumnTable, columns_main
 from tacit.core.permuted import PermutedWorld
-from tacit.papers.wang_public_code import public_code
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import agent_entry
 from tacit.simulation.compare import privacy_dict

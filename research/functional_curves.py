@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tacit.papers.wang_public_code import public_code
 
 import tacit
 from research.command_lines import figure_main
@@ -32,7 +33,6 @@ from research.continuous_held_out import has_jax
 from tacit.continuous import line
 from tacit.core.permuted import PermutedWorld
 from tacit.papers.wang_functional_2019 import Setting, functional_q
-from tacit.papers.wang_public_code import public_code
 from tacit.privacy.budget import Budget
 from tacit.registry import agent_entry
 from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends

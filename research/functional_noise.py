@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tacit.papers.wang_public_code import STATED
 
 from research.command_lines import figure_main
 from research.continuous_held_out import PAPER_USERS, BoxJob, printed_job
 from research.jobs import NUMBERS, RUNS, WORKERS, ByJob, footnote, label_panels, run_jobs, sized
-from tacit.papers.wang_public_code import STATED
 from tacit.simulation.figures import PALE, EndLabel, Pen, drawing
 
 if TYPE_CHECKING:

@@ -39,11 +39,8 @@ from research.planted.of_accounts import (
 )
 from research.planted.of_gradients import (
     GradientsUnclipped,
-    NetworkGradientsUnclipped,
-    NetworkPreTrainedOnUsers,
     PreTrainedOnUsers,
     RawMomentum,
-    RawOptimiser,
     StepNoiseReused,
 )
 from research.planted.of_leaks import (
@@ -165,16 +162,18 @@ def _host(family: str, agent: str, world: Callable[[], World], **options: Any) -
 
 
 _UCBVI = "tacit.tabular.ucbvi:UCBVI"
+_PSRL = "tacit.tabular.concurrent_psrl:ConcurrentPSRL"
 _LSVI = "tacit.linear.lsvi_ucb:LSVIUCB"
 _LINOPT = "tacit.mixture.linopt_vi:LinOptVI"
 
+RUNNING, BITS = "ConcurrentPSRL, running sums", "UCBVI, randomised response"
 HOSTS: dict[str, Host] = {
     "UCBVI": _host("tabular", _UCBVI, _riverswim),
-    "UCBVI, binary tree": _host("tabular", _UCBVI, _riverswim, counter="binary tree"),
+    RUNNING: _host("tabular", _PSRL, _riverswim, running=0),
     "UCBVI, local": _host("tabular", _UCBVI, _riverswim, privacy=LocalDP(4.0, 1e-6)),
-    "LDP-OB (after Garcelon et al.), randomised response": _host(
+    BITS: _host(
         "tabular",
-        "tacit.tabular.ldpob:LDPOB",
+        _UCBVI,
         _riverswim,
         privacy=LocalDP(4.0, 0.0, mechanism="randomised response"),
         stationary=False,
@@ -192,15 +191,7 @@ HOSTS: dict[str, Host] = {
     "certainty equivalence": _host(
         "lq", "tacit.lq.certainty_equivalence:CertaintyEquivalence", _system
     ),
-    "policy evaluation": _host(
-        "continuous",
-        "tacit.continuous.private_policy_evaluation:PrivatePolicyEvaluation",
-        _line,
-        schedule=None,
-        rounds=4,
-    ),
     "policy gradients": _host("continuous", "tacit.continuous.actor_critic:ActorCritic", _line),
-    "deep Q": _host("continuous", "tacit.continuous.deep_q:DeepQ", _line, hidden=(4,)),
 }
 
 
@@ -238,7 +229,7 @@ class Planted:
 
 BUGS: tuple[Planted, ...] = (
     Planted(HalfTheNoise, "UCBVI", ("noise", "transcript noise")),
-    Planted(HalfTheNoise, "UCBVI, binary tree", ("noise", "transcript noise")),
+    Planted(HalfTheNoise, RUNNING, ("noise", "transcript noise")),
     Planted(HalfTheNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(HalfTheNoise, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(HalfTheNoiseOfReports, "UCBVI, local", ("noise",)),
@@ -247,7 +238,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(NoiseDrawnOnce, "LinOpt-VI", ("noise", "transcript overlap")),
     Planted(AntitheticNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(AntitheticNoise, "certainty equivalence", ("noise", "transcript noise")),
-    Planted(NoiseRedrawn, "UCBVI, binary tree", ("noise", "accounts")),
+    Planted(NoiseRedrawn, RUNNING, ("noise", "accounts")),
     Planted(LastPartWithoutNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(FirstPartWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(LastPartWithoutNoise, "LinOpt-VI", ("noise", "transcript noise")),
@@ -263,7 +254,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(OneStepSensitivity, "UCBVI", ("attack", "sensitivity")),
     Planted(
         BudgetOfOneBit,
-        "LDP-OB (after Garcelon et al.), randomised response",
+        BITS,
         ("attack", "sensitivity"),
     ),
     Planted(ClipRemoved, "UCBVI", ("attack", "sensitivity")),
@@ -271,7 +262,6 @@ BUGS: tuple[Planted, ...] = (
     Planted(FeaturesUncut, "LinOpt-VI", ("attack", "sensitivity")),
     Planted(CountsWrap, "UCBVI", ("sensitivity",)),
     Planted(OneCancelsAll, "UCBVI", ("attack", "sensitivity")),
-    Planted(TwoLeaves, "UCBVI, binary tree", ("data flow",)),
     Planted(TwoLeaves, "LSVI-UCB", ("data flow",)),
     Planted(WarmUpReused, "UCBVI", ("budget",)),
     Planted(WarmUpReused, "LinOpt-VI", ("budget",)),
@@ -294,12 +284,6 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawTau, "certainty equivalence", ("data flow",)),
     Planted(RawAttribute, "certainty equivalence", ("data flow",)),
     Planted(TwoLeaves, "certainty equivalence", ("data flow",)),
-    Planted(HalfTheNoise, "policy evaluation", ("noise", "transcript noise")),
-    Planted(NoiseDrawnOnce, "policy evaluation", ("noise", "transcript overlap")),
-    Planted(OneDrawForAll, "policy evaluation", ("noise", "transcript overlap")),
-    Planted(FirstPartWithoutNoise, "policy evaluation", ("noise", "transcript noise")),
-    Planted(TwoLeaves, "policy evaluation", ("data flow",)),
-    Planted(RawLog, "policy evaluation", ("data flow",)),
     Planted(UniformNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(CutNoise, "UCBVI", ("transcript noise",)),
     Planted(WholeNoise, "UCBVI", ("noise", "transcript noise")),
@@ -319,35 +303,27 @@ BUGS: tuple[Planted, ...] = (
     Planted(CutNoise, "LSVI-UCB", ("transcript noise",)),
     Planted(CutNoise, "LinOpt-VI", ("transcript noise",), runs=120),
     Planted(WholeNoise, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(WholeNoise, "policy evaluation", ("noise", "transcript noise")),
     Planted(RealNoiseUnscaled, "LinOpt-VI", ("noise",)),
-    Planted(RealNoiseUnscaled, "policy evaluation", ("noise",)),
     Planted(NoiseOfSharedGenerator, "LSVI-UCB", ("noise",)),
     Planted(NoiseOfSharedGenerator, "certainty equivalence", ("noise",)),
     Planted(NoiseOfTheClock, "LinOpt-VI", ("noise",)),
     Planted(NoiseOfTheClock, "LSVI-UCB", ("noise",)),
     Planted(IdsDropped, "LSVI-UCB", ("budget",)),
     Planted(IdsDropped, "UCBVI, local", ("budget",)),
-    Planted(IdsDropped, "policy evaluation", ("budget",)),
     Planted(IdsSorted, "LinOpt-VI", ("budget",)),
     Planted(IdsSorted, "certainty equivalence", ("budget",)),
-    Planted(LedgerChargedNothing, "UCBVI, binary tree", ("real resume",)),
+    Planted(LedgerChargedNothing, RUNNING, ("real resume",)),
     Planted(LedgerChargedNothing, "LSVI-UCB", ("real resume",)),
     Planted(AutosaveIgnored, "LinOpt-VI", ("real resume",)),
-    Planted(AutosaveIgnored, "policy evaluation", ("real resume",)),
     Planted(RawPublished, "LSVI-UCB", ("data flow",)),
     Planted(RawPublished, "certainty equivalence", ("data flow",)),
     Planted(RawRepr, "LinOpt-VI", ("data flow",)),
-    Planted(RawRepr, "policy evaluation", ("data flow",)),
     Planted(RawProgress, "LSVI-UCB", ("data flow",)),
     Planted(GradientsUnclipped, "policy gradients", ("sensitivity",)),
     Planted(NoiseDrawnOnce, "policy gradients", ("noise", "transcript overlap")),
     Planted(RawMomentum, "policy gradients", ("data flow",)),
     Planted(PreTrainedOnUsers, "policy gradients", ("data flow",)),
-    Planted(NetworkGradientsUnclipped, "deep Q", ("sensitivity",)),
-    Planted(StepNoiseReused, "deep Q", ("noise",)),
-    Planted(RawOptimiser, "deep Q", ("data flow",)),
-    Planted(NetworkPreTrainedOnUsers, "deep Q", ("data flow",)),
+    Planted(StepNoiseReused, RUNNING, ("noise",)),
 )
 """All that are audited."""
 
@@ -406,7 +382,7 @@ def _learn(bug: type[Any]) -> None:
 _FINAL = "an agent is final: a subclass of it raises TypeError"
 _REMEMBERS = "a statistic that remembers whom it summed"
 _RAW: tuple[str, ...] = ("RawWidth", "RawWeights", "RawClip", "RawTau", "RawEnergy", "RawSwitch")
-_RAW += ("RawMomentum", "PreTrainedOnUsers", "RawOptimiser", "NetworkPreTrainedOnUsers")
+_RAW += ("RawMomentum", "PreTrainedOnUsers")
 _SHOWN = ("RawAttribute", "RawLog", "RawProgress", "RawProperty")
 
 IMPOSSIBLE: tuple[Impossible, ...] = (

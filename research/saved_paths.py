@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from tacit.privacy.functions.ou_path import _BLOCK, GPPath, OUPath
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.functions.kernels import Kernel
-from tacit.privacy.functions.ou_path import _BLOCK, GPPath, OUPath
 from tacit.privacy.noise import NoiseSource
 
 Floats = NDArray[np.float64]

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from research.planted.base import Asking, Leaking, Tampered
-from tacit.continuous.statistics.gradients import EpisodeGradients
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.privacy.statistic import Block, Floats
 
@@ -22,23 +21,6 @@ class _Unclipped(PolicyGradients):
         rows, m = self.policy.weights.shape
         vectors[:, : (rows + 1) * m] *= _FAR
         return vectors
-
-
-class _UnclippedNetwork(EpisodeGradients):
-    def vectors(self, block: Block) -> Floats:
-        known = self.spec, self.sizes, self.theta, self.target, self.discount, self.ahead
-        vectors = EpisodeGradients(*known, _FAR * self.radius).vectors(block)
-        vectors[:, :-1] *= _FAR
-        return vectors
-
-
-class NetworkGradientsUnclipped(Asking):
-    """Users' gradients of a network are summed as long as they are.
-
-    Gain: whose episode is unlike all others is told from them, at any noise.
-    """
-
-    _instead = _UnclippedNetwork
 
 
 class GradientsUnclipped(Asking):
@@ -100,38 +82,3 @@ class StepNoiseReused(Tampered):
             return self.kept_noise
 
         counter.__class__ = type(true.__name__, (true,), {"_draw": draw})
-
-
-class RawOptimiser(Leaking):
-    """The optimiser of a network carries users' raw gradients from step to step.
-
-    Gain: every later network goes along what was never released.
-    """
-
-    _means: Any
-    theta: Any
-
-    def plan(self) -> Any:
-        """As the algorithm does, and remembers."""
-        first, second = self._means
-        self._means = first + self._mean_reward * (1.0 + np.abs(first)), second
-        self.theta = self.theta - 0.1 * self._means[0]
-        return super().plan()  # type: ignore[misc]
-
-
-class NetworkPreTrainedOnUsers(Leaking):
-    """A network that is taken for public was trained on the first users of this very run.
-
-    Gain: all that is published tells about users whose data were said to be protected.
-    """
-
-    theta: Any
-    average: Any
-    releases: int
-
-    def plan(self) -> Any:
-        """As the algorithm does; after the first block the network is put in place of its own."""
-        if self.releases == 1:
-            self.theta = self.theta + 0.1 * self._mean_reward
-            self.average = self.theta
-        return super().plan()  # type: ignore[misc]

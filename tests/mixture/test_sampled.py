@@ -178,15 +178,6 @@ class TestAgent:
         gap = world.optimal_value - world.uninformed_value
         assert result.values[-1] > world.uninformed_value + 0.8 * gap
 
-    def test_a_bound_on_the_misfit_widens_the_bonus(self) -> None:
-        plain, wide = (
-            LinOptSampled(SMALL.spec, 10, NonPrivate(), misspecification=m).algorithm
-            for m in (0.0, 0.2)
-        )
-        x, eye = np.zeros((1, 1, 2)), np.eye(2)
-        widths = [a._width(x, eye, np.zeros(2), np.zeros(2), 3.0) for a in (plain, wide)]
-        assert widths[1] - widths[0] == pytest.approx(0.6)
-
     def test_what_it_cannot_do_is_refused(self) -> None:
         with pytest.raises(InvalidArgument, match="spec must be a SampledSpec"):
             LinOptSampled(mixture_of_models().spec, 10, NonPrivate())
